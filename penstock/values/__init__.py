@@ -1,0 +1,1 @@
+"""Words shared by every layer: ids, states, sizes, times, hostlists. Pure standard library, no I/O, no clock (dates.py apart)."""
