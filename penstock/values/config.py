@@ -1,0 +1,121 @@
+"""The cluster's configuration as data: what `slurm.conf` and `gres.conf` say, after parsing and validation.
+
+Frozen records, no parsing and no files here (`penstock/config/` reads them). The controller's core gets a `Config` as an
+event and never looks anything up. Names are Slurm's keys in snake case with units at the end; Penstock's own keys begin
+with `Penstock` in the file and with `penstock_` only where they would clash.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.values.gres import Gres
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware."""
+
+    name: str
+    hostname: str
+    addr: str
+    cpus: int
+    boards: int = 1
+    sockets: int = 1
+    cores_per_socket: int = 1
+    threads_per_core: int = 1
+    real_memory_mb: int = 1
+    tmp_disk_mb: int = 0
+    gres: tuple[Gres, ...] = ()
+    features: tuple[str, ...] = ()
+    weight: int = 1
+    state: str = "UNKNOWN"
+    reason: str = ""
+    port: int = 6818
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionConfig:
+    """One partition. `nodes` is expanded, in file order. Times: -1 = UNLIMITED, 0 in default_time_s = not set (use max)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    is_default: bool = False
+    state: str = "UP"  # UP DOWN DRAIN INACTIVE
+    max_time_s: int = -1
+    default_time_s: int = 0
+    min_nodes: int = 0
+    max_nodes: int = -1
+    priority_tier: int = 1
+    priority_job_factor: int = 1
+    def_mem_per_cpu_mb: int = 0
+    def_mem_per_node_mb: int = 0
+    max_mem_per_cpu_mb: int = 0
+    max_mem_per_node_mb: int = 0
+    max_cpus_per_node: int = -1
+    allow_groups: tuple[str, ...] = ()
+    allow_accounts: tuple[str, ...] = ()
+    deny_accounts: tuple[str, ...] = ()
+    root_only: bool = False
+    disable_root_jobs: bool = False
+    hidden: bool = False
+    over_subscribe: str = "NO"  # NO YES EXCLUSIVE FORCE
+    exclusive_user: bool = False
+    lln: bool = False
+    over_time_limit_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole, valid configuration."""
+
+    cluster_name: str = "cluster"
+    controller_host: str = "localhost"
+    controller_addr: str = "127.0.0.1"
+    slurmctld_port: int = 6817
+    penstock_node_port: int = 6819
+    slurm_user: str = "root"
+    state_save_location: str = "/var/spool/penstock/ctld"
+    slurmd_spool_dir: str = "/var/spool/penstock/noded"
+    penstock_database_url: str = ""  # "" = SQLite in the state folder
+    penstock_operators: tuple[str, ...] = ()
+    penstock_administrators: tuple[str, ...] = ()
+    slurmctld_log_file: str = ""
+    slurmd_log_file: str = ""
+    slurmctld_timeout_s: int = 120
+    slurmd_timeout_s: int = 300
+    message_timeout_s: int = 10
+    kill_wait_s: int = 30
+    min_job_age_s: int = 300
+    inactive_limit_s: int = 0
+    max_job_count: int = 1_000_000
+    max_array_size: int = 100_001
+    max_script_bytes: int = 4 * 1024 * 1024
+    max_environment_bytes: int = 1024 * 1024
+    first_job_id: int = 1
+    job_requeue: bool = True
+    max_batch_requeue: int = 5
+    return_to_service: int = 0
+    gres_types: tuple[str, ...] = ()
+    select_type_parameters: tuple[str, ...] = ("CR_CORE_MEMORY",)
+    scheduler_parameters: tuple[tuple[str, str], ...] = ()
+    sched_interval_s: int = 60
+    def_mem_per_cpu_mb: int = 0
+    def_mem_per_node_mb: int = 0
+    max_mem_per_cpu_mb: int = 0
+    max_mem_per_node_mb: int = 0
+    enforce_part_limits: str = "NO"
+    unkillable_step_timeout_s: int = 60
+    proctrack_type: str = "proctrack/cgroup"
+    over_time_limit_s: int = 0
+    propagate_resource_limits: str = "ALL"
+    propagate_resource_limits_except: str = ""
+    tmp_fs: str = "/tmp"  # noqa: S108 (Slurm's default)
+    priority_type: str = "priority/basic"
+    node_fail_policy: str = "requeue"
+    nodes: tuple[NodeConfig, ...] = ()
+    partitions: tuple[PartitionConfig, ...] = ()
+    #: every key of the file as it was read (Slurm's spelling), for `scontrol show config`
+    shown: tuple[tuple[str, str], ...] = field(default=())
+
+    def memory_is_consumable(self) -> bool:
+        """True when jobs are given memory, not only CPUs (CR_*_Memory)."""
+        return any("MEMORY" in p.upper() for p in self.select_type_parameters)

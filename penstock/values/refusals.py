@@ -1,0 +1,85 @@
+"""Why a request was refused: one table of codes with Slurm's words.
+
+Tools match the words, so they are Slurm's (`scontrol errnumstr`). `Code` travels in the RPC status; the text may carry a
+detail behind the words. The numbers are Slurm's errno values where Slurm has one, else 9000 and up.
+"""
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """A refusal's number. `TEXT[code]` is what a user reads."""
+
+    ACCESS_DENIED = 2002
+    INVALID_PARTITION = 2000
+    DEFAULT_PARTITION_NOT_SET = 2001
+    REQUESTED_NODES_NOT_IN_PARTITION = 2005
+    TOO_MANY_REQUESTED_CPUS = 2006
+    INVALID_NODE_COUNT = 2007
+    INVALID_JOB_ID = 2017
+    INVALID_NODE_NAME = 2018
+    REQUESTED_NODE_CONFIG_UNAVAILABLE = 2015
+    ALREADY_DONE = 2021
+    JOB_PENDING = 2023
+    JOB_SCRIPT_MISSING = 2029
+    INVALID_TIME_LIMIT = 2051
+    INVALID_FEATURE = 2065
+    INVALID_DEPENDENCY = 2046
+    INVALID_GRES = 2072
+    INVALID_TASK_MEMORY = 2044
+    INVALID_ARRAY = 2089
+    INVALID_NODE_STATE = 2053
+    JOB_NOT_RUNNING = 2063
+    JOB_HELD = 2016
+    DISABLED_STATE = 2026
+    MAX_JOB_COUNT = 2009
+    NOT_SUPPORTED = 2013
+    INVALID_TIME_VALUE = 2083
+    PATHNAME_TOO_LONG = 2014
+    # Penstock's own
+    INVALID_VALUE = 9000
+    SCRIPT_TOO_LARGE = 9001
+    ENVIRONMENT_TOO_LARGE = 9002
+    STALE_REQUEST = 9003
+    BUSY = 9004
+    CONFIG_INVALID = 9005
+    STORAGE_FULL = 9006
+    INTERNAL = 9099
+
+
+TEXT: dict[Code, str] = {
+    Code.ACCESS_DENIED: "Access/permission denied",
+    Code.INVALID_PARTITION: "Invalid partition name specified",
+    Code.DEFAULT_PARTITION_NOT_SET: "No partition specified or system default partition",
+    Code.REQUESTED_NODES_NOT_IN_PARTITION: "Requested node(s) not in requested partition",
+    Code.TOO_MANY_REQUESTED_CPUS: "More processors requested than permitted",
+    Code.INVALID_NODE_COUNT: "Node count specification invalid",
+    Code.INVALID_JOB_ID: "Invalid job id specified",
+    Code.INVALID_NODE_NAME: "Invalid node name specified",
+    Code.REQUESTED_NODE_CONFIG_UNAVAILABLE: "Requested node configuration is not available",
+    Code.ALREADY_DONE: "Job/step already completing or completed",
+    Code.JOB_PENDING: "Job is pending execution",
+    Code.JOB_SCRIPT_MISSING: "Batch job script missing",
+    Code.INVALID_TIME_LIMIT: "Requested time limit is invalid (missing or exceeds some limit)",
+    Code.INVALID_FEATURE: "Invalid feature specification",
+    Code.INVALID_DEPENDENCY: "Job dependency problem",
+    Code.INVALID_GRES: "Invalid generic resource (gres) specification",
+    Code.INVALID_TASK_MEMORY: "Memory required by task is not available",
+    Code.INVALID_ARRAY: "Invalid job array specification",
+    Code.INVALID_NODE_STATE: "Invalid node state specified",
+    Code.JOB_NOT_RUNNING: "Job is no longer running",
+    Code.JOB_HELD: "Job is in held state",
+    Code.DISABLED_STATE: "Requested operation is presently disabled",
+    Code.MAX_JOB_COUNT: "Slurm temporarily unable to accept job, sleeping and retrying",
+    Code.NOT_SUPPORTED: "Requested operation not supported on this system",
+    Code.INVALID_TIME_VALUE: "Invalid time specified",
+    Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
+    Code.INVALID_VALUE: "Invalid value specified",
+    Code.SCRIPT_TOO_LARGE: "Batch script too large",
+    Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",
+    Code.STALE_REQUEST: "Request is too old to be known again; submit anew",
+    Code.BUSY: "Controller is busy, try again",
+    Code.CONFIG_INVALID: "Configuration is not valid, the old one stays in force",
+    Code.STORAGE_FULL: "Controller storage full",
+    Code.INTERNAL: "Internal error, see the controller's log",
+}

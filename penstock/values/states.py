@@ -1,0 +1,123 @@
+"""Life-cycle words of jobs, steps and nodes, with Slurm's long and compact spellings.
+
+A job has exactly one `JobState`. Slurm keeps CONFIGURING and COMPLETING as flags beside a base state; here they are states
+of their own, because a life cycle that is a table needs one key. What is shown to users is Slurm's word in every case.
+A node has a base state that is derived (IDLE, MIXED, ALLOCATED) unless it is DOWN or UNKNOWN, and flags.
+"""
+
+from enum import IntEnum, IntFlag, StrEnum
+
+
+class JobState(IntEnum):
+    """States of a job or step. The numbers are stored; they are never reused."""
+
+    PENDING = 0
+    CONFIGURING = 1
+    RUNNING = 2
+    COMPLETING = 3
+    COMPLETED = 10
+    FAILED = 11
+    CANCELLED = 12
+    TIMEOUT = 13
+    NODE_FAIL = 14
+    OUT_OF_MEMORY = 15
+    REQUEUED = 16  # end state of an attempt that is followed by another; shown by `sacct -D` only
+
+
+#: States in which a job holds no resources and will not change again.
+END_STATES = frozenset(s for s in JobState if s >= JobState.COMPLETED)
+ACTIVE_STATES = frozenset(s for s in JobState if s < JobState.COMPLETED)
+#: States in which a job holds an allocation.
+HOLDING_STATES = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING))
+
+COMPACT_STATE: dict[JobState, str] = {
+    JobState.PENDING: "PD",
+    JobState.CONFIGURING: "CF",
+    JobState.RUNNING: "R",
+    JobState.COMPLETING: "CG",
+    JobState.COMPLETED: "CD",
+    JobState.FAILED: "F",
+    JobState.CANCELLED: "CA",
+    JobState.TIMEOUT: "TO",
+    JobState.NODE_FAIL: "NF",
+    JobState.OUT_OF_MEMORY: "OOM",
+    JobState.REQUEUED: "RQ",
+}
+
+#: Slurm's words for states that this version never enters: accepted in filters, they match nothing.
+OTHER_STATE_WORDS = {
+    "SUSPENDED": "S", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "RESIZING": "RS", "REQUEUE_HOLD": "RH",
+    "SPECIAL_EXIT": "SE", "RESV_DEL_HOLD": "RD", "REVOKED": "RV", "REQUEUE_FED": "RF", "SIGNALING": "SI",
+    "STAGE_OUT": "SO", "STOPPED": "ST",
+}  # fmt: skip
+
+
+class NodeFlag(IntFlag):
+    """What else is true of a node, beside its base state."""
+
+    NONE = 0
+    DOWN = 1
+    UNKNOWN = 2  # never registered since the controller knows it
+    DRAIN = 4
+    NO_RESPOND = 8
+    INVAL = 16  # registered with less than the configuration promises
+    FAIL = 32
+
+
+class Reason(StrEnum):
+    """Why a job is pending, or why it ended as it did: Slurm's spellings (`squeue %r`)."""
+
+    NONE = "None"
+    PRIORITY = "Priority"
+    RESOURCES = "Resources"
+    DEPENDENCY = "Dependency"
+    DEPENDENCY_NEVER_SATISFIED = "DependencyNeverSatisfied"
+    BEGIN_TIME = "BeginTime"
+    JOB_HELD_USER = "JobHeldUser"
+    JOB_HELD_ADMIN = "JobHeldAdmin"
+    JOB_ARRAY_TASK_LIMIT = "JobArrayTaskLimit"
+    PARTITION_DOWN = "PartitionDown"
+    PARTITION_INACTIVE = "PartitionInactive"
+    PARTITION_NODE_LIMIT = "PartitionNodeLimit"
+    PARTITION_TIME_LIMIT = "PartitionTimeLimit"
+    REQ_NODE_NOT_AVAIL = "ReqNodeNotAvail"
+    BAD_CONSTRAINTS = "BadConstraints"
+    NODE_DOWN = "NodeDown"
+    CLEANING = "Cleaning"
+    JOB_LAUNCH_FAILURE = "JobLaunchFailure"
+    LAUNCH_FAILED_REQUEUED_HELD = "launch failed requeued held"
+    JOB_HOLD_MAX_REQUEUE = "JobHoldMaxRequeue"
+    NON_ZERO_EXIT_CODE = "NonZeroExitCode"
+    RAISED_SIGNAL = "RaisedSignal"
+    TIME_LIMIT = "TimeLimit"
+    OUT_OF_MEMORY = "OutOfMemory"
+    SYSTEM_FAILURE = "SystemFailure"
+
+
+class Hold(IntEnum):
+    """Who holds a pending job back."""
+
+    NO = 0
+    USER = 1
+    ADMIN = 2
+
+
+def parse_job_states(text: str) -> tuple[frozenset[JobState], bool]:
+    """Read a comma list of state words, long or compact, any case.
+
+    Returns the states and whether `all` was among them. Words of states that this version never enters match nothing.
+    Raises BadValue for a word that Slurm does not know.
+    """
+    from penstock.values.errors import BadValue
+
+    found: set[JobState] = set()
+    other = set(OTHER_STATE_WORDS) | set(OTHER_STATE_WORDS.values())
+    by_word = {s.name: s for s in JobState} | {c: s for s, c in COMPACT_STATE.items()}
+    for word in (w.strip().upper() for w in text.split(",")):
+        if word == "ALL":
+            return frozenset(JobState), True
+        if word in by_word:
+            found.add(by_word[word])
+        elif word not in other:
+            raise BadValue(f"Invalid job state specified: {word}. Valid states: {', '.join(sorted(by_word))}")
+    return frozenset(found), False
