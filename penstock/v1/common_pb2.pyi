@@ -1,0 +1,172 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GresCount(_message.Message):
+    __slots__ = ("name", "type", "count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    count: int
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ExitStatus(_message.Message):
+    __slots__ = ("code", "signal")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    signal: int
+    def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+
+class JobRequest(_message.Message):
+    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal")
+    class RlimitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    STD_OUT_FIELD_NUMBER: _ClassVar[int]
+    STD_ERR_FIELD_NUMBER: _ClassVar[int]
+    STD_IN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_APPEND_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TRUNCATE_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_MIN_FIELD_NUMBER: _ClassVar[int]
+    NODES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    NODES_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    NODES_EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    RLIMITS_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    KILL_ON_INVALID_DEP_FIELD_NUMBER: _ClassVar[int]
+    EXPORT_ENV_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_DIR_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    account: str
+    qos: str
+    comment: str
+    work_dir: bytes
+    std_out: bytes
+    std_err: bytes
+    std_in: bytes
+    open_append: bool
+    open_truncate: bool
+    time_limit_s: int
+    begin_at_us: int
+    nodes_min: int
+    nodes_max: int
+    ntasks: int
+    cpus_per_task: int
+    ntasks_per_node: int
+    mem_per_node_mb: int
+    mem_per_cpu_mb: int
+    gres_per_node: _containers.RepeatedCompositeFieldContainer[GresCount]
+    features: str
+    nodes_required: str
+    nodes_excluded: str
+    exclusive: bool
+    dependency: str
+    array: str
+    hold: bool
+    requeue: bool
+    nice: int
+    priority: int
+    rlimits: _containers.ScalarMap[str, int]
+    umask: int
+    submit_line: str
+    kill_on_invalid_dep: bool
+    export_env: str
+    submit_host: str
+    submit_dir: bytes
+    command: str
+    licenses: str
+    wckey: str
+    reservation: str
+    signal: str
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: _Optional[bool] = ..., open_truncate: _Optional[bool] = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: _Optional[bool] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: _Optional[bool] = ..., requeue: _Optional[bool] = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: _Optional[bool] = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("script", "argv", "environment")
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    script: bytes
+    argv: _containers.RepeatedScalarFieldContainer[bytes]
+    environment: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes")
+    USER_CPU_US_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_CPU_US_FIELD_NUMBER: _ClassVar[int]
+    MAX_RSS_KB_FIELD_NUMBER: _ClassVar[int]
+    MAX_VMSIZE_KB_FIELD_NUMBER: _ClassVar[int]
+    DISK_READ_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_WRITE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    user_cpu_us: int
+    system_cpu_us: int
+    max_rss_kb: int
+    max_vmsize_kb: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+    def __init__(self, user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kb: _Optional[int] = ..., max_vmsize_kb: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ...) -> None: ...
+
+class NodeAllocation(_message.Message):
+    __slots__ = ("node", "cpus", "mem_mb", "tasks", "gres")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEM_MB_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    cpus: int
+    mem_mb: int
+    tasks: int
+    gres: _containers.RepeatedCompositeFieldContainer[GresIndices]
+    def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., mem_mb: _Optional[int] = ..., tasks: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresIndices, _Mapping]]] = ...) -> None: ...
+
+class GresIndices(_message.Message):
+    __slots__ = ("name", "type", "index")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    index: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ...) -> None: ...

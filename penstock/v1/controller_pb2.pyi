@@ -1,0 +1,550 @@
+from penstock.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Empty(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PingRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PingReply(_message.Message):
+    __slots__ = ("cluster_name", "controller_host", "version", "epoch", "boot_at_us", "now_us", "pid", "jobs_pending", "jobs_running")
+    CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_HOST_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BOOT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    JOBS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    cluster_name: str
+    controller_host: str
+    version: str
+    epoch: int
+    boot_at_us: int
+    now_us: int
+    pid: int
+    jobs_pending: int
+    jobs_running: int
+    def __init__(self, cluster_name: _Optional[str] = ..., controller_host: _Optional[str] = ..., version: _Optional[str] = ..., epoch: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., pid: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ...) -> None: ...
+
+class SubmitJobRequest(_message.Message):
+    __slots__ = ("request_key", "job", "spec", "test_only")
+    REQUEST_KEY_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    request_key: str
+    job: _common_pb2.JobRequest
+    spec: _common_pb2.JobSpec
+    test_only: bool
+    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: _Optional[bool] = ...) -> None: ...
+
+class SubmitJobReply(_message.Message):
+    __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    start_at_us: int
+    node_list: str
+    cpus: int
+    partition: str
+    def __init__(self, job_id: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus: _Optional[int] = ..., partition: _Optional[str] = ...) -> None: ...
+
+class AwaitJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class AwaitJobReply(_message.Message):
+    __slots__ = ("exit", "state")
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    exit: _common_pb2.ExitStatus
+    state: str
+    def __init__(self, exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
+
+class JobFilter(_message.Message):
+    __slots__ = ("ids", "users", "partitions", "names", "states", "nodes", "accounts", "qos")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    qos: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ("filter", "all_states", "detail")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    ALL_STATES_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    filter: JobFilter
+    all_states: bool
+    detail: bool
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: _Optional[bool] = ..., detail: _Optional[bool] = ...) -> None: ...
+
+class ListJobsReply(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ...) -> None: ...
+
+class JobInfo(_message.Message):
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASKS_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REASON_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    ELIGIBLE_AT_US_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    END_AT_US_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    BATCH_NODE_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TRES_REQ_FIELD_NUMBER: _ClassVar[int]
+    TRES_ALLOC_FIELD_NUMBER: _ClassVar[int]
+    LAST_SCHED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_COMMENT_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    MEM_MB_FIELD_NUMBER: _ClassVar[int]
+    MEM_IS_PER_CPU_FIELD_NUMBER: _ClassVar[int]
+    STD_OUT_FIELD_NUMBER: _ClassVar[int]
+    STD_ERR_FIELD_NUMBER: _ClassVar[int]
+    STD_IN_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_job_id: int
+    array_task_id: int
+    array_tasks: str
+    array_throttle: int
+    state: str
+    reason: str
+    reason_detail: str
+    user_id: int
+    group_id: int
+    user_name: str
+    group_name: str
+    partition: str
+    priority: int
+    submit_at_us: int
+    eligible_at_us: int
+    start_at_us: int
+    end_at_us: int
+    time_limit_s: int
+    node_list: str
+    batch_node: str
+    allocation: _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeAllocation]
+    cpus: int
+    nodes: int
+    tasks: int
+    exit: _common_pb2.ExitStatus
+    attempt: int
+    request: _common_pb2.JobRequest
+    tres_req: str
+    tres_alloc: str
+    last_sched_at_us: int
+    admin_comment: str
+    dependency: str
+    hold: int
+    mem_mb: int
+    mem_is_per_cpu: bool
+    std_out: bytes
+    std_err: bytes
+    std_in: bytes
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: _Optional[bool] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListNodesReply(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
+
+class NodeInfo(_message.Message):
+    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    ADDR_FIELD_NUMBER: _ClassVar[int]
+    BASE_STATE_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REASON_USER_FIELD_NUMBER: _ClassVar[int]
+    REASON_AT_US_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_ALLOC_FIELD_NUMBER: _ClassVar[int]
+    BOARDS_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    CORES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    THREADS_PER_CORE_FIELD_NUMBER: _ClassVar[int]
+    REAL_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    MEM_ALLOC_MB_FIELD_NUMBER: _ClassVar[int]
+    FREE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    TMP_DISK_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    GRES_USED_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    OS_FIELD_NUMBER: _ClassVar[int]
+    ARCH_FIELD_NUMBER: _ClassVar[int]
+    CPU_LOAD_CENTI_FIELD_NUMBER: _ClassVar[int]
+    BOOT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    NODED_START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_BUSY_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PRETENDED_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    hostname: str
+    addr: str
+    base_state: str
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    reason_user: str
+    reason_at_us: int
+    cpus: int
+    cpus_alloc: int
+    boards: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    real_memory_mb: int
+    mem_alloc_mb: int
+    free_memory_mb: int
+    tmp_disk_mb: int
+    gres: _containers.RepeatedCompositeFieldContainer[_common_pb2.GresCount]
+    gres_used: _containers.RepeatedCompositeFieldContainer[_common_pb2.GresIndices]
+    features: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    weight: int
+    version: str
+    os: str
+    arch: str
+    cpu_load_centi: int
+    boot_at_us: int
+    noded_start_at_us: int
+    last_busy_at_us: int
+    pretended: bool
+    comment: str
+    boot_id: str
+    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: _Optional[bool] = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
+
+class ListPartitionsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListPartitionsReply(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionInfo]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ...) -> None: ...
+
+class PartitionInfo(_message.Message):
+    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_CPUS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NODES_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_TIER_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_JOB_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    OVER_SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    ROOT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    DEF_MEM_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    DEF_MEM_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MAX_MEM_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    MAX_MEM_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_CPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    DISABLE_ROOT_JOBS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_USER_FIELD_NUMBER: _ClassVar[int]
+    LLN_FIELD_NUMBER: _ClassVar[int]
+    DENY_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    TRES_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURED_NODES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    is_default: bool
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    max_time_s: int
+    default_time_s: int
+    min_nodes: int
+    max_nodes: int
+    total_cpus: int
+    total_nodes: int
+    priority_tier: int
+    priority_job_factor: int
+    over_subscribe: str
+    root_only: bool
+    hidden: bool
+    def_mem_per_cpu_mb: int
+    def_mem_per_node_mb: int
+    max_mem_per_cpu_mb: int
+    max_mem_per_node_mb: int
+    allow_groups: _containers.RepeatedScalarFieldContainer[str]
+    allow_accounts: _containers.RepeatedScalarFieldContainer[str]
+    max_cpus_per_node: int
+    disable_root_jobs: bool
+    exclusive_user: bool
+    lln: bool
+    deny_accounts: _containers.RepeatedScalarFieldContainer[str]
+    tres: str
+    configured_nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: _Optional[bool] = ..., hidden: _Optional[bool] = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: _Optional[bool] = ..., exclusive_user: _Optional[bool] = ..., lln: _Optional[bool] = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ShowConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShowConfigReply(_message.Message):
+    __slots__ = ("lines", "at_us")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[ConfigLine]
+    at_us: int
+    def __init__(self, lines: _Optional[_Iterable[_Union[ConfigLine, _Mapping]]] = ..., at_us: _Optional[int] = ...) -> None: ...
+
+class ConfigLine(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class CancelJobsRequest(_message.Message):
+    __slots__ = ("filter", "signal", "batch_only", "full", "hurry")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    HURRY_FIELD_NUMBER: _ClassVar[int]
+    filter: JobFilter
+    signal: int
+    batch_only: bool
+    full: bool
+    hurry: bool
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: _Optional[bool] = ..., full: _Optional[bool] = ..., hurry: _Optional[bool] = ...) -> None: ...
+
+class ControlJobsRequest(_message.Message):
+    __slots__ = ("ids", "action")
+    class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[ControlJobsRequest.Action]
+        HOLD: _ClassVar[ControlJobsRequest.Action]
+        RELEASE: _ClassVar[ControlJobsRequest.Action]
+        REQUEUE: _ClassVar[ControlJobsRequest.Action]
+        USER_HOLD: _ClassVar[ControlJobsRequest.Action]
+        REQUEUE_HOLD: _ClassVar[ControlJobsRequest.Action]
+    NONE: ControlJobsRequest.Action
+    HOLD: ControlJobsRequest.Action
+    RELEASE: ControlJobsRequest.Action
+    REQUEUE: ControlJobsRequest.Action
+    USER_HOLD: ControlJobsRequest.Action
+    REQUEUE_HOLD: ControlJobsRequest.Action
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    action: ControlJobsRequest.Action
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., action: _Optional[_Union[ControlJobsRequest.Action, str]] = ...) -> None: ...
+
+class UpdateJobsRequest(_message.Message):
+    __slots__ = ("ids", "changes")
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    changes: _containers.ScalarMap[str, str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class JobResultsReply(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[JobResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[JobResult, _Mapping]]] = ...) -> None: ...
+
+class JobResult(_message.Message):
+    __slots__ = ("id", "code", "text")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    code: int
+    text: str
+    def __init__(self, id: _Optional[str] = ..., code: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class UpdateNodesRequest(_message.Message):
+    __slots__ = ("names", "changes")
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    names: str
+    changes: _containers.ScalarMap[str, str]
+    def __init__(self, names: _Optional[str] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class UpdatePartitionRequest(_message.Message):
+    __slots__ = ("name", "changes")
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    changes: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class GetBatchScriptRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class GetBatchScriptReply(_message.Message):
+    __slots__ = ("script",)
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    script: bytes
+    def __init__(self, script: _Optional[bytes] = ...) -> None: ...
+
+class StoryRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class StoryReply(_message.Message):
+    __slots__ = ("lines",)
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[StoryLine]
+    def __init__(self, lines: _Optional[_Iterable[_Union[StoryLine, _Mapping]]] = ...) -> None: ...
+
+class StoryLine(_message.Message):
+    __slots__ = ("at_us", "attempt", "event", "detail")
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    at_us: int
+    attempt: int
+    event: str
+    detail: str
+    def __init__(self, at_us: _Optional[int] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class ReconfigureRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReconfigureReply(_message.Message):
+    __slots__ = ("warnings",)
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ShutdownRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CreateNodeTokenRequest(_message.Message):
+    __slots__ = ("node_name",)
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    node_name: str
+    def __init__(self, node_name: _Optional[str] = ...) -> None: ...
+
+class CreateNodeTokenReply(_message.Message):
+    __slots__ = ("token", "expires_at_us")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_US_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    expires_at_us: int
+    def __init__(self, token: _Optional[str] = ..., expires_at_us: _Optional[int] = ...) -> None: ...
+
+class JoinNodeRequest(_message.Message):
+    __slots__ = ("token", "node_name", "csr_pem")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    CSR_PEM_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    node_name: str
+    csr_pem: bytes
+    def __init__(self, token: _Optional[str] = ..., node_name: _Optional[str] = ..., csr_pem: _Optional[bytes] = ...) -> None: ...
+
+class JoinNodeReply(_message.Message):
+    __slots__ = ("certificate_pem", "ca_pem")
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    CA_PEM_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    ca_pem: bytes
+    def __init__(self, certificate_pem: _Optional[bytes] = ..., ca_pem: _Optional[bytes] = ...) -> None: ...

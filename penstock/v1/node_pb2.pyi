@@ -1,0 +1,378 @@
+from penstock.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class NodeMessage(_message.Message):
+    __slots__ = ("register", "heartbeat", "command_ack", "report")
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_ACK_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    register: Register
+    heartbeat: Heartbeat
+    command_ack: CommandAck
+    report: Report
+    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., command_ack: _Optional[_Union[CommandAck, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+
+class ControllerMessage(_message.Message):
+    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack")
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    REPORT_ACK_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
+    registered: Registered
+    command: Command
+    report_ack: ReportAck
+    heartbeat_ack: HeartbeatAck
+    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ...) -> None: ...
+
+class Register(_message.Message):
+    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id")
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_LOST_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_SEEN_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
+    node_name: str
+    boot_id: str
+    version: str
+    protocol: int
+    inventory: Inventory
+    held: _containers.RepeatedCompositeFieldContainer[HeldStep]
+    spool_lost: bool
+    started_at_us: int
+    epoch_seen: int
+    spool_id: str
+    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: _Optional[bool] = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ...) -> None: ...
+
+class Inventory(_message.Message):
+    __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended")
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    BOARDS_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    CORES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    THREADS_PER_CORE_FIELD_NUMBER: _ClassVar[int]
+    REAL_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    TMP_DISK_MB_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    OS_FIELD_NUMBER: _ClassVar[int]
+    ARCH_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    BOOT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PRETENDED_FIELD_NUMBER: _ClassVar[int]
+    cpus: int
+    boards: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    real_memory_mb: int
+    tmp_disk_mb: int
+    gpus: _containers.RepeatedCompositeFieldContainer[GpuDevice]
+    os: str
+    arch: str
+    hostname: str
+    boot_at_us: int
+    pretended: bool
+    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: _Optional[bool] = ...) -> None: ...
+
+class GpuDevice(_message.Message):
+    __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    MINOR_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BUS_ID_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    index: int
+    minor: int
+    type: str
+    memory_mb: int
+    name: str
+    bus_id: str
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ...) -> None: ...
+
+class StepKey(_message.Message):
+    __slots__ = ("job_id", "attempt", "step_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STEP_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    attempt: int
+    step_id: int
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step_id: _Optional[int] = ...) -> None: ...
+
+class HeldStep(_message.Message):
+    __slots__ = ("key", "state", "epoch")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNKNOWN: _ClassVar[HeldStep.State]
+        ACCEPTED: _ClassVar[HeldStep.State]
+        RUNNING: _ClassVar[HeldStep.State]
+        EXITED: _ClassVar[HeldStep.State]
+        TOMBSTONE: _ClassVar[HeldStep.State]
+    UNKNOWN: HeldStep.State
+    ACCEPTED: HeldStep.State
+    RUNNING: HeldStep.State
+    EXITED: HeldStep.State
+    TOMBSTONE: HeldStep.State
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    state: HeldStep.State
+    epoch: int
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Registered(_message.Message):
+    __slots__ = ("epoch", "heartbeat_interval_ms", "refusal", "cluster_name", "kill_wait_s", "unkillable_step_timeout_s", "controller_version")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    KILL_WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    UNKILLABLE_STEP_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    heartbeat_interval_ms: int
+    refusal: str
+    cluster_name: str
+    kill_wait_s: int
+    unkillable_step_timeout_s: int
+    controller_version: str
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us")
+    CPU_LOAD_CENTI_FIELD_NUMBER: _ClassVar[int]
+    FREE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    cpu_load_centi: int
+    free_memory_mb: int
+    at_us: int
+    def __init__(self, cpu_load_centi: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., at_us: _Optional[int] = ...) -> None: ...
+
+class HeartbeatAck(_message.Message):
+    __slots__ = ("at_us",)
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    at_us: int
+    def __init__(self, at_us: _Optional[int] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TERMINATE_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    sequence: int
+    launch: LaunchStep
+    signal: SignalStep
+    terminate: TerminateStep
+    forget: ForgetStep
+    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ...) -> None: ...
+
+class CommandAck(_message.Message):
+    __slots__ = ("sequence", "refused")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    refused: str
+    def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
+
+class LaunchStep(_message.Message):
+    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name")
+    class RlimitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_NAME_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    STD_OUT_FIELD_NUMBER: _ClassVar[int]
+    STD_ERR_FIELD_NUMBER: _ClassVar[int]
+    STD_IN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_APPEND_FIELD_NUMBER: _ClassVar[int]
+    RLIMITS_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
+    NODE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    GROUP_NAME_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    user_id: int
+    group_id: int
+    user_name: str
+    facts: JobFacts
+    spec: _common_pb2.JobSpec
+    work_dir: bytes
+    std_out: bytes
+    std_err: bytes
+    std_in: bytes
+    open_append: bool
+    rlimits: _containers.ScalarMap[str, int]
+    umask: int
+    allocation: _common_pb2.NodeAllocation
+    node_index: int
+    group_name: str
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: _Optional[bool] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ...) -> None: ...
+
+class JobFacts(_message.Message):
+    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment")
+    CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_MIN_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_MAX_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_STEP_FIELD_NUMBER: _ClassVar[int]
+    NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    END_AT_US_FIELD_NUMBER: _ClassVar[int]
+    RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_DIR_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    EXPORT_ENV_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    cluster_name: str
+    job_name: str
+    partition: str
+    account: str
+    qos: str
+    array_job_id: int
+    array_task_id: int
+    array_task_count: int
+    array_task_min: int
+    array_task_max: int
+    array_task_step: int
+    node_list: str
+    nodes: _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeAllocation]
+    ntasks: int
+    cpus_per_task: int
+    ntasks_per_node: int
+    mem_per_node_mb: int
+    mem_per_cpu_mb: int
+    start_at_us: int
+    end_at_us: int
+    restart_count: int
+    submit_dir: bytes
+    submit_host: str
+    dependency: str
+    reservation: str
+    licenses: str
+    gpus_per_node: str
+    export_env: str
+    comment: str
+    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class SignalStep(_message.Message):
+    __slots__ = ("key", "signal", "batch_only", "full")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    signal: int
+    batch_only: bool
+    full: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: _Optional[bool] = ..., full: _Optional[bool] = ...) -> None: ...
+
+class TerminateStep(_message.Message):
+    __slots__ = ("key", "grace_ms", "note")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    grace_ms: int
+    note: str
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., grace_ms: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class ForgetStep(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("boot_id", "sequence", "started", "exited", "spool_id")
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    EXITED_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
+    boot_id: str
+    sequence: int
+    started: StepStarted
+    exited: StepExited
+    spool_id: str
+    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
+
+class StepStarted(_message.Message):
+    __slots__ = ("key", "at_us", "pid")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    at_us: int
+    pid: int
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., at_us: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class StepExited(_message.Message):
+    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    END_AT_US_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    start_at_us: int
+    end_at_us: int
+    exit: _common_pb2.ExitStatus
+    failure: str
+    out_of_memory: bool
+    usage: _common_pb2.Usage
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: _Optional[bool] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class ReportAck(_message.Message):
+    __slots__ = ("through_sequence", "spool_id")
+    THROUGH_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
+    through_sequence: int
+    spool_id: str
+    def __init__(self, through_sequence: _Optional[int] = ..., spool_id: _Optional[str] = ...) -> None: ...
