@@ -314,7 +314,7 @@ class Partition:
 class ArrayRecord:
     """What is known of one array job's tasks: counters, and the ids of the records that are still in memory."""
 
-    __slots__ = ("array_job_id", "failed", "holding", "members", "ok", "pending", "running", "total")
+    __slots__ = ("array_job_id", "exit_code", "exit_signal", "failed", "holders", "members", "ok", "pending", "running", "total")
 
     array_job_id: int
     total: int
@@ -322,8 +322,10 @@ class ArrayRecord:
     running: int  # tasks in CONFIGURING, RUNNING or COMPLETING
     ok: int  # ended with exit 0
     failed: int  # ended otherwise
-    holding: int  # job id of the record of the pending tasks, 0 = none left
-    members: dict[int, int]  # task id -> job id
+    exit_code: int  # the highest of the tasks that have ended
+    exit_signal: int
+    holders: dict[int, None]  # job ids of the records that stand for pending tasks
+    members: dict[int, int]  # task id -> job id, of the records in memory that stand for one task
 
 
 class PartitionRow(NamedTuple):
