@@ -1,7 +1,7 @@
 """scancel, and scontrol hold, release, requeue: one loop over targets, one small function for each action.
 
-A request names several jobs; each has its own result, and one that cannot be done does not stop the others. Ids are read and looked up first;
-what an action may refuse it refuses before it changes that job.
+A request names several jobs; each has its own result, and one that cannot be done does not stop the others. Ids are
+read and looked up first; what an action may refuse it refuses before it changes that job.
 """
 
 from collections.abc import Callable, Iterable

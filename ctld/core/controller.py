@@ -4,8 +4,8 @@
     core.step(now_us, event)      # as often as there are events
     batch = core.seal()           # when the last batch has committed; None = nothing to do
 
-`seal` runs the quick scheduling pass first, once for all events since the last seal: under load batches grow and passes do not.
-Time never goes backwards in here: a `now_us` below the last one is taken as the last one.
+`seal` runs the quick scheduling pass first, once for all events since the last seal: under load batches grow and
+passes do not. Time never goes backwards in here: a `now_us` below the last one is taken as the last one.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
-from ctld.core.effects import Batch, Done, Ended, Refusal, Refused
+from ctld.core import control, depends, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
     AwaitJob,
@@ -164,7 +164,9 @@ class Core:
             specs=state.new_specs,
             steps=[step_row(step) for step in state.dirty_steps.values()],
             nodes=[node_row(state.nodes[name]) for name in state.dirty_nodes if name in state.nodes],
-            partitions=[PartitionRow(n, state.partitions[n].state) for n in state.dirty_partitions if n in state.partitions],
+            partitions=[
+                PartitionRow(n, state.partitions[n].state) for n in state.dirty_partitions if n in state.partitions
+            ],
             history=state.history,
             next_job_id=state.next_job_id,
             next_request_id=state.next_request_id,
@@ -191,7 +193,11 @@ class Core:
                 h.update(encode(step_row(step)))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
-        h.update(encode((state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))))
+        h.update(
+            encode(
+                (state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))
+            )
+        )
         return h.hexdigest()
 
 

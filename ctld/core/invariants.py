@@ -1,6 +1,7 @@
 """What must always be true of the state: run after every step in tests, every few seconds in production.
 
-`check()` counts everything a second way and compares. It never mends; a violation is a bug, and the process that finds one ends.
+`check()` counts everything a second way and compares. It never mends; a violation is a bug, and the process that
+finds one ends.
 """
 
 from ctld.core import arrays
@@ -29,7 +30,9 @@ def check(state: ClusterState) -> None:
     _check_arrays(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
-    ready = {int(state.pending.columns["job_id"][row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
+    ready = {
+        int(state.pending.columns["job_id"][row]) for row in state.pending.first(len(state.pending.ready)).tolist()
+    }
     for job_id in sorted(ready):
         _need(state.jobs[job_id].state is JobState.PENDING, f"job {job_id} is ready and not pending")
 
@@ -46,7 +49,10 @@ def _check_job(state: ClusterState, job: Job) -> None:
         _need(bool(job.alloc) and bool(job.steps), f"{name}: holds nothing in {job.state.name}")
         _need(all(job.job_id in state.nodes[p.node].jobs for p in job.alloc), f"{name}: not known on its nodes")
     else:
-        _need(all(job.job_id not in state.nodes[p.node].jobs for p in job.alloc if p.node in state.nodes), f"{name}: still on nodes")
+        _need(
+            all(job.job_id not in state.nodes[p.node].jobs for p in job.alloc if p.node in state.nodes),
+            f"{name}: still on nodes",
+        )
     _need((job.end_state is not None) <= (job.state is JobState.COMPLETING), f"{name}: end state in {job.state.name}")
     if job.state in END_STATES:
         _need(job.end_at_us >= job.start_at_us, f"{name}: ends before it starts")
@@ -58,7 +64,9 @@ def _check_node(state: ClusterState, node: Node) -> None:
     parts = [part for job_id in node.jobs for part in state.jobs[job_id].alloc if part.node == node.name]
     cpus, mem_mb = sum(p.cpus for p in parts), sum(p.mem_mb for p in parts)
     _need(cpus == node.cpus_alloc and columns.free_cpus[i] == node.cpus - cpus, f"{node.name}: cpus")
-    _need(mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory")
+    _need(
+        mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory"
+    )
     _need(columns.running_jobs[i] == len(node.jobs), f"{node.name}: running jobs")
     _need(bool(columns.up[i]) == (not node.flags & CLOSED_FLAGS), f"{node.name}: up")
     _need(cpus <= node.cpus and mem_mb <= node.real_memory_mb, f"{node.name}: more given than there is")
@@ -84,4 +92,6 @@ def _check_arrays(state: ClusterState) -> None:
     for array_job_id, record in state.arrays.items():
         found = (pending.get(array_job_id, 0), running.get(array_job_id, 0))
         _need(found == (record.pending, record.running), f"array {array_job_id}: {found} counted")
-        _need(record.pending + record.running + record.ok + record.failed == record.total, f"array {array_job_id}: total")
+        _need(
+            record.pending + record.running + record.ok + record.failed == record.total, f"array {array_job_id}: total"
+        )

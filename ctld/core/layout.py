@@ -1,7 +1,8 @@
 """From a configuration to nodes, partitions and columns; at start and at every reload.
 
-A reload is all or nothing: `reload_problems` looks first (a node with jobs may not vanish, a GPU that is allocated may not either), and what
-is then built anew are the columns and masks, while nodes keep what is known of them by name. Rare, so nothing here is incremental.
+A reload is all or nothing: `reload_problems` looks first (a node with jobs may not vanish, a GPU that is allocated
+may not either), and what is then built anew are the columns and masks, while nodes keep what is known of them by
+name. Rare, so nothing here is incremental.
 """
 
 from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
@@ -45,7 +46,9 @@ def reload_problems(state: ClusterState, config: Config) -> list[str]:
             for name in job.request.partitions:
                 if name not in new_partitions:
                     wanted[name] = wanted.get(name, 0) + 1
-    problems += [f"partition {name} has {number} pending job(s) and is gone from the file" for name, number in wanted.items()]
+    problems += [
+        f"partition {name} has {number} pending job(s) and is gone from the file" for name, number in wanted.items()
+    ]
     return problems
 
 

@@ -1,8 +1,9 @@
-"""May a pending job start now, as far as everything but resources goes? One table of checks, the first that holds is the reason.
+"""May a pending job start now, as far as everything but resources goes? One table of checks, the first that holds is
+the reason.
 
-`refresh()` is called whenever something that a check looks at may have changed for a job: at submit, hold, release, update,
-the end of a dependency, a begin time, a task of its array, a partition's state. It puts the job's rows among the ready ones or
-takes them out. Resources and priority are the planner's business (schedule.py).
+`refresh()` is called whenever something that a check looks at may have changed for a job: at submit, hold, release,
+update, the end of a dependency, a begin time, a task of its array, a partition's state. It puts the job's rows among
+the ready ones or takes them out. Resources and priority are the planner's business (schedule.py).
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,8 @@
 """From the rows of the database to the state, and to the effects that the state calls for.
 
-Only active rows and those that ended less than MinJobAge ago are loaded; history stays where it is. Nothing is replayed: indexes, counters,
-columns and timers are built from the rows, and launches, kills and sweeps are sent again when the nodes register (node_life.py), since they
-are functions of the state and the nodes know what they have done.
+Only active rows and those that ended less than MinJobAge ago are loaded; history stays where it is. Nothing is
+replayed: indexes, counters, columns and timers are built from the rows, and launches, kills and sweeps are sent again
+when the nodes register (node_life.py), since they are functions of the state and the nodes know what they have done.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,10 @@ class ArrayCounts(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What the store's loader found. `jobs`: the last attempt of every active or recently ended job, in the order of ids."""
+    """What the store's loader found.
+
+    `jobs`: the last attempt of every active or recently ended job, in the order of ids.
+    """
 
     epoch: int
     next_job_id: int
@@ -83,8 +86,8 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
             state.active_count += arrays.weight(job)
     for step_row in loaded.steps:
         step = Step()
-        for name, value in zip(StepRow._fields, step_row, strict=True):
-            setattr(step, name, value)
+        for name, step_value in zip(StepRow._fields, step_row, strict=True):
+            setattr(step, name, step_value)
         owner = state.jobs.get(step.job_id)
         if owner is not None and owner.attempt == step.attempt:
             owner.steps[step.step_id] = step

@@ -1,7 +1,7 @@
 """Which jobs a request means: filters over records, and ids with array expressions.
 
-`matches` serves live records and committed rows alike (both have the same names), so `scancel` and `squeue` cannot differ.
-Going over all jobs is the price of a filter that a user gives, never of an event.
+`matches` serves live records and committed rows alike (both have the same names), so `scancel` and `squeue` cannot
+differ. Going over all jobs is the price of a filter that a user gives, never of an event.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,10 @@ from penstock.values.taskset import TaskSet
 
 
 class Target(NamedTuple):
-    """A record that a selector means. `tasks`: the part of a record of pending tasks that is meant, None = all of it."""
+    """A record that a selector means.
+
+    `tasks`: the part of a record of pending tasks that is meant, None = all of it.
+    """
 
     job: Job
     tasks: TaskSet | None

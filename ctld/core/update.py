@@ -1,7 +1,7 @@
 """scontrol update jobid=: one table of keys, each with who may, in which states, how it is read and how it is applied.
 
-All keys of a request are read and checked before one of them is applied. The request record is frozen and shared by an array's
-tasks, so a change makes a new one under a new request id.
+All keys of a request are read and checked before one of them is applied. The request record is frozen and shared by
+an array's tasks, so a change makes a new one under a new request id.
 """
 
 from collections.abc import Callable
@@ -120,7 +120,9 @@ KEYS: dict[str, Key] = {
     "priority": Key(lambda s, a, t: parse_int(t, 0, priority.PRIORITY_MAX, "priority"), apply=_set_priority),
     "nice": Key(lambda s, a, t: parse_int(t, -2_147_483_645, 2_147_483_645, "nice"), "nice", _set_nice),
     "dependency": Key(lambda s, a, t: depends.parse(s, a, t), apply=_set_dependency),
-    "arraytaskthrottle": Key(lambda s, a, t: parse_int(t, 0, COUNT_MAX, "arraytaskthrottle"), apply=_set_throttle, running=True),
+    "arraytaskthrottle": Key(
+        lambda s, a, t: parse_int(t, 0, COUNT_MAX, "arraytaskthrottle"), apply=_set_throttle, running=True
+    ),
     "requeue": Key(_yes_no, "requeue", running=True),
     "partition": Key(_partitions, "partitions", _set_partition),
     "numtasks": Key(_count("numtasks"), "ntasks"),
@@ -177,7 +179,12 @@ def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, A
             raise Refused(Code.ACCESS_DENIED, "only an operator may raise a priority")
         if name == "nice" and not operator and value < job.request.nice:
             raise Refused(Code.ACCESS_DENIED, "only an operator may lower nice")
-        if name == "timelimit" and not operator and job.state is not JobState.PENDING and _longer(value, job.time_limit_s):
+        if (
+            name == "timelimit"
+            and not operator
+            and job.state is not JobState.PENDING
+            and _longer(value, job.time_limit_s)
+        ):
             raise Refused(Code.ACCESS_DENIED, "only an operator may raise the time limit of a running job")
         if name == "timelimit" and value == 0:
             raise Refused(Code.INVALID_TIME_LIMIT)
