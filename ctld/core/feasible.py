@@ -30,11 +30,11 @@ def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ..
             np.zeros_like(c.running_jobs), np.zeros_like(c.held_exclusive), c.order, np.ones_like(c.up),
         )  # fmt: skip
     mask = state.masks.array()[shape.mask : shape.mask + 1]
-    job: tuple[Any, ...] = (
-        np.zeros(1, np.int32), *(np.array([v], np.int32) for v in shape[1:6]), np.array([shape.mem_node_mb], np.int64), np.array([shape.mem_cpu_mb], np.int64),
-        np.array([shape.gres], np.int32).reshape(1, -1), np.array([shape.exclusive], np.uint8), np.ones(1, np.int32),
-    )  # fmt: skip
-    result = plan(*nodes, mask, *job, 1)
+    rows: list[Any] = [np.zeros(1, np.int32), *(np.array([v], np.int32) for v in shape[1:6])]
+    rows += [np.array([shape.mem_node_mb], np.int64), np.array([shape.mem_cpu_mb], np.int64)]
+    rows += [np.array([shape.gres], np.int32).reshape(1, -1), np.array([shape.exclusive], np.uint8)]
+    inputs: list[Any] = [*nodes, mask, *rows, np.ones(1, np.int32), 1]
+    result = plan(*inputs)
     return tuple(state.node_list[i].name for i in result.node)
 
 
