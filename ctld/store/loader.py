@@ -5,6 +5,7 @@ index will do.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, select
 
