@@ -65,7 +65,9 @@ class PartitionReader:
             return
         where, name = tokens[0].where, tokens[0].value
         if name.upper() == "ALL":
-            self.findings.error(where, f"PartitionName: {name} stands for all partitions in commands; choose another name")
+            self.findings.error(
+                where, f"PartitionName: {name} stands for all partitions in commands; choose another name"
+            )
         elif name in self.partitions:
             self.findings.error(where, f"duplicate partition {name}: it is already defined at {self.where[name]}")
         elif len(self.partitions) == PARTITIONS_MAX:
