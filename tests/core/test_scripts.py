@@ -162,7 +162,7 @@ class Script:
 
     def nodes(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return [
-            f"{n.name} {NodeFlag(n.flags).name or 'up'} {n.cpus_alloc}/{n.cpus} cpus {n.mem_alloc_mb}MB" + (f" ({n.reason})" if n.reason else "")
+            f"{n.name} {n.flags.name if n.flags else 'up'} {n.cpus_alloc}/{n.cpus} cpus {n.mem_alloc_mb}MB" + (f" ({n.reason})" * bool(n.reason))
             for n in self.world.core.state.node_list
         ]  # fmt: skip
 
