@@ -59,6 +59,8 @@ def status_of(name: str, body: Body, argv: list[str]) -> int:
         return error.status
     except PenstockError as error:
         complain(name, error.text)
+        if error.detail:
+            complain(name, f"{name}: {error.detail}", plain=True)
     except BadValue as error:
         complain(name, str(error))
     except KeyboardInterrupt:
