@@ -12,7 +12,6 @@ Statuses: 0; 1 for errors; 255 for a bad directive; with --wait the job's own co
 
 import math
 import os
-import shlex
 import sys
 import time
 from typing import Any, NoReturn
@@ -191,7 +190,7 @@ def _tell(values: dict[str, Any], source: Script) -> None:
         text = f"warning: #PBS and #BSUB lines are not read (line {numbers}); --ignore-pbs silences this"
         complain(COMMAND.name, f"{COMMAND.name}: {text}", plain=True)
     if values.get("verbose"):
-        shown = " ".join(f"{key}={shlex.quote(str(value))}" for key, value in sorted(values.items()))
+        shown = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
         sys.stderr.write(f"{COMMAND.name}: options: {_shown(shown)}\n")
 
 
