@@ -314,7 +314,7 @@ class Partition:
 class ArrayRecord:
     """What is known of one array job's tasks: counters, and the ids of the records that are still in memory."""
 
-    __slots__ = ("array_job_id", "exit_code", "exit_signal", "failed", "holders", "members", "ok", "pending", "running", "total")
+    __slots__ = ("array_job_id", "exit_code", "exit_signal", "facts", "failed", "holders", "members", "ok", "pending", "running", "total")
 
     array_job_id: int
     total: int
@@ -325,6 +325,7 @@ class ArrayRecord:
     exit_code: int  # the highest of the tasks that have ended
     exit_signal: int
     holders: dict[int, None]  # job ids of the records that stand for pending tasks
+    facts: tuple[int, int, int, int]  # number of tasks, lowest and highest id, step: as submitted
     members: dict[int, int]  # task id -> job id, of the records in memory that stand for one task
 
 
