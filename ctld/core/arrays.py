@@ -140,7 +140,7 @@ def refresh_throttle(state: ClusterState, job: Job) -> None:
     for job_id in (*state.arrays[job.array_job_id].holders, *state.arrays[job.array_job_id].members.values()):
         member = state.jobs.get(job_id)
         if member is not None and member.state is JobState.PENDING:
-            refresh(state, member, 0)
+            refresh(state, member, state.now_us)
 
 
 def records_of(state: ClusterState, array_job_id: int) -> list[Job]:

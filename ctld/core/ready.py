@@ -33,7 +33,7 @@ def _dependency(state: ClusterState, job: Job, now_us: int) -> Reason | None:
 
 
 def _begin(state: ClusterState, job: Job, now_us: int) -> Reason | None:
-    return Reason.BEGIN_TIME if max(job.request.begin_at_us, job.eligible_at_us) > now_us > 0 else None
+    return Reason.BEGIN_TIME if max(job.request.begin_at_us, job.eligible_at_us) > now_us else None
 
 
 def _array_limit(state: ClusterState, job: Job, now_us: int) -> Reason | None:
@@ -73,7 +73,7 @@ def partition_reason(partition: Partition, job: Job) -> Reason | None:
 
 
 def refresh(state: ClusterState, job: Job, now_us: int) -> None:
-    """Look again whether a pending job is ready. `now_us` 0 = the begin time is known to be past."""
+    """Look again whether a pending job is ready."""
     if job.state is not JobState.PENDING:
         return
     if job.job_id not in state.pending.rows_of:
@@ -129,7 +129,7 @@ def shapes(state: ClusterState, request: JobRequest) -> list[tuple[int, Shape]]:
                     mem_node_mb=request.mem_per_node_mb if consumable and request.mem_per_node_mb is not None else -1,
                     mem_cpu_mb=request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1,
                     gres=tuple(gres),
-                    exclusive=int(request.exclusive or partition.config.over_subscribe == "EXCLUSIVE"),
+                    exclusive=int(request.exclusive),
                 ),
             )
         )

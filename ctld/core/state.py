@@ -41,6 +41,7 @@ class ClusterState:
     def __init__(self) -> None:
         self.config = Config()
         self.epoch = 0
+        self.now_us = 0  # time of the event being handled
         self.next_job_id = 1
         self.next_request_id = 1
         self.jobs: dict[int, Job] = {}  # active, and ended less than MinJobAge ago
