@@ -11,7 +11,7 @@ Deliberately absent: rules. When a job may start, end or be seen is decided else
 from collections import deque
 from typing import Any
 
-from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
+from ctld.core.columns import MaskTable, NodeColumns, PendingColumns, Shape
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.model import (
     ArrayRecord,
@@ -55,6 +55,7 @@ class ClusterState:
         self.node_columns = NodeColumns(0, 0)
         self.pending = PendingColumns(0)
         self.masks = MaskTable(0)
+        self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
         # dependencies
         self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
         self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
