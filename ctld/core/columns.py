@@ -161,6 +161,10 @@ class PendingColumns:
             assert self.ready[at] == key
             del self.ready[at]
 
+    def is_ready(self, job_id: int) -> bool:
+        """True when one of the job's rows may start now."""
+        return any(row in self._key_of for row in self.rows_of.get(job_id, ()))
+
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""
         keys = self.ready if limit >= len(self.ready) else self.ready[:limit]

@@ -247,6 +247,7 @@ class Node:
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "features", "flags",
         "gres_used", "index", "jobs", "last_busy_at_us", "link_id", "mem_alloc_mb", "name", "os", "pretended",
         "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version",
+        "weight",
     )  # fmt: skip
 
     name: str
@@ -269,6 +270,7 @@ class Node:
     started_at_us: int
     last_busy_at_us: int
     pretended: bool
+    weight: int
     cpus: int
     real_memory_mb: int
     cpus_alloc: int

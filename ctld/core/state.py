@@ -77,6 +77,8 @@ class ClusterState:
         self.purged: list[int] = []
         # scheduling
         self.revision = 0  # rises whenever a pass could come out differently
+        self.layout_revision = 0  # plans older than this speak of other node numbers
+        self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
         self.quick_pass_due = False
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
@@ -122,6 +124,17 @@ class ClusterState:
         """The node's row must be written; whether it takes jobs may have changed."""
         self.dirty_nodes[node.name] = None
         self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
+        self.changed()
+
+    def set_weight(self, node: Node, weight: int) -> None:
+        """Change a node's place in the order of preference."""
+        node.weight = weight
+        self.order_nodes()
+
+    def order_nodes(self) -> None:
+        """Sort the nodes by weight, ties in the order of the configuration."""
+        ordered = sorted(self.node_list, key=lambda n: (n.weight, n.index))
+        self.node_columns.order[:] = [n.index for n in ordered]
         self.changed()
 
     def changed(self) -> None:
