@@ -1,12 +1,13 @@
 """Why a job waits: reasons from the planner, and each reason in words.
 
-Whoever adds a reason to wait adds it to TEXT; a test compares TEXT with `Reason`. The planner's reasons are derived data: they are
-written only when they change, and jobs that are merely behind others keep `Priority`, so that a pass over 100,000 jobs touches a few.
+Whoever adds a reason to wait adds it to TEXT; a test compares TEXT with `Reason`. The planner's reasons are derived
+data: they are written only when they change, and jobs that are merely behind others keep `Priority`, so that a pass
+over 100,000 jobs touches a few.
 """
 
 import _fastsched
 from ctld.core.model import Job
-from ctld.core.ready import set_reason
+from ctld.core.ready import mask_row, set_reason
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.hostlist import compress
 from penstock.values.states import JobState, Reason
@@ -24,7 +25,10 @@ TEXT: dict[Reason, str] = {
     Reason.PRIORITY: "Jobs with a higher priority wait for the same nodes.",
     Reason.RESOURCES: "It is first in line; the resources it asks for are in use.",
     Reason.DEPENDENCY: "It waits for other jobs (see Dependency).",
-    Reason.DEPENDENCY_NEVER_SATISFIED: "A job it depends on ended in another way than asked for; it will never start. Cancel it or change its dependency.",
+    Reason.DEPENDENCY_NEVER_SATISFIED: (
+        "A job it depends on ended in another way than asked for; it will never start. "
+        "Cancel it or change its dependency."
+    ),
     Reason.BEGIN_TIME: "Its begin time has not come yet.",
     Reason.JOB_HELD_USER: "Its owner holds it back; scontrol release lets it go.",
     Reason.JOB_HELD_ADMIN: "An administrator holds it back.",
@@ -71,10 +75,17 @@ def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int
 def _tell(state: ClusterState, job: Job, reason: Reason) -> None:
     detail = ""
     if reason is Reason.REQ_NODE_NOT_AVAIL:
-        closed = [n for n in job.request.nodes_required if state.nodes[n].flags & CLOSED_FLAGS]
-        detail = f"UnavailableNodes:{compress(closed)}"
+        detail = f"UnavailableNodes:{compress(_closed_nodes(state, job))}"
     if reason is Reason.PRIORITY:
         state.flagged.pop(job.job_id, None)
     else:
         state.flagged[job.job_id] = None
     set_reason(state, job, reason, detail)
+
+
+def _closed_nodes(state: ClusterState, job: Job) -> list[str]:
+    """Nodes that the job could use if they were open."""
+    bits = 0
+    for name in job.request.partitions:
+        bits |= state.masks.bits[mask_row(state, state.partitions[name], job.request)]
+    return [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]

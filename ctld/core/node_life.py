@@ -6,9 +6,10 @@ Registration is the moment of truth (reliability rule R7): the node lists every 
 A step that both know goes on. One that only the controller knows was either never accepted (it is launched again: the
 node starts nothing twice), or is dead. One that only the node knows is ended there.
 
-A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be requeued waits,
-COMPLETING with reason NodeDown, until the node comes back and says what became of it or an administrator sets the node DOWN,
-which is his word that it is dead. A job that may not be requeued ends as NODE_FAIL at the time-out.
+A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be
+requeued waits, COMPLETING with reason NodeDown, until the node comes back and says what became of it or an
+administrator sets the node DOWN, which is his word that it is dead. A job that may not be requeued ends as NODE_FAIL
+at the time-out.
 """
 
 from ctld.core import job_life, step_life
@@ -39,6 +40,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     # -- apply
     node = state.nodes[event.node]
     rebooted = bool(node.boot_id) and node.boot_id != event.boot_id
+    forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
     _take_over(node, event)
     _judge_size(node, event, now_us)
     if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
@@ -48,7 +50,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     if event.spool_lost:
         drain(node, "spool lost", now_us)
     state.touch_node(node)
-    _reconcile(state, now_us, node, event)
+    _reconcile(state, now_us, node, event, forgotten)
 
 
 def _refusal(state: ClusterState, event: NodeRegistered) -> str:
@@ -75,7 +77,9 @@ def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
         "RealMemory": (event.real_memory_mb, node.config.real_memory_mb),
     }
     for gres in node.config.gres:
-        have = sum(count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type))
+        have = sum(
+            count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type)
+        )
         if gres.name == "gpu":
             found[f"gres/{gres.name}"] = (have, gres.count)
     low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
@@ -100,13 +104,13 @@ def _may_return(state: ClusterState, node: Node, rebooted: bool) -> bool:
     return how == 2 or (how == 1 and node.reason.startswith(NOT_RESPONDING))
 
 
-def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered) -> None:
+def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool) -> None:
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
         for step in list(job.steps.values()):
             if step.node == node.name and step.state not in END_STATES:
-                _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), event)
+                _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), forgotten)
     for job_id, attempt, step_id in held:
         if _is_over(state, job_id, attempt, step_id):
             if held[job_id, attempt, step_id].state not in ("EXITED", "TOMBSTONE"):
@@ -120,18 +124,20 @@ def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int) -> bo
     return found is None or found[1].state in END_STATES
 
 
-def _settle(
-    state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, event: NodeRegistered
-) -> None:
-    """One step that should be on the node: go on, launch again, end, or bury."""
+def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, forgotten: bool) -> None:
+    """One step that should be on the node: go on, launch again, end, or bury.
+
+    `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a launch
+    without an answer may have been obeyed and is not sent again.
+    """
     if held is None:
-        if step.state is JobState.CONFIGURING and not event.spool_lost:
+        if step.state is JobState.CONFIGURING and not forgotten:
             if job.state is JobState.COMPLETING:
                 job_life.emit_terminate(state, job, step)
             else:
                 job_life.emit_launch(state, job)
         else:
-            step_life.lost(state, job, step, now_us, f"{event.node} does not know it any more")
+            step_life.lost(state, job, step, now_us, f"{step.node} does not know it any more")
     elif held.state in ("ACCEPTED", "RUNNING") and job.state is JobState.COMPLETING:
         job_life.emit_terminate(state, job, step)
     # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on.
@@ -258,7 +264,9 @@ def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -
     to = event.changes.get("state", "").upper()
     others = [key for key in event.changes if key != "state"]
     if others:
-        raise Refused(Code.NOT_SUPPORTED, f"{others[0]}= is not supported for partitions yet: edit slurm.conf and reconfigure")
+        raise Refused(
+            Code.NOT_SUPPORTED, f"{others[0]}= is not supported for partitions yet: edit slurm.conf and reconfigure"
+        )
     if to not in PARTITION_STATES:
         raise Refused(Code.INVALID_VALUE, f"state {to or '(none)'}; known: {', '.join(PARTITION_STATES)}")
     # -- apply

@@ -53,7 +53,7 @@ def test_the_table_is_complete():
 
 def test_a_method_without_an_entry_stops_the_start(monkeypatch):
     monkeypatch.delitem(RIGHTS, "/penstock.v1.Controller/Story")
-    with pytest.raises(RuntimeError, match="who may call /penstock.v1.Controller/Story"):
+    with pytest.raises(RuntimeError, match=r"who may call /penstock\.v1\.Controller/Story"):
         check_complete(FILES)
     with pytest.raises(RuntimeError, match="Story"):
         check_complete(FILES[0].services_by_name.values())
@@ -62,7 +62,7 @@ def test_a_method_without_an_entry_stops_the_start(monkeypatch):
 
 def test_an_entry_without_a_method_stops_the_start(monkeypatch):
     monkeypatch.setitem(RIGHTS, "/penstock.v1.Controller/Storry", rights.Who.USER)
-    with pytest.raises(RuntimeError, match="do not exist: /penstock.v1.Controller/Storry"):
+    with pytest.raises(RuntimeError, match=r"do not exist: /penstock\.v1\.Controller/Storry"):
         check_complete(FILES)
 
 

@@ -1,7 +1,7 @@
-"""A tiny controller for these tests: the real gate, auth socket, certificates and ports before handlers that do nothing.
+"""A tiny controller for these tests: the real gate, auth socket, certificates and ports, handlers that do nothing.
 
-Handlers note who called what; methods in `refusals` answer with that refusal instead. Runs in a thread with its own loop,
-so that the blocking client can be tried against it.
+Handlers note who called what; methods in `refusals` answer with that refusal instead. Runs in a thread with its own
+loop, so that the blocking client can be tried against it.
 """
 
 import asyncio
