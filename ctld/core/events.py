@@ -282,10 +282,10 @@ class LaunchRefused(Event):
 
 
 class PlanReady(Event):
-    """A full scheduling pass has returned. `starts`: (job id, ((node index, cpus, tasks, mem_mb), ...)) in priority order."""
+    """A full scheduling pass has returned. `starts`, highest rank first: (job id, partition index, ((node index, cpus, tasks, MB), ...))."""
 
     revision: int
-    starts: tuple[tuple[int, tuple[tuple[int, int, int, int], ...]], ...]
+    starts: tuple[tuple[int, int, tuple[tuple[int, int, int, int], ...]], ...]
     reasons: tuple[tuple[int, int], ...]  # (job id, reason constant of _fastsched)
 
 

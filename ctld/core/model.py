@@ -247,6 +247,7 @@ class Node:
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "features", "flags",
         "gres_used", "index", "jobs", "last_busy_at_us", "link_id", "mem_alloc_mb", "name", "os", "pretended",
         "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version",
+        "weight",
     )  # fmt: skip
 
     name: str
@@ -269,6 +270,7 @@ class Node:
     started_at_us: int
     last_busy_at_us: int
     pretended: bool
+    weight: int
     cpus: int
     real_memory_mb: int
     cpus_alloc: int
@@ -314,7 +316,7 @@ class Partition:
 class ArrayRecord:
     """What is known of one array job's tasks: counters, and the ids of the records that are still in memory."""
 
-    __slots__ = ("array_job_id", "exit_code", "exit_signal", "failed", "holders", "members", "ok", "pending", "running", "total")
+    __slots__ = ("array_job_id", "exit_code", "exit_signal", "facts", "failed", "holders", "members", "ok", "pending", "running", "total")
 
     array_job_id: int
     total: int
@@ -325,6 +327,7 @@ class ArrayRecord:
     exit_code: int  # the highest of the tasks that have ended
     exit_signal: int
     holders: dict[int, None]  # job ids of the records that stand for pending tasks
+    facts: tuple[int, int, int, int]  # number of tasks, lowest and highest id, step: as submitted
     members: dict[int, int]  # task id -> job id, of the records in memory that stand for one task
 
 
