@@ -40,7 +40,9 @@ PROGRAMS = (
 def help_text() -> str:
     """What `penstock --help` shows."""
     lines = [f"  {p.words:<14}{p.help}" for p in PROGRAMS]
-    return "\n".join([USAGE, "", *lines, "", "`penstock COMMAND --help` tells more. Jobs: sbatch, squeue, scancel, sacct, sinfo."])
+    return "\n".join(
+        [USAGE, "", *lines, "", "`penstock COMMAND --help` tells more. Jobs: sbatch, squeue, scancel, sacct, sinfo."]
+    )
 
 
 def choose(argv: list[str]) -> tuple[Program, list[str]]:
@@ -58,7 +60,7 @@ def choose(argv: list[str]) -> tuple[Program, list[str]]:
     siblings = [p.words for p in PROGRAMS if p.words.split()[0] == argv[0]]
     if siblings:
         raise CommandError(f"after {argv[0]} comes: {', '.join(s.partition(' ')[2] for s in siblings)}")
-    raise CommandError(f"{argv[0]!r} is no command of penstock\nTry \"penstock --help\" for more information")
+    raise CommandError(f'{argv[0]!r} is no command of penstock\nTry "penstock --help" for more information')
 
 
 def load(program: Program) -> Callable[[list[str]], int]:
