@@ -99,8 +99,11 @@ def _handles(processes: Iterable[Process]):  # type: ignore[no-untyped-def]
 
 
 def pause(processes: Iterable[Process], limit_s: float) -> None:
-    """Wait `limit_s`, or until one of the processes has ended."""
+    """Wait `limit_s`, or until one of the processes has ended; not at all if one has ended already."""
+    processes = list(processes)
     with _handles(processes) as handles:
+        if len(handles) < len(processes):
+            return
         poll = select.poll()
         for handle in handles:
             poll.register(handle, select.POLLIN)

@@ -155,6 +155,7 @@ class LocalCluster:
     def start_missing(self) -> list[str]:
         """Start what does not run and wait until it is there. On failure, what was started here is stopped again."""
         started: list[str] = []
+        self.processes = self.running()
         try:
             if not self.runs(CTLD):
                 started.append(CTLD)
