@@ -125,7 +125,7 @@ def down(argv: list[str]) -> int:
         if cluster is None:
             return 0
         if not keep:
-            end_jobs_if_possible(cluster)
+            cluster.end_jobs_if_possible()
         stopped = list(cluster.running())
         killed = cluster.stop()
         if purge:
@@ -135,16 +135,6 @@ def down(argv: list[str]) -> int:
         say(f"killed, as they did not stop in {STOP_LIMIT_S:.0f} s: {', '.join(killed)}")
     say(f"removed {home}" if purge else f"all records stay in {home}; `penstock up` starts it again")
     return 0
-
-
-def end_jobs_if_possible(cluster: LocalCluster) -> None:
-    """Ask running jobs to end, if there is a controller that can be asked."""
-    if not cluster.running():
-        return
-    try:
-        cluster.end_jobs()
-    except PenstockError as error:
-        say(f"jobs that run are left alone, as the controller cannot be asked: {error.text}")
 
 
 def status(argv: list[str]) -> int:

@@ -22,7 +22,7 @@ from cli.localconf import CLUSTER_NAME, ENTRIES, Node, Wish, conf_text, free_por
 from cli.run import CommandError
 from penstock.client import Client
 from penstock.cluster import ClusterFile, read_cluster, write_cluster
-from penstock.errors import Unreachable
+from penstock.errors import PenstockError, Unreachable
 
 #: A cold start of Python, gRPC and the database takes 2 s; 20 times that on a loaded machine.
 START_LIMIT_S = 40.0
@@ -33,6 +33,7 @@ JOBS_END_LIMIT_S = 45.0
 POLL_S = 0.05
 CALL_LIMIT_S = 5.0
 CTLD = "ctld"
+LOG_FOLLOWS = "the end of"
 HOLDING = ("CONFIGURING", "RUNNING", "COMPLETING")
 
 
@@ -194,7 +195,7 @@ class LocalCluster:
 
     def failure(self, name: str, what: str) -> str:
         """What a daemon that failed has to say."""
-        return "\n".join([f"{name} {what}; the end of {self.log(name)}:", *tail(self.log(name))])
+        return "\n".join([f"{name} {what}; {LOG_FOLLOWS} {self.log(name)}:", *tail(self.log(name))])
 
     def nodes_missing(self, client: Client) -> list[str]:
         """Which nodes have not registered yet, and what the controller says of them."""
@@ -234,6 +235,15 @@ class LocalCluster:
                 holding = holding_jobs(client)
         if holding:
             say(f"{count(holding, 'job')} did not end in {JOBS_END_LIMIT_S:.0f} s; left to the node daemons")
+
+    def end_jobs_if_possible(self) -> None:
+        """Ask running jobs to end, if there is a controller that can be asked."""
+        if not self.running():
+            return
+        try:
+            self.end_jobs()
+        except PenstockError as error:
+            say(f"jobs that run are left alone, as the controller cannot be asked: {error.text}")
 
     def stop(self) -> list[str]:
         """Stop all daemons, nodes first so that they can hand in their last reports. Returns who had to be killed."""
