@@ -68,7 +68,7 @@ class LocalCluster:
     @classmethod
     def create(cls, home: Path, wish: Wish) -> "LocalCluster":
         """Write a new cluster's files. Nothing is started."""
-        from penstock.security.ca import create_ca
+        from penstock.security.ca import create_ca, issue_to_folder
 
         prepare(home)
         nodes = plan_nodes(wish, machine_now())
@@ -80,7 +80,8 @@ class LocalCluster:
         conf.write_text(conf_text(home, getpass.getuser(), (command_port, node_port), nodes), encoding="utf-8")
         ca = home / CTLD / "ca"
         if not (ca / "ca.key").exists():
-            create_ca(ca, CLUSTER_NAME, now_us())
+            authority = create_ca(ca, CLUSTER_NAME, now_us())
+            issue_to_folder(authority, ca, "controller", "localhost", now_us(), ("localhost", "127.0.0.1", "::1"))
         file = ClusterFile(
             cluster_name=CLUSTER_NAME,
             host="localhost",
