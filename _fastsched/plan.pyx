@@ -64,7 +64,6 @@ cdef void place(Search* search, const Job* job, Nodes* nodes, int32_t used, int6
         nodes.free_mem_mb[node] -= out.mem_mb[out.placements]
         for kind in range(nodes.kinds):
             nodes.free_gres[offset + kind] -= job.gres[kind]
-        nodes.busy[node] = 1
         if job.exclusive or nodes.free_cpus[node] <= 0:
             put(nodes.usable, node, False)
         out.placements += 1
@@ -199,7 +198,6 @@ def plan(
     cdef int32_t[::1] cpus_left = np.append(free_cpus, np.int32(0))
     cdef int64_t[::1] mem_left = np.append(free_mem_mb, np.int64(0))
     cdef int32_t[::1] gres_left = np.append(free_gres, np.int32(0))
-    cdef uint8_t[::1] busy = np.zeros(n + 1, np.uint8)
     cdef uint64_t[:, ::1] sets = np.zeros((4, words + 1), np.uint64)
     cdef int32_t[:, ::1] scratch = np.empty((3, n + 1), np.int32)
     cdef uint64_t[::1] keys = np.empty(n + 1, np.uint64)
@@ -221,11 +219,10 @@ def plan(
         nodes = Nodes(
             count=n, kinds=<int32_t> free_gres.shape[1], words=words, order=&node_order[0],
             total_cpus=&total_cpus[0], total_mem_mb=&total_mem_mb[0], total_gres=&total_gres[0, 0],
-            free_cpus=&cpus_left[0], free_mem_mb=&mem_left[0], free_gres=&gres_left[0], busy=&busy[0],
+            free_cpus=&cpus_left[0], free_mem_mb=&mem_left[0], free_gres=&gres_left[0], running_jobs=&running_jobs[0],
             up=&sets[0, 0], unheld=&sets[1, 0], usable=&sets[2, 0],
         )
         for node in range(n):
-            busy[node] = running_jobs[node] > 0
             put(nodes.up, node, up[node] != 0)
             put(nodes.unheld, node, up[node] != 0)
             put(nodes.usable, node, up[node] != 0 and not held_exclusive[node] and free_cpus[node] > 0)

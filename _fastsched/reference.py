@@ -47,7 +47,7 @@ class _Node:
     total_cpus: int
     total_mem_mb: int
     total_gres: list[int]
-    busy: bool  # a job holds something on it
+    busy: bool  # a job held something on it before the pass; a start of this pass shows in free_cpus
     exclusive: bool  # a job holds all of it
     up: bool
     held: bool = False  # by a waiting row of this pass
@@ -161,7 +161,6 @@ def _take(job: _Job, row: int, chosen: list[tuple[int, int]], nodes: list[_Node]
         node.free_cpus -= cpus
         node.free_mem_mb -= mem_mb
         node.free_gres = [free - want for free, want in zip(node.free_gres, job.gres, strict=True)]
-        node.busy = True
         node.exclusive = job.exclusive
         out.node.append(index)
         out.cpus.append(cpus)

@@ -14,10 +14,10 @@ cdef struct Nodes:
     const int32_t* total_cpus
     const int64_t* total_mem_mb
     const int32_t* total_gres
+    const int32_t* running_jobs  # before the pass; a start of this pass shows in free_cpus
     int32_t* free_cpus
     int64_t* free_mem_mb
     int32_t* free_gres
-    uint8_t* busy
     uint64_t* up
     uint64_t* unheld
     uint64_t* usable
@@ -136,7 +136,7 @@ cdef int32_t tasks_on(const Job* job, const Nodes* nodes, Measure measure, int32
         gres = nodes.free_gres + <int64_t> node * nodes.kinds
     if cpus < job.cpus_per_task:
         return 0
-    if job.exclusive and measure == NOW and (nodes.busy[node] or cpus < nodes.total_cpus[node]):
+    if job.exclusive and measure == NOW and (nodes.running_jobs[node] > 0 or cpus < nodes.total_cpus[node]):
         return 0
     for kind in range(nodes.kinds):
         if job.gres[kind] > 0 and job.gres[kind] > gres[kind]:

@@ -1,9 +1,9 @@
 """Job arrays: one record for all pending tasks, split when a task starts or is treated apart.
 
-A record with `array_tasks` stands for those pending tasks. A task that starts is split off with a job id of its own; the
-last pending task keeps the record and with it the array's base id (as Slurm does). A subset that is cancelled or held
-apart is split off as one record too, so that cancelling 50,000 tasks is one row. `ArrayRecord` counts tasks by fate, for
-dependencies, `%limit` and those who await the whole array.
+A record with `array_tasks` stands for those pending tasks. A task that starts is split off with a job id of its own;
+the last pending task keeps the record and with it the array's base id (as Slurm does). A subset that is cancelled or
+held apart is split off as one record too, so that cancelling 50,000 tasks is one row. `ArrayRecord` counts tasks by
+fate, for dependencies, `%limit` and those who await the whole array.
 
 Deliberately absent: a table of all tasks. Memory is the number of ranges plus the tasks that have started.
 """

@@ -133,7 +133,10 @@ class PendingColumns:
             self._free.append(row)
 
     def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int) -> None:
-        """May start now: `count` copies, with one rank for each of its rows (higher first; None = not in that partition)."""
+        """May start now: `count` copies, with one rank for each of its rows (higher first.
+
+        None = not in that partition).
+        """
         for row, rank in zip(self.rows_of[job_id], ranks, strict=True):
             if rank is None:
                 self._unready(row)

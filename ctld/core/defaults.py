@@ -1,9 +1,9 @@
 """From what was said to what is asked for: Slurm's defaults for counts, memory, time and file names.
 
-Rules (man sbatch): no -n = one task a node; -n without -N = as many nodes as needed, at most one a task; -N with fewer tasks than
-nodes = as many nodes as tasks, with a warning; --ntasks-per-node sets the number of nodes or of tasks, whichever is missing;
-memory comes from the job, else the partition, else the cluster, else the whole node (when memory is consumable).
-Numbers are checked against ranges here, so that no sum can overflow a column.
+Rules (man sbatch): no -n = one task a node; -n without -N = as many nodes as needed, at most one a task; -N with
+fewer tasks than nodes = as many nodes as tasks, with a warning; --ntasks-per-node sets the number of nodes or of
+tasks, whichever is missing; memory comes from the job, else the partition, else the cluster, else the whole node
+(when memory is consumable). Numbers are checked against ranges here, so that no sum can overflow a column.
 """
 
 from ctld.core.effects import Refused
@@ -20,7 +20,9 @@ COUNT_MAX = 16_000_000
 MEM_MB_MAX = 1 << 40
 
 
-def complete(state: ClusterState, partitions: tuple[Partition, ...], wanted: WantedJob) -> tuple[JobRequest, tuple[str, ...]]:
+def complete(
+    state: ClusterState, partitions: tuple[Partition, ...], wanted: WantedJob
+) -> tuple[JobRequest, tuple[str, ...]]:
     """Fill in the defaults. Returns the request and warnings. Raises Refused or BadValue."""
     _check_ranges(wanted)
     required, excluded = _node_lists(state, partitions, wanted)

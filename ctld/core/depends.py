@@ -1,14 +1,15 @@
 """Dependencies: after, afterany, afterok, afternotok, singleton; `,` = all, `?` = any.
 
-A job that depends on something keeps the terms that are not yet met in `state.waiting_for`, and each job or array that a term
-names knows who waits for it. When such a job starts or ends, those that wait are looked at again: terms that are met fall
-away, and a term that can never be met makes the job wait as DependencyNeverSatisfied, or cancels it (--kill-on-invalid-dep).
-What is left is in `job.dependency`, in Slurm's text, so that a restart needs nothing else.
+A job that depends on something keeps the terms that are not yet met in `state.waiting_for`, and each job or array
+that a term names knows who waits for it. When such a job starts or ends, those that wait are looked at again: terms
+that are met fall away, and a term that can never be met makes the job wait as DependencyNeverSatisfied, or cancels it
+(--kill-on-invalid-dep). What is left is in `job.dependency`, in Slurm's text, so that a restart needs nothing else.
 
-A job that ended with an exit other than 0, was cancelled, ran out of time or lost its node has "failed" for afterok and afternotok.
-Deliberately absent: aftercorr, afterburstbuffer, expand (refused at submit).
+A job that ended with an exit other than 0, was cancelled, ran out of time or lost its node has "failed" for afterok
+and afternotok. Deliberately absent: aftercorr, afterburstbuffer, expand (refused at submit).
 """
 
+from collections.abc import Callable
 from enum import Enum
 
 from ctld.core.effects import Refused
@@ -155,11 +156,15 @@ def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
         return _after(state, job, targets, term.delay_s * 1_000_000, now_us)
     record = state.arrays.get(term.job_id) if term.task_id is None else None
     over = all(t.state in END_STATES for t in targets) and (record is None or record.pending + record.running == 0)
-    failed = record.failed > 0 if record else any(t.state not in (JobState.COMPLETED,) for t in targets if t.state in END_STATES)
+    failed = (
+        record.failed > 0
+        if record
+        else any(t.state not in (JobState.COMPLETED,) for t in targets if t.state in END_STATES)
+    )
     return _FATE[term.kind](over, failed)
 
 
-_FATE = {
+_FATE: dict[str, Callable[[bool, bool], Met]] = {
     "afterany": lambda over, failed: Met.YES if over else Met.NOT_YET,
     "afterok": lambda over, failed: Met.NEVER if failed else Met.YES if over else Met.NOT_YET,
     "afternotok": lambda over, failed: Met.NOT_YET if not over else Met.YES if failed else Met.NEVER,

@@ -1,7 +1,8 @@
 """Why a job waits: reasons from the planner, and each reason in words.
 
-Whoever adds a reason to wait adds it to TEXT; a test compares TEXT with `Reason`. The planner's reasons are derived data: they are
-written only when they change, and jobs that are merely behind others keep `Priority`, so that a pass over 100,000 jobs touches a few.
+Whoever adds a reason to wait adds it to TEXT; a test compares TEXT with `Reason`. The planner's reasons are derived
+data: they are written only when they change, and jobs that are merely behind others keep `Priority`, so that a pass
+over 100,000 jobs touches a few.
 """
 
 import _fastsched
@@ -24,7 +25,10 @@ TEXT: dict[Reason, str] = {
     Reason.PRIORITY: "Jobs with a higher priority wait for the same nodes.",
     Reason.RESOURCES: "It is first in line; the resources it asks for are in use.",
     Reason.DEPENDENCY: "It waits for other jobs (see Dependency).",
-    Reason.DEPENDENCY_NEVER_SATISFIED: "A job it depends on ended in another way than asked for; it will never start. Cancel it or change its dependency.",
+    Reason.DEPENDENCY_NEVER_SATISFIED: (
+        "A job it depends on ended in another way than asked for; it will never start. "
+        "Cancel it or change its dependency."
+    ),
     Reason.BEGIN_TIME: "Its begin time has not come yet.",
     Reason.JOB_HELD_USER: "Its owner holds it back; scontrol release lets it go.",
     Reason.JOB_HELD_ADMIN: "An administrator holds it back.",

@@ -1,4 +1,9 @@
-"""Could this request ever run, and could it run now? Asked of the planner with one row, so that there is one opinion only."""
+"""Could this request ever run, and could it run now? Asked of the planner with one row.
+
+So that there is one opinion only.
+"""
+
+from typing import Any
 
 import numpy as np
 
@@ -8,27 +13,28 @@ from ctld.core.model import JobRequest, Partition
 from ctld.core.ready import shapes
 from ctld.core.state import ClusterState
 
-
 #: Answers of `can_ever_run` that are kept, by shape; beyond it they are computed anew.
 FEASIBLE_MAX = 10_000
 
 
 def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ...]:
-    """Names of the nodes where the shape starts when nothing else waits; `empty`: when nothing runs and all nodes are up."""
+    """Names of the nodes where the shape starts when nothing else waits; `empty`.
+
+    When nothing runs and all nodes are up.
+    """
     c = state.node_columns
-    nodes = c.views()
+    nodes: tuple[Any, ...] = c.views()
     if empty:
         nodes = (
             c.total_cpus, c.total_mem_mb, c.total_gres, c.total_cpus, c.total_mem_mb, c.total_gres,
             np.zeros_like(c.running_jobs), np.zeros_like(c.held_exclusive), c.order, np.ones_like(c.up),
         )  # fmt: skip
     mask = state.masks.array()[shape.mask : shape.mask + 1]
-    i32 = [np.array([v], np.int32) for v in shape[1:6]]
-    job = (
-        np.zeros(1, np.int32), *i32, np.array([shape.mem_node_mb], np.int64), np.array([shape.mem_cpu_mb], np.int64),
-        np.array([shape.gres], np.int32).reshape(1, -1), np.array([shape.exclusive], np.uint8), np.ones(1, np.int32),
-    )  # fmt: skip
-    result = plan(*nodes, mask, *job, 1)
+    rows: list[Any] = [np.zeros(1, np.int32), *(np.array([v], np.int32) for v in shape[1:6])]
+    rows += [np.array([shape.mem_node_mb], np.int64), np.array([shape.mem_cpu_mb], np.int64)]
+    rows += [np.array([shape.gres], np.int32).reshape(1, -1), np.array([shape.exclusive], np.uint8)]
+    inputs: list[Any] = [*nodes, mask, *rows, np.ones(1, np.int32), 1]
+    result = plan(*inputs)
     return tuple(state.node_list[i].name for i in result.node)
 
 

@@ -3,9 +3,9 @@
     PENDING -> CONFIGURING -> RUNNING -> COMPLETING -> an end state
 
 A job leaves PENDING when it is given an allocation (CONFIGURING: the launch is on its way), RUNNING begins with the
-node's word that a task runs, COMPLETING when it is told to end or its steps are ending, and an end state when no step of it
-is left anywhere. A requeued job goes back to PENDING with the next attempt number; the attempt that ended keeps a row of its own.
-`move()` is the only place where `job.state` is assigned.
+node's word that a task runs, COMPLETING when it is told to end or its steps are ending, and an end state when no step
+of it is left anywhere. A requeued job goes back to PENDING with the next attempt number; the attempt that ended keeps
+a row of its own. `move()` is the only place where `job.state` is assigned.
 
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
@@ -37,7 +37,7 @@ US = 1_000_000
 REQUEUE_DELAY_US = 1 * US
 
 
-class IllegalMove(Exception):  # noqa: N818
+class IllegalMove(Exception):
     """A move that the table does not list: a bug, never a user's fault."""
 
 
@@ -96,7 +96,9 @@ def emit_launch(state: ClusterState, job: Job) -> None:
     """(Re-)send the launch of the batch step; the node starts it at most once."""
     count, first, last, by = arrays.facts(job, state)
     state.emit(
-        LaunchStep(job.batch_node, job.job_id, job.attempt, BATCH_STEP, state.epoch, job_row(job), count, first, last, by)
+        LaunchStep(
+            job.batch_node, job.job_id, job.attempt, BATCH_STEP, state.epoch, job_row(job), count, first, last, by
+        )
     )
 
 
@@ -219,4 +221,7 @@ def answer_waiting(state: ClusterState, job: Job) -> None:
             state.awaiting.setdefault(job.array_job_id, {}).update(callers)
         if record.pending == 0 and record.running == 0:
             for reply_to in state.awaiting.pop(job.array_job_id, {}):
-                state.reply(reply_to, Ended(S.FAILED.name if record.failed else S.COMPLETED.name, record.exit_code, record.exit_signal))
+                state.reply(
+                    reply_to,
+                    Ended(S.FAILED.name if record.failed else S.COMPLETED.name, record.exit_code, record.exit_signal),
+                )

@@ -1,8 +1,9 @@
 """Records of the controller's state: slotted classes without logic.
 
-`JobRequest` is what a user asked for: frozen, shared by the job, its committed row and all tasks of an array. `Job` holds
-what changes. `JobRow` and `StepRow` are the frozen images that go to the database and to the read snapshot; their field
-names are the column names. What is written is written whole: a row carries all mutable columns of its record.
+`JobRequest` is what a user asked for: frozen, shared by the job, its committed row and all tasks of an array. `Job`
+holds what changes. `JobRow` and `StepRow` are the frozen images that go to the database and to the read snapshot;
+their field names are the column names. What is written is written whole: a row carries all mutable columns of its
+record.
 """
 
 from collections.abc import Callable
@@ -185,8 +186,24 @@ class Step:
     """One step of a job on its nodes."""
 
     __slots__ = (
-        "attempt", "end_at_us", "epoch", "exit_code", "exit_signal", "job_id", "max_rss_kb", "max_vmsize_kb", "name", "node",
-        "start_at_us", "state", "step_id", "system_cpu_us", "tasks", "user_cpu_us", "disk_read_bytes", "disk_write_bytes",
+        "attempt",
+        "disk_read_bytes",
+        "disk_write_bytes",
+        "end_at_us",
+        "epoch",
+        "exit_code",
+        "exit_signal",
+        "job_id",
+        "max_rss_kb",
+        "max_vmsize_kb",
+        "name",
+        "node",
+        "start_at_us",
+        "state",
+        "step_id",
+        "system_cpu_us",
+        "tasks",
+        "user_cpu_us",
     )  # fmt: skip
 
     job_id: int
@@ -316,7 +333,19 @@ class Partition:
 class ArrayRecord:
     """What is known of one array job's tasks: counters, and the ids of the records that are still in memory."""
 
-    __slots__ = ("array_job_id", "exit_code", "exit_signal", "facts", "failed", "holders", "members", "ok", "pending", "running", "total")
+    __slots__ = (
+        "array_job_id",
+        "exit_code",
+        "exit_signal",
+        "facts",
+        "failed",
+        "holders",
+        "members",
+        "ok",
+        "pending",
+        "running",
+        "total",
+    )
 
     array_job_id: int
     total: int

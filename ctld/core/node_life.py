@@ -6,9 +6,10 @@ Registration is the moment of truth (reliability rule R7): the node lists every 
 A step that both know goes on. One that only the controller knows was either never accepted (it is launched again: the
 node starts nothing twice), or is dead. One that only the node knows is ended there.
 
-A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be requeued waits,
-COMPLETING with reason NodeDown, until the node comes back and says what became of it or an administrator sets the node DOWN,
-which is his word that it is dead. A job that may not be requeued ends as NODE_FAIL at the time-out.
+A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be
+requeued waits, COMPLETING with reason NodeDown, until the node comes back and says what became of it or an
+administrator sets the node DOWN, which is his word that it is dead. A job that may not be requeued ends as NODE_FAIL
+at the time-out.
 """
 
 from ctld.core import job_life, step_life
@@ -75,7 +76,9 @@ def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
         "RealMemory": (event.real_memory_mb, node.config.real_memory_mb),
     }
     for gres in node.config.gres:
-        have = sum(count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type))
+        have = sum(
+            count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type)
+        )
         if gres.name == "gpu":
             found[f"gres/{gres.name}"] = (have, gres.count)
     low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
@@ -258,7 +261,9 @@ def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -
     to = event.changes.get("state", "").upper()
     others = [key for key in event.changes if key != "state"]
     if others:
-        raise Refused(Code.NOT_SUPPORTED, f"{others[0]}= is not supported for partitions yet: edit slurm.conf and reconfigure")
+        raise Refused(
+            Code.NOT_SUPPORTED, f"{others[0]}= is not supported for partitions yet: edit slurm.conf and reconfigure"
+        )
     if to not in PARTITION_STATES:
         raise Refused(Code.INVALID_VALUE, f"state {to or '(none)'}; known: {', '.join(PARTITION_STATES)}")
     # -- apply

@@ -1,8 +1,8 @@
 """Priority and rank of pending jobs: priority/basic.
 
-Jobs are served in the order of submission: the first job has the highest number (slurm.conf's PriorityType=priority/basic),
-lowered by nice; an administrator may set a number by hand; 0 means held. The rank that the scheduler sorts by is the
-partition's PriorityTier above the job's priority; ties go to the lower job id.
+Jobs are served in the order of submission: the first job has the highest number (slurm.conf's
+PriorityType=priority/basic), lowered by nice; an administrator may set a number by hand; 0 means held. The rank that
+the scheduler sorts by is the partition's PriorityTier above the job's priority; ties go to the lower job id.
 
 The seam for the multifactor plug-in: `initial()` is the only place that computes a priority.
 """
@@ -21,4 +21,5 @@ def initial(job_id: int, nice: int) -> int:
 
 def rank(job: Job, partition: Partition) -> int:
     """What the scheduler sorts by, 48 bits, higher first."""
-    return (min(partition.config.priority_tier, 0xFFFF) << 32) | job.priority
+    tier: int = min(partition.config.priority_tier, 0xFFFF)
+    return (tier << 32) | job.priority

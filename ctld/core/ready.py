@@ -1,8 +1,9 @@
-"""May a pending job start now, as far as everything but resources goes? One table of checks, the first that holds is the reason.
+"""May a pending job start now, as far as everything but resources goes? One table of checks, the first that holds is
+the reason.
 
-`refresh()` is called whenever something that a check looks at may have changed for a job: at submit, hold, release, update,
-the end of a dependency, a begin time, a task of its array, a partition's state. It puts the job's rows among the ready ones or
-takes them out. Resources and priority are the planner's business (schedule.py).
+`refresh()` is called whenever something that a check looks at may have changed for a job: at submit, hold, release,
+update, the end of a dependency, a begin time, a task of its array, a partition's state. It puts the job's rows among
+the ready ones or takes them out. Resources and priority are the planner's business (schedule.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -16,12 +17,14 @@ from penstock.values.states import Hold, JobState, Reason
 
 #: Reasons that the planner gives to ready jobs; a refresh leaves them as they are.
 PLANNER_REASONS = frozenset({Reason.PRIORITY, Reason.RESOURCES, Reason.REQ_NODE_NOT_AVAIL, Reason.BAD_CONSTRAINTS})
+#: Reasons for which the controller itself holds a job; kept in `reason_detail` while it is held.
+HELD_BY_CONTROLLER = frozenset(r.value for r in (Reason.LAUNCH_FAILED_REQUEUED_HELD, Reason.JOB_HOLD_MAX_REQUEUE))
 
 
 def _held(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     if job.hold is Hold.NO:
         return None
-    if job.reason_detail:  # held by the controller itself, for a reason of its own
+    if job.reason_detail in HELD_BY_CONTROLLER:
         return Reason(job.reason_detail)
     return Reason.JOB_HELD_USER if job.hold is Hold.USER else Reason.JOB_HELD_ADMIN
 
@@ -81,7 +84,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is not None:
         state.pending.set_waiting(job.job_id)
-        set_reason(state, job, reason)
+        set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")
         return
     if not job.eligible_at_us:
         job.eligible_at_us = max(now_us, job.submit_at_us)

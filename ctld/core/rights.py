@@ -1,8 +1,9 @@
 """Who may do what to which object: one function for jobs, used by every handler.
 
 Which roles may call a method at all stands in the table of the RPC layer; here the object decides. Rules as Slurm's
-(user_permissions): a user may touch his own jobs, operators and administrators all jobs; only they may raise a priority,
-release what an administrator holds, or requeue others' jobs. Node and partition changes are the administrator's.
+(user_permissions): a user may touch his own jobs, operators and administrators all jobs; only they may raise a
+priority, release what an administrator holds, or requeue others' jobs. Node and partition changes are the
+administrator's.
 """
 
 from ctld.core.effects import Refused

@@ -1,11 +1,13 @@
-"""From columns to starts: the quick pass at every seal, the full pass in a worker, and the check before anything is applied.
+"""From columns to starts: the quick pass at every seal, the full pass in a worker, and the check before anything is
+applied.
 
-The quick pass looks at the first QUICK_DEPTH ready rows, at most once a batch, so that it costs the same however many jobs wait. When
-more rows are ready than it saw, a full pass over all of them is started in a worker thread (`StartPlan`); it works on copies and comes back as
-`PlanReady`. Each of its placements is verified against the present state, since the world went on meanwhile, and dropped when stale; the next
-pass sees what was dropped.
+The quick pass looks at the first QUICK_DEPTH ready rows, at most once a batch, so that it costs the same however many
+jobs wait. When more rows are ready than it saw, a full pass over all of them is started in a worker thread
+(`StartPlan`); it works on copies and comes back as `PlanReady`. Each of its placements is verified against the
+present state, since the world went on meanwhile, and dropped when stale; the next pass sees what was dropped.
 
-The planner is a function of its inputs (see _fastsched). What it must not know - job ids, names, device numbers - is put on here.
+The planner is a function of its inputs (see _fastsched). What it must not know - job ids, names, device numbers - is
+put on here.
 
 The seam for backfill: `run_plan` gets release times and returns planned starts beside the starts of now.
 """
@@ -59,11 +61,15 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
 
 
 def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
-    """The planner's arrays as starts (job id, partition index, placement) and as (job id, reason) of rows that did not start."""
+    """The planner's arrays as starts (job id, partition index, placement) and as (job id.
+
+    Reason) of rows that did not start.
+    """
     first, node = result.node_first.tolist(), result.node.tolist()
     cells = list(zip(node, result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True))
     starts = [
-        (int(ids[row]), int(parts[row]), tuple(cells[first[i] : first[i + 1]])) for i, row in enumerate(result.job.tolist())
+        (int(ids[row]), int(parts[row]), tuple(cells[first[i] : first[i + 1]]))
+        for i, row in enumerate(result.job.tolist())
     ]
     kept = np.flatnonzero((result.reason != _fastsched.STARTED) & (result.reason != _fastsched.NOT_TESTED))
     return starts, list(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))

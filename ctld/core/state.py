@@ -142,13 +142,23 @@ class ClusterState:
         self.revision += 1
         self.quick_pass_due = True
 
+    def start_new_batch(self) -> None:
+        """What has been handed out is no longer new."""
+        self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
+        self.ended_attempts, self.new_requests, self.new_specs = [], [], []
+        self.history, self.effects, self.purged = [], [], []
+
     # ---- jobs ----------------------------------------------------------------------------------------------------
 
     def add_job(self, job: Job) -> None:
         """Take a new record into the tables."""
         self.jobs[job.job_id] = job
-        self.by_name.setdefault((job.user_id, job.request.name), {})[job.job_id] = None
+        self.enter_name_index(job)
         self.touch(job)
+
+    def enter_name_index(self, job: Job) -> None:
+        """The job is active under its name (singleton dependencies ask)."""
+        self.by_name.setdefault((job.user_id, job.request.name), {})[job.job_id] = None
 
     def leave_name_index(self, job: Job) -> None:
         """The job is no longer active, as far as singleton dependencies go."""

@@ -1,7 +1,7 @@
 """A step's life: launched (CONFIGURING), RUNNING by the node's word, an end state by the node's word.
 
-Reports are facts about (job, attempt, step) and come at least once: one that is known already, or that speaks of an attempt which is
-over, changes nothing but is acknowledged, so that the node can forget it.
+Reports are facts about (job, attempt, step) and come at least once: one that is known already, or that speaks of an
+attempt which is over, changes nothing but is acknowledged, so that the node can forget it.
 """
 
 from ctld.core import job_life

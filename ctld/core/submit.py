@@ -3,8 +3,9 @@
 The order of the checks is the order in which Slurm reports: partition, rights, counts, memory, gres, features, node
 lists, "could it ever run", dependency, array. Everything above `# -- apply` only reads.
 
-A submission carries a key with its time in it (UUID version 7). The same key is the same job, so that a client may send it again
-after a lost answer; keys are remembered for SUBMIT_KEY_AGE_US, and an older one is refused rather than believed to be new.
+A submission carries a key with its time in it (UUID version 7). The same key is the same job, so that a client may
+send it again after a lost answer; keys are remembered for SUBMIT_KEY_AGE_US, and an older one is refused rather than
+believed to be new.
 """
 
 from typing import NamedTuple
@@ -113,7 +114,12 @@ def _check_text(wanted: WantedJob) -> None:
             check_name(text, what, NAME_MAX if what != "command" else PATH_BYTES_MAX)
     except BadValue as error:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
-    for what, path in (("chdir", wanted.work_dir), ("output", wanted.std_out), ("error", wanted.std_err), ("input", wanted.std_in)):
+    for what, path in (
+        ("chdir", wanted.work_dir),
+        ("output", wanted.std_out),
+        ("error", wanted.std_err),
+        ("input", wanted.std_in),
+    ):
         if len(path) > PATH_BYTES_MAX:
             raise Refused(Code.PATHNAME_TOO_LONG, f"{what} has {len(path)} bytes, the limit is {PATH_BYTES_MAX}")
         if b"\0" in path:
@@ -194,4 +200,11 @@ def _would_start(state: ClusterState, now_us: int, found: Accepted) -> Submitted
         if nodes:
             cpus = found.request.ntasks * found.request.cpus_per_task
             return Submitted(state.next_job_id, found.warnings, now_us, nodes, cpus, partition.name)
-    return Submitted(state.next_job_id, found.warnings, 0, (), found.request.ntasks * found.request.cpus_per_task, found.partitions[0].name)
+    return Submitted(
+        state.next_job_id,
+        found.warnings,
+        0,
+        (),
+        found.request.ntasks * found.request.cpus_per_task,
+        found.partitions[0].name,
+    )

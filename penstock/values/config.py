@@ -1,8 +1,8 @@
 """The cluster's configuration as data: what `slurm.conf` and `gres.conf` say, after parsing and validation.
 
-Frozen records, no parsing and no files here (`penstock/config/` reads them). The controller's core gets a `Config` as an
-event and never looks anything up. Names are Slurm's keys in snake case with units at the end; Penstock's own keys begin
-with `Penstock` in the file and with `penstock_` only where they would clash.
+Frozen records, no parsing and no files here (`penstock/config/` reads them). The controller's core gets a `Config` as
+an event and never looks anything up. Names are Slurm's keys in snake case with units at the end; Penstock's own keys
+begin with `Penstock` in the file and with `penstock_` only where they would clash.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,10 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """One partition. `nodes` is expanded, in file order. Times: -1 = UNLIMITED, 0 in default_time_s = not set (use max)."""
+    """One partition. `nodes` is expanded, in file order.
+
+    Times: -1 = UNLIMITED, 0 in default_time_s = not set (use max).
+    """
 
     name: str
     nodes: tuple[str, ...]

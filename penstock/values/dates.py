@@ -29,7 +29,7 @@ _UNIT_S = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week":
 _TIME_WORDS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
-_NOW = re.compile(r"now(?:\s*(?P<sign>[+-])\s*(?P<number>[0-9]{1,12})\s*(?P<unit>[a-z]*?)s?)?")
+_NOW = re.compile(r"now(?:\s*(?P<sign>[+-])\s*(?P<number>[0-9]{1,12})\s*(?:(?P<unit>[a-z]+?)s?)?)?")
 # Tried in this order at each place of the text. The group names say what a match gives.
 _PIECES = (
     re.compile(r"(?P<word>midnight|noon|fika|teatime|today|tomorrow)"),
@@ -40,11 +40,11 @@ _PIECES = (
     ),
     re.compile(r"(?P<month>[0-9]{2})(?P<day>[0-9]{2})(?P<year>[0-9]{2})?(?![0-9:])"),
 )
-_BETWEEN = re.compile(r"[\s]*[t-]?[\s]*")
+_BETWEEN = re.compile(r"\s*(?:[t-](?=[0-9]))?")
 
 
 def parse_date_us(text: str, now_us: int, past: bool = False) -> int:
-    """Microseconds since 1970. `past=True`: an open date or time is today's or this year's, even if that has gone by."""
+    """Microseconds since 1970. `past=True`: an open date or time is today's or this year's, even if gone by."""
     if len(text) > DATE_TEXT_MAX or not text.isascii():
         raise _bad(text)
     lowered = text.strip().lower()
@@ -57,8 +57,9 @@ def parse_date_us(text: str, now_us: int, past: bool = False) -> int:
     year, month, day = date or now[:3]
     if not past and date is None and (hour, minute, second) < now[3:6]:
         day += 1
-    if not past and date is not None and not has_year and (month, day) < now[1:3]:
-        year += 1
+    if date is not None:
+        if not past and not has_year and (month, day, hour, minute, second) < now[1:6]:
+            year += 1
         _check_day(year, month, day, text)
     try:
         # -1: the time zone's own rules say whether summer time holds; a day past the month's end rolls over.
@@ -74,16 +75,19 @@ def _bad(text: str) -> BadValue:
 
 def _checked(at_us: int, text: str) -> int:
     if not 0 <= at_us <= DATE_MAX_S * 1_000_000:
-        raise BadValue(
-            f"Invalid time specification {shown(text)}: outside the years {DATE_YEAR_MIN} to {DATE_YEAR_MAX}"
-        )
+        raise _outside(text)
     return at_us
+
+
+def _outside(text: str) -> BadValue:
+    years = f"{DATE_YEAR_MIN} to {DATE_YEAR_MAX}"
+    return BadValue(f"Invalid time specification {shown(text)}: outside the years {years}")
 
 
 def _from_now(match: re.Match[str], text: str, now_us: int) -> int:
     if match["sign"] is None:
         return now_us
-    unit_s = _UNIT_S.get(match["unit"])
+    unit_s = _UNIT_S.get(match["unit"] or "")
     if unit_s is None:
         raise _bad(text)
     offset_us = int(match["number"]) * unit_s * 1_000_000
@@ -115,8 +119,6 @@ def _read_pieces(lowered: str, text: str, now: time.struct_time) -> tuple[_Three
             has_year = "word" in found or found["year"] is not None
         after = _BETWEEN.match(lowered, match.end())
         at = after.end() if after else match.end()
-        if at == len(lowered) and at != match.end():  # a separator with nothing behind it
-            raise _bad(text)
     if clock is None and date is None:
         raise _bad(text)
     return clock, date, has_year
@@ -145,27 +147,22 @@ def _date(found: dict[str, str | None], text: str, now: time.struct_time) -> _Th
         return time.localtime(time.mktime((*now[:2], now[2] + 1, 12, 0, 0, 0, 0, -1)))[:3]
     year_text = found["year"]
     year = int(year_text) + (2000 if len(year_text) == 2 else 0) if year_text else now[0]
-    month, day = int(found["month"] or 0), int(found["day"] or 0)
-    _check_day(year, month, day, text, leap_ok=not year_text)
-    return year, month, day
+    return year, int(found["month"] or 0), int(found["day"] or 0)
 
 
-def _check_day(year: int, month: int, day: int, text: str, leap_ok: bool = False) -> None:
-    """BadValue unless the day exists (with `leap_ok`: in some year)."""
+def _check_day(year: int, month: int, day: int, text: str) -> None:
     if not DATE_YEAR_MIN <= year <= DATE_YEAR_MAX:
-        raise BadValue(
-            f"Invalid time specification {shown(text)}: outside the years {DATE_YEAR_MIN} to {DATE_YEAR_MAX}"
-        )
+        raise _outside(text)
     exists = 1 <= month <= 12 and 1 <= day <= _DAYS_IN_MONTH[month - 1]
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not exists or ((month, day) == (2, 29) and not (leap or leap_ok)):
+    if not exists or ((month, day) == (2, 29) and not leap):
         raise BadValue(f"Invalid time specification {shown(text)}: there is no such day")
 
 
 def format_date(us: int, relative_to_us: int | None = None, style: str = "standard") -> str:
     """`2026-11-21T10:00:00`; 0 is `Unknown`.
 
-    style: "standard"; "relative" (SLURM_TIME_FORMAT=relative, needs `relative_to_us`); or a strftime text, known by its "%".
+    style, as in SLURM_TIME_FORMAT: "standard"; "relative" (needs `relative_to_us`); or a strftime text, known by "%".
     """
     if us <= 0:
         return UNKNOWN
@@ -184,7 +181,7 @@ def _relative_form(at: time.struct_time, now: time.struct_time) -> str:
         return _NEAR_FORMS[days]
     if 1 < days < 7:
         return "%a %H:%M"
-    return "%d %b %H:%M" if at.tm_year == now.tm_year else "%d %b %Y"
+    return "%-d %b %H:%M" if at.tm_year == now.tm_year else "%-d %b %Y"
 
 
 _NEAR_FORMS = {-1: "Ystday %H:%M", 0: "%H:%M:%S", 1: "Tomorr %H:%M"}

@@ -1,7 +1,6 @@
 """What would be installed: the packages, all of them, with the files they need, and nothing else.
 
-Asked of setuptools without building (a wheel would compile the planner again): `setup.py --dry-run` style questions through
-its own distribution object.
+Asked of setuptools' own distribution object, without building: a wheel would compile the planner again.
 """
 
 import json
