@@ -1,0 +1,172 @@
+"""What goes out: data, addressed and idempotent, released only after the batch that holds its cause has committed."""
+
+from typing import Any
+
+import msgspec
+
+from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from penstock.values.refusals import TEXT, Code
+
+
+class Refused(Exception):  # noqa: N818 (it is the design's word)
+    """Raised by the read-only half of a handler: the request cannot be done, and nothing has changed."""
+
+    def __init__(self, code: Code, detail: str = "") -> None:
+        super().__init__(TEXT[code] + (f": {detail}" if detail else ""))
+        self.code = code
+        self.text = str(self)
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Base of all effects."""
+
+
+class Submitted(msgspec.Struct, frozen=True, gc=False):
+    """Answer to SubmitJob. `start_at_us` and the rest only for test_only."""
+
+    job_id: int
+    warnings: tuple[str, ...] = ()
+    start_at_us: int = 0
+    nodes: tuple[str, ...] = ()
+    cpus: int = 0
+    partition: str = ""
+
+
+class Ended(msgspec.Struct, frozen=True, gc=False):
+    """Answer to AwaitJob: the highest exit of the job's tasks."""
+
+    state: str
+    exit_code: int
+    exit_signal: int
+
+
+class JobResult(msgspec.Struct, frozen=True, gc=False):
+    """What became of a request for one id. code 0 = done."""
+
+    id: str
+    code: int = 0
+    text: str = ""
+
+
+class Results(msgspec.Struct, frozen=True, gc=False):
+    """Answer to CancelJobs, ControlJobs, UpdateJobs."""
+
+    results: tuple[JobResult, ...]
+
+
+class Done(msgspec.Struct, frozen=True, gc=False):
+    """Answer where there is nothing to say."""
+
+    warnings: tuple[str, ...] = ()
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """The whole request was refused."""
+
+    code: int
+    text: str
+
+
+class Reply(Effect):
+    """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
+
+    reply_to: int
+    body: Submitted | Ended | Results | Done | Refusal
+
+
+class LaunchStep(Effect):
+    """Start a step on a node. The runtime fetches the spec by its hash. Key: (job_id, attempt, step_id)."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    epoch: int
+    job: JobRow  # the job as committed in this batch
+    array_count: int = 0
+    array_min: int = 0
+    array_max: int = 0
+    array_step: int = 0
+
+
+class SignalStep(Effect):
+    """Send a signal to a step."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    signal_no: int
+    batch_only: bool
+    full: bool
+
+
+class TerminateStep(Effect):
+    """SIGTERM now, SIGKILL after the grace; a step that never arrived there never starts."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    grace_ms: int
+    note: str = ""
+
+
+class ForgetStep(Effect):
+    """The step's end is committed: the node may sweep its spool."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+
+
+class AckReports(Effect):
+    """All reports of that spool through `sequence` are committed."""
+
+    node: str
+    link_id: int
+    spool_id: str
+    sequence: int
+
+
+class AdmitNode(Effect):
+    """Answer a registration on stream `link_id`: refusal "" = welcome."""
+
+    node: str
+    link_id: int
+    refusal: str = ""
+
+
+class StartPlan(Effect):
+    """Run a full scheduling pass in a worker; `inputs` are private copies of the columns."""
+
+    revision: int
+    inputs: Any
+
+
+class Batch(msgspec.Struct):
+    """One commit's worth of changes. Rows are frozen; a row replaces the one with the same primary key."""
+
+    sequence: int  # rises by one with every batch of this leadership
+    jobs: list[JobRow]
+    requests: list[tuple[int, JobRequest]]  # (request_id, request): new ones
+    specs: list[SpecRow]  # new ones; insert or ignore
+    steps: list[StepRow]
+    nodes: list[NodeRow]
+    partitions: list[PartitionRow]
+    history: list[HistoryRow]
+    next_job_id: int
+    next_request_id: int
+    effects: list[Effect]
+    purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
+
+    def is_durable(self) -> bool:
+        """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
+        return bool(self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests)
+
+
+__all__ = [
+    "AckReports", "AdmitNode", "Batch", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
+    "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+]  # fmt: skip

@@ -1,0 +1,292 @@
+"""What comes in: requests are imperatives, facts are participles, time is `Tick`.
+
+Everything is resolved by the adapter that makes the event: uids, names, hashes, parsed dates. `reply_to` is an opaque
+number that comes back in the `Reply` effect; 0 = nobody waits.
+"""
+
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from ctld.core.model import SpecRow
+from penstock.values.config import Config
+
+
+class Role(IntEnum):
+    """What a caller may do, as Slurm's AdminLevel."""
+
+    USER = 0
+    OPERATOR = 1
+    ADMINISTRATOR = 2
+
+
+class Actor(msgspec.Struct, frozen=True, gc=False):
+    """Who asks: from authentication, never from a request's fields."""
+
+    uid: int
+    gid: int
+    user_name: str
+    group_name: str
+    groups: tuple[str, ...] = ()
+    role: Role = Role.USER
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Base of all events; the tag names them in the flight recorder."""
+
+
+class LoadConfig(Event):
+    """A validated configuration takes force: at start or by `scontrol reconfigure`."""
+
+    config: Config
+    reply_to: int = 0
+
+
+class Tick(Event):
+    """Time has passed: everything due at `now` happens."""
+
+
+class JobFilter(msgspec.Struct, frozen=True, gc=False):
+    """Which jobs. Empty fields do not filter. `ids` holds selectors as written; uids are resolved."""
+
+    ids: tuple[str, ...] = ()
+    uids: tuple[int, ...] = ()
+    partitions: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    states: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    #: a user name was asked for that this host does not know: nothing matches
+    unknown_user: bool = False
+
+
+class WantedJob(msgspec.Struct, frozen=True, gc=False):
+    """A submission's fields as they came over the wire, sizes checked, nothing interpreted. None = not said."""
+
+    name: str = ""
+    partitions: tuple[str, ...] = ()
+    account: str = ""
+    qos: str = ""
+    comment: str = ""
+    work_dir: bytes = b""
+    std_out: bytes = b""
+    std_err: bytes = b""
+    std_in: bytes = b""
+    open_append: bool = False
+    time_limit_s: int | None = None
+    begin_at_us: int = 0
+    nodes_min: int = 0
+    nodes_max: int = 0
+    ntasks: int = 0
+    cpus_per_task: int = 0
+    ntasks_per_node: int = 0
+    mem_per_node_mb: int | None = None
+    mem_per_cpu_mb: int | None = None
+    gres_per_node: tuple[tuple[str, str, int], ...] = ()
+    features: str = ""
+    nodes_required: str = ""
+    nodes_excluded: str = ""
+    exclusive: bool = False
+    dependency: str = ""
+    array: str = ""
+    hold: bool = False
+    requeue: bool | None = None
+    nice: int = 0
+    priority: int | None = None
+    rlimits: tuple[tuple[str, int], ...] = ()
+    umask: int | None = None
+    submit_line: str = ""
+    kill_on_invalid_dep: bool = False
+    export_env: str = ""
+    submit_host: str = ""
+    submit_dir: bytes = b""
+    command: str = ""
+    licenses: str = ""
+    wckey: str = ""
+    reservation: str = ""
+    signal: str = ""
+
+
+class SubmitJob(Event):
+    """sbatch. `submit_key` is 32 hex digits of a UUID version 7; `key_at_us` its time part."""
+
+    actor: Actor
+    submit_key: str
+    key_at_us: int
+    job: WantedJob
+    spec: SpecRow
+    test_only: bool = False
+    reply_to: int = 0
+
+
+class AwaitJob(Event):
+    """Answer when the job (all tasks of an array) has ended."""
+
+    actor: Actor
+    job_id: int
+    reply_to: int
+
+
+class StopWaiting(Event):
+    """The caller of an AwaitJob went away."""
+
+    reply_to: int
+
+
+class CancelJobs(Event):
+    """scancel. `signal_no` 0 = cancel, else send that signal to running jobs."""
+
+    actor: Actor
+    which: JobFilter
+    signal_no: int = 0
+    batch_only: bool = False
+    full: bool = False
+    reply_to: int = 0
+
+
+class ControlAction(IntEnum):
+    """Numbers of the wire's ControlJobsRequest.Action."""
+
+    HOLD = 1
+    RELEASE = 2
+    REQUEUE = 3
+    USER_HOLD = 4
+    REQUEUE_HOLD = 5
+
+
+class ControlJobs(Event):
+    """scontrol hold, release, requeue."""
+
+    actor: Actor
+    ids: tuple[str, ...]
+    action: ControlAction
+    reply_to: int = 0
+
+
+class UpdateJobs(Event):
+    """scontrol update jobid=. `changes`: canonical lower-case key -> value; dates already as microseconds in `begin_at_us`."""
+
+    actor: Actor
+    ids: tuple[str, ...]
+    changes: dict[str, str]
+    begin_at_us: int = 0
+    reply_to: int = 0
+
+
+class UpdateNodes(Event):
+    """scontrol update nodename=."""
+
+    actor: Actor
+    names: tuple[str, ...]
+    changes: dict[str, str]
+    reply_to: int = 0
+
+
+class UpdatePartition(Event):
+    """scontrol update partitionname=."""
+
+    actor: Actor
+    name: str
+    changes: dict[str, str]
+    reply_to: int = 0
+
+
+class HeldStep(msgspec.Struct, frozen=True, gc=False):
+    """A step that a node says it knows. `state`: ACCEPTED, RUNNING, EXITED or TOMBSTONE."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+    state: str
+    epoch: int
+
+
+class NodeRegistered(Event):
+    """A node daemon opened its stream (`link_id` names the stream) and said what it is and holds."""
+
+    node: str
+    link_id: int
+    boot_id: str
+    spool_id: str
+    version: str
+    cpus: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    real_memory_mb: int
+    tmp_disk_mb: int
+    gres: tuple[tuple[str, str, int], ...]  # (name, type, count) as found
+    held: tuple[HeldStep, ...]
+    os: str = ""
+    arch: str = ""
+    boot_at_us: int = 0
+    started_at_us: int = 0
+    pretended: bool = False
+    spool_lost: bool = False
+
+
+class NodeDisconnected(Event):
+    """The stream is gone or silent."""
+
+    node: str
+    link_id: int
+
+
+class StepStarted(Event):
+    """A task of the step runs."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    at_us: int
+    spool_id: str
+    sequence: int
+    link_id: int
+
+
+class StepExited(Event):
+    """A step has ended on its node, or could not be started (`start_at_us` 0, `failure` says why)."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    spool_id: str
+    sequence: int
+    link_id: int
+    start_at_us: int
+    end_at_us: int
+    exit_code: int
+    exit_signal: int
+    failure: str = ""
+    out_of_memory: bool = False
+    user_cpu_us: int = 0
+    system_cpu_us: int = 0
+    max_rss_kb: int = 0
+    max_vmsize_kb: int = 0
+    disk_read_bytes: int = 0
+    disk_write_bytes: int = 0
+
+
+class LaunchRefused(Event):
+    """The node did not accept a launch (`why` is its text)."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    why: str
+
+
+class PlanReady(Event):
+    """A full scheduling pass has returned. `starts`: (job id, ((node index, cpus, tasks, mem_mb), ...)) in priority order."""
+
+    revision: int
+    starts: tuple[tuple[int, tuple[tuple[int, int, int, int], ...]], ...]
+    reasons: tuple[tuple[int, int], ...]  # (job id, reason constant of _fastsched)
+
+
+AnyEvent = Any

@@ -1,0 +1,354 @@
+"""Records of the controller's state: slotted classes without logic.
+
+`JobRequest` is what a user asked for: frozen, shared by the job, its committed row and all tasks of an array. `Job` holds
+what changes. `JobRow` and `StepRow` are the frozen images that go to the database and to the read snapshot; their field
+names are the column names. What is written is written whole: a row carries all mutable columns of its record.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.values.gres import Gres
+from penstock.values.states import Hold, JobState, NodeFlag, Reason
+from penstock.values.taskset import TaskSet
+
+
+class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a user asked for, validated. Field names are those of the wire's JobRequest. None = not said.
+
+    Kept as JSON in the database, so a field is only ever added, with a default.
+    """
+
+    name: str = ""
+    partitions: tuple[str, ...] = ()
+    account: str = ""
+    qos: str = ""
+    comment: str = ""
+    work_dir: bytes = b"/"
+    std_out: bytes = b""
+    std_err: bytes = b""
+    std_in: bytes = b""
+    open_append: bool = False
+    time_limit_s: int | None = None
+    begin_at_us: int = 0
+    nodes_min: int = 1
+    nodes_max: int = 1
+    nodes_asked: bool = False
+    ntasks: int = 1
+    ntasks_asked: bool = False
+    cpus_per_task: int = 1
+    cpus_per_task_asked: bool = False
+    ntasks_per_node: int = 0
+    mem_per_node_mb: int | None = None  # 0 = all of the node's memory
+    mem_per_cpu_mb: int | None = None
+    gres_per_node: tuple[tuple[str, str, int], ...] = ()  # (name, type, count)
+    features: str = ""
+    nodes_required: tuple[str, ...] = ()
+    nodes_excluded: tuple[str, ...] = ()
+    exclusive: bool = False
+    dependency: str = ""
+    array: str = ""
+    requeue: bool = True
+    nice: int = 0
+    rlimits: tuple[tuple[str, int], ...] = ()
+    umask: int | None = None
+    submit_line: str = ""
+    kill_on_invalid_dep: bool = False
+    export_env: str = ""
+    submit_host: str = ""
+    submit_dir: bytes = b""
+    command: str = ""
+    wckey: str = ""
+
+    def gres(self) -> tuple[Gres, ...]:
+        """What is asked for on each node, as counts by kind."""
+        return tuple(Gres(*entry) for entry in self.gres_per_node)
+
+
+class NodeAlloc(NamedTuple):
+    """What a job holds on one node. `gres`: (name, type, bit mask of device indices) by kind."""
+
+    node: str
+    cpus: int
+    mem_mb: int
+    tasks: int
+    gres: tuple[tuple[str, str, int], ...]
+
+
+class Job:
+    """One job: a batch job, one started (or split off) array task, or the record of an array's pending tasks."""
+
+    __slots__ = (
+        "admin_comment", "alloc", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "attempt",
+        "batch_node", "cancelled_by_uid", "dependency", "derived_code", "derived_signal", "eligible_at_us", "end_at_us",
+        "end_state", "exit_code", "exit_signal", "failed_node", "group_id", "group_name", "hold", "job_id", "partition",
+        "priority", "reason", "reason_detail", "request", "request_id", "spec_hash", "start_at_us", "state", "steps",
+        "submit_at_us", "submit_key", "time_limit_s", "tres_alloc", "tres_req", "user_id", "user_name",
+    )  # fmt: skip
+
+    job_id: int
+    attempt: int  # 0 = first run; SLURM_RESTART_COUNT
+    array_job_id: int  # 0 = not of an array
+    array_task_id: int | None
+    array_tasks: TaskSet | None  # pending tasks that this record stands for
+    array_throttle: int  # %limit, 0 = none
+    request_id: int
+    request: JobRequest
+    spec_hash: bytes
+    submit_key: str
+    user_id: int
+    group_id: int
+    user_name: str
+    group_name: str
+    partition: str  # where it runs, or the first of the list it may run in
+    state: JobState
+    end_state: JobState | None  # while COMPLETING: what it will be
+    reason: Reason
+    reason_detail: str
+    hold: Hold
+    priority: int  # higher first; 0 = held
+    dependency: str  # what is left of it
+    submit_at_us: int
+    eligible_at_us: int  # 0 = not yet
+    start_at_us: int  # 0 = not started
+    end_at_us: int  # 0 = not ended
+    time_limit_s: int  # -1 = UNLIMITED
+    alloc: tuple[NodeAlloc, ...]
+    batch_node: str
+    exit_code: int
+    exit_signal: int
+    derived_code: int
+    derived_signal: int
+    cancelled_by_uid: int  # -1 = nobody
+    failed_node: str
+    admin_comment: str
+    tres_req: str
+    tres_alloc: str
+    steps: dict[int, "Step"]
+
+
+class JobRow(NamedTuple):
+    """The committed image of a job's attempt. Primary key (job_id, attempt)."""
+
+    job_id: int
+    attempt: int
+    array_job_id: int
+    array_task_id: int | None
+    array_tasks: TaskSet | None
+    array_throttle: int
+    request_id: int
+    request: JobRequest
+    spec_hash: bytes
+    submit_key: str
+    user_id: int
+    group_id: int
+    user_name: str
+    group_name: str
+    partition: str
+    state: JobState
+    end_state: JobState | None
+    reason: Reason
+    reason_detail: str
+    hold: Hold
+    priority: int
+    dependency: str
+    submit_at_us: int
+    eligible_at_us: int
+    start_at_us: int
+    end_at_us: int
+    time_limit_s: int
+    alloc: tuple[NodeAlloc, ...]
+    batch_node: str
+    exit_code: int
+    exit_signal: int
+    derived_code: int
+    derived_signal: int
+    cancelled_by_uid: int
+    failed_node: str
+    admin_comment: str
+    tres_req: str
+    tres_alloc: str
+
+
+_job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)
+
+
+def job_row(job: Job) -> JobRow:
+    """Freeze a job."""
+    return JobRow._make(_job_values(job))
+
+
+class Step:
+    """One step of a job on its nodes."""
+
+    __slots__ = (
+        "attempt", "end_at_us", "epoch", "exit_code", "exit_signal", "job_id", "max_rss_kb", "max_vmsize_kb", "name", "node",
+        "start_at_us", "state", "step_id", "system_cpu_us", "tasks", "user_cpu_us", "disk_read_bytes", "disk_write_bytes",
+    )  # fmt: skip
+
+    job_id: int
+    attempt: int
+    step_id: int
+    name: str
+    state: JobState
+    node: str  # the node that runs it (a batch step has one)
+    epoch: int  # leadership term in which it was launched
+    tasks: int
+    start_at_us: int
+    end_at_us: int
+    exit_code: int
+    exit_signal: int
+    user_cpu_us: int
+    system_cpu_us: int
+    max_rss_kb: int
+    max_vmsize_kb: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+
+
+class StepRow(NamedTuple):
+    """The committed image of a step. Primary key (job_id, attempt, step_id)."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+    name: str
+    state: JobState
+    node: str
+    epoch: int
+    tasks: int
+    start_at_us: int
+    end_at_us: int
+    exit_code: int
+    exit_signal: int
+    user_cpu_us: int
+    system_cpu_us: int
+    max_rss_kb: int
+    max_vmsize_kb: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+
+
+_step_values: Callable[[Step], tuple[Any, ...]] = attrgetter(*StepRow._fields)
+
+
+def step_row(step: Step) -> StepRow:
+    """Freeze a step."""
+    return StepRow._make(_step_values(step))
+
+
+class Node:
+    """One node: what the configuration says, what the node said, what is held on it."""
+
+    __slots__ = (
+        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "features", "flags",
+        "gres_used", "index", "jobs", "last_busy_at_us", "link_id", "mem_alloc_mb", "name", "os", "pretended",
+        "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version",
+    )  # fmt: skip
+
+    name: str
+    index: int  # row in the columns
+    config: Any  # penstock.values.config.NodeConfig
+    flags: NodeFlag
+    reason: str
+    reason_uid: int
+    reason_at_us: int
+    comment: str
+    features: tuple[str, ...]
+    boot_id: str
+    spool_id: str
+    link_id: int  # 0 = no stream
+    connected: bool
+    version: str
+    os: str
+    arch: str
+    boot_at_us: int
+    started_at_us: int
+    last_busy_at_us: int
+    pretended: bool
+    cpus: int
+    real_memory_mb: int
+    cpus_alloc: int
+    mem_alloc_mb: int
+    gres_used: dict[tuple[str, str], int]  # (name, type) -> bit mask of held indices
+    jobs: dict[int, None]  # job ids that hold something here
+
+
+class NodeRow(NamedTuple):
+    """What must survive a restart of the controller about a node. Primary key name."""
+
+    name: str
+    flags: NodeFlag
+    reason: str
+    reason_uid: int
+    reason_at_us: int
+    comment: str
+    boot_id: str
+    spool_id: str
+    version: str
+    last_busy_at_us: int
+
+
+_node_values: Callable[[Node], tuple[Any, ...]] = attrgetter(*NodeRow._fields)
+
+
+def node_row(node: Node) -> NodeRow:
+    """Freeze a node."""
+    return NodeRow._make(_node_values(node))
+
+
+class Partition:
+    """One partition. `state` may differ from the configuration until the next reload."""
+
+    __slots__ = ("config", "name", "node_bits", "state")
+
+    name: str
+    config: Any  # penstock.values.config.PartitionConfig
+    state: str
+    node_bits: int  # bit map of node indices
+
+
+class ArrayRecord:
+    """What is known of one array job's tasks: counters, and the ids of the records that are still in memory."""
+
+    __slots__ = ("array_job_id", "exit_code", "exit_signal", "failed", "holders", "members", "ok", "pending", "running", "total")
+
+    array_job_id: int
+    total: int
+    pending: int  # tasks without an end that hold nothing
+    running: int  # tasks in CONFIGURING, RUNNING or COMPLETING
+    ok: int  # ended with exit 0
+    failed: int  # ended otherwise
+    exit_code: int  # the highest of the tasks that have ended
+    exit_signal: int
+    holders: dict[int, None]  # job ids of the records that stand for pending tasks
+    members: dict[int, int]  # task id -> job id, of the records in memory that stand for one task
+
+
+class PartitionRow(NamedTuple):
+    """A partition's state, when it was changed by hand. Primary key name."""
+
+    name: str
+    state: str
+
+
+class HistoryRow(NamedTuple):
+    """One thing that happened to a job. Append-only."""
+
+    at_us: int
+    job_id: int
+    attempt: int
+    event: str
+    detail: str
+
+
+class SpecRow(NamedTuple):
+    """The bulky part of a submission, stored once by content hash (SHA-256, 32 bytes)."""
+
+    spec_hash: bytes
+    script: bytes
+    argv: tuple[bytes, ...]
+    environment: tuple[bytes, ...]
