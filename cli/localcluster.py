@@ -34,6 +34,8 @@ POLL_S = 0.05
 CALL_LIMIT_S = 5.0
 CTLD = "ctld"
 LOG_FOLLOWS = "the end of"
+OF_A_JOB = ("SLURM", "SBATCH", "SALLOC")
+OF_A_CLUSTER = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER")
 HOLDING = ("CONFIGURING", "RUNNING", "COMPLETING")
 
 
@@ -280,7 +282,7 @@ def program(name: str, *words: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """What daemons (and through them the jobs' launchers) inherit: nothing of a job or of another cluster."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH", "SALLOC", "PENSTOCK_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(OF_A_JOB) and k not in OF_A_CLUSTER}
     if "PYTHONPATH" in kept:  # they run in another folder
         kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in kept["PYTHONPATH"].split(os.pathsep) if p)
     return kept
