@@ -1,0 +1,96 @@
+"""What a job waits for: `afterok:123:124,after:125+10`, `afterany:1_4?afternotok:2`, `singleton`.
+
+A text is terms that must all hold (`,`) or any of which is enough (`?`); Slurm knows no mixture, so neither do we.
+Each job id becomes a term of its own. `+minutes` belongs to `after` only. The text says nothing about the state of
+those jobs: whether a term holds, or never can, is decided in the core.
+"""
+
+from dataclasses import dataclass
+
+from penstock.values.errors import BadValue
+from penstock.values.jobid import JOB_ID_MAX
+from penstock.values.numbers import parse_int
+from penstock.values.taskset import TASK_ID_MAX
+from penstock.values.text import shown
+
+DEPENDENCY_TERMS_MAX = 10_000  # each end of a job looks at the terms that name it
+DELAY_MINUTES_MAX = 366 * 24 * 60  # a year
+_TEXT_MAX = DEPENDENCY_TERMS_MAX * 40  # the longest term is shorter
+
+SINGLETON = "singleton"
+KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", SINGLETON)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition. `job_id` is 0 for a singleton; `task_id` is None for a whole job or array."""
+
+    kind: str
+    job_id: int = 0
+    task_id: int | None = None
+    delay_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    any_of: bool
+    terms: tuple[Term, ...]
+
+
+def parse_dependency(text: str) -> Dependency:
+    """ "" is no dependency: no terms."""
+    if not text:
+        return Dependency(False, ())
+    if len(text) > _TEXT_MAX:
+        raise BadValue(f"Invalid dependency: {len(text)} characters, the limit is {_TEXT_MAX}")
+    any_of = "?" in text
+    if any_of and "," in text:
+        raise BadValue(f"Invalid dependency {shown(text)}: use ',' (all) or '?' (any), not both")
+    terms: list[Term] = []
+    for item in text.split("?" if any_of else ","):
+        terms.extend(_parse_item(item))
+        if len(terms) > DEPENDENCY_TERMS_MAX:
+            raise BadValue(f"Invalid dependency: more than {DEPENDENCY_TERMS_MAX} terms")
+    return Dependency(any_of, tuple(terms))
+
+
+def _parse_item(item: str) -> list[Term]:
+    kind, *ids = item.split(":")
+    kind = kind.lower()
+    if kind not in KINDS:
+        raise BadValue(f"Invalid dependency {shown(item)}: write one of {', '.join(KINDS)}, as in afterok:123")
+    if kind == SINGLETON:
+        if ids:
+            raise BadValue(f"Invalid dependency {shown(item)}: singleton takes no job id")
+        return [Term(SINGLETON)]
+    if not ids:
+        raise BadValue(f"Invalid dependency {shown(item)}: a job id is missing, as in {kind}:123")
+    return [_parse_term(kind, one) for one in ids]
+
+
+def _parse_term(kind: str, text: str) -> Term:
+    what = f"dependency {shown(text)}"
+    target, plus, delay = text.partition("+")
+    if plus and kind != "after":
+        raise BadValue(f"Invalid {what}: a delay in minutes goes with 'after' only")
+    job, underscore, task = target.partition("_")
+    whole = not underscore or task == "*"  # squeue writes a whole array as 123_*
+    return Term(
+        kind,
+        parse_int(job, 1, JOB_ID_MAX, f"job id in {what}"),
+        None if whole else parse_int(task, 0, TASK_ID_MAX, f"task id in {what}"),
+        60 * parse_int(delay, 0, DELAY_MINUTES_MAX, f"delay in {what}") if plus else 0,
+    )
+
+
+def format_dependency(dependency: Dependency) -> str:
+    """Slurm's text, one item per job."""
+    return ("?" if dependency.any_of else ",").join(_format_term(term) for term in dependency.terms)
+
+
+def _format_term(term: Term) -> str:
+    if term.kind == SINGLETON:
+        return SINGLETON
+    task = "" if term.task_id is None else f"_{term.task_id}"
+    delay = f"+{term.delay_s // 60}" if term.delay_s else ""
+    return f"{term.kind}:{term.job_id}{task}{delay}"

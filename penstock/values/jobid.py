@@ -1,0 +1,92 @@
+"""The ways to write a job, an array task, a het component or a step: `123`, `123_4`, `123_[0-9,12%2]`, `123+0`,
+`123.0`, `123_4.batch`.
+
+A selector says what the user wrote, not what exists: looking it up is the controller's work. A `%limit` inside the
+brackets, as squeue prints it, is accepted and not kept.
+"""
+
+from dataclasses import dataclass
+
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+from penstock.values.taskset import ARRAY_TEXT_MAX, TASK_ID_MAX, TaskSet
+from penstock.values.text import shown
+
+BATCH_STEP = -5
+EXTERN_STEP = -4
+INTERACTIVE_STEP = -6
+
+JOB_ID_MAX = 2**31 - 1  # fits every 32-bit field that reads job ids
+STEP_ID_MAX = 2**31 - 1
+HET_OFFSET_MAX = 127  # Slurm's limit of components in a het job is 128
+SELECTORS_TEXT_MAX = 2 * 1024 * 1024  # all that Linux lets a command line hold
+
+_STEP_NAMES = {BATCH_STEP: "batch", EXTERN_STEP: "extern", INTERACTIVE_STEP: "interactive"}
+_STEP_IDS = {name: step_id for step_id, name in _STEP_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSelector:
+    job_id: int
+    tasks: TaskSet | None = None
+    step_id: int | None = None
+    het_offset: int | None = None
+
+
+def parse_selector(text: str) -> JobSelector:
+    """One job, some of its tasks, a component or a step."""
+    try:
+        head, dot, step_text = text.partition(".")
+        step_id = _parse_step(step_text) if dot else None
+        head, plus, het_text = head.partition("+")
+        het_offset = parse_int(het_text, 0, HET_OFFSET_MAX, "het job component") if plus else None
+        job_text, underscore, tasks_text = head.partition("_")
+        tasks = _parse_tasks(tasks_text) if underscore else None
+        return JobSelector(parse_int(job_text, 1, JOB_ID_MAX, "job id"), tasks, step_id, het_offset)
+    except BadValue as error:
+        raise BadValue(f"Invalid job id {shown(text)}: {error}") from None
+
+
+def _parse_step(text: str) -> int:
+    named = _STEP_IDS.get(text)
+    return parse_int(text, 0, STEP_ID_MAX, "step id") if named is None else named
+
+
+def _parse_tasks(text: str) -> TaskSet:
+    if not text.startswith("["):
+        return TaskSet.of([parse_int(text, 0, TASK_ID_MAX, "task id")])
+    if not text.endswith("]"):
+        raise BadValue("']' is missing")
+    if len(text) > ARRAY_TEXT_MAX:
+        raise BadValue(f"task list of {len(text)} characters, the limit is {ARRAY_TEXT_MAX}")
+    ids, percent, throttle = text[1:-1].partition("%")
+    if percent:
+        parse_int(throttle, 0, TASK_ID_MAX, "limit after '%'")
+    if not ids:
+        raise BadValue("the task list is empty")
+    return TaskSet.parse(ids)
+
+
+def parse_selectors(text: str) -> list[JobSelector]:
+    """A comma list of selectors; commas inside brackets belong to the task list."""
+    if len(text) > SELECTORS_TEXT_MAX:
+        raise BadValue(f"Invalid list of job ids: {len(text)} characters, the limit is {SELECTORS_TEXT_MAX}")
+    items: list[list[str]] = []
+    inside = False
+    for piece in text.split(","):
+        if inside:
+            items[-1].append(piece)
+        else:
+            items.append([piece])
+        inside = "]" not in piece and (inside or "[" in piece)
+    return [parse_selector(",".join(pieces)) for pieces in items]
+
+
+def format_step(step_id: int) -> str:
+    """`batch`, `extern`, `interactive` or the number."""
+    return _STEP_NAMES.get(step_id) or str(step_id)
+
+
+def format_job(job_id: int, array_job_id: int, array_task_id: int | None) -> str:
+    """`123_4` for an array task, else `123`."""
+    return str(job_id) if array_task_id is None else f"{array_job_id}_{array_task_id}"

@@ -1,0 +1,52 @@
+"""Trackable resources as text: `cpu=4,mem=100M,node=1,billing=4,gres/gpu=2`.
+
+Inside a mapping from name to whole number; memory (`mem`, `vmem`) is in megabytes and has units outside. The order is
+Slurm's: the built-in ones, then the rest by name. What may be counted at all is the configuration's business.
+"""
+
+from collections.abc import Mapping
+
+from penstock.values.errors import BadValue
+from penstock.values.memory import format_mb, parse_mb
+from penstock.values.numbers import parse_int
+from penstock.values.text import shown
+
+TRES_ITEMS_MAX = 128  # far more kinds than a site has
+TRES_COUNT_MAX = 2**53  # room below a 64-bit column for sums over all jobs
+_NAME_CHARS_MAX = 128
+
+_ORDER = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
+_RANK = {name: rank for rank, name in enumerate(_ORDER)}
+_MEMORY = ("mem", "vmem")
+_PUNCTUATION = frozenset("/:_-.")
+
+
+def parse_tres(text: str) -> dict[str, int]:
+    """Name to amount, in the order given; "" gives {}."""
+    amounts: dict[str, int] = {}
+    if not text:
+        return amounts
+    items = text.split(",", TRES_ITEMS_MAX)
+    if len(items) > TRES_ITEMS_MAX:
+        raise BadValue(f"Invalid TRES list: more than {TRES_ITEMS_MAX} items")
+    for item in items:
+        name, equals, amount = item.partition("=")
+        name = name.lower() if name.lower() in _RANK else name
+        if not equals or not _is_name(name):
+            raise BadValue(f"Invalid TRES {shown(item)}: write name=amount, as in cpu=4,mem=100M,gres/gpu=2")
+        if name in amounts:
+            raise BadValue(f"Invalid TRES list: {name} is given twice")
+        what = f"TRES {name}"
+        amounts[name] = parse_mb(amount, what) if name in _MEMORY else parse_int(amount, 0, TRES_COUNT_MAX, what)
+    return amounts
+
+
+def _is_name(name: str) -> bool:
+    plain = "".join(char for char in name[: _NAME_CHARS_MAX + 1] if char not in _PUNCTUATION)
+    return plain.isascii() and plain.isalnum() and len(name) <= _NAME_CHARS_MAX
+
+
+def format_tres(amounts: Mapping[str, int]) -> str:
+    """All amounts in Slurm's order; leaving out zeros is up to the caller."""
+    names = sorted(amounts, key=lambda name: (_RANK.get(name, len(_RANK)), name))
+    return ",".join(f"{name}={format_mb(amounts[name]) if name in _MEMORY else amounts[name]}" for name in names)
