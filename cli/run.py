@@ -59,6 +59,8 @@ def status_of(name: str, body: Body, argv: list[str]) -> int:
         return error.status
     except PenstockError as error:
         complain(name, error.text)
+        if error.detail:
+            complain(name, f"{name}: {error.detail}", plain=True)
     except BadValue as error:
         complain(name, str(error))
     except KeyboardInterrupt:
@@ -83,7 +85,7 @@ def complain(name: str, text: str, *, plain: bool = False) -> None:
     prefix = "" if plain else f"{name}: error: "
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:  # closed, or its disk is full: that was told, or is being told now
         _abandon_stdout()
     try:
         sys.stderr.write("".join(f"{prefix}{line}\n" for line in text.split("\n")))
@@ -101,7 +103,7 @@ def _answer(body: Body, argv: list[str]) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush cannot complain about the closed pipe."""
+    """Point stdout at nothing, so that the interpreter's last flush cannot complain about what cannot be written."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
