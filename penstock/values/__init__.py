@@ -1,1 +1,4 @@
-"""Words shared by every layer: ids, states, sizes, times, hostlists. Pure standard library, no I/O, no clock (dates.py apart)."""
+"""Words shared by every layer: ids, states, sizes, times, hostlists.
+
+Pure standard library, no I/O, no clock (dates.py apart).
+"""
