@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from cli import show
 from cli.entities import ENTITIES, ENTITIES_LATER
 from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs, words_of
-from cli.options import NO, VERSION_TEXT, Command, Option, later, parse
+from cli.options import MAYBE, NO, VERSION_TEXT, Command, Option, later, parse
 from cli.run import CommandError, complain, run
 from cli.update import read_update
 from penstock.client import Client
@@ -51,7 +51,8 @@ COMMAND = Command(
         Option("hide", help="do not show hidden partitions"),
         Option("local", help="accepted; there is one cluster"),
         Option("verbose", "v", help="accepted", counted=True),
-        *later("clusters/M", "uid/u", "json", "yaml"),
+        *later("clusters/M", "uid/u"),
+        *later("json", "yaml", value=MAYBE),
         *later("federation", "future/F", "sibling", value=NO),
     ),
     footer=FOOTER,

@@ -1,4 +1,4 @@
-"""Two stand-ins for a controller: `FakeClient` inside the process, `WireController` on a Unix socket for real commands."""
+"""Two stand-ins for a controller: `FakeClient` inside the process, `WireController` on a Unix socket for commands."""
 
 import os
 import socket

@@ -21,7 +21,7 @@ def clean(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture()
+@pytest.fixture
 def client(monkeypatch):
     answers = {"SubmitJob": SubmitJobReply(job_id=123), "AwaitJob": AwaitJobReply(exit=ExitStatus(code=3))}
     return FakeClient(**answers).install(monkeypatch)

@@ -52,7 +52,8 @@ def test_escaped_words_come_back(given_words):
 
 
 def test_the_search_ends_at_the_first_command():
-    data = b"#!/bin/sh\n\n# note\n#SBATCH -J a\n  # indented\n #SBATCH -J no\n##SBATCH -J no\n#SBATCH--hold\ntrue\n#SBATCH -J late\n"
+    data = b"#!/bin/sh\n\n# note\n#SBATCH -J a\n  # indented\n #SBATCH -J no\n##SBATCH -J no\n#SBATCH--hold\n"
+    data += b"true\n#SBATCH -J late\n"
     assert script.directives(data) == [(4, ["-J", "a"]), (8, ["--hold"])]
 
 
@@ -88,7 +89,7 @@ def test_a_bare_name_is_looked_up_in_path(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir("/")
     assert script.from_file("job") == (b"#!/bin/sh\n", str(tmp_path / "job"), "job")
-    with pytest.raises(CommandError, match="Unable to open file ./job: No such file or directory"):
+    with pytest.raises(CommandError, match=r"Unable to open file \./job: No such file or directory"):
         script.from_file("./job")
 
 
