@@ -10,23 +10,20 @@ Left out on purpose: --uid and --gid (a job belongs to who submits it), several 
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.options import MAYBE, NO, NUMERIC, YES, Option, later
 from cli.run import CommandError
 from cli.signals import parse_signal
 from penstock.v1.common_pb2 import GresCount, JobRequest
-from penstock.values.dates import parse_date_us
-from penstock.values.dependency import parse_dependency
 from penstock.values.duration import UNLIMITED, parse_duration_s
 from penstock.values.errors import BadValue
-from penstock.values.features import parse_features
-from penstock.values.gres import Gres, parse_gres
-from penstock.values.hostlist import expand
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
-from penstock.values.taskset import parse_array
 from penstock.values.text import check_name
+
+if TYPE_CHECKING:
+    from penstock.values.gres import Gres
 
 COUNT_MAX = 2**31 - 1  # nodes, tasks, CPUs: Slurm's range; the controller's limits are far below
 NICE_MAX = 2_147_483_645
@@ -64,6 +61,49 @@ def _checked(check: Callable[[str], object], what: str) -> Callable[[str], str]:
     return convert
 
 
+# The parsers below are imported when they are needed: most submissions need one or two, and start-up time counts.
+
+
+def _array(text: str) -> None:
+    from penstock.values.taskset import parse_array
+
+    parse_array(text, ARRAY_SIZE_MAX)
+
+
+def _dependency(text: str) -> None:
+    from penstock.values.dependency import parse_dependency
+
+    parse_dependency(text)
+
+
+def _features(text: str) -> None:
+    from penstock.values.features import parse_features
+
+    parse_features(text)
+
+
+def _hosts(text: str) -> None:
+    from penstock.values.hostlist import expand
+
+    expand(text)
+
+
+def _begin(text: str) -> int:
+    from penstock.values.dates import parse_date_us
+
+    return parse_date_us(text, time.time_ns() // 1000)
+
+
+def _gres(text: str) -> "tuple[Gres, ...]":
+    from penstock.values.gres import parse_gres
+
+    return parse_gres(text)
+
+
+def _gpus(text: str) -> "tuple[Gres, ...]":
+    return _gres(",".join(f"gpu:{part}" for part in text.split(",")))
+
+
 def _time_limit(text: str) -> int:
     return parse_duration_s(text) or UNLIMITED  # Slurm: a limit of 0 is no limit
 
@@ -79,14 +119,6 @@ def _nodes(text: str) -> tuple[int, int]:
 
 def _partitions(text: str) -> list[str]:
     return [check_name(word, "partition name") for word in text.split(",") if word]
-
-
-def _gres(text: str) -> tuple[Gres, ...]:
-    return () if text.upper() in ("", "NONE") else parse_gres(text)
-
-
-def _gpus(text: str) -> tuple[Gres, ...]:
-    return parse_gres(",".join(f"gpu:{part}" for part in text.split(",")))
 
 
 def _exclusive(text: str) -> bool:
@@ -132,7 +164,7 @@ def _node_file(path: str) -> str:
     if len(data) > NODE_FILE_BYTES_MAX:
         raise BadValue(f"{path}: larger than {NODE_FILE_BYTES_MAX} bytes")
     names = ",".join(data.decode("utf-8", "surrogateescape").split())
-    expand(check_name(names, path, NODE_FILE_BYTES_MAX))
+    _hosts(check_name(names, path, NODE_FILE_BYTES_MAX))
     return names
 
 
@@ -163,14 +195,14 @@ def _count(name: str, short: str, what: str) -> Option:
 
 JOB_OPTIONS = (
     Option("array", "a", YES, help="job array index values", metavar="indexes", invalid=REFUSED,
-           convert=_checked(lambda text: parse_array(text, ARRAY_SIZE_MAX), "job array")),
+           convert=_checked(_array, "job array")),
     Option("account", "A", YES, help="charge job to specified account", metavar="name", convert=_name("account")),
     Option("begin", "b", YES, help="defer job until HH:MM MM/DD/YY", metavar="time",
-           convert=lambda text: parse_date_us(text, time.time_ns() // 1000)),
+           convert=_begin),
     Option("comment", "", YES, help="arbitrary comment", metavar="name", convert=_name("comment")),
     _count("cpus-per-task", "c", "number of cpus required per task"),
     Option("dependency", "d", YES, help="defer job until condition on jobid is satisfied", metavar="type:jobid",
-           convert=_checked(parse_dependency, "dependency"), invalid=f"{REFUSED}: Job dependency problem"),
+           convert=_checked(_dependency, "dependency"), invalid=f"{REFUSED}: Job dependency problem"),
     Option("chdir", "D", YES, help="set working directory for batch script", metavar="directory"),
     Option("error", "e", YES, help="file for batch script's standard error", metavar="err"),
     Option("export", "", YES, help="specify environment variables to export", metavar="names"),
@@ -206,16 +238,16 @@ JOB_OPTIONS = (
     Option("time", "t", YES, help="time limit", metavar="minutes", convert=_time_limit),
     Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=_name("wckey")),
     Option("constraint", "C", YES, help="specify a list of constraints", metavar="list",
-           convert=_checked(parse_features, "constraint"), invalid="Invalid feature specification"),
+           convert=_checked(_features, "constraint"), invalid="Invalid feature specification"),
     Option("nodefile", "F", YES, help="request the hosts named in a file", metavar="filename", dest="nodelist",
            convert=_node_file, invalid="Invalid --nodefile node file"),
     Option("mem", "", YES, help="minimum amount of real memory per node", metavar="MB", convert=_memory("--mem")),
     Option("mem-per-cpu", "", YES, help="real memory per allocated cpu", metavar="MB",
            convert=_memory("--mem-per-cpu")),
     Option("nodelist", "w", YES, help="request a specific list of hosts", metavar="hosts...",
-           convert=_checked(expand, "host list")),
+           convert=_checked(_hosts, "host list")),
     Option("exclude", "x", YES, help="exclude a specific list of hosts", metavar="hosts...",
-           convert=_checked(expand, "host list")),
+           convert=_checked(_hosts, "host list")),
     Option("exclusive", "", MAYBE, help="do not share nodes with other jobs", metavar="user", convert=_exclusive),
     *later(
         "acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
@@ -278,9 +310,9 @@ def job_request(values: dict[str, Any]) -> JobRequest:
     return job
 
 
-def _all_gres(values: dict[str, Any]) -> list[Gres]:
+def _all_gres(values: dict[str, Any]) -> "list[Gres]":
     """--gpus-per-node stands in the place of the GPUs in --gres."""
-    gres: list[Gres] = list(values.get("gres", ()))
+    gres = list(values.get("gres", ()))
     if "gpus_per_node" not in values:
         return gres
     return [g for g in gres if g.name != "gpu"] + list(values["gpus_per_node"])

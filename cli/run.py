@@ -42,10 +42,18 @@ class Answered(Exception):
 
 def run(name: str, body: Body) -> NoReturn:
     """Run a command as the whole of this process."""
+    # A stream that the caller closed (>&-) is None: what goes there is for nobody.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-    sys.exit(status_of(name, body, sys.argv[1:]))
+    status = status_of(name, body, sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        status = status or 1  # told already
+    os._exit(status)  # all is written; taking the interpreter and gRPC apart would cost a fifth of the run
 
 
 def status_of(name: str, body: Body, argv: list[str]) -> int:

@@ -25,7 +25,6 @@ from penstock.client import Client, new_request_key
 from penstock.errors import PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import AwaitJobRequest, SubmitJobReply, SubmitJobRequest
-from penstock.values.dates import format_date
 from penstock.values.exitcode import shell_status
 from penstock.values.text import check_name
 
@@ -102,6 +101,8 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
 
 
 def _prediction(reply: SubmitJobReply) -> str:
+    from penstock.values.dates import format_date
+
     start = format_date(reply.start_at_us)
     where = f"{reply.cpus} processors on nodes {reply.node_list} in partition {reply.partition}"
     return f"{COMMAND.name}: Job {reply.job_id} to start at {start} using {where}"

@@ -27,7 +27,7 @@ STATES_WITH_REASON = ("DRAIN", "DOWN", "FAIL")
 KEYS = {
     "job": words_of(
         "jobname account partition qos timelimit timemin priority nice numnodes numtasks numcpus reqnodelist "
-        "excnodelist features dependency arraytaskthrottle starttime deadline comment admincomment "
+        "excnodelist features dependency arraytaskthrottle starttime deadline comment admincomment cpuspertask "
         "reservationname requeue minmemorynode minmemorycpu mincpusnode gres licenses mailtype mailuser stdout stderr "
         "stdin workdir oversubscribe contiguous switches wckey"
     ),

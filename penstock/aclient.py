@@ -30,6 +30,7 @@ from penstock.client import (
 )
 from penstock.cluster import ClusterFile, find_cluster
 from penstock.errors import PenstockError, Unreachable
+from penstock.security.tls import client_channel
 from penstock.values.refusals import Code
 
 T = TypeVar("T")
@@ -134,7 +135,7 @@ class AsyncClient:
             if uses_socket(self.cluster):
                 self._channel = grpc.aio.insecure_channel(f"unix:{self.cluster.socket}", options=options)
             else:
-                credentials = grpc.ssl_channel_credentials(root_certificates=read_ca(self.cluster))
+                credentials = client_channel(read_ca(self.cluster))
                 self._channel = grpc.aio.secure_channel(self.cluster.address, credentials, options=options)
         return self._channel
 

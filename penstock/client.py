@@ -4,8 +4,8 @@
         reply = client.call("SubmitJob", SubmitJobRequest(...))
 
 Every attempt carries a fresh one-use token from this machine's auth socket, which knows the caller by the kernel's
-word. The reply's type is found through the request's descriptor, so no generated service module is imported; gRPC itself
-is imported at the first call, because a command's start-up time is a feature.
+word. The reply's type is found through the request's descriptor, so no generated service module is imported; gRPC
+itself is imported at the first call, because a command's start-up time is a feature.
 
 Trying again. An answer of UNAVAILABLE (the controller restarts, or broke off in the middle) is tried again with growing
 pauses until the deadline; also for SubmitJob, whose request_key makes that safe. A controller that nobody has seen yet
@@ -61,6 +61,10 @@ _CODE_OF_STATUS: Final = {
     "RESOURCE_EXHAUSTED": Code.BUSY,
 }
 
+#: gRPC reports a certificate that it will not trust as UNAVAILABLE, in these words of its libraries. Waiting does not
+#: help then. Only the quick and clear answer depends on them: an unknown wording ends at the deadline instead.
+_DISTRUST_WORDS: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate signature failure", "Hostname Verification")
+
 
 class TryAgain(Exception):
     """An attempt failed in a way that may pass. `seen`: a controller was there, so it is worth waiting for it."""
@@ -82,7 +86,7 @@ class Client:
 
     @classmethod
     def open(cls, timeout_s: float = TIMEOUT_S, *, retry: bool = False, cluster: ClusterFile | None = None) -> Self:
-        """Find the cluster; nothing is sent yet. `retry`: wait for a controller that is not there, until the deadline."""
+        """Find the cluster; nothing is sent yet. `retry`: wait (to the deadline) for a controller that is away."""
         return cls(cluster or find_cluster(), timeout_s, retry=retry)
 
     def __enter__(self) -> Self:
@@ -175,7 +179,9 @@ class Client:
             if uses_socket(self.cluster):
                 self._channel = grpc.insecure_channel(f"unix:{self.cluster.socket}", options=CHANNEL_OPTIONS)
             else:
-                credentials = grpc.ssl_channel_credentials(root_certificates=read_ca(self.cluster))
+                from penstock.security.tls import client_channel
+
+                credentials = client_channel(read_ca(self.cluster))
                 self._channel = grpc.secure_channel(self.cluster.address, credentials, options=CHANNEL_OPTIONS)
         return self._channel
 
@@ -300,7 +306,7 @@ def raise_for(error: Any) -> NoReturn:
     details: str = error.details() or ""
     number = next((v for k, v in error.trailing_metadata() or () if k == CODE_KEY), None)
     if status == "UNAVAILABLE":
-        if "CERTIFICATE_VERIFY_FAILED" in details:
+        if any(words in details for words in _DISTRUST_WORDS):
             text = "The controller's certificate is not one of this cluster's"
             raise PenstockError(Code.ACCESS_DENIED, text, details) from error
         raise TryAgain(Unreachable(CONNECT_FAILURE_TEXT, details), seen=True) from error

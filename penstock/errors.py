@@ -1,8 +1,8 @@
 """What can go wrong for a caller of Penstock: one small hierarchy, made at the edge and nowhere else.
 
-`code` is a refusal's number (`penstock.values.refusals.Code`, or one of the two transport numbers below), `text` is what
-a user reads after `command: error: `, `detail` is a further line for who wants to know more (it may be empty). Nothing
-here knows gRPC; `penstock.client` translates.
+`code` is a refusal's number (`penstock.values.refusals.Code`, or one of the two transport numbers below), `text` is
+what a user reads after `command: error: `, `detail` is a further line for who wants to know more (it may be empty).
+Nothing here knows gRPC; `penstock.client` translates.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ class Unreachable(PenstockError):
 
 
 class BadSetup(PenstockError):
-    """A key, certificate or folder of this machine cannot be used as it is: a daemon prints the text and exits with 78."""
+    """A key, certificate or folder of this machine cannot be used: a daemon prints the text and exits with 78."""
 
     def __init__(self, text: str) -> None:
         from penstock.values.refusals import Code

@@ -132,9 +132,15 @@ class PendingColumns:
             self.columns["job_id"][row] = 0
             self._free.append(row)
 
-    def set_ready(self, job_id: int, ranks: Iterable[int], count: int) -> None:
-        """May start now: `count` copies, with one rank for each of its rows (higher first)."""
+    def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int) -> None:
+        """May start now: `count` copies, with one rank for each of its rows (higher first.
+
+        None = not in that partition).
+        """
         for row, rank in zip(self.rows_of[job_id], ranks, strict=True):
+            if rank is None:
+                self._unready(row)
+                continue
             self.columns["count"][row] = count
             key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
             if self._key_of.get(row) == key:
@@ -157,6 +163,10 @@ class PendingColumns:
             at = bisect_left(self.ready, key)
             assert self.ready[at] == key
             del self.ready[at]
+
+    def is_ready(self, job_id: int) -> bool:
+        """True when one of the job's rows may start now."""
+        return any(row in self._key_of for row in self.rows_of.get(job_id, ()))
 
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""

@@ -8,7 +8,7 @@ from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, 
 from penstock.values.refusals import TEXT, Code
 
 
-class Refused(Exception):  # noqa: N818 (it is the design's word)
+class Refused(Exception):
     """Raised by the read-only half of a handler: the request cannot be done, and nothing has changed."""
 
     def __init__(self, code: Code, detail: str = "") -> None:
@@ -67,14 +67,14 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Reply(Effect):
+class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
     body: Submitted | Ended | Results | Done | Refusal
 
 
-class LaunchStep(Effect):
+class LaunchStep(Effect, frozen=True):
     """Start a step on a node. The runtime fetches the spec by its hash. Key: (job_id, attempt, step_id)."""
 
     node: str
@@ -89,7 +89,7 @@ class LaunchStep(Effect):
     array_step: int = 0
 
 
-class SignalStep(Effect):
+class SignalStep(Effect, frozen=True):
     """Send a signal to a step."""
 
     node: str
@@ -101,7 +101,7 @@ class SignalStep(Effect):
     full: bool
 
 
-class TerminateStep(Effect):
+class TerminateStep(Effect, frozen=True):
     """SIGTERM now, SIGKILL after the grace; a step that never arrived there never starts."""
 
     node: str
@@ -112,7 +112,7 @@ class TerminateStep(Effect):
     note: str = ""
 
 
-class ForgetStep(Effect):
+class ForgetStep(Effect, frozen=True):
     """The step's end is committed: the node may sweep its spool."""
 
     node: str
@@ -121,7 +121,7 @@ class ForgetStep(Effect):
     step_id: int
 
 
-class AckReports(Effect):
+class AckReports(Effect, frozen=True):
     """All reports of that spool through `sequence` are committed."""
 
     node: str
@@ -130,7 +130,7 @@ class AckReports(Effect):
     sequence: int
 
 
-class AdmitNode(Effect):
+class AdmitNode(Effect, frozen=True):
     """Answer a registration on stream `link_id`: refusal "" = welcome."""
 
     node: str
@@ -138,7 +138,7 @@ class AdmitNode(Effect):
     refusal: str = ""
 
 
-class StartPlan(Effect):
+class StartPlan(Effect, frozen=True):
     """Run a full scheduling pass in a worker; `inputs` are private copies of the columns."""
 
     revision: int
@@ -163,7 +163,9 @@ class Batch(msgspec.Struct):
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
-        return bool(self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests)
+        return bool(
+            self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests
+        )
 
 
 __all__ = [

@@ -36,14 +36,14 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Base of all events; the tag names them in the flight recorder."""
 
 
-class LoadConfig(Event):
+class LoadConfig(Event, frozen=True):
     """A validated configuration takes force: at start or by `scontrol reconfigure`."""
 
     config: Config
     reply_to: int = 0
 
 
-class Tick(Event):
+class Tick(Event, frozen=True):
     """Time has passed: everything due at `now` happens."""
 
 
@@ -109,7 +109,7 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     signal: str = ""
 
 
-class SubmitJob(Event):
+class SubmitJob(Event, frozen=True):
     """sbatch. `submit_key` is 32 hex digits of a UUID version 7; `key_at_us` its time part."""
 
     actor: Actor
@@ -121,7 +121,7 @@ class SubmitJob(Event):
     reply_to: int = 0
 
 
-class AwaitJob(Event):
+class AwaitJob(Event, frozen=True):
     """Answer when the job (all tasks of an array) has ended."""
 
     actor: Actor
@@ -129,13 +129,13 @@ class AwaitJob(Event):
     reply_to: int
 
 
-class StopWaiting(Event):
+class StopWaiting(Event, frozen=True):
     """The caller of an AwaitJob went away."""
 
     reply_to: int
 
 
-class CancelJobs(Event):
+class CancelJobs(Event, frozen=True):
     """scancel. `signal_no` 0 = cancel, else send that signal to running jobs."""
 
     actor: Actor
@@ -156,7 +156,7 @@ class ControlAction(IntEnum):
     REQUEUE_HOLD = 5
 
 
-class ControlJobs(Event):
+class ControlJobs(Event, frozen=True):
     """scontrol hold, release, requeue."""
 
     actor: Actor
@@ -165,8 +165,11 @@ class ControlJobs(Event):
     reply_to: int = 0
 
 
-class UpdateJobs(Event):
-    """scontrol update jobid=. `changes`: canonical lower-case key -> value; dates already as microseconds in `begin_at_us`."""
+class UpdateJobs(Event, frozen=True):
+    """scontrol update jobid=.
+
+    `changes`: canonical lower-case key -> value; dates already as microseconds in `begin_at_us`.
+    """
 
     actor: Actor
     ids: tuple[str, ...]
@@ -175,7 +178,7 @@ class UpdateJobs(Event):
     reply_to: int = 0
 
 
-class UpdateNodes(Event):
+class UpdateNodes(Event, frozen=True):
     """scontrol update nodename=."""
 
     actor: Actor
@@ -184,7 +187,7 @@ class UpdateNodes(Event):
     reply_to: int = 0
 
 
-class UpdatePartition(Event):
+class UpdatePartition(Event, frozen=True):
     """scontrol update partitionname=."""
 
     actor: Actor
@@ -203,7 +206,7 @@ class HeldStep(msgspec.Struct, frozen=True, gc=False):
     epoch: int
 
 
-class NodeRegistered(Event):
+class NodeRegistered(Event, frozen=True):
     """A node daemon opened its stream (`link_id` names the stream) and said what it is and holds."""
 
     node: str
@@ -227,14 +230,14 @@ class NodeRegistered(Event):
     spool_lost: bool = False
 
 
-class NodeDisconnected(Event):
+class NodeDisconnected(Event, frozen=True):
     """The stream is gone or silent."""
 
     node: str
     link_id: int
 
 
-class StepStarted(Event):
+class StepStarted(Event, frozen=True):
     """A task of the step runs."""
 
     node: str
@@ -247,7 +250,7 @@ class StepStarted(Event):
     link_id: int
 
 
-class StepExited(Event):
+class StepExited(Event, frozen=True):
     """A step has ended on its node, or could not be started (`start_at_us` 0, `failure` says why)."""
 
     node: str
@@ -271,7 +274,7 @@ class StepExited(Event):
     disk_write_bytes: int = 0
 
 
-class LaunchRefused(Event):
+class LaunchRefused(Event, frozen=True):
     """The node did not accept a launch (`why` is its text)."""
 
     node: str
@@ -281,11 +284,14 @@ class LaunchRefused(Event):
     why: str
 
 
-class PlanReady(Event):
-    """A full scheduling pass has returned. `starts`: (job id, ((node index, cpus, tasks, mem_mb), ...)) in priority order."""
+class PlanReady(Event, frozen=True):
+    """A full scheduling pass has returned.
+
+    `starts`, highest rank first: (job id, partition index, ((node index, cpus, tasks, MB), ...)).
+    """
 
     revision: int
-    starts: tuple[tuple[int, tuple[tuple[int, int, int, int], ...]], ...]
+    starts: tuple[tuple[int, int, tuple[tuple[int, int, int, int], ...]], ...]
     reasons: tuple[tuple[int, int], ...]  # (job id, reason constant of _fastsched)
 
 

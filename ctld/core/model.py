@@ -1,8 +1,9 @@
 """Records of the controller's state: slotted classes without logic.
 
-`JobRequest` is what a user asked for: frozen, shared by the job, its committed row and all tasks of an array. `Job` holds
-what changes. `JobRow` and `StepRow` are the frozen images that go to the database and to the read snapshot; their field
-names are the column names. What is written is written whole: a row carries all mutable columns of its record.
+`JobRequest` is what a user asked for: frozen, shared by the job, its committed row and all tasks of an array. `Job`
+holds what changes. `JobRow` and `StepRow` are the frozen images that go to the database and to the read snapshot;
+their field names are the column names. What is written is written whole: a row carries all mutable columns of its
+record.
 """
 
 from collections.abc import Callable
@@ -185,8 +186,24 @@ class Step:
     """One step of a job on its nodes."""
 
     __slots__ = (
-        "attempt", "end_at_us", "epoch", "exit_code", "exit_signal", "job_id", "max_rss_kb", "max_vmsize_kb", "name", "node",
-        "start_at_us", "state", "step_id", "system_cpu_us", "tasks", "user_cpu_us", "disk_read_bytes", "disk_write_bytes",
+        "attempt",
+        "disk_read_bytes",
+        "disk_write_bytes",
+        "end_at_us",
+        "epoch",
+        "exit_code",
+        "exit_signal",
+        "job_id",
+        "max_rss_kb",
+        "max_vmsize_kb",
+        "name",
+        "node",
+        "start_at_us",
+        "state",
+        "step_id",
+        "system_cpu_us",
+        "tasks",
+        "user_cpu_us",
     )  # fmt: skip
 
     job_id: int
@@ -247,6 +264,7 @@ class Node:
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "features", "flags",
         "gres_used", "index", "jobs", "last_busy_at_us", "link_id", "mem_alloc_mb", "name", "os", "pretended",
         "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version",
+        "weight",
     )  # fmt: skip
 
     name: str
@@ -269,6 +287,7 @@ class Node:
     started_at_us: int
     last_busy_at_us: int
     pretended: bool
+    weight: int
     cpus: int
     real_memory_mb: int
     cpus_alloc: int
@@ -314,7 +333,19 @@ class Partition:
 class ArrayRecord:
     """What is known of one array job's tasks: counters, and the ids of the records that are still in memory."""
 
-    __slots__ = ("array_job_id", "exit_code", "exit_signal", "failed", "holders", "members", "ok", "pending", "running", "total")
+    __slots__ = (
+        "array_job_id",
+        "exit_code",
+        "exit_signal",
+        "facts",
+        "failed",
+        "holders",
+        "members",
+        "ok",
+        "pending",
+        "running",
+        "total",
+    )
 
     array_job_id: int
     total: int
@@ -325,6 +356,7 @@ class ArrayRecord:
     exit_code: int  # the highest of the tasks that have ended
     exit_signal: int
     holders: dict[int, None]  # job ids of the records that stand for pending tasks
+    facts: tuple[int, int, int, int]  # number of tasks, lowest and highest id, step: as submitted
     members: dict[int, int]  # task id -> job id, of the records in memory that stand for one task
 
 

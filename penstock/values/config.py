@@ -1,8 +1,8 @@
 """The cluster's configuration as data: what `slurm.conf` and `gres.conf` say, after parsing and validation.
 
-Frozen records, no parsing and no files here (`penstock/config/` reads them). The controller's core gets a `Config` as an
-event and never looks anything up. Names are Slurm's keys in snake case with units at the end; Penstock's own keys begin
-with `Penstock` in the file and with `penstock_` only where they would clash.
+Frozen records, no parsing and no files here (`penstock/config/` reads them). The controller's core gets a `Config` as
+an event and never looks anything up. Names are Slurm's keys in snake case with units at the end; Penstock's own keys
+begin with `Penstock` in the file and with `penstock_` only where they would clash.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,10 @@ from penstock.values.gres import Gres
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware."""
+    """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware.
+
+    `sockets` counts those of all boards.
+    """
 
     name: str
     hostname: str
@@ -34,7 +37,10 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """One partition. `nodes` is expanded, in file order. Times: -1 = UNLIMITED, 0 in default_time_s = not set (use max)."""
+    """One partition. `nodes` is expanded, in file order.
+
+    Times: -1 = UNLIMITED, 0 in default_time_s = not set (use max).
+    """
 
     name: str
     nodes: tuple[str, ...]
@@ -71,6 +77,7 @@ class Config:
     controller_host: str = "localhost"
     controller_addr: str = "127.0.0.1"
     slurmctld_port: int = 6817
+    slurmd_port: int = 6818  # for nodes whose line has no Port
     penstock_node_port: int = 6819
     slurm_user: str = "root"
     state_save_location: str = "/var/spool/penstock/ctld"
@@ -113,8 +120,9 @@ class Config:
     node_fail_policy: str = "requeue"
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
-    #: every key of the file as it was read (Slurm's spelling), for `scontrol show config`
-    shown: tuple[tuple[str, str], ...] = field(default=())
+    #: every key in Slurm's spelling and form, for `scontrol show config`; follows from the rest and from the file's
+    #: ignored keys, so two configurations that differ only here are equal
+    shown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def memory_is_consumable(self) -> bool:
         """True when jobs are given memory, not only CPUs (CR_*_Memory)."""

@@ -1,7 +1,7 @@
 """Why a request was refused: one table of codes with Slurm's words.
 
-Tools match the words, so they are Slurm's (`scontrol errnumstr`). `Code` travels in the RPC status; the text may carry a
-detail behind the words. The numbers are Slurm's errno values where Slurm has one, else 9000 and up.
+Tools match the words, so they are Slurm's (`scontrol errnumstr`). `Code` travels in the RPC status; the text may
+carry a detail behind the words. The numbers are Slurm's errno values where Slurm has one, else 9000 and up.
 """
 
 from enum import IntEnum

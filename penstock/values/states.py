@@ -1,8 +1,8 @@
 """Life-cycle words of jobs, steps and nodes, with Slurm's long and compact spellings.
 
-A job has exactly one `JobState`. Slurm keeps CONFIGURING and COMPLETING as flags beside a base state; here they are states
-of their own, because a life cycle that is a table needs one key. What is shown to users is Slurm's word in every case.
-A node has a base state that is derived (IDLE, MIXED, ALLOCATED) unless it is DOWN or UNKNOWN, and flags.
+A job has exactly one `JobState`. Slurm keeps CONFIGURING and COMPLETING as flags beside a base state; here they are
+states of their own, because a life cycle that is a table needs one key. What is shown to users is Slurm's word in
+every case. A node has a base state that is derived (IDLE, MIXED, ALLOCATED) unless it is DOWN or UNKNOWN, and flags.
 """
 
 from enum import IntEnum, IntFlag, StrEnum

@@ -89,3 +89,10 @@ def test_a_full_disk_is_told():
     assert b"x: error: No space left on device" in done.stderr
     assert b"Traceback" not in done.stderr
     assert done.returncode != 0
+
+
+def test_closed_streams_are_no_accident():
+    script = "from cli.run import run\nrun('x', lambda argv: print('y') or int('no'))"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(["sh", "-c", '"$@" >&- 2>&-', "sh", *command], env={"PYTHONPATH": str(ROOT)}, check=False)
+    assert done.returncode == 1

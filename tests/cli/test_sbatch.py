@@ -113,6 +113,29 @@ def test_options(client, capsys, argv, expected):
     assert asked(client) == expected
 
 
+def test_lines_of_workflow_tools(client, capsys, tmp_path):
+    snakemake = (
+        "--parsable --job-name 3f2b --output log/%j.log --export=ALL --comment rule_a -t 5 -C '' --mem 1000 "
+        f"--ntasks=1 --cpus-per-task=2 -D {tmp_path}"
+    )
+    import shlex
+
+    assert run(capsys, *shlex.split(snakemake), "--wrap=echo 'a b'") == (0, "123\n", "")
+    assert asked(client) == {
+        "std_out": "bG9nLyVqLmxvZw==", "export_env": "ALL", "comment": "rule_a", "time_limit_s": "300",
+        "mem_per_node_mb": "1000", "ntasks": 1, "cpus_per_task": 2,
+    }  # fmt: skip
+    write("nf.sh", "#!/bin/bash\n#SBATCH -J nf-a\n#SBATCH -o .command.log\n#SBATCH --no-requeue\n"
+          "#SBATCH --signal B:USR2@30\n#SBATCH -c 2\n#SBATCH --mem 2048M\nNXF_CHDIR=/x\n")  # fmt: skip
+    assert run(capsys, "nf.sh") == (0, "Submitted batch job 123\n", "")
+    write("submitit.sh", "#!/bin/bash\n\n# Parameters\n#SBATCH --array=0-3%2\n#SBATCH --error=/x/%A_%a_0_log.err\n"
+          "#SBATCH --job-name=submitit\n#SBATCH --open-mode=append\n#SBATCH --signal=USR2@90\n"
+          "#SBATCH --wckey=submitit\n\n# command\nexport A=1\n")  # fmt: skip
+    assert run(capsys, "submitit.sh") == (0, "Submitted batch job 123\n", "")
+    job = client.calls[-1][1].job
+    assert (job.array, job.signal, job.open_append, job.name) == ("0-3%2", "USR2@90", True, "submitit")
+
+
 def test_begin_is_sent_as_a_time(client, capsys):
     run(capsys, "-b", "2030-01-02T03:04:05", "--wrap=x")
     from penstock.values.dates import format_date
@@ -357,3 +380,16 @@ def test_the_submit_line_is_clean_text(client, capsys):
 def test_verbose_tells_the_options(client, capsys):
     assert "time_limit" not in run(capsys, "--wrap=x")[2]
     assert "time=300" in run(capsys, "-v", "-t5", "--wrap=x")[2]
+
+
+def test_arguments_have_a_limit(client, capsys):
+    status, _, err = run(capsys, write(), "x" * 1024 * 1024)
+    assert (status, client.calls) == (1, [])
+    assert err == "sbatch: error: Arguments of the script too large: 1048577 bytes, the limit is 1048576\n"
+
+
+def test_long_texts_have_a_limit(client, capsys):
+    for option in ("dependency", "constraint", "nodelist", "comment", "array"):
+        status, _, err = run(capsys, f"--{option}={'x' * 1024 * 1024}", "--wrap=x")
+        assert (status, client.calls) == (1, [])
+        assert "the limit is" in err and len(err) < 500

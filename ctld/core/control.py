@@ -1,0 +1,194 @@
+"""scancel, and scontrol hold, release, requeue: one loop over targets, one small function for each action.
+
+A request names several jobs; each has its own result, and one that cannot be done does not stop the others. Ids are
+read and looked up first; what an action may refuse it refuses before it changes that job.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ctld.core import arrays, job_life, priority
+from ctld.core.effects import JobResult, Refused, Results, SignalStep
+from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, Role
+from ctld.core.model import Job
+from ctld.core.ready import refresh
+from ctld.core.rights import may_touch
+from ctld.core.select import Target, all_matching, matches, targets_of
+from ctld.core.state import ClusterState
+from penstock.values.errors import BadValue
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.refusals import Code
+from penstock.values.states import END_STATES, Hold, JobState, Reason
+
+#: Most ids in one request: what fits a command line.
+IDS_MAX = 100_000
+SIGKILL, SIGNAL_MAX = 9, 64
+
+Action = Callable[[ClusterState, int, Actor, Job], None]
+
+
+def each_target(
+    state: ClusterState, actor: Actor, ids: Iterable[str], act: Callable[[Target], None]
+) -> list[JobResult]:
+    """Do something to every record that the ids mean, splitting off parts of arrays; one result for each id."""
+    results = []
+    for text in ids:
+        try:
+            targets = targets_of(state, text)
+            if not targets:
+                raise Refused(Code.INVALID_JOB_ID)
+            if not all(may_touch(actor, target.job) for target in targets):
+                raise Refused(Code.ACCESS_DENIED)
+            refusals: list[Refused] = []
+            for target in targets:
+                try:
+                    act(target)
+                except Refused as refused:  # one task of an array that has ended does not stop the others
+                    refusals.append(refused)
+            if refusals and len(refusals) == len(targets):
+                raise refusals[0]
+            results.append(JobResult(text))
+        except Refused as refused:
+            results.append(JobResult(text, int(refused.code), refused.text))
+        except BadValue as error:
+            results.append(JobResult(text, int(Code.INVALID_JOB_ID), f"Invalid job id {text}: {error}"))
+    return results
+
+
+def part(state: ClusterState, target: Target) -> Job:
+    """The record to act on: a subset of pending tasks is split off first."""
+    return target.job if target.tasks is None else arrays.split(state, target.job, target.tasks)
+
+
+def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
+    """scancel. Raises Refused."""
+    which, actor = event.which, event.actor
+    if len(which.ids) > IDS_MAX:
+        raise Refused(Code.INVALID_VALUE, f"{len(which.ids)} job ids, the limit is {IDS_MAX}")
+    if not 0 <= event.signal_no <= SIGNAL_MAX:
+        raise Refused(Code.INVALID_VALUE, f"signal {event.signal_no} is not between 1 and {SIGNAL_MAX}")
+
+    def act(target: Target) -> None:
+        if not matches(target.job, which):
+            return
+        if event.signal_no and not (event.signal_no == SIGKILL and not event.batch_only and not event.full):
+            signal_job(state, target.job, event)
+        else:
+            cancel(state, now_us, actor, target)
+
+    if which.ids:
+        results = each_target(state, actor, which.ids, act)
+    else:
+        results = []
+        for target in all_matching(state, which):
+            if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
+                act(target)
+                results.append(JobResult(str(target.job.job_id)))
+    state.reply(event.reply_to, Results(tuple(results)))
+
+
+def cancel(state: ClusterState, now_us: int, actor: Actor, target: Target) -> None:
+    """End a job by its owner's wish."""
+    if target.job.state in END_STATES:
+        raise Refused(Code.ALREADY_DONE)
+    if target.step_id is not None and target.step_id != BATCH_STEP:
+        raise Refused(Code.INVALID_JOB_ID, f"step {target.step_id}")
+    # -- apply
+    job = part(state, target)
+    job_life.terminate(state, job, JobState.CANCELLED, Reason.NONE, now_us, "CANCELLED", actor.uid)
+
+
+def signal_job(state: ClusterState, job: Job, event: CancelJobs) -> None:
+    """Send a signal to a running job's steps."""
+    if job.state in END_STATES:
+        raise Refused(Code.ALREADY_DONE)
+    if job.state is JobState.PENDING:
+        raise Refused(Code.JOB_PENDING)
+    # -- apply
+    for step in job.steps.values():
+        if step.state not in END_STATES:
+            state.emit(
+                SignalStep(
+                    step.node, job.job_id, job.attempt, step.step_id, event.signal_no, event.batch_only, event.full
+                )
+            )
+
+
+def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
+    """scontrol hold, uhold, release, requeue, requeuehold. Raises Refused."""
+    if len(event.ids) > IDS_MAX:
+        raise Refused(Code.INVALID_VALUE, f"{len(event.ids)} job ids, the limit is {IDS_MAX}")
+    check, apply = ACTIONS[event.action]
+
+    def act(target: Target) -> None:
+        check(state, now_us, event.actor, target.job)
+        # -- apply
+        apply(state, now_us, event.actor, part(state, target))
+
+    state.reply(event.reply_to, Results(tuple(each_target(state, event.actor, event.ids, act))))
+
+
+def _check_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    if job.state is not JobState.PENDING:
+        raise Refused(Code.ALREADY_DONE if job.state in END_STATES else Code.DISABLED_STATE, "the job is not pending")
+
+
+def _check_release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    _check_hold(state, now_us, actor, job)
+    if job.hold is Hold.ADMIN and actor.role < Role.OPERATOR and not job.reason_detail:
+        raise Refused(Code.ACCESS_DENIED, "an administrator holds the job")
+
+
+def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    if job.state is JobState.PENDING:
+        raise Refused(Code.JOB_PENDING)
+    if job.state in END_STATES:
+        raise Refused(Code.ALREADY_DONE)
+    if job.state is JobState.COMPLETING:
+        raise Refused(Code.DISABLED_STATE, "the job is completing, try again later")
+    if not job.request.requeue:
+        raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")
+
+
+def hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    """Hold as whoever asks: an operator's hold only operators release."""
+    _hold_as(state, now_us, job, Hold.ADMIN if actor.role >= Role.OPERATOR and actor.uid != job.user_id else Hold.USER)
+
+
+def _user_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    _hold_as(state, now_us, job, Hold.USER)
+
+
+def _hold_as(state: ClusterState, now_us: int, job: Job, who: Hold) -> None:
+    job.hold, job.reason_detail = max(job.hold, who), ""
+    state.touch(job)
+    state.record(now_us, job, "hold", who.name)
+    refresh(state, job, now_us)
+
+
+def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    """Let a held job go. A priority of 0, which holds too, becomes what it was at submit."""
+    job.hold, job.reason_detail = Hold.NO, ""
+    if job.priority == 0:
+        job.priority = priority.initial(job.job_id, job.request.nice)
+    state.touch(job)
+    state.record(now_us, job, "release", f"uid {actor.uid}")
+    refresh(state, job, now_us)
+
+
+def _requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    state.record(now_us, job, "requeue asked", f"uid {actor.uid}")
+    job_life.terminate(state, job, JobState.REQUEUED, Reason.NONE, now_us, "REQUEUE")
+
+
+def _requeue_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    job.hold = Hold.ADMIN if actor.role >= Role.OPERATOR and actor.uid != job.user_id else Hold.USER
+    _requeue(state, now_us, actor, job)
+
+
+ACTIONS: dict[ControlAction, tuple[Action, Action]] = {
+    ControlAction.HOLD: (_check_hold, hold),
+    ControlAction.USER_HOLD: (_check_hold, _user_hold),
+    ControlAction.RELEASE: (_check_release, release),
+    ControlAction.REQUEUE: (_check_requeue, _requeue),
+    ControlAction.REQUEUE_HOLD: (_check_requeue, _requeue_hold),
+}

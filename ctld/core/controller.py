@@ -1,0 +1,204 @@
+"""The funnel: `step` takes every event, `seal` hands out what it led to.
+
+    core = Core(config, loaded, now_us)
+    core.step(now_us, event)      # as often as there are events
+    batch = core.seal()           # when the last batch has committed; None = nothing to do
+
+`seal` runs the quick scheduling pass first, once for all events since the last seal: under load batches grow and
+passes do not. Time never goes backwards in here: a `now_us` below the last one is taken as the last one.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ctld.core import control, depends, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core.effects import Batch, Ended, Refusal, Refused
+from ctld.core.events import (
+    AnyEvent,
+    AwaitJob,
+    CancelJobs,
+    ControlJobs,
+    LaunchRefused,
+    LoadConfig,
+    NodeDisconnected,
+    NodeRegistered,
+    PlanReady,
+    StepExited,
+    StepStarted,
+    StopWaiting,
+    SubmitJob,
+    Tick,
+    UpdateJobs,
+    UpdateNodes,
+    UpdatePartition,
+)
+from ctld.core.invariants import check
+from ctld.core.model import PartitionRow, job_row, node_row, step_row
+from ctld.core.recover import Loaded, recover
+from ctld.core.rights import may_touch
+from ctld.core.state import ClusterState
+from ctld.core.timers import Timer
+from penstock.values.config import Config
+from penstock.values.refusals import Code
+from penstock.values.states import END_STATES, JobState
+
+#: Timers handled in one step; the rest comes with the next tick, so that no step is unbounded.
+TIMERS_PER_STEP_MAX = 10_000
+
+
+def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
+    """Answer now if the job has ended, else when it does. Raises Refused."""
+    job, record = state.jobs.get(event.job_id), state.arrays.get(event.job_id)
+    if job is None and record is None:
+        raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
+    if job is not None and not may_touch(event.actor, job):
+        raise Refused(Code.ACCESS_DENIED)
+    if record is not None and record.pending == 0 and record.running == 0:
+        ended = JobState.FAILED if record.failed else JobState.COMPLETED
+        state.reply(event.reply_to, Ended(ended.name, record.exit_code, record.exit_signal))
+    elif record is None and job is not None and job.state in END_STATES:
+        state.reply(event.reply_to, Ended(job.state.name, job.exit_code, job.exit_signal))
+    else:
+        state.awaiting.setdefault(event.job_id, {})[event.reply_to] = None
+
+
+def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
+    """The caller of an AwaitJob has gone."""
+    for job_id, callers in list(state.awaiting.items()):
+        callers.pop(event.reply_to, None)
+        if not callers:
+            del state.awaiting[job_id]
+
+
+HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
+    SubmitJob: submit.submit_job,
+    AwaitJob: await_job,
+    StopWaiting: stop_waiting,
+    CancelJobs: control.cancel_jobs,
+    ControlJobs: control.control_jobs,
+    UpdateJobs: update.update_jobs,
+    UpdateNodes: node_life.update_nodes,
+    UpdatePartition: node_life.update_partition,
+    NodeRegistered: node_life.node_registered,
+    NodeDisconnected: node_life.node_disconnected,
+    StepStarted: step_life.step_started,
+    StepExited: step_life.step_exited,
+    LaunchRefused: step_life.launch_refused,
+    PlanReady: schedule.plan_ready,
+    LoadConfig: layout.load_config,
+    Tick: lambda state, now_us, event: None,
+}
+
+
+def _purge(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
+    job = state.jobs.get(key)
+    if job is not None and job.attempt == attempt and job.state in END_STATES:
+        state.purge_job(job)
+
+
+def _look_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
+    job = state.jobs.get(key)
+    if job is not None:
+        ready.refresh(state, job, now_us)
+
+
+def _depend_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
+    if key in state.waiting_for:
+        depends.evaluate(state, state.jobs[key], now_us)
+
+
+TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
+    Timer.BEGIN_TIME: _look_again,
+    Timer.REQUEUE_DELAY: _look_again,
+    Timer.DEPENDENCY_DELAY: _depend_again,
+    Timer.TIME_LIMIT: step_life.time_limit,
+    Timer.PURGE: _purge,
+    Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
+    Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
+}
+
+
+class Core:
+    """The controller without I/O. One thread calls it."""
+
+    def __init__(self, config: Config, loaded: Loaded, now_us: int) -> None:
+        self.state = ClusterState()
+        self._sequence = 0
+        self._now_us = now_us
+        recover(self.state, config, loaded, now_us)
+
+    def step(self, now_us: int, event: AnyEvent) -> None:
+        """Handle one event. A refusal becomes its reply; any other exception is a bug and leaves the state unusable."""
+        state = self.state
+        self._now_us = state.now_us = now_us = max(now_us, self._now_us)
+        self._run_timers(now_us)
+        try:
+            HANDLERS[type(event)](state, now_us, event)
+        except Refused as refused:
+            state.reply(getattr(event, "reply_to", 0), Refusal(int(refused.code), refused.text))
+
+    def _run_timers(self, now_us: int) -> None:
+        for _ in range(TIMERS_PER_STEP_MAX):
+            due = self.state.timers.pop_due(now_us)
+            if due is None:
+                return
+            kind, key, check_value = due
+            TIMERS[kind](self.state, now_us, key, check_value)
+
+    def next_deadline(self) -> int | None:
+        """When a `Tick` is due at the latest, microseconds; None = never."""
+        return self.state.timers.next_us()
+
+    def seal(self) -> Batch | None:
+        """Everything since the last seal, after one scheduling pass. None = nothing."""
+        state = self.state
+        schedule.quick_pass(state, self._now_us)
+        jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]
+        batch = Batch(
+            sequence=self._sequence + 1,
+            jobs=jobs,
+            requests=state.new_requests,
+            specs=state.new_specs,
+            steps=[step_row(step) for step in state.dirty_steps.values()],
+            nodes=[node_row(state.nodes[name]) for name in state.dirty_nodes if name in state.nodes],
+            partitions=[
+                PartitionRow(n, state.partitions[n].state) for n in state.dirty_partitions if n in state.partitions
+            ],
+            history=state.history,
+            next_job_id=state.next_job_id,
+            next_request_id=state.next_request_id,
+            effects=[*state.effects, *state.take_acks()],
+            purged=state.purged,
+        )
+        if not (batch.is_durable() or batch.effects or batch.purged):
+            return None
+        self._sequence += 1
+        state.start_new_batch()
+        return batch
+
+    def check(self) -> None:
+        """Raise Violation when an invariant does not hold."""
+        check(self.state)
+
+    def digest(self) -> str:
+        """A hash of everything that decides: equal histories have equal digests."""
+        state, h = self.state, hashlib.sha256()
+        encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+        for job_id in sorted(state.jobs):
+            h.update(encode(job_row(state.jobs[job_id])))
+            for step in state.jobs[job_id].steps.values():
+                h.update(encode(step_row(step)))
+        for node in state.node_list:
+            h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
+        h.update(
+            encode(
+                (state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))
+            )
+        )
+        return h.hexdigest()
+
+
+__all__ = ["Core"]

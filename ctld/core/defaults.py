@@ -1,0 +1,169 @@
+"""From what was said to what is asked for: Slurm's defaults for counts, memory, time and file names.
+
+Rules (man sbatch): no -n = one task a node; -n without -N = as many nodes as needed, at most one a task; -N with
+fewer tasks than nodes = as many nodes as tasks, with a warning; --ntasks-per-node sets the number of nodes or of
+tasks, whichever is missing; memory comes from the job, else the partition, else the cluster, else the whole node
+(when memory is consumable). Numbers are checked against ranges here, so that no sum can overflow a column.
+"""
+
+from ctld.core.effects import Refused
+from ctld.core.events import WantedJob
+from ctld.core.model import JobRequest, Partition
+from ctld.core.state import ClusterState
+from penstock.values.features import parse_features
+from penstock.values.filenames import default_output
+from penstock.values.hostlist import expand
+from penstock.values.refusals import Code
+
+#: Largest count of anything in a request: far above any cluster, far below the columns' 32 bits.
+COUNT_MAX = 16_000_000
+MEM_MB_MAX = 1 << 40
+
+
+def complete(
+    state: ClusterState, partitions: tuple[Partition, ...], wanted: WantedJob
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Fill in the defaults. Returns the request and warnings. Raises Refused or BadValue."""
+    _check_ranges(wanted)
+    required, excluded = _node_lists(state, partitions, wanted)
+    nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
+    if required and nodes_min > len(required):
+        text = "asking for more nodes than --nodelist names is not supported yet"
+        raise Refused(Code.NOT_SUPPORTED, text)
+    mem_node, mem_cpu = _memory(state, partitions[0], wanted)
+    if wanted.features:
+        known = {f for node in state.node_list for f in node.features}
+        for name in parse_features(wanted.features).names():
+            if name not in known:
+                raise Refused(Code.INVALID_FEATURE, name)
+    request = JobRequest(
+        name=wanted.name or "sbatch",
+        partitions=tuple(p.name for p in partitions),
+        account=wanted.account,
+        qos=wanted.qos,
+        comment=wanted.comment,
+        work_dir=wanted.work_dir or b"/",
+        std_out=wanted.std_out or default_output(bool(wanted.array)),
+        std_err=wanted.std_err,
+        std_in=wanted.std_in,
+        open_append=wanted.open_append,
+        time_limit_s=_time_limit(partitions[0], wanted),
+        begin_at_us=wanted.begin_at_us,
+        nodes_min=nodes_min,
+        nodes_max=nodes_max,
+        nodes_asked=bool(wanted.nodes_min),
+        ntasks=ntasks,
+        ntasks_asked=bool(wanted.ntasks or wanted.ntasks_per_node),
+        cpus_per_task=wanted.cpus_per_task or 1,
+        cpus_per_task_asked=bool(wanted.cpus_per_task),
+        ntasks_per_node=wanted.ntasks_per_node,
+        mem_per_node_mb=mem_node,
+        mem_per_cpu_mb=mem_cpu,
+        gres_per_node=_gres(state, wanted),
+        features=wanted.features,
+        nodes_required=required,
+        nodes_excluded=excluded,
+        exclusive=wanted.exclusive or partitions[0].config.over_subscribe == "EXCLUSIVE",
+        dependency=wanted.dependency,
+        array=wanted.array,
+        requeue=state.config.job_requeue if wanted.requeue is None else wanted.requeue,
+        nice=wanted.nice,
+        rlimits=wanted.rlimits,
+        umask=wanted.umask,
+        submit_line=wanted.submit_line,
+        kill_on_invalid_dep=wanted.kill_on_invalid_dep,
+        export_env=wanted.export_env,
+        submit_host=wanted.submit_host,
+        submit_dir=wanted.submit_dir or wanted.work_dir,
+        command=wanted.command,
+        wckey=wanted.wckey,
+    )
+    return request, warnings
+
+
+def _check_ranges(wanted: WantedJob) -> None:
+    for what in ("nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node"):
+        value = getattr(wanted, what)
+        if not 0 <= value <= COUNT_MAX:
+            raise Refused(Code.INVALID_VALUE, f"{what} must be between 1 and {COUNT_MAX}, not {value}")
+    for what in ("mem_per_node_mb", "mem_per_cpu_mb"):
+        value = getattr(wanted, what)
+        if value is not None and not 0 <= value <= MEM_MB_MAX:
+            raise Refused(Code.INVALID_TASK_MEMORY, f"{what} must be between 0 and {MEM_MB_MAX}, not {value}")
+    if wanted.nodes_max and wanted.nodes_max < wanted.nodes_min:
+        raise Refused(Code.INVALID_NODE_COUNT, f"{wanted.nodes_min}-{wanted.nodes_max}")
+    if wanted.mem_per_node_mb is not None and wanted.mem_per_cpu_mb is not None:
+        raise Refused(Code.INVALID_TASK_MEMORY, "--mem and --mem-per-cpu exclude each other")
+    limit = wanted.time_limit_s
+    if limit is not None and limit != -1 and not 0 < limit <= 3_153_600_000:
+        raise Refused(Code.INVALID_TIME_LIMIT, f"{limit} seconds")
+
+
+def _counts(wanted: WantedJob, required: int) -> tuple[int, int, int, tuple[str, ...]]:
+    """(nodes_min, nodes_max, ntasks, warnings)."""
+    per_node, warnings = wanted.ntasks_per_node, []
+    nodes_min = max(wanted.nodes_min, required)
+    ntasks = wanted.ntasks
+    if ntasks and per_node and not nodes_min:
+        nodes_min = -(-ntasks // per_node)
+    if not ntasks:
+        ntasks = max(1, nodes_min) * (per_node or 1)
+    nodes_max = max(wanted.nodes_max, nodes_min) if (wanted.nodes_min or required) else ntasks
+    if ntasks < nodes_min and not required:
+        warnings.append(f"can't run {ntasks} processes on {nodes_min} nodes, setting nnodes to {ntasks}")
+        nodes_min = nodes_max = ntasks
+    if not wanted.nodes_max and wanted.nodes_min:
+        nodes_max = nodes_min
+    if per_node and nodes_max * per_node < ntasks:
+        raise Refused(Code.INVALID_NODE_COUNT, f"{ntasks} tasks at {per_node} a node need more than {nodes_max} nodes")
+    return max(1, nodes_min), max(1, nodes_max), max(ntasks, required, 1), tuple(warnings)
+
+
+def _node_lists(
+    state: ClusterState, partitions: tuple[Partition, ...], wanted: WantedJob
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    required = tuple(dict.fromkeys(expand(wanted.nodes_required))) if wanted.nodes_required else ()
+    excluded = tuple(dict.fromkeys(expand(wanted.nodes_excluded))) if wanted.nodes_excluded else ()
+    for name in (*required, *excluded):
+        if name not in state.nodes:
+            raise Refused(Code.INVALID_NODE_NAME, name)
+    for name in required:
+        if not any(p.node_bits >> state.nodes[name].index & 1 for p in partitions):
+            raise Refused(Code.REQUESTED_NODES_NOT_IN_PARTITION, name)
+    return required, excluded
+
+
+def _memory(state: ClusterState, partition: Partition, wanted: WantedJob) -> tuple[int | None, int | None]:
+    """(MB per node, MB per cpu), one of them None."""
+    config, site = partition.config, state.config
+    if wanted.mem_per_node_mb is None and wanted.mem_per_cpu_mb is None:
+        if not site.memory_is_consumable():
+            return None, None
+        per_cpu = config.def_mem_per_cpu_mb or (0 if config.def_mem_per_node_mb else site.def_mem_per_cpu_mb)
+        if per_cpu:
+            return None, per_cpu
+        return config.def_mem_per_node_mb or site.def_mem_per_node_mb, None
+    for asked, limit, what in (
+        (wanted.mem_per_node_mb, config.max_mem_per_node_mb or site.max_mem_per_node_mb, "MaxMemPerNode"),
+        (wanted.mem_per_cpu_mb, config.max_mem_per_cpu_mb or site.max_mem_per_cpu_mb, "MaxMemPerCPU"),
+    ):
+        if asked is not None and limit and asked > limit:
+            raise Refused(Code.INVALID_TASK_MEMORY, f"{asked} MB is more than {what}={limit}")
+    return wanted.mem_per_node_mb, wanted.mem_per_cpu_mb
+
+
+def _gres(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, str, int], ...]:
+    found: dict[tuple[str, str], int] = {}
+    for name, type_, count in wanted.gres_per_node:
+        if (name, type_) not in state.gres_kinds:
+            raise Refused(Code.INVALID_GRES, f"{name}:{type_}" if type_ else name)
+        if not 0 <= count <= COUNT_MAX:
+            raise Refused(Code.INVALID_GRES, f"{name}:{count}")
+        found[name, type_] = found.get((name, type_), 0) + count
+    return tuple((name, type_, count) for (name, type_), count in found.items() if count)
+
+
+def _time_limit(partition: Partition, wanted: WantedJob) -> int:
+    if wanted.time_limit_s is not None:
+        return wanted.time_limit_s
+    return int(partition.config.default_time_s or partition.config.max_time_s)

@@ -1,0 +1,181 @@
+"""Dependencies: after, afterany, afterok, afternotok, singleton; `,` = all, `?` = any.
+
+A job that depends on something keeps the terms that are not yet met in `state.waiting_for`, and each job or array
+that a term names knows who waits for it. When such a job starts or ends, those that wait are looked at again: terms
+that are met fall away, and a term that can never be met makes the job wait as DependencyNeverSatisfied, or cancels it
+(--kill-on-invalid-dep). What is left is in `job.dependency`, in Slurm's text, so that a restart needs nothing else.
+
+A job that ended with an exit other than 0, was cancelled, ran out of time or lost its node has "failed" for afterok
+and afternotok. Deliberately absent: aftercorr, afterburstbuffer, expand (refused at submit).
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from ctld.core.effects import Refused
+from ctld.core.events import Actor
+from ctld.core.model import Job
+from ctld.core.ready import refresh
+from ctld.core.state import ClusterState
+from ctld.core.timers import Timer
+from penstock.values.dependency import Dependency, Term, format_dependency, parse_dependency
+from penstock.values.errors import BadValue
+from penstock.values.refusals import Code
+from penstock.values.states import END_STATES, JobState, Reason
+
+KINDS = ("after", "afterany", "afterok", "afternotok", "singleton")
+
+
+class Met(Enum):
+    """What a term is worth now."""
+
+    NOT_YET = 0
+    YES = 1
+    NEVER = 2
+
+
+def parse(state: ClusterState, actor: Actor, text: str) -> Dependency | None:
+    """Read --dependency and check that what it names is known. Raises Refused."""
+    if not text:
+        return None
+    try:
+        dependency = parse_dependency(text)
+    except BadValue as error:
+        raise Refused(Code.INVALID_DEPENDENCY, str(error)) from None
+    for term in dependency.terms:
+        if term.kind not in KINDS:
+            raise Refused(Code.NOT_SUPPORTED, f"dependency type {term.kind} is not supported yet")
+        if term.kind != "singleton" and _targets(state, term) is None:
+            raise Refused(Code.INVALID_DEPENDENCY, f"job {term.job_id} is not known (any more)")
+    return dependency
+
+
+def _targets(state: ClusterState, term: Term) -> list[Job] | None:
+    """The records that a term speaks of; None = unknown job."""
+    record = state.arrays.get(term.job_id)
+    if record is not None:
+        if term.task_id is None:
+            return [state.jobs[i] for i in sorted({*record.holders, *record.members.values()}) if i in state.jobs]
+        job_id = record.members.get(term.task_id)
+        if job_id is not None:
+            return [state.jobs[job_id]] if job_id in state.jobs else None
+        for holder_id in record.holders:
+            tasks = state.jobs[holder_id].array_tasks
+            if tasks is not None and term.task_id in tasks:
+                return [state.jobs[holder_id]]
+        return None
+    job = state.jobs.get(term.job_id)
+    return None if job is None or term.task_id is not None else [job]
+
+
+def attach(state: ClusterState, job: Job, dependency: Dependency | None, now_us: int) -> None:
+    """Make a pending job wait for what is not yet met. Its earlier dependency, if any, is replaced."""
+    forget(state, job)
+    job.dependency = ""
+    if dependency is not None:
+        state.waiting_for[job.job_id] = (dependency.any_of, dependency.terms)
+        for term in dependency.terms:
+            if term.job_id:
+                state.dependents.setdefault(term.job_id, {})[job.job_id] = None
+        evaluate(state, job, now_us)
+
+
+def forget(state: ClusterState, job: Job) -> None:
+    """The job no longer waits for anything."""
+    waiting = state.waiting_for.pop(job.job_id, None)
+    for term in waiting[1] if waiting else ():
+        members = state.dependents.get(term.job_id)
+        if members is not None:
+            members.pop(job.job_id, None)
+            if not members:
+                del state.dependents[term.job_id]
+
+
+def on_change(state: ClusterState, job: Job, now_us: int) -> None:
+    """The job has started or ended: look again at those who wait for it."""
+    ids = dict(state.dependents.get(job.job_id, {}))
+    if job.array_job_id:
+        ids.update(state.dependents.get(job.array_job_id, {}))
+    if job.state in END_STATES:
+        for other in state.by_name.get((job.user_id, job.request.name), {}):
+            if other in state.waiting_for:
+                ids[other] = None
+    for job_id in sorted(ids):
+        if job_id in state.waiting_for:  # an earlier one of them may have ended this one
+            evaluate(state, state.jobs[job_id], now_us)
+
+
+def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
+    """Drop the terms that are met; decide whether the job may go on, must wait or can never start."""
+    any_of, terms = state.waiting_for[job.job_id]
+    fates = [(term, _met(state, job, term, now_us)) for term in terms]
+    left = tuple(term for term, fate in fates if fate is not Met.YES)
+    never = [term for term, fate in fates if fate is Met.NEVER]
+    if not left or (any_of and len(left) < len(terms)):
+        forget(state, job)
+        job.dependency = ""
+    else:
+        if len(left) < len(terms):
+            _narrow(state, job, any_of, left)
+        job.dependency = format_dependency(Dependency(any_of, left))
+        if never and (not any_of or len(never) == len(left)):
+            job.reason = Reason.DEPENDENCY_NEVER_SATISFIED
+            if job.request.kill_on_invalid_dep:
+                _cancel(state, job, now_us)
+                return
+    state.touch(job)
+    refresh(state, job, now_us)
+
+
+def _narrow(state: ClusterState, job: Job, any_of: bool, left: tuple[Term, ...]) -> None:
+    forget(state, job)
+    state.waiting_for[job.job_id] = (any_of, left)
+    for term in left:
+        if term.job_id:
+            state.dependents.setdefault(term.job_id, {})[job.job_id] = None
+
+
+def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
+    from ctld.core.job_life import terminate  # job_life calls us when jobs start and end
+
+    terminate(state, job, JobState.CANCELLED, Reason.DEPENDENCY_NEVER_SATISFIED, now_us)
+
+
+def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
+    if term.kind == "singleton":
+        others = state.by_name.get((job.user_id, job.request.name), {})
+        own = job.array_job_id or job.job_id
+        earlier = [o for o in others if o < job.job_id and (state.jobs[o].array_job_id or o) != own]
+        return Met.NOT_YET if earlier else Met.YES
+    targets = _targets(state, term)
+    if not targets:
+        # purged since: its end was seen when it happened, so what is left of it can no longer be met
+        return Met.YES if term.kind in ("after", "afterany") else Met.NEVER
+    if term.kind == "after":
+        return _after(state, job, targets, term.delay_s * 1_000_000, now_us)
+    record = state.arrays.get(term.job_id) if term.task_id is None else None
+    over = all(t.state in END_STATES for t in targets) and (record is None or record.pending + record.running == 0)
+    failed = (
+        record.failed > 0
+        if record
+        else any(t.state not in (JobState.COMPLETED,) for t in targets if t.state in END_STATES)
+    )
+    return _FATE[term.kind](over, failed)
+
+
+_FATE: dict[str, Callable[[bool, bool], Met]] = {
+    "afterany": lambda over, failed: Met.YES if over else Met.NOT_YET,
+    "afterok": lambda over, failed: Met.NEVER if failed else Met.YES if over else Met.NOT_YET,
+    "afternotok": lambda over, failed: Met.NOT_YET if not over else Met.YES if failed else Met.NEVER,
+}
+
+
+def _after(state: ClusterState, job: Job, targets: list[Job], delay_us: int, now_us: int) -> Met:
+    """`after:id[+minutes]`: the job (each task of the array) has started or been cancelled, so long ago."""
+    if any(t.state is JobState.PENDING for t in targets):
+        return Met.NOT_YET
+    due_us = max(t.start_at_us or t.end_at_us for t in targets) + delay_us
+    if due_us <= now_us:
+        return Met.YES
+    state.timers.set(due_us, Timer.DEPENDENCY_DELAY, job.job_id)
+    return Met.NOT_YET

@@ -1,0 +1,97 @@
+"""What must always be true of the state: run after every step in tests, every few seconds in production.
+
+`check()` counts everything a second way and compares. It never mends; a violation is a bug, and the process that
+finds one ends.
+"""
+
+from ctld.core import arrays
+from ctld.core.model import Job, Node
+from ctld.core.schedule import device_masks
+from ctld.core.state import CLOSED_FLAGS, ClusterState
+from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+def _need(holds: bool, text: str) -> None:
+    if not holds:
+        raise Violation(text)
+
+
+def check(state: ClusterState) -> None:
+    """Raise Violation at the first thing that is wrong."""
+    for job_id, job in state.jobs.items():
+        _need(job.job_id == job_id < state.next_job_id, f"job {job_id}: id")
+        _check_job(state, job)
+    for node in state.node_list:
+        _check_node(state, node)
+    _check_arrays(state)
+    active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
+    _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
+    ready = {
+        int(state.pending.columns["job_id"][row]) for row in state.pending.first(len(state.pending.ready)).tolist()
+    }
+    for job_id in sorted(ready):
+        _need(state.jobs[job_id].state is JobState.PENDING, f"job {job_id} is ready and not pending")
+
+
+def _check_job(state: ClusterState, job: Job) -> None:
+    name = f"job {job.job_id}"
+    if job.state is JobState.PENDING:
+        _need(not job.alloc and not job.steps, f"{name}: pending with an allocation")
+        _need(job.job_id in state.pending.rows_of, f"{name}: pending without rows")
+    else:
+        _need(job.job_id not in state.pending.rows_of, f"{name}: not pending, with rows")
+        _need(job.job_id not in state.waiting_for, f"{name}: not pending, with a dependency")
+    if job.state in HOLDING_STATES:
+        _need(bool(job.alloc) and bool(job.steps), f"{name}: holds nothing in {job.state.name}")
+        _need(all(job.job_id in state.nodes[p.node].jobs for p in job.alloc), f"{name}: not known on its nodes")
+    else:
+        _need(
+            all(job.job_id not in state.nodes[p.node].jobs for p in job.alloc if p.node in state.nodes),
+            f"{name}: still on nodes",
+        )
+    _need((job.end_state is not None) <= (job.state is JobState.COMPLETING), f"{name}: end state in {job.state.name}")
+    if job.state in END_STATES:
+        _need(job.end_at_us >= job.start_at_us, f"{name}: ends before it starts")
+        _need(all(s.state in END_STATES for s in job.steps.values()), f"{name}: ended with a step that has not")
+
+
+def _check_node(state: ClusterState, node: Node) -> None:
+    columns, i = state.node_columns, node.index
+    parts = [part for job_id in node.jobs for part in state.jobs[job_id].alloc if part.node == node.name]
+    cpus, mem_mb = sum(p.cpus for p in parts), sum(p.mem_mb for p in parts)
+    _need(cpus == node.cpus_alloc and columns.free_cpus[i] == node.cpus - cpus, f"{node.name}: cpus")
+    _need(
+        mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory"
+    )
+    _need(columns.running_jobs[i] == len(node.jobs), f"{node.name}: running jobs")
+    _need(bool(columns.up[i]) == (not node.flags & CLOSED_FLAGS), f"{node.name}: up")
+    _need(cpus <= node.cpus and mem_mb <= node.real_memory_mb, f"{node.name}: more given than there is")
+    held: dict[tuple[str, str], int] = {}
+    for part in parts:
+        for name, type_, mask in part.gres:
+            _need(not held.get((name, type_), 0) & mask, f"{node.name}: {name} given twice")
+            held[name, type_] = held.get((name, type_), 0) | mask
+    for kind, mask in device_masks(node).items():
+        _need(held.get(kind, 0) == node.gres_used.get(kind, 0), f"{node.name}: {kind} held")
+        _need(not held.get(kind, 0) & ~mask, f"{node.name}: {kind} does not exist")
+
+
+def _check_arrays(state: ClusterState) -> None:
+    pending: dict[int, int] = {}
+    running: dict[int, int] = {}
+    for job in state.jobs.values():
+        if job.array_job_id:
+            _need(job.array_job_id in state.arrays, f"job {job.job_id}: array without counters")
+            counts = pending if job.state is JobState.PENDING else running if job.state in HOLDING_STATES else None
+            if counts is not None:
+                counts[job.array_job_id] = counts.get(job.array_job_id, 0) + arrays.weight(job)
+    for array_job_id, record in state.arrays.items():
+        found = (pending.get(array_job_id, 0), running.get(array_job_id, 0))
+        _need(found == (record.pending, record.running), f"array {array_job_id}: {found} counted")
+        _need(
+            record.pending + record.running + record.ok + record.failed == record.total, f"array {array_job_id}: total"
+        )

@@ -1,0 +1,227 @@
+"""A job's life as a table, and the moves that every policy uses.
+
+    PENDING -> CONFIGURING -> RUNNING -> COMPLETING -> an end state
+
+A job leaves PENDING when it is given an allocation (CONFIGURING: the launch is on its way), RUNNING begins with the
+node's word that a task runs, COMPLETING when it is told to end or its steps are ending, and an end state when no step
+of it is left anywhere. A requeued job goes back to PENDING with the next attempt number; the attempt that ended keeps
+a row of its own. `move()` is the only place where `job.state` is assigned.
+
+Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
+"""
+
+from ctld.core import arrays, depends
+from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
+from ctld.core.model import Job, NodeAlloc, Step, job_row
+from ctld.core.ready import refresh
+from ctld.core.state import ClusterState
+from ctld.core.timers import Timer
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason
+from penstock.values.tres import format_tres
+
+S = JobState
+_ENDS = frozenset(END_STATES - {S.REQUEUED})
+
+#: From each state, where a job may go. A move that is not listed raises and changes nothing.
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    S.PENDING: frozenset({S.CONFIGURING, S.CANCELLED, S.FAILED}),
+    S.CONFIGURING: frozenset({S.RUNNING, S.COMPLETING, S.PENDING}) | _ENDS,
+    S.RUNNING: frozenset({S.COMPLETING, S.PENDING}) | _ENDS,
+    S.COMPLETING: frozenset({S.PENDING}) | _ENDS,
+    **dict.fromkeys(sorted(END_STATES), frozenset()),
+}
+
+US = 1_000_000
+#: Pause before a requeued job may start again, so that a failing node or script does not spin.
+REQUEUE_DELAY_US = 1 * US
+
+
+class IllegalMove(Exception):
+    """A move that the table does not list: a bug, never a user's fault."""
+
+
+def move(state: ClusterState, job: Job, to: JobState) -> None:
+    """Change a job's state along the table, and what follows for indexes and counters."""
+    if to not in TRANSITIONS[job.state]:
+        raise IllegalMove(f"job {job.job_id}: {job.state.name} -> {to.name}")
+    was = job.state
+    if was is S.PENDING:
+        state.pending.remove(job.job_id)
+    job.state = to
+    arrays.count_move(state, job, was, to)
+    if to in END_STATES:
+        state.active_count -= len(job.array_tasks) if job.array_tasks is not None else 1
+        state.leave_name_index(job)
+    state.touch(job)
+
+
+def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], now_us: int) -> None:
+    """Give a pending job its allocation and send its batch step to the first node."""
+    move(state, job, S.CONFIGURING)
+    depends.forget(state, job)
+    state.allocate(job, alloc)
+    job.partition = partition
+    job.reason, job.reason_detail = Reason.NONE, ""
+    job.start_at_us, job.end_at_us = now_us, 0
+    job.batch_node = alloc[0].node
+    job.tres_alloc = _tres_of(state, job)
+    job.steps = {BATCH_STEP: _new_batch_step(state, job)}
+    state.touch_step(job.steps[BATCH_STEP])
+    state.record(now_us, job, "start", ",".join(part.node for part in alloc))
+    emit_launch(state, job)
+    if job.time_limit_s >= 0:
+        state.timers.set(now_us + time_limit_us(state, job), Timer.TIME_LIMIT, job.job_id, job.attempt)
+    depends.on_change(state, job, now_us)
+
+
+def time_limit_us(state: ClusterState, job: Job) -> int:
+    """How long the job may run, OverTimeLimit included."""
+    partition = state.partitions.get(job.partition)
+    over_s = (partition.config.over_time_limit_s if partition else 0) or state.config.over_time_limit_s
+    return (job.time_limit_s + over_s) * US
+
+
+def _new_batch_step(state: ClusterState, job: Job) -> Step:
+    step = Step()
+    step.job_id, step.attempt, step.step_id = job.job_id, job.attempt, BATCH_STEP
+    step.name, step.state, step.node, step.epoch, step.tasks = "batch", S.CONFIGURING, job.batch_node, state.epoch, 1
+    step.start_at_us = step.end_at_us = step.exit_code = step.exit_signal = 0
+    step.user_cpu_us = step.system_cpu_us = step.max_rss_kb = step.max_vmsize_kb = 0
+    step.disk_read_bytes = step.disk_write_bytes = 0
+    return step
+
+
+def emit_launch(state: ClusterState, job: Job) -> None:
+    """(Re-)send the launch of the batch step; the node starts it at most once."""
+    count, first, last, by = arrays.facts(job, state)
+    state.emit(
+        LaunchStep(
+            job.batch_node, job.job_id, job.attempt, BATCH_STEP, state.epoch, job_row(job), count, first, last, by
+        )
+    )
+
+
+def _tres_of(state: ClusterState, job: Job) -> str:
+    cpus = sum(part.cpus for part in job.alloc)
+    tres = {"cpu": cpus, "mem": sum(p.mem_mb for p in job.alloc), "node": len(job.alloc), "billing": cpus}
+    for part in job.alloc:
+        for name, type_, mask in part.gres:
+            for key in dict.fromkeys((f"gres/{name}", f"gres/{name}:{type_}" if type_ else f"gres/{name}")):
+                tres[key] = tres.get(key, 0) + mask.bit_count()
+    return format_tres(tres)
+
+
+def terminate(
+    state: ClusterState, job: Job, end_state: JobState, reason: Reason, now_us: int, note: str = "", uid: int = -1
+) -> None:
+    """Begin the end of a job that has not ended: at once when it is pending, through its steps when it runs.
+
+    `end_state` REQUEUED sends it back to the queue when its steps are gone. A job that is completing already keeps the
+    end state that came first, but a cancel takes back a requeue.
+    """
+    if uid >= 0:
+        job.cancelled_by_uid = uid
+    if job.state is S.PENDING:
+        finish(state, job, end_state, reason, now_us)
+        return
+    if job.state is S.COMPLETING:
+        if job.end_state is S.REQUEUED and end_state is S.CANCELLED:
+            job.end_state = end_state
+            state.touch(job)
+        return
+    job.end_state, job.reason = end_state, reason
+    move(state, job, S.COMPLETING)
+    state.record(now_us, job, "ending", note or end_state.name)
+    for step in job.steps.values():
+        if step.state not in END_STATES:
+            emit_terminate(state, job, step, note)
+
+
+def emit_terminate(state: ClusterState, job: Job, step: Step, note: str = "") -> None:
+    """(Re-)send the order to end a step."""
+    grace_ms = state.config.kill_wait_s * 1000
+    state.emit(TerminateStep(step.node, job.job_id, job.attempt, step.step_id, grace_ms, note))
+
+
+def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
+    """A step of the job has ended; the job ends with its last one."""
+    state.emit(ForgetStep(step.node, job.job_id, job.attempt, step.step_id))
+    if any(s.state not in END_STATES for s in job.steps.values()):
+        return
+    batch = job.steps[BATCH_STEP]
+    job.exit_code, job.exit_signal = batch.exit_code, batch.exit_signal
+    if job.state is S.COMPLETING and job.end_state is not None:
+        finish(state, job, job.end_state, job.reason, batch.end_at_us or now_us)
+        return
+    reasons = {S.FAILED: Reason.RAISED_SIGNAL if batch.exit_signal else Reason.NON_ZERO_EXIT_CODE}
+    reasons[S.OUT_OF_MEMORY] = Reason.OUT_OF_MEMORY
+    if job.reason_detail:
+        reasons[S.FAILED] = Reason.JOB_LAUNCH_FAILURE
+    finish(state, job, batch.state, reasons.get(batch.state, Reason.NONE), batch.end_at_us or now_us)
+
+
+def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
+    """The end of a job or of one attempt. `end_at_us` is clamped so that no job has a negative duration."""
+    if end_state is S.REQUEUED:
+        requeue(state, job, end_at_us)
+        return
+    held = job.state in HOLDING_STATES
+    if not held:
+        depends.forget(state, job)
+    move(state, job, end_state)
+    if held:
+        state.release(job, end_at_us)
+    job.end_state, job.reason = None, reason
+    job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
+    state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
+    state.timers.set(job.end_at_us + state.config.min_job_age_s * US, Timer.PURGE, job.job_id, job.attempt)
+    arrays.count_end(state, job)
+    arrays.refresh_throttle(state, job)
+    depends.on_change(state, job, end_at_us)
+    answer_waiting(state, job)
+
+
+def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reason: Reason = Reason.NONE) -> None:
+    """Close this attempt and queue the job again with the next attempt number."""
+    state.end_attempt(job, max(now_us, job.start_at_us), reason)
+    state.release(job, now_us)
+    move(state, job, S.PENDING)
+    state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
+    job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""
+    job.attempt += 1
+    job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", {}
+    job.exit_code = job.exit_signal = 0
+    job.start_at_us = job.end_at_us = 0
+    job.cancelled_by_uid = -1
+    job.partition = job.request.partitions[0]
+    if job.attempt > state.config.max_batch_requeue:
+        hold, reason = True, Reason.JOB_HOLD_MAX_REQUEUE
+    if hold:
+        job.hold = Hold.ADMIN
+        job.reason_detail = reason.value if reason is not Reason.NONE else ""
+    else:
+        job.eligible_at_us = now_us + REQUEUE_DELAY_US
+        state.timers.set(job.eligible_at_us, Timer.REQUEUE_DELAY, job.job_id)
+    refresh(state, job, now_us)
+    arrays.refresh_throttle(state, job)
+
+
+def answer_waiting(state: ClusterState, job: Job) -> None:
+    """Answer those who await this job, or its array when that was the last task."""
+    callers = state.awaiting.pop(job.job_id, None)
+    if callers and job.array_job_id != job.job_id:
+        body = Ended(job.state.name, job.exit_code, job.exit_signal)
+        for reply_to in callers:
+            state.reply(reply_to, body)
+        callers = None
+    if job.array_job_id:
+        record = state.arrays[job.array_job_id]
+        if callers:
+            state.awaiting.setdefault(job.array_job_id, {}).update(callers)
+        if record.pending == 0 and record.running == 0:
+            for reply_to in state.awaiting.pop(job.array_job_id, {}):
+                state.reply(
+                    reply_to,
+                    Ended(S.FAILED.name if record.failed else S.COMPLETED.name, record.exit_code, record.exit_signal),
+                )

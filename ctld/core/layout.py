@@ -1,0 +1,157 @@
+"""From a configuration to nodes, partitions and columns; at start and at every reload.
+
+A reload is all or nothing: `reload_problems` looks first (a node with jobs may not vanish, a GPU that is allocated
+may not either), and what is then built anew are the columns and masks, while nodes keep what is known of them by
+name. Rare, so nothing here is incremental.
+"""
+
+from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
+from ctld.core.effects import Done, Refused
+from ctld.core.events import LoadConfig
+from ctld.core.model import Job, Node, Partition
+from ctld.core.ready import bits_of, refresh
+from ctld.core.schedule import device_masks
+from ctld.core.state import CLOSED_FLAGS, ClusterState
+from penstock.values.config import Config, NodeConfig
+from penstock.values.refusals import Code
+from penstock.values.states import JobState, NodeFlag
+
+
+def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
+    """Take a configuration into force. Raises Refused when jobs stand in the way."""
+    problems = reload_problems(state, event.config)
+    if problems:
+        raise Refused(Code.CONFIG_INVALID, "; ".join(problems))
+    # -- apply
+    take_config(state, event.config, now_us)
+    state.reply(event.reply_to, Done())
+
+
+def reload_problems(state: ClusterState, config: Config) -> list[str]:
+    """What running or pending jobs have against a new configuration."""
+    new_nodes = {node.name: node for node in config.nodes}
+    new_partitions = {p.name for p in config.partitions}
+    problems = []
+    for node in state.node_list:
+        if not node.jobs:
+            continue
+        new = new_nodes.get(node.name)
+        if new is None:
+            problems.append(f"node {node.name} has {len(node.jobs)} job(s) and is gone from the file: drain it first")
+        else:
+            problems += _too_small(node, new)
+    wanted: dict[str, int] = {}
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            for name in job.request.partitions:
+                if name not in new_partitions:
+                    wanted[name] = wanted.get(name, 0) + 1
+    problems += [
+        f"partition {name} has {number} pending job(s) and is gone from the file" for name, number in wanted.items()
+    ]
+    return problems
+
+
+def _too_small(node: Node, new: NodeConfig) -> list[str]:
+    problems = []
+    if new.cpus < node.cpus_alloc:
+        problems.append(f"node {node.name}: {node.cpus_alloc} CPUs are allocated, the file has {new.cpus}")
+    held = {kind: mask for kind, mask in node.gres_used.items() if mask}
+    probe = Node()
+    probe.config = new
+    masks = device_masks(probe)
+    for (name, type_), mask in held.items():
+        if mask & ~masks.get((name, type_), 0):
+            what = f"gres/{name}:{type_}" if type_ else f"gres/{name}"
+            problems.append(f"node {node.name}: {what} that jobs hold is gone from the file")
+    return problems
+
+
+def take_config(state: ClusterState, config: Config, now_us: int) -> None:
+    """Build nodes, partitions and columns for `config`, keeping what is known."""
+    known = state.nodes
+    state.config = config
+    state.next_job_id = max(state.next_job_id, config.first_job_id)
+    state.node_list = [_node(known.get(c.name), c, index, now_us) for index, c in enumerate(config.nodes)]
+    state.nodes = {node.name: node for node in state.node_list}
+    state.gres_kinds = _gres_kinds(config)
+    _build_columns(state)
+    _build_partitions(state, config)
+    state.masks = MaskTable(len(state.node_list))
+    state.feasible.clear()
+    state.flagged.clear()
+    state.pending = PendingColumns(len(state.gres_kinds))
+    state.layout_revision = state.revision + 1
+    state.changed()
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            refresh(state, job, now_us)
+
+
+def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Node:
+    if node is None:
+        node = new_node(config)
+        if config.state in ("DOWN", "DRAIN", "FAIL"):
+            node.flags |= NodeFlag[config.state]
+            node.reason, node.reason_at_us = config.reason or f"{config.state} in slurm.conf", now_us
+    node.config, node.index = config, index
+    node.cpus, node.real_memory_mb = config.cpus, config.real_memory_mb
+    node.features, node.weight = config.features, config.weight
+    return node
+
+
+def new_node(config: NodeConfig) -> Node:
+    """A node that has never registered."""
+    node = Node()
+    node.name, node.config, node.index = config.name, config, 0
+    node.flags = NodeFlag.UNKNOWN
+    node.reason = node.comment = node.boot_id = node.spool_id = node.version = node.os = node.arch = ""
+    node.reason_uid = node.reason_at_us = node.link_id = node.boot_at_us = node.started_at_us = 0
+    node.last_busy_at_us = node.cpus_alloc = node.mem_alloc_mb = 0
+    node.connected = node.pretended = False
+    node.gres_used, node.jobs = {}, {}
+    return node
+
+
+def _gres_kinds(config: Config) -> dict[tuple[str, str], int]:
+    kinds: dict[tuple[str, str], int] = {}
+    for node in config.nodes:
+        for gres in node.gres:
+            for key in ((gres.name, ""), (gres.name, gres.type)):
+                kinds.setdefault(key, len(kinds))
+    for name in config.gres_types:
+        kinds.setdefault((name, ""), len(kinds))
+    return kinds
+
+
+def _build_columns(state: ClusterState) -> None:
+    columns = NodeColumns(len(state.node_list), len(state.gres_kinds))
+    for node in state.node_list:
+        i = node.index
+        columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus, node.real_memory_mb
+        columns.free_cpus[i] = node.cpus - node.cpus_alloc
+        columns.free_mem_mb[i] = node.real_memory_mb - node.mem_alloc_mb
+        for (name, type_), mask in device_masks(node).items():
+            free = mask & ~node.gres_used.get((name, type_), 0)
+            for key in dict.fromkeys(((name, ""), (name, type_))):
+                columns.total_gres[i, state.gres_kinds[key]] += mask.bit_count()
+                columns.free_gres[i, state.gres_kinds[key]] += free.bit_count()
+        holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
+        columns.running_jobs[i] = len(holders)
+        columns.held_exclusive[i] = any(job.request.exclusive for job in holders)
+        columns.up[i] = 0 if node.flags & CLOSED_FLAGS else 1
+    state.node_columns = columns
+    state.order_nodes()
+
+
+def _build_partitions(state: ClusterState, config: Config) -> None:
+    known = state.partitions
+    state.partition_list = []
+    for entry in config.partitions:
+        partition = Partition()
+        partition.name, partition.config = entry.name, entry
+        old = known.get(entry.name)
+        partition.state = old.state if old is not None and old.config.state == entry.state else entry.state
+        partition.node_bits = bits_of(state.nodes[name] for name in entry.nodes)
+        state.partition_list.append(partition)
+    state.partitions = {p.name: p for p in state.partition_list}

@@ -1,0 +1,279 @@
+"""A node's life: registered, silent, down, drained; and what that means for its steps.
+
+    UNKNOWN -> up -> NO_RESPOND (stream lost) -> DOWN (silent for SlurmdTimeout) -> up or DOWN by ReturnToService
+
+Registration is the moment of truth (reliability rule R7): the node lists every step it knows, the controller compares.
+A step that both know goes on. One that only the controller knows was either never accepted (it is launched again: the
+node starts nothing twice), or is dead. One that only the node knows is ended there.
+
+A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be
+requeued waits, COMPLETING with reason NodeDown, until the node comes back and says what became of it or an
+administrator sets the node DOWN, which is his word that it is dead. A job that may not be requeued ends as NODE_FAIL
+at the time-out.
+"""
+
+from ctld.core import job_life, step_life
+from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
+from ctld.core.events import HeldStep, NodeDisconnected, NodeRegistered, Role, UpdateNodes, UpdatePartition
+from ctld.core.model import Job, Node, Step
+from ctld.core.ready import refresh
+from ctld.core.rights import require_role
+from ctld.core.state import ClusterState
+from ctld.core.timers import Timer
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+from penstock.values.refusals import Code
+from penstock.values.states import END_STATES, JobState, NodeFlag, Reason
+from penstock.values.text import check_name
+
+US = 1_000_000
+ROOT_UID = 0
+NOT_RESPONDING = "Not responding"
+
+
+def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
+    """A node daemon opened its stream."""
+    refusal = _refusal(state, event)
+    state.emit(AdmitNode(event.node, event.link_id, refusal))
+    if refusal:
+        return
+    # -- apply
+    node = state.nodes[event.node]
+    rebooted = bool(node.boot_id) and node.boot_id != event.boot_id
+    forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
+    _take_over(node, event)
+    _judge_size(node, event, now_us)
+    if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
+        node.flags &= ~NodeFlag.DOWN
+        node.reason = ""
+    node.flags &= ~(NodeFlag.UNKNOWN | NodeFlag.NO_RESPOND)
+    if event.spool_lost:
+        drain(node, "spool lost", now_us)
+    state.touch_node(node)
+    _reconcile(state, now_us, node, event, forgotten)
+
+
+def _refusal(state: ClusterState, event: NodeRegistered) -> str:
+    node = state.nodes.get(event.node)
+    if node is None:
+        return f"node {event.node} is not in the configuration: add a NodeName line and run scontrol reconfigure"
+    same = node.boot_id == event.boot_id and node.spool_id == event.spool_id
+    if node.connected and not same:
+        return f"node {event.node} is registered already from another place"
+    return ""
+
+
+def _take_over(node: Node, event: NodeRegistered) -> None:
+    node.connected, node.link_id = True, event.link_id
+    node.boot_id, node.spool_id, node.version = event.boot_id, event.spool_id, event.version
+    node.os, node.arch, node.pretended = event.os, event.arch, event.pretended
+    node.boot_at_us, node.started_at_us = event.boot_at_us, event.started_at_us
+
+
+def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
+    """A node smaller than its configuration must not get jobs sized for the configuration."""
+    found = {
+        "CPUs": (event.cpus, node.config.cpus),
+        "RealMemory": (event.real_memory_mb, node.config.real_memory_mb),
+    }
+    for gres in node.config.gres:
+        have = sum(
+            count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type)
+        )
+        if gres.name == "gpu":
+            found[f"gres/{gres.name}"] = (have, gres.count)
+    low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
+    if low and not event.pretended:
+        node.flags |= NodeFlag.INVAL
+        drain(node, low[0], now_us)
+    elif node.flags & NodeFlag.INVAL:
+        node.flags &= ~(NodeFlag.INVAL | NodeFlag.DRAIN)
+        node.reason = ""
+
+
+def drain(node: Node, reason: str, now_us: int) -> None:
+    """No new jobs there; an earlier reason stays."""
+    if not node.flags & NodeFlag.DRAIN:
+        node.flags |= NodeFlag.DRAIN
+        node.reason, node.reason_uid, node.reason_at_us = reason, ROOT_UID, now_us
+
+
+def _may_return(state: ClusterState, node: Node, rebooted: bool) -> bool:
+    """slurm.conf ReturnToService: 0 never by itself, 1 if it was down for not responding, 2 always."""
+    how = state.config.return_to_service
+    return how == 2 or (how == 1 and node.reason.startswith(NOT_RESPONDING))
+
+
+def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool) -> None:
+    held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
+    for job_id in list(node.jobs):
+        job = state.jobs[job_id]
+        for step in list(job.steps.values()):
+            if step.node == node.name and step.state not in END_STATES:
+                _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), forgotten)
+    for job_id, attempt, step_id in held:
+        if _is_over(state, job_id, attempt, step_id):
+            if held[job_id, attempt, step_id].state not in ("EXITED", "TOMBSTONE"):
+                state.emit(TerminateStep(node.name, job_id, attempt, step_id, state.config.kill_wait_s * 1000))
+            else:
+                state.emit(ForgetStep(node.name, job_id, attempt, step_id))
+
+
+def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int) -> bool:
+    found = step_life.find(state, job_id, attempt, step_id)
+    return found is None or found[1].state in END_STATES
+
+
+def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, forgotten: bool) -> None:
+    """One step that should be on the node: go on, launch again, end, or bury.
+
+    `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a launch
+    without an answer may have been obeyed and is not sent again.
+    """
+    if held is None:
+        if step.state is JobState.CONFIGURING and not forgotten:
+            if job.state is JobState.COMPLETING:
+                job_life.emit_terminate(state, job, step)
+            else:
+                job_life.emit_launch(state, job)
+        else:
+            step_life.lost(state, job, step, now_us, f"{step.node} does not know it any more")
+    elif held.state in ("ACCEPTED", "RUNNING") and job.state is JobState.COMPLETING:
+        job_life.emit_terminate(state, job, step)
+    # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on.
+
+
+def node_disconnected(state: ClusterState, now_us: int, event: NodeDisconnected) -> None:
+    """The stream is gone. Nothing is given up yet."""
+    node = state.nodes.get(event.node)
+    if node is None or node.link_id != event.link_id:
+        return
+    node.connected, node.link_id = False, 0
+    node.flags |= NodeFlag.NO_RESPOND
+    state.touch_node(node)
+    state.timers.set(now_us + state.config.slurmd_timeout_s * US, Timer.NODE_TIMEOUT, node.name, event.link_id)
+
+
+def node_timeout(state: ClusterState, now_us: int, name: str) -> None:
+    """SlurmdTimeout after the stream was lost: the node is DOWN unless it came back."""
+    node = state.nodes.get(name)
+    if node is None or node.connected or node.flags & NodeFlag.DOWN or not node.flags & NodeFlag.NO_RESPOND:
+        return
+    set_down(state, node, NOT_RESPONDING, ROOT_UID, now_us)
+    for job_id in list(node.jobs):
+        job = state.jobs[job_id]
+        if job.state in (JobState.CONFIGURING, JobState.RUNNING):
+            end_state = JobState.REQUEUED if job.request.requeue else JobState.NODE_FAIL
+            job.failed_node = name
+            job_life.terminate(state, job, end_state, Reason.NODE_DOWN, now_us, "NODE FAILURE")
+        if job.end_state is JobState.NODE_FAIL:
+            bury(state, node, job, now_us)
+
+
+def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int) -> None:
+    """Mark the node DOWN."""
+    node.flags |= NodeFlag.DOWN
+    node.reason, node.reason_uid, node.reason_at_us = reason, uid, now_us
+    state.touch_node(node)
+
+
+def bury(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
+    """Take the job's steps on that node as dead."""
+    for step in list(job.steps.values()):
+        if step.node == node.name and step.state not in END_STATES:
+            step_life.lost(state, job, step, now_us, f"node {node.name} is down")
+
+
+def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
+    """scontrol update nodename=. Raises Refused."""
+    require_role(event.actor, Role.ADMINISTRATOR, "changing a node")
+    unknown = [name for name in event.names if name not in state.nodes]
+    if unknown or not event.names:
+        raise Refused(Code.INVALID_NODE_NAME, unknown[0] if unknown else "")
+    nodes = [state.nodes[name] for name in event.names]
+    changes = dict(event.changes)
+    to, reason = changes.pop("state", "").upper(), changes.pop("reason", "")
+    comment, weight = changes.pop("comment", None), changes.pop("weight", None)
+    if changes:
+        raise Refused(Code.NOT_SUPPORTED, f"{next(iter(changes))}= is not supported for nodes yet")
+    try:
+        check_name(reason, "reason")
+        check_name(comment or "", "comment")
+        order = None if weight is None else parse_int(weight, 0, 0x7FFFFFFF, "weight")
+    except BadValue as error:
+        raise Refused(Code.INVALID_VALUE, str(error)) from None
+    if to and to not in NODE_STATES:
+        raise Refused(Code.INVALID_NODE_STATE, f"{to}; known: {', '.join(NODE_STATES)}")
+    if to in ("DOWN", "DRAIN", "FAIL") and not reason and any(not node.reason for node in nodes):
+        raise Refused(Code.INVALID_VALUE, f"You must specify a reason when {to} a node")
+    if to in ("RESUME", "IDLE", "UNDRAIN") and any(not node.flags & RESUMABLE for node in nodes):
+        raise Refused(Code.INVALID_NODE_STATE)
+    # -- apply
+    for node in nodes:
+        if comment is not None:
+            node.comment = comment
+        if order is not None:
+            state.set_weight(node, order)
+        if to:
+            _set_state(state, node, to, reason, event.actor.uid, now_us)
+        elif reason:
+            node.reason, node.reason_uid, node.reason_at_us = reason, event.actor.uid, now_us
+        state.touch_node(node)
+    state.reply(event.reply_to, Done())
+
+
+#: States an administrator may set, with the flags they set and clear.
+NODE_STATES: dict[str, tuple[NodeFlag, NodeFlag]] = {
+    "DRAIN": (NodeFlag.DRAIN, NodeFlag.NONE),
+    "DOWN": (NodeFlag.DOWN, NodeFlag.NONE),
+    "FAIL": (NodeFlag.FAIL, NodeFlag.NONE),
+    "RESUME": (NodeFlag.NONE, NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL),
+    "IDLE": (NodeFlag.NONE, NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL),
+    "UNDRAIN": (NodeFlag.NONE, NodeFlag.DRAIN),
+}
+RESUMABLE = NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL
+
+
+def _set_state(state: ClusterState, node: Node, to: str, reason: str, uid: int, now_us: int) -> None:
+    on, off = NODE_STATES[to]
+    node.flags = (node.flags | on) & ~off
+    if on:
+        node.reason, node.reason_uid, node.reason_at_us = reason or node.reason, uid, now_us
+    else:
+        node.reason = ""
+    if to == "DOWN":  # the administrator's word that nothing runs there any more
+        for job_id in list(node.jobs):
+            job = state.jobs[job_id]
+            if job.state in (JobState.CONFIGURING, JobState.RUNNING):
+                end_state = JobState.REQUEUED if job.request.requeue else JobState.NODE_FAIL
+                job.failed_node = node.name
+                job_life.terminate(state, job, end_state, Reason.NODE_DOWN, now_us, "NODE FAILURE")
+            if not node.connected:
+                bury(state, node, job, now_us)
+
+
+PARTITION_STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
+
+
+def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -> None:
+    """scontrol update partitionname= state=. Raises Refused."""
+    require_role(event.actor, Role.ADMINISTRATOR, "changing a partition")
+    partition = state.partitions.get(event.name)
+    if partition is None:
+        raise Refused(Code.INVALID_PARTITION, event.name)
+    to = event.changes.get("state", "").upper()
+    others = [key for key in event.changes if key != "state"]
+    if others:
+        raise Refused(
+            Code.NOT_SUPPORTED, f"{others[0]}= is not supported for partitions yet: edit slurm.conf and reconfigure"
+        )
+    if to not in PARTITION_STATES:
+        raise Refused(Code.INVALID_VALUE, f"state {to or '(none)'}; known: {', '.join(PARTITION_STATES)}")
+    # -- apply
+    partition.state = to
+    state.dirty_partitions[partition.name] = None
+    for job in list(state.jobs.values()):  # a rare command, not an event of the daily run
+        if partition.name in job.request.partitions:
+            refresh(state, job, now_us)
+    state.changed()
+    state.reply(event.reply_to, Done())

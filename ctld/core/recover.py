@@ -1,0 +1,169 @@
+"""From the rows of the database to the state, and to the effects that the state calls for.
+
+Only active rows and those that ended less than MinJobAge ago are loaded; history stays where it is. Nothing is
+replayed: indexes, counters, columns and timers are built from the rows, and launches, kills and sweeps are sent again
+when the nodes register (node_life.py), since they are functions of the state and the nodes know what they have done.
+"""
+
+from typing import NamedTuple
+
+from ctld.core import arrays, depends
+from ctld.core.job_life import time_limit_us
+from ctld.core.layout import new_node, take_config
+from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow
+from ctld.core.ready import refresh
+from ctld.core.state import ClusterState
+from ctld.core.submit import remember_key
+from ctld.core.timers import Timer
+from penstock.values.config import Config, NodeConfig
+from penstock.values.dependency import parse_dependency
+from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag
+from penstock.values.taskset import parse_array
+
+
+class ArrayCounts(NamedTuple):
+    """Tasks of an array that have ended, from the whole history: an array with active or recent records has one."""
+
+    array_job_id: int
+    ok: int
+    failed: int
+    exit_code: int  # the highest, with exit_signal
+    exit_signal: int
+
+
+class Loaded(NamedTuple):
+    """What the store's loader found.
+
+    `jobs`: the last attempt of every active or recently ended job, in the order of ids.
+    """
+
+    epoch: int
+    next_job_id: int
+    next_request_id: int
+    jobs: list[JobRow]
+    steps: list[StepRow]  # of those jobs and attempts
+    nodes: list[NodeRow]
+    partitions: list[PartitionRow]
+    arrays: list[ArrayCounts]
+    submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
+
+
+def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) -> None:
+    """Fill an empty state."""
+    state.epoch = loaded.epoch
+    state.now_us = now_us
+    state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
+    _load_jobs(state, loaded)
+    _load_arrays(state, config, loaded)
+    _load_nodes(state, config, loaded)
+    for job in state.jobs.values():
+        if job.state in HOLDING_STATES:
+            for part in job.alloc:
+                _hold(state, config, job, part.node)
+    _depend(state)
+    take_config(state, config, now_us)
+    for row in loaded.partitions:
+        if row.name in state.partitions:
+            state.partitions[row.name].state = row.state
+    for key, job_id, at_us in loaded.submit_keys:
+        remember_key(state, key, job_id, at_us)
+    _set_timers(state, now_us)
+    for waiting in list(state.waiting_for):
+        depends.evaluate(state, state.jobs[waiting], now_us)
+    for job in list(state.jobs.values()):
+        refresh(state, job, now_us)
+
+
+def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
+    for row in loaded.jobs:
+        job = Job()
+        for name, value in zip(JobRow._fields, row, strict=True):
+            setattr(job, name, value)
+        job.steps = {}
+        state.jobs[job.job_id] = job
+        if job.state not in END_STATES:
+            state.enter_name_index(job)
+            state.active_count += arrays.weight(job)
+    for step_row in loaded.steps:
+        step = Step()
+        for name, step_value in zip(StepRow._fields, step_row, strict=True):
+            setattr(step, name, step_value)
+        owner = state.jobs.get(step.job_id)
+        if owner is not None and owner.attempt == step.attempt:
+            owner.steps[step.step_id] = step
+
+
+def _load_arrays(state: ClusterState, config: Config, loaded: Loaded) -> None:
+    counts = {c.array_job_id: c for c in loaded.arrays}
+    for job in state.jobs.values():
+        if not job.array_job_id:
+            continue
+        record = state.arrays.get(job.array_job_id)
+        if record is None:
+            tasks, _ = parse_array(job.request.array, config.max_array_size)
+            record = state.arrays[job.array_job_id] = arrays.blank(job.array_job_id, tasks)
+            ended = counts.get(job.array_job_id)
+            if ended is not None:
+                record.ok, record.failed = ended.ok, ended.failed
+                record.exit_code, record.exit_signal = ended.exit_code, ended.exit_signal
+        if job.array_task_id is not None:
+            record.members[job.array_task_id] = job.job_id
+        else:
+            record.holders[job.job_id] = None
+        if job.state is JobState.PENDING:
+            record.pending += arrays.weight(job)
+        elif job.state in HOLDING_STATES:
+            record.running += arrays.weight(job)
+
+
+def _load_nodes(state: ClusterState, config: Config, loaded: Loaded) -> None:
+    by_name = {row.name: row for row in loaded.nodes}
+    for entry in config.nodes:
+        row = by_name.get(entry.name)
+        if row is None:
+            continue
+        node = new_node(entry)
+        for name, value in zip(NodeRow._fields, row, strict=True):
+            setattr(node, name, value)
+        node.flags |= NodeFlag.NO_RESPOND  # until it registers with this controller
+        state.nodes[node.name] = node
+
+
+def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:
+    """Book a running job's part on a node; a node that has left the file comes back for as long as the job holds it."""
+    node = state.nodes.get(name)
+    if node is None:
+        entry = next((c for c in config.nodes if c.name == name), NodeConfig(name, name, name, 0, state="DOWN"))
+        node = state.nodes[name] = new_node(entry)
+    part = next(p for p in job.alloc if p.node == name)
+    node.jobs[job.job_id] = None
+    node.cpus_alloc += part.cpus
+    node.mem_alloc_mb += part.mem_mb
+    for gres_name, type_, mask in part.gres:
+        node.gres_used[gres_name, type_] = node.gres_used.get((gres_name, type_), 0) | mask
+
+
+def _depend(state: ClusterState) -> None:
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING and job.dependency:
+            dependency = parse_dependency(job.dependency.replace("(unfulfilled)", ""))
+            state.waiting_for[job.job_id] = (dependency.any_of, dependency.terms)
+            for term in dependency.terms:
+                if term.job_id:
+                    state.dependents.setdefault(term.job_id, {})[job.job_id] = None
+
+
+def _set_timers(state: ClusterState, now_us: int) -> None:
+    for job in state.jobs.values():
+        if job.state in END_STATES:
+            due_us = job.end_at_us + state.config.min_job_age_s * 1_000_000
+            state.timers.set(due_us, Timer.PURGE, job.job_id, job.attempt)
+        elif job.state is JobState.PENDING:
+            begin_us = max(job.request.begin_at_us, job.eligible_at_us)
+            if begin_us > now_us:
+                state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)
+        elif job.time_limit_s >= 0:
+            state.timers.set(job.start_at_us + time_limit_us(state, job), Timer.TIME_LIMIT, job.job_id, job.attempt)
+    for node in state.node_list:
+        if node.flags & NodeFlag.NO_RESPOND and not node.flags & NodeFlag.DOWN:
+            state.timers.set(now_us + state.config.slurmd_timeout_s * 1_000_000, Timer.NODE_TIMEOUT, node.name)

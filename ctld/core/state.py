@@ -1,0 +1,250 @@
+"""ClusterState: all tables, their indexes and what has changed since the last seal. The only mutator.
+
+Rules
+    - Policies read freely, but change records only through the methods here (or mark them with `touch_*` right after).
+    - Indexes are dicts used as ordered sets; nothing iterates a `set`.
+    - Capacity is counted twice on purpose: in `Node` (what is held, by whom, which device) and in the columns (what is
+      free, for the planner). `invariants.py` compares them.
+Deliberately absent: rules. When a job may start, end or be seen is decided elsewhere.
+"""
+
+from collections import deque
+from typing import Any
+
+from ctld.core.columns import MaskTable, NodeColumns, PendingColumns, Shape
+from ctld.core.effects import AckReports, Effect, Reply
+from ctld.core.model import (
+    ArrayRecord,
+    HistoryRow,
+    Job,
+    JobRequest,
+    JobRow,
+    Node,
+    NodeAlloc,
+    Partition,
+    SpecRow,
+    Step,
+    job_row,
+)
+from ctld.core.timers import Timers
+from penstock.values.config import Config
+from penstock.values.dependency import Term
+from penstock.values.states import HOLDING_STATES, JobState, NodeFlag, Reason
+
+#: Node flags with which nothing new starts there.
+CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_RESPOND | NodeFlag.INVAL | NodeFlag.FAIL
+
+
+class ClusterState:
+    """Everything the controller knows. See the module text for who may change what."""
+
+    def __init__(self) -> None:
+        self.config = Config()
+        self.epoch = 0
+        self.now_us = 0  # time of the event being handled
+        self.next_job_id = 1
+        self.next_request_id = 1
+        self.jobs: dict[int, Job] = {}  # active, and ended less than MinJobAge ago
+        self.arrays: dict[int, ArrayRecord] = {}
+        self.nodes: dict[str, Node] = {}
+        self.node_list: list[Node] = []  # by column index
+        self.partitions: dict[str, Partition] = {}
+        self.partition_list: list[Partition] = []
+        self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
+        self.timers = Timers()
+        self.node_columns = NodeColumns(0, 0)
+        self.pending = PendingColumns(0)
+        self.masks = MaskTable(0)
+        self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
+        # dependencies
+        self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
+        self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
+        self.by_name: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> active jobs, for singleton
+        self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
+        self.submit_keys: dict[str, int] = {}
+        self.submit_key_times: deque[tuple[int, str]] = deque()
+        # what has changed since the last seal
+        self.dirty_jobs: dict[int, None] = {}
+        self.dirty_steps: dict[tuple[int, int, int], Step] = {}
+        self.dirty_nodes: dict[str, None] = {}
+        self.dirty_partitions: dict[str, None] = {}
+        self.ended_attempts: list[JobRow] = []
+        self.new_requests: list[tuple[int, JobRequest]] = []
+        self.new_specs: list[SpecRow] = []
+        self.history: list[HistoryRow] = []
+        self.effects: list[Effect] = []
+        self.acks: dict[tuple[str, int, str], int] = {}
+        self.purged: list[int] = []
+        # scheduling
+        self.revision = 0  # rises whenever a pass could come out differently
+        self.layout_revision = 0  # plans older than this speak of other node numbers
+        self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
+        self.quick_pass_due = False
+        self.full_pass_in_flight = False
+        self.full_pass_revision = -1
+        self.full_pass_not_before_us = 0
+        self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
+
+    # ---- outputs -------------------------------------------------------------------------------------------------
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect to the next batch."""
+        self.effects.append(effect)
+
+    def reply(self, reply_to: int, body: Any) -> None:
+        """Answer a caller, if there is one."""
+        if reply_to:
+            self.effects.append(Reply(reply_to, body))
+
+    def record(self, now_us: int, job: Job, event: str, detail: str = "") -> None:
+        """Write a line into the job's story."""
+        self.history.append(HistoryRow(now_us, job.job_id, job.attempt, event, detail))
+
+    def acknowledge(self, node: str, link_id: int, spool_id: str, sequence: int) -> None:
+        """All reports of this spool up to `sequence` are in the next batch."""
+        key = (node, link_id, spool_id)
+        if sequence > self.acks.get(key, 0):
+            self.acks[key] = sequence
+
+    def take_acks(self) -> list[Effect]:
+        """One acknowledgement for each stream that reported since the last seal."""
+        acks: list[Effect] = [AckReports(n, link, spool, seq) for (n, link, spool), seq in self.acks.items()]
+        self.acks.clear()
+        return acks
+
+    def touch(self, job: Job) -> None:
+        """The job's row must be written."""
+        self.dirty_jobs[job.job_id] = None
+
+    def touch_step(self, step: Step) -> None:
+        """The step's row must be written."""
+        self.dirty_steps[step.job_id, step.attempt, step.step_id] = step
+
+    def touch_node(self, node: Node) -> None:
+        """The node's row must be written; whether it takes jobs may have changed."""
+        self.dirty_nodes[node.name] = None
+        self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
+        self.changed()
+
+    def set_weight(self, node: Node, weight: int) -> None:
+        """Change a node's place in the order of preference."""
+        node.weight = weight
+        self.order_nodes()
+
+    def order_nodes(self) -> None:
+        """Sort the nodes by weight, ties in the order of the configuration."""
+        ordered = sorted(self.node_list, key=lambda n: (n.weight, n.index))
+        self.node_columns.order[:] = [n.index for n in ordered]
+        self.changed()
+
+    def changed(self) -> None:
+        """A scheduling pass could come out differently now."""
+        self.revision += 1
+        self.quick_pass_due = True
+
+    def start_new_batch(self) -> None:
+        """What has been handed out is no longer new."""
+        self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
+        self.ended_attempts, self.new_requests, self.new_specs = [], [], []
+        self.history, self.effects, self.purged = [], [], []
+
+    # ---- jobs ----------------------------------------------------------------------------------------------------
+
+    def add_job(self, job: Job) -> None:
+        """Take a new record into the tables."""
+        self.jobs[job.job_id] = job
+        self.enter_name_index(job)
+        self.touch(job)
+
+    def enter_name_index(self, job: Job) -> None:
+        """The job is active under its name (singleton dependencies ask)."""
+        self.by_name.setdefault((job.user_id, job.request.name), {})[job.job_id] = None
+
+    def leave_name_index(self, job: Job) -> None:
+        """The job is no longer active, as far as singleton dependencies go."""
+        key = (job.user_id, job.request.name)
+        members = self.by_name.get(key)
+        if members is not None:
+            members.pop(job.job_id, None)
+            if not members:
+                del self.by_name[key]
+
+    def purge_job(self, job: Job) -> None:
+        """Forget an ended job; the database keeps it."""
+        del self.jobs[job.job_id]
+        self.awaiting.pop(job.job_id, None)
+        self.purged.append(job.job_id)
+        record = self.arrays.get(job.array_job_id) if job.array_job_id else None
+        if record is not None:
+            if job.array_task_id is not None and record.members.get(job.array_task_id) == job.job_id:
+                del record.members[job.array_task_id]
+            record.holders.pop(job.job_id, None)
+            if not record.members and not record.holders:
+                del self.arrays[job.array_job_id]
+
+    def end_attempt(self, job: Job, end_at_us: int, reason: Reason) -> None:
+        """Freeze the attempt that ends now by a requeue; the record goes on as the next one."""
+        ended = job_row(job)._replace(state=JobState.REQUEUED, end_state=None, end_at_us=end_at_us, reason=reason)
+        self.ended_attempts.append(ended)
+
+    def new_job_id(self) -> int:
+        """The next job id. Ids are never given twice: the counter is committed with the job."""
+        job_id = self.next_job_id
+        self.next_job_id += 1
+        return job_id
+
+    def new_request(self, request: JobRequest) -> int:
+        """Store a request under a new id."""
+        request_id = self.next_request_id
+        self.next_request_id += 1
+        self.new_requests.append((request_id, request))
+        return request_id
+
+    # ---- allocations ---------------------------------------------------------------------------------------------
+
+    def allocate(self, job: Job, alloc: tuple[NodeAlloc, ...]) -> None:
+        """Give the job what `alloc` says. The caller has verified that it is free."""
+        job.alloc = alloc
+        for part in alloc:
+            node = self.nodes[part.node]
+            self._count(node, part, -1, job.request.exclusive)
+            for name, type_, mask in part.gres:
+                held = node.gres_used.get((name, type_), 0)
+                assert not held & mask, f"device given twice on {node.name}: job {job.job_id}"
+                node.gres_used[name, type_] = held | mask
+            node.jobs[job.job_id] = None
+        self.changed()
+
+    def release(self, job: Job, now_us: int) -> None:
+        """Take back everything the job holds. `job.alloc` stays, as the record of what it had."""
+        for part in job.alloc:
+            node = self.nodes[part.node]
+            if job.job_id not in node.jobs:
+                continue
+            del node.jobs[job.job_id]
+            self._count(node, part, 1, job.request.exclusive)
+            for name, type_, mask in part.gres:
+                node.gres_used[name, type_] &= ~mask
+            node.last_busy_at_us = now_us
+        self.changed()
+
+    def _count(self, node: Node, part: NodeAlloc, sign: int, exclusive: bool) -> None:
+        """Book one node's part of an allocation: sign -1 takes, +1 gives back."""
+        i = node.index
+        columns = self.node_columns
+        columns.free_cpus[i] += sign * part.cpus
+        columns.free_mem_mb[i] += sign * part.mem_mb
+        columns.running_jobs[i] -= sign
+        if exclusive:
+            columns.held_exclusive[i] = 1 if sign < 0 else 0
+        for name, type_, mask in part.gres:
+            count = sign * mask.bit_count()
+            columns.free_gres[i, self.gres_kinds[name, type_]] += count
+            if type_:
+                columns.free_gres[i, self.gres_kinds[name, ""]] += count
+        node.cpus_alloc -= sign * part.cpus
+        node.mem_alloc_mb -= sign * part.mem_mb
+
+    def holds_resources(self, job: Job) -> bool:
+        """True while the job's allocation is counted."""
+        return job.state in HOLDING_STATES

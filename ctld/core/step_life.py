@@ -1,0 +1,119 @@
+"""A step's life: launched (CONFIGURING), RUNNING by the node's word, an end state by the node's word.
+
+Reports are facts about (job, attempt, step) and come at least once: one that is known already, or that speaks of an
+attempt which is over, changes nothing but is acknowledged, so that the node can forget it.
+"""
+
+from ctld.core import job_life
+from ctld.core.effects import ForgetStep
+from ctld.core.events import LaunchRefused, StepExited, StepStarted
+from ctld.core.model import Job, Step
+from ctld.core.state import ClusterState
+from ctld.core.timers import Timer
+from penstock.values.states import END_STATES, JobState, Reason
+
+S = JobState
+
+#: From each state of a step, where it may go.
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    S.CONFIGURING: frozenset({S.RUNNING, *sorted(END_STATES)}),
+    S.RUNNING: frozenset(END_STATES),
+    **dict.fromkeys(sorted(END_STATES), frozenset()),
+}
+
+
+def move(state: ClusterState, step: Step, to: JobState) -> None:
+    """Change a step's state along the table."""
+    if to not in TRANSITIONS[step.state]:
+        raise job_life.IllegalMove(f"step {step.job_id}.{step.step_id}: {step.state.name} -> {to.name}")
+    step.state = to
+    state.touch_step(step)
+
+
+def find(state: ClusterState, job_id: int, attempt: int, step_id: int) -> tuple[Job, Step] | None:
+    """The step of the present attempt, None if it is not known or over."""
+    job = state.jobs.get(job_id)
+    if job is None or job.attempt != attempt:
+        return None
+    step = job.steps.get(step_id)
+    return None if step is None else (job, step)
+
+
+def step_started(state: ClusterState, now_us: int, event: StepStarted) -> None:
+    """A task runs on the node."""
+    state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+    found = find(state, event.job_id, event.attempt, event.step_id)
+    if found is None or found[1].node != event.node or found[1].state is not S.CONFIGURING:
+        return
+    job, step = found
+    move(state, step, S.RUNNING)
+    step.start_at_us = event.at_us
+    if job.state is S.CONFIGURING:
+        job_life.move(state, job, S.RUNNING)
+
+
+def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
+    """A step has ended, or could not be started. The end decides the job's when it was its last step."""
+    state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+    found = find(state, event.job_id, event.attempt, event.step_id)
+    if found is None or found[1].node != event.node or found[1].state in END_STATES:
+        state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
+        return
+    job, step = found
+    end_state = S.COMPLETED
+    if event.out_of_memory:
+        end_state = S.OUT_OF_MEMORY
+    elif event.exit_code or event.exit_signal or event.failure:
+        end_state = S.FAILED
+    if job.state is S.COMPLETING and job.end_state is S.CANCELLED:
+        end_state = S.CANCELLED
+    step.start_at_us = event.start_at_us or step.start_at_us
+    step.end_at_us = max(event.end_at_us, step.start_at_us)
+    step.exit_code, step.exit_signal = event.exit_code, event.exit_signal
+    for name in ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes"):
+        setattr(step, name, getattr(event, name))
+    if event.failure:
+        job.reason_detail = event.failure
+        state.record(now_us, job, "step failure", event.failure)
+    move(state, step, end_state)
+    job_life.step_done(state, job, step, now_us)
+
+
+def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:
+    """The node will not start the step: the job goes back to the queue, held, as Slurm does after a failed launch."""
+    found = find(state, event.job_id, event.attempt, event.step_id)
+    if found is None or found[1].node != event.node or found[1].state is not S.CONFIGURING:
+        return
+    job, step = found
+    move(state, step, S.FAILED)
+    step.end_at_us = now_us
+    state.record(now_us, job, "launch refused", event.why)
+    if job.state is S.COMPLETING and job.end_state is not S.REQUEUED:
+        job_life.step_done(state, job, step, now_us)
+    else:
+        job_life.requeue(state, job, now_us, True, Reason.LAUNCH_FAILED_REQUEUED_HELD)
+
+
+def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str) -> None:
+    """The step is known to be dead without an exit of its own (node rebooted, supervisor and spool gone)."""
+    job.failed_node = step.node
+    step.end_at_us = max(now_us, step.start_at_us)
+    move(state, step, S.NODE_FAIL)
+    state.record(now_us, job, "step lost", why)
+    if job.state is not S.COMPLETING:
+        job.end_state = S.REQUEUED if job.request.requeue else S.NODE_FAIL
+        job.reason = Reason.NODE_DOWN
+        job_life.move(state, job, S.COMPLETING)
+    job_life.step_done(state, job, step, now_us)
+
+
+def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
+    """A time limit is due: end the job unless the limit was raised since."""
+    job = state.jobs.get(job_id)
+    if job is None or job.attempt != attempt or job.state not in (S.CONFIGURING, S.RUNNING) or job.time_limit_s < 0:
+        return
+    due_us = job.start_at_us + job_life.time_limit_us(state, job)
+    if due_us > now_us:
+        state.timers.set(due_us, Timer.TIME_LIMIT, job_id, attempt)
+    else:
+        job_life.terminate(state, job, S.TIMEOUT, Reason.TIME_LIMIT, now_us, "TIME LIMIT")

@@ -1,0 +1,210 @@
+"""sbatch: from what came over the wire to a pending job, or a refusal that says why.
+
+The order of the checks is the order in which Slurm reports: partition, rights, counts, memory, gres, features, node
+lists, "could it ever run", dependency, array. Everything above `# -- apply` only reads.
+
+A submission carries a key with its time in it (UUID version 7). The same key is the same job, so that a client may
+send it again after a lost answer; keys are remembered for SUBMIT_KEY_AGE_US, and an older one is refused rather than
+believed to be new.
+"""
+
+from typing import NamedTuple
+
+from ctld.core import arrays, depends, priority
+from ctld.core.defaults import complete
+from ctld.core.effects import Refused, Submitted
+from ctld.core.events import Actor, Role, SubmitJob, WantedJob
+from ctld.core.feasible import can_ever_run, where_now
+from ctld.core.model import Job, JobRequest, Partition
+from ctld.core.ready import refresh
+from ctld.core.state import ClusterState
+from penstock.values.dependency import Dependency
+from penstock.values.errors import BadValue
+from penstock.values.refusals import Code
+from penstock.values.states import Hold, JobState, Reason
+from penstock.values.taskset import TaskSet, parse_array
+from penstock.values.text import check_name
+from penstock.values.tres import format_tres
+
+#: How long a submit key is remembered, and how old one may be. Clients retry for seconds, not for minutes.
+SUBMIT_KEY_AGE_US = 600 * 1_000_000
+#: How far a client's clock may run ahead of ours.
+CLOCK_SKEW_US = 60 * 1_000_000
+#: Longest path that a job may name (PATH_MAX of Linux).
+PATH_BYTES_MAX = 4096
+NAME_MAX = 1024
+NICE_MAX = 2_147_483_645
+#: Longest time limit in seconds: a year 292,000 overflow is not worth a special case.
+TIME_LIMIT_S_MAX = 365 * 24 * 3600 * 100
+
+
+class Accepted(NamedTuple):
+    """What the read-only half found."""
+
+    request: JobRequest
+    partitions: tuple[Partition, ...]
+    dependency: Dependency | None
+    tasks: TaskSet | None
+    throttle: int
+    warnings: tuple[str, ...]
+
+
+def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
+    """Handle a submission. Raises Refused."""
+    known = state.submit_keys.get(event.submit_key)
+    if known is not None:
+        state.reply(event.reply_to, Submitted(known))
+        return
+    if not now_us - SUBMIT_KEY_AGE_US <= event.key_at_us <= now_us + CLOCK_SKEW_US:
+        raise Refused(Code.STALE_REQUEST, "the clocks of this host and the controller may differ")
+    found = check(state, now_us, event.actor, event.job)
+    number = len(found.tasks) if found.tasks is not None else 1
+    if state.active_count + number > state.config.max_job_count:
+        raise Refused(Code.MAX_JOB_COUNT, f"MaxJobCount={state.config.max_job_count} would be exceeded")
+    if event.test_only:
+        state.reply(event.reply_to, _would_start(state, now_us, found))
+        return
+    # -- apply
+    job = _new_job(state, now_us, event, found)
+    remember_key(state, event.submit_key, job.job_id, now_us)
+    state.active_count += number
+    state.add_job(job)
+    if found.tasks is not None:
+        arrays.create(state, job, found.tasks)
+    depends.attach(state, job, found.dependency, now_us)
+    refresh(state, job, now_us)
+    state.record(now_us, job, "submit", f"uid {job.user_id}")
+    state.reply(event.reply_to, Submitted(job.job_id, found.warnings))
+
+
+def remember_key(state: ClusterState, key: str, job_id: int, at_us: int) -> None:
+    """Keep a submit key, and let go of those that are too old to come again."""
+    state.submit_keys[key] = job_id
+    state.submit_key_times.append((at_us, key))
+    while state.submit_key_times and state.submit_key_times[0][0] < at_us - SUBMIT_KEY_AGE_US - CLOCK_SKEW_US:
+        state.submit_keys.pop(state.submit_key_times.popleft()[1], None)
+
+
+def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> Accepted:
+    """The read-only half: everything that may be wrong with a submission."""
+    _check_text(wanted)
+    _check_unsupported(wanted)
+    partitions = pick_partitions(state, actor, wanted.partitions)
+    if (wanted.nice < 0 or wanted.priority is not None) and actor.role < Role.OPERATOR:
+        raise Refused(Code.ACCESS_DENIED, "only an operator may set a priority or a negative nice")
+    if abs(wanted.nice) > NICE_MAX:
+        raise Refused(Code.INVALID_VALUE, f"nice must be between -{NICE_MAX} and {NICE_MAX}")
+    try:
+        request, warnings = complete(state, partitions, wanted)
+        tasks, throttle = parse_array(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
+    except BadValue as error:
+        raise Refused(Code.INVALID_ARRAY if wanted.array else Code.INVALID_VALUE, str(error)) from None
+    if not any(can_ever_run(state, partition, request) for partition in partitions):
+        raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE)
+    dependency = depends.parse(state, actor, wanted.dependency)
+    return Accepted(request, partitions, dependency, tasks, throttle, warnings)
+
+
+def _check_text(wanted: WantedJob) -> None:
+    try:
+        for what, text in (
+            ("job name", wanted.name), ("account", wanted.account), ("qos", wanted.qos), ("comment", wanted.comment),
+            ("wckey", wanted.wckey), ("command", wanted.command),
+        ):  # fmt: skip
+            check_name(text, what, NAME_MAX if what != "command" else PATH_BYTES_MAX)
+    except BadValue as error:
+        raise Refused(Code.INVALID_VALUE, str(error)) from None
+    for what, path in (
+        ("chdir", wanted.work_dir),
+        ("output", wanted.std_out),
+        ("error", wanted.std_err),
+        ("input", wanted.std_in),
+    ):
+        if len(path) > PATH_BYTES_MAX:
+            raise Refused(Code.PATHNAME_TOO_LONG, f"{what} has {len(path)} bytes, the limit is {PATH_BYTES_MAX}")
+        if b"\0" in path:
+            raise Refused(Code.INVALID_VALUE, f"{what} has a NUL byte at position {path.index(0)}")
+
+
+def _check_unsupported(wanted: WantedJob) -> None:
+    for option in ("licenses", "reservation", "signal"):
+        if getattr(wanted, option):
+            raise Refused(Code.NOT_SUPPORTED, f"--{option} is not supported yet")
+
+
+def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -> tuple[Partition, ...]:
+    """The partitions a job may run in, in the order asked for. Raises Refused."""
+    if not names:
+        found = [p for p in state.partition_list if p.config.is_default]
+        if not found:
+            raise Refused(Code.DEFAULT_PARTITION_NOT_SET)
+    else:
+        unknown = [name for name in names if name not in state.partitions]
+        if unknown:
+            raise Refused(Code.INVALID_PARTITION, unknown[0])
+        found = [state.partitions[name] for name in dict.fromkeys(names)]
+    for partition in found:
+        config = partition.config
+        if partition.state in ("INACTIVE", "DRAIN"):
+            raise Refused(Code.DISABLED_STATE, f"partition {partition.name} is in state {partition.state}")
+        barred = (config.root_only and actor.uid != 0) or (config.disable_root_jobs and actor.uid == 0)
+        groups = config.allow_groups
+        if barred or (groups and actor.role < Role.OPERATOR and not set(groups) & {actor.group_name, *actor.groups}):
+            raise Refused(Code.ACCESS_DENIED, f"partition {partition.name}")
+    return tuple(found)
+
+
+def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted) -> Job:
+    request, actor = found.request, event.actor
+    job = Job()
+    job.job_id, job.attempt = state.new_job_id(), 0
+    job.array_job_id = job.job_id if found.tasks is not None else 0
+    job.array_task_id, job.array_tasks, job.array_throttle = None, found.tasks, found.throttle
+    job.request, job.request_id, job.spec_hash = request, state.new_request(request), event.spec.spec_hash
+    state.new_specs.append(event.spec)
+    job.submit_key = event.submit_key
+    job.user_id, job.group_id, job.user_name, job.group_name = actor.uid, actor.gid, actor.user_name, actor.group_name
+    job.partition = request.partitions[0]
+    job.state, job.end_state = JobState.PENDING, None
+    job.reason, job.reason_detail = Reason.NONE, ""
+    job.hold = Hold.USER if event.job.hold else Hold.NO
+    wanted_priority = event.job.priority
+    job.priority = priority.initial(job.job_id, request.nice) if wanted_priority is None else wanted_priority
+    if job.priority == 0:
+        job.hold = Hold.ADMIN
+    job.dependency = ""
+    job.submit_at_us, job.eligible_at_us, job.start_at_us, job.end_at_us = now_us, 0, 0, 0
+    job.time_limit_s = request.time_limit_s if request.time_limit_s is not None else -1
+    job.alloc, job.batch_node, job.steps = (), "", {}
+    job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0
+    job.cancelled_by_uid, job.failed_node, job.admin_comment = -1, "", ""
+    job.tres_req, job.tres_alloc = tres_requested(request), ""
+    return job
+
+
+def tres_requested(request: JobRequest) -> str:
+    """What is asked for in all, in Slurm's TRES text."""
+    cpus = request.ntasks * request.cpus_per_task
+    mem_mb = (request.mem_per_node_mb or 0) * request.nodes_min + (request.mem_per_cpu_mb or 0) * cpus
+    tres = {"cpu": cpus, "mem": mem_mb, "node": request.nodes_min, "billing": cpus}
+    for name, type_, count in request.gres_per_node:
+        for key in dict.fromkeys((f"gres/{name}", f"gres/{name}:{type_}" if type_ else f"gres/{name}")):
+            tres[key] = tres.get(key, 0) + count * request.nodes_min
+    return format_tres({key: value for key, value in tres.items() if value or key == "cpu"})
+
+
+def _would_start(state: ClusterState, now_us: int, found: Accepted) -> Submitted:
+    """--test-only: where it would start if it were the only one that waits."""
+    for partition in found.partitions:
+        nodes = where_now(state, partition, found.request)
+        if nodes:
+            cpus = found.request.ntasks * found.request.cpus_per_task
+            return Submitted(state.next_job_id, found.warnings, now_us, nodes, cpus, partition.name)
+    return Submitted(
+        state.next_job_id,
+        found.warnings,
+        0,
+        (),
+        found.request.ntasks * found.request.cpus_per_task,
+        found.partitions[0].name,
+    )

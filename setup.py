@@ -1,0 +1,79 @@
+"""Builds and installs the package; tool settings are in pyproject.toml.
+
+The lower bounds of grpcio and protobuf are those of the generator that made penstock/v1: its modules check them when
+they are imported. Raise all three together.
+"""
+
+import re
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+
+PACKAGE = Path(__file__).with_name("penstock").joinpath("__init__.py")
+# Read as text: importing the package would need what is only about to be installed.
+VERSION = re.search(r'^__version__ = "([^"]+)"$', PACKAGE.read_text(), re.M)
+if VERSION is None:
+    raise SystemExit('setup.py: penstock/__init__.py has no line __version__ = "..."')
+
+# Optional: without a C compiler the build warns and goes on, and _fastsched uses its plain-Python oracle.
+PLANNER = Extension("_fastsched.plan", ["_fastsched/plan.pyx"], depends=["_fastsched/search.pxi"], optional=True)
+PLANNER.cython_directives = {
+    "language_level": 3,
+    "boundscheck": False,  # contract.check has proved every length
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,  # the planner divides non-negative numbers only
+}
+
+COMMANDS = ["sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "penstock"]
+DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
+
+setup(
+    name="penstock",
+    version=VERSION.group(1),
+    description="A batch workload manager for GPU clusters that speaks Slurm",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11",
+    package_dir={"": "."},
+    packages=find_packages(
+        include=["penstock*", "ctld*", "nodedaemon*", "accounting*", "cli*", "_fastsched*", "sim*", "web*"]
+    ),
+    package_data={
+        "penstock": ["py.typed"],
+        "_fastsched": ["plan.pyi"],
+        "ctld": ["store/migrations/*", "store/migrations/versions/*"],
+    },
+    ext_modules=[PLANNER],
+    install_requires=[
+        "grpcio>=1.85.1",
+        "protobuf>=7.35.1",
+        "sqlalchemy>=2.0",
+        "alembic>=1.14",
+        "msgspec>=0.19",
+        "numpy>=2.0",
+        "psutil>=6.0",
+        "click>=8.1",
+        "cryptography>=44.0",
+        "nvidia-ml-py>=12.575",
+    ],
+    extras_require={
+        "dev": [
+            "pytest>=8.3",
+            "pytest-xdist>=3.6",
+            "hypothesis>=6.120",
+            "mypy>=1.15",
+            "ruff>=0.9",
+            "import-linter>=2.3",
+            "cython>=3.1",
+            "grpcio-tools>=1.85.1",
+            "grpc-stubs>=1.53",
+            "types-protobuf>=6.30",
+            "types-psutil>=6.0",
+        ],
+    },
+    entry_points={
+        "console_scripts": [f"{name} = cli.{name}:main" for name in COMMANDS]
+        + [f"{name} = cli.names:{name}" for name in DAEMONS],
+    },
+)
