@@ -107,12 +107,15 @@ def test_widths(monkeypatch, capsys, fields, line):
 def test_times_and_states(client, capsys):
     fields = "jobid,jobidraw,state%20,submit,start,end,elapsed,elapsedraw,timelimit,timelimitraw,planned,nodelist"
     assert out(capsys, "-n", "-X", "-P", "-o", fields).splitlines() == [
-        "20|20|COMPLETED|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10|00:00:10|n1",
+        "20|20|COMPLETED|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10"
+        "|00:00:10|n1",
         "21|21|CANCELLED by 1000|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10"
         "|00:00:10|n2",
-        "22|22|CANCELLED by 0|2026-11-21T01:57:20|None|2026-11-21T02:14:00|00:00:00|0|00:10:00|10|00:16:40|None assigned",
+        "22|22|CANCELLED by 0|2026-11-21T01:57:20|None|2026-11-21T02:14:00|00:00:00|0|00:10:00|10|00:16:40"
+        "|None assigned",
         "23_[0-9%2]|23|PENDING|2026-11-21T01:57:20|Unknown|Unknown|00:00:00|0|00:10:00|10|01:06:40|None assigned",
-        "23_10|24|RUNNING|2026-11-21T01:57:20|2026-11-21T03:03:00|Unknown|00:01:00|60|UNLIMITED|UNLIMITED|01:05:40|n[1-2]",
+        "23_10|24|RUNNING|2026-11-21T01:57:20|2026-11-21T03:03:00|Unknown|00:01:00|60|UNLIMITED|UNLIMITED"
+        "|01:05:40|n[1-2]",
         "25|25|FAILED|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10|00:00:10"
         "|None assigned",
     ]
@@ -203,8 +206,8 @@ def test_time_window(client, capsys, argv, window):
 
 def test_filters_are_sent(client, capsys):
     out(
-        capsys, "-A", "a,b", "-r", "main", "-q", "q", "--name", "x,y", "-N", "n[1-2]", "-u", "0,5", "-s", "r,F,S", "-D", "-T",
-        "-X", "-S", "now-1day", "-E", "now",
+        capsys, "-A", "a,b", "-r", "main", "-q", "q", "--name", "x,y", "-N", "n[1-2]", "-u", "0,5", "-s", "r,F,S", "-D",
+        "-T", "-X", "-S", "now-1day", "-E", "now",
     )  # fmt: skip
     assert asked(client) == {
         "accounts": ["a", "b"], "partitions": ["main"], "qos": ["q"], "names": ["x", "y"], "nodes": ["n[1-2]"],
@@ -363,14 +366,16 @@ def test_no_records(monkeypatch, capsys):
         (["-j", "abc"], "sacct: fatal: Bad job/step specified: abc\n"),
         (["-u", "nosuchuser"], "sacct: error: Invalid user id: nosuchuser\n"),
         (["-g", "nosuchgroup"], "sacct: error: Invalid group id: nosuchgroup\n"),
-        (["-B"], "sacct: fatal: When requesting job script you must also request specific jobs with the '-j' option.\n"),
-        (["-B", "--env-vars", "-j", "1"], "sacct: fatal: Options --batch-script and --env-vars are mutually exclusive\n"),
-        (["-o", "jobid", "-l"], "sacct: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one "
-         "and retry.\n"),
+        (["-B"], "sacct: fatal: When requesting job script you must also request specific jobs with the '-j' "
+         "option.\n"),
+        (["-B", "--env-vars", "-j", "1"],
+         "sacct: fatal: Options --batch-script and --env-vars are mutually exclusive\n"),
+        (["-o", "jobid", "-l"],
+         "sacct: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.\n"),
         (["--units=X"], "sacct: fatal: Invalid unit type 'X': one of K, M, G, T, P\n"),
         (["-i", "x"], "sacct: error: invalid node range -i 'x'\n"),
-        (["-S", "2026-11-22", "-E", "2026-11-20"], "sacct: error: Start time (2026-11-22T00:00:00) requested is after end "
-         "time (2026-11-20T00:00:00).\n"),
+        (["-S", "2026-11-22", "-E", "2026-11-20"],
+         "sacct: error: Start time (2026-11-22T00:00:00) requested is after end time (2026-11-20T00:00:00).\n"),
         (["-c"], "sacct: error: option --completion is not supported yet by Penstock\n"),
         (["--name"], "sacct: option '--name' requires an argument\nTry \"sacct --help\" for more information\n"),
         (["--whole-hetjob=maybe"], 'sacct: fatal: Invalid --whole-hetjob value "maybe". Valid values: [yes|no].\n'),

@@ -255,7 +255,7 @@ def test_state_words(state, flags, compact, long, complete):
 
 
 def test_unknown_state_word():
-    with pytest.raises(BadValue, match="^bogus$"):
+    with pytest.raises(BadValue, match=r"^bogus$"):
         parse_states("idle,bogus")
 
 

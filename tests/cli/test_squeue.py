@@ -92,7 +92,8 @@ def test_named_steps(client, capsys, step, shown):
 def test_start_lists_pending_jobs_by_start(client, capsys):
     lines = out(capsys, "--start").splitlines()
     assert lines[0] == (
-        "             JOBID PARTITION     NAME     USER ST          START_TIME  NODES SCHEDNODES           NODELIST(REASON)"
+        "             JOBID PARTITION     NAME     USER ST          START_TIME  NODES SCHEDNODES           "
+        "NODELIST(REASON)"
     )
     assert [line.split()[0] for line in lines[1:]] == ["2_[9-99:2%3]", "3", "8"]
     assert asked(client)["filter"]["states"] == ["PENDING"]
@@ -239,11 +240,13 @@ def test_open_on_demands_long_format(client, capsys):
     )
     assert running == {
         "a": "proj", "A": "1", "b": "gres/gpu:a100:1", "B": "n1", "c": "1", "C": "2", "d": "0", "D": "1",
-        "e": "2026-11-21T03:33:24", "E": "(null)", "f": "(null)", "F": "1", "g": "users", "G": "100", "h": "OK", "H": "*",
+        "e": "2026-11-21T03:33:24", "E": "(null)", "f": "(null)", "F": "1", "g": "users", "G": "100", "h": "OK",
+        "H": "*",
         "i": "1", "I": "*", "j": "longjobname_more", "J": "*", "k": "hi there", "K": "N/A", "l": "30:00", "L": "29:24",
         "m": "100M", "M": "0:36", "n": "", "N": "n1", "o": "(null)", "O": "0", "p": "0.99998474121093", "P": "gpu",
         "q": "normal", "Q": "4294901759", "r": "None", "R": "n1", "s": "", "S": "2026-11-21T03:03:24", "t": "R",
-        "T": "RUNNING", "u": "ann", "U": "1000", "v": "(null)", "V": "2026-11-21T03:03:20", "w": "(null)", "W": "(null)",
+        "T": "RUNNING", "u": "ann", "U": "1000", "v": "(null)", "V": "2026-11-21T03:03:20", "w": "(null)",
+        "W": "(null)",
         "x": "", "X": "N/A", "y": "0", "Y": "(null)", "z": "*:*:*", "Z": "/home/ann",
     }  # fmt: skip
     assert {key: pending[key] for key in "bBeEfmMrRSxyNl"} == {
@@ -273,7 +276,8 @@ def test_list_format_has_widths_and_suffixes(client, capsys):
 def test_unknown_fields_are_named_and_left_out(client, capsys):
     assert run(capsys, "-h", "-j", "1", "-O", "jobid:4,Foo, name") == (
         0, "1   \n",
-        "squeue: error: Invalid job format specification: Foo\nsqueue: error: Invalid job format specification:  name\n",
+        "squeue: error: Invalid job format specification: Foo\n"
+        "squeue: error: Invalid job format specification:  name\n",
     )  # fmt: skip
     assert run(capsys, "-h", "-j", "1", "-o", "%i|%1") == (
         0,
@@ -412,8 +416,8 @@ def test_repetition_stops_with_the_user(client, capsys, monkeypatch):
         (["--yaml"], "squeue: error: option --yaml is not supported yet by Penstock\n"),
         (["-M", "mars"], "squeue: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
          "'sacctmgr list clusters' to see available clusters.\n"),
-        (["-o", "%i", "-l"], "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one "
-         "and retry.\n"),
+        (["-o", "%i", "-l"],
+         "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.\n"),
     ],
 )  # fmt: skip
 def test_bad_input(client, capsys, argv, words):
