@@ -31,11 +31,13 @@ class Field(NamedTuple):
     """What one letter or name shows. `value` gets the row; its second argument is whatever the command passes along.
 
     `splits` is for tables that put things together on a line (sinfo): whether different values make different lines.
+    `uncut`: put to the right, it is shown whole even if it is too wide (times and node lists of squeue).
     """
 
     header: str
     value: Callable[[Any, Any], str]
     splits: bool = False
+    uncut: bool = False
 
 
 class Column(NamedTuple):
@@ -46,9 +48,17 @@ class Column(NamedTuple):
     right: bool = False
     suffix: str = ""
 
-    def cell(self, text: str) -> str:
-        """The text in this column's place."""
-        return place(text, self.width, self.right) + self.suffix
+    def head(self) -> str:
+        """The heading in this column's place."""
+        return place(self.field.header if self.field else "", self.width, self.right) + self.suffix
+
+    def cell(self, row: Any, view: Any) -> str:
+        """The row's value in this column's place."""
+        if self.field is None:
+            return self.suffix
+        text = self.field.value(row, view)
+        width = max(self.width, len(text)) if self.width and self.right and self.field.uncut else self.width
+        return place(text, width, self.right) + self.suffix
 
 
 class Unknown(NamedTuple):
@@ -72,7 +82,7 @@ def parse_percent(text: str, letters: Mapping[str, Field]) -> tuple[list[Column]
     first, *rest = text.split("%")
     columns = [Column(None, suffix=first)] if first else []
     unknown: list[Unknown] = []
-    for piece in rest:
+    for piece in filter(None, rest):  # "%%" is one "%", and one at the end is nothing
         if piece == "all":
             columns += [Column(field, suffix="|") for field in letters.values()]
             columns[-1] = columns[-1]._replace(suffix="")
@@ -115,12 +125,12 @@ def _width(digits: str) -> int:
 
 def header_line(columns: Iterable[Column]) -> str:
     """The line above the table."""
-    return "".join(c.cell(c.field.header if c.field else "") for c in columns)
+    return "".join(c.head() for c in columns)
 
 
 def body_line(columns: Iterable[Column], row: Any, view: Any) -> str:
     """One line of the table."""
-    return "".join(c.cell(c.field.value(row, view) if c.field else "") for c in columns)
+    return "".join(c.cell(row, view) for c in columns)
 
 
 class TableColumn(NamedTuple):

@@ -9,7 +9,7 @@ import pwd
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cli.run import CommandError
@@ -97,6 +97,35 @@ def numbers_in(text: str, what: str) -> tuple[int, int | None]:
     if not dash:
         return int(low), int(low)
     return int(low), int(high) if high else None
+
+
+def sort_letters(text: str) -> Iterator[tuple[str, bool]]:
+    """The letters of a sort list with whether they sort backwards. Commas may be left out: `P,t,-p` is `Pt-p`."""
+    backwards, mark = False, ""
+    for char in text:
+        if char in "+-":
+            backwards = char == "-"
+        elif char == "#" and not mark:
+            mark = char
+        elif char != ",":
+            yield mark + char, backwards
+            backwards, mark = False, ""
+    if mark:
+        yield mark, backwards
+
+
+def sort_rows(rows: list[Any], text: str, find: Callable[[str], Callable[[Any, Any], Any] | None], view: Any) -> None:
+    """Sort lines by several keys: the last first, as each sort keeps the order of equal ones."""
+    keys = []
+    for letter, backwards in sort_letters(text):
+        key = find(letter)
+        if key is None:
+            raise CommandError(f"Invalid sort specification: {letter}")
+        keys.append((key, backwards))
+    for key, backwards in reversed(keys):
+        values = [(key(row, view), row) for row in rows]
+        values.sort(key=lambda pair: pair[0], reverse=backwards)
+        rows[:] = [row for _, row in values]
 
 
 def pages(client: Any, method: str, request: Any, field: str) -> list[Any]:

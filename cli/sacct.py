@@ -155,6 +155,8 @@ def body(argv: list[str]) -> int:
         return 0
     view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster)
     rows = make_rows(records, query.selectors, bool(options.get("array")))
+    if options.get("allocations"):
+        rows = (row for row in rows if row.step is None)
     emit(list(table_lines(columns, rows, view, _style(options))))
     return 0
 
@@ -236,7 +238,7 @@ def _selectors(text: str) -> list[JobSelector]:
     try:
         return parse_selectors(",".join(words(text))) if words(text) else []
     except BadValue as error:
-        raise _fatal(f"Bad job/step specified: {text} ({error})") from error
+        raise _fatal(f"Bad job/step specified: {text}") from error
 
 
 def _id(selector: JobSelector) -> str:

@@ -140,7 +140,7 @@ def _requested_memory(row: RecordRow, view: RecordView) -> str:
 
 
 def _node_list(row: RecordRow, view: RecordView) -> str:
-    return (row.step.node_list if row.step else row.job.node_list) or "None assigned"
+    return row.step.node_list if row.step else row.job.node_list or "None assigned"
 
 
 def _size(value: int, view: RecordView) -> str:
@@ -157,7 +157,7 @@ def _bytes(value: int, view: RecordView) -> str:
 def _usage(row: RecordRow, view: RecordView) -> str:
     """What a step used, as TRES."""
     step = row.step
-    if step is None:
+    if step is None or not step.HasField("usage"):
         return ""
     use = step.usage
     used_s = (use.user_cpu_us + use.system_cpu_us) // 1_000_000
@@ -190,17 +190,22 @@ def job_only(value: Value) -> Value:
 
 def first_node(row: RecordRow, view: RecordView) -> str:
     """The node of a step's highest values: with one step per job it is the first."""
-    return row.step.node_list.partition(",")[0] if row.step else ""
+    return row.step.node_list.partition(",")[0] if row.step and row.step.HasField("usage") else ""
+
+
+def measured(value: Callable[[StepRecord, RecordView], str]) -> Value:
+    """What was measured of a step; empty while nothing was."""
+    return lambda row, view: value(row.step, view) if row.step and row.step.HasField("usage") else ""
 
 
 def step_size(name: str) -> Value:
     """A size of a step in kilobytes."""
-    return lambda row, view: _size(int(getattr(row.step.usage, name)), view) if row.step else ""
+    return measured(lambda step, view: _size(int(getattr(step.usage, name)), view))
 
 
 def step_bytes(name: str) -> Value:
     """A size of a step in bytes."""
-    return lambda row, view: _bytes(int(getattr(row.step.usage, name)), view) if row.step else ""
+    return measured(lambda step, view: _bytes(int(getattr(step.usage, name)), view))
 
 
 def nothing(row: RecordRow, view: RecordView) -> str:
@@ -213,7 +218,7 @@ def name_of(row: RecordRow) -> str:
     return (row.step.name or format_step(row.step.step_id)) if row.step else row.job.request.name
 
 
-def _average_cpu(step: StepRecord) -> str:
+def _average_cpu(step: StepRecord, view: RecordView) -> str:
     used_us = step.usage.user_cpu_us + step.usage.system_cpu_us
     return format_duration(used_us // 1_000_000 // max(step.tasks, 1))
 
@@ -224,7 +229,7 @@ VALUES: dict[str, Value] = {
     "AllocCPUS": lambda r, v: str(alloc_cpus(r)),
     "AllocNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc),
     "AllocTRES": lambda r, v: r.step.tres_alloc if r.step else r.job.tres_alloc,
-    "AveCPU": of_step(_average_cpu),
+    "AveCPU": measured(_average_cpu),
     "AveDiskRead": step_bytes("disk_read_bytes"),
     "AveDiskWrite": step_bytes("disk_write_bytes"),
     "AveRSS": step_size("max_rss_kb"),
@@ -253,13 +258,13 @@ VALUES: dict[str, Value] = {
     "MaxDiskWriteNode": first_node,
     "MaxRSS": step_size("max_rss_kb"),
     "MaxRSSNode": first_node,
-    "MaxRSSTask": of_step(lambda s: 0),
+    "MaxRSSTask": measured(lambda s, v: "0"),
     "MaxVMSize": step_size("max_vmsize_kb"),
     "MaxVMSizeNode": first_node,
-    "MaxVMSizeTask": of_step(lambda s: 0),
-    "MinCPU": of_step(_average_cpu),
+    "MaxVMSizeTask": measured(lambda s, v: "0"),
+    "MinCPU": measured(_average_cpu),
     "MinCPUNode": first_node,
-    "MinCPUTask": of_step(lambda s: 0),
+    "MinCPUTask": measured(lambda s, v: "0"),
     "NCPUS": lambda r, v: str(alloc_cpus(r)),
     "NNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc or r.job.nodes_req),
     "NodeList": _node_list,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
-from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, words
+from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, words
 from cli.nodestate import StateFilter, parse_states
 from cli.options import MAYBE, YES, Command, Option, later, parse
 from cli.run import CommandError, complain, run
@@ -33,7 +33,7 @@ FORMAT_NODES_LONG = "%#N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 FORMAT_REASONS = "%20E %9u %19H %N"
 FORMAT_REASONS_LONG = "%20E %12U %19H %6t %N"
 PARTITION_WIDTH_MIN = 9
-NODES_WIDTH_MIN = 10
+NODES_WIDTH_MIN = 9
 #: Nodes that -R is about.
 REASON_STATES = "down,drain,fail"
 STATE_WORDS = (
@@ -116,7 +116,8 @@ def _report(
         write_document(nodes_document(pairs, view.cluster, clock.now_us, by_node=bool(options.get("Node"))))
         return 0
     text, columns = make_columns(options, given)
-    groups = sort_groups(make_groups(pairs, columns, options, view), _sort_text(options), view)
+    groups = make_groups(pairs, columns, options, view)
+    sort_rows(groups, _sort_text(options), sort_key, view)
     columns = _fit(text, columns, groups, view)
     if not options.get("noheader"):
         if options.get("long") or options.get("iterate"):
@@ -210,7 +211,9 @@ def make_groups(pairs: Iterable[Pair], columns: list[Column], options: dict[str,
     exact = bool(options.get("exact"))
     one_by_one = bool(options.get("Node"))
     about_nodes = one_by_one or bool(options.get("list_reasons"))
-    fields = [c.field for c in columns if c.field and (c.field.splits or (exact and c.field not in _COUNTED))]
+    fields = [f for f in (c.field for c in columns) if f and (f.splits or (exact and f not in _COUNTED))]
+    if exact and any(c.field is LETTERS["C"] for c in columns):
+        fields.append(LETTERS["c"])
     groups: dict[tuple[str, ...], Group] = {}
     seen: dict[tuple[str, ...], set[str]] = {}
     for position, partition, nodes in pairs:
@@ -234,21 +237,6 @@ _COUNTED = frozenset(LETTERS[letter] for letter in "ACDFN")
 def _sort_text(options: dict[str, Any]) -> str:
     default = "N" if options.get("Node") else "-t" if options.get("list_reasons") else "#P,-t"
     return str(options.get("sort", default))
-
-
-def sort_groups(groups: list[Group], text: str, view: NodeView) -> list[Group]:
-    """Sort by several keys, the last first."""
-    keys = []
-    for part in words(text):
-        letter = part.lstrip("+-")
-        key = sort_key(letter)
-        if key is None:
-            complain("sinfo", f"Invalid sort specification: {letter or part}")
-        else:
-            keys.append((key, part.startswith("-")))
-    for key, backwards in reversed(keys):
-        groups.sort(key=lambda group: key(group, view), reverse=backwards)  # type: ignore[arg-type, return-value]
-    return groups
 
 
 if __name__ == "__main__":

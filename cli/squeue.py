@@ -20,6 +20,7 @@ from cli.listing import (
     now_us,
     pages,
     repeat,
+    sort_rows,
     words,
 )
 from cli.options import MAYBE, YES, Command, Option, later, parse, usage_text
@@ -192,7 +193,7 @@ def _selectors(text: str, steps: bool) -> list[JobSelector]:
     try:
         found = parse_selectors(",".join(words(text))) if words(text) else []
     except BadValue as error:
-        raise CommandError(f"Invalid job id: {text} ({error})") from error
+        raise CommandError(f"Invalid job id: {text}") from error
     if steps and any(s.step_id is None for s in found):
         raise CommandError(f"Invalid job_step id: {text}.??")
     return found
@@ -262,7 +263,8 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
         return 0
     view = JobView(clock, not options.get("noconvert"), client.cluster.cluster_name)
     columns = _columns(options, given)
-    rows = sort_rows(list(make_rows(jobs, query)), _sort_text(options), view)
+    rows = list(make_rows(jobs, query))
+    sort_rows(rows, _sort_text(options), sort_key, view)
     lines = [f"CLUSTER: {view.cluster}"] if heading else []
     if not options.get("noheader"):
         if options.get("long") or options.get("iterate"):
@@ -355,21 +357,6 @@ def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[Column]:
 def _sort_text(options: dict[str, Any]) -> str:
     default = SORT_STEPS if "steps" in options else SORT_START if options.get("start") else SORT
     return str(options.get("sort", default))
-
-
-def sort_rows(rows: list[JobRow], text: str, view: JobView) -> list[JobRow]:
-    """Sort by several keys: the last first, as each sort keeps the order of equal ones."""
-    keys = []
-    for part in words(text):
-        letter = part.lstrip("+-#")
-        key = sort_key(letter[:1]) if letter else None
-        if key is None or len(letter) > 1:
-            complain("squeue", f"Invalid sort specification: {letter or part}")
-        else:
-            keys.append((key, part.startswith("-")))
-    for key, backwards in reversed(keys):
-        rows.sort(key=lambda row: key(row, view), reverse=backwards)
-    return rows
 
 
 def _has_step(job: JobInfo, steps: list[JobSelector]) -> bool:

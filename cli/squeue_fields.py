@@ -134,6 +134,14 @@ def _date(name: str, row: JobRow, view: JobView) -> str:
     return view.clock.text(getattr(row.job, name))
 
 
+def end_time(row: JobRow, view: JobView) -> str:
+    """When it ended or will; without a time limit nobody can say."""
+    job = row.job
+    if job.time_limit_s < 0 and job.state not in ENDED and job.end_at_us:
+        return "NONE"
+    return view.clock.text(job.end_at_us)
+
+
 def _path(name: str, row: JobRow, view: JobView) -> str:
     return text_of(getattr(row.job, name))
 
@@ -160,7 +168,7 @@ LETTERS: dict[str, Field] = {
     "b": Field("TRES_PER_NODE", lambda r, v: gres_per_node(r.job)),
     "c": Field("MIN_CPUS", lambda r, v: str(cpus_per_node(r.job))),
     "d": Field("MIN_TMP_DISK", always("0")),
-    "e": _time("END_TIME", "end_at_us"),
+    "e": Field("END_TIME", end_time),
     "f": _request("FEATURES", "features"),
     "g": Field("GROUP", lambda r, v: r.job.group_name or str(r.job.group_id)),
     "h": Field("OVER_SUBSCRIBE", lambda r, v: "NO" if r.job.request.exclusive else "OK"),
@@ -209,6 +217,8 @@ LETTERS: dict[str, Field] = {
     "Y": Field("SCHEDNODES", always("(null)")),
     "Z": Field("WORK_DIR", lambda r, v: text_of(r.job.request.work_dir)),
 }
+
+LETTERS |= {letter: LETTERS[letter]._replace(uncut=True) for letter in "lLMNRxYn"}
 
 #: Names of -O for what has a letter.
 _NAMED_LETTERS = {
@@ -293,6 +303,7 @@ STEP_LETTERS: dict[str, Field] = {
     "S": LETTERS["S"],
     "U": LETTERS["U"],
 }
+STEP_LETTERS |= {letter: STEP_LETTERS[letter]._replace(uncut=True) for letter in "lN"}
 STEP_NAMES: dict[str, Field] = {
     "stepid": STEP_LETTERS["i"], "stepname": STEP_LETTERS["j"], "name": STEP_LETTERS["j"], "username": LETTERS["u"],
     "userid": LETTERS["U"], "partition": LETTERS["P"], "numtasks": STEP_LETTERS["A"], "timeused": LETTERS["M"],
@@ -314,7 +325,7 @@ def _number(name: str, row: JobRow, view: JobView) -> int:
 def _id(row: JobRow, view: JobView) -> tuple[int, int]:
     job = row.job
     if not job.HasField("array_task_id"):
-        return job.array_job_id or job.job_id, -1 if not row.single else int(row.tasks)
+        return job.array_job_id or job.job_id, int(row.tasks) if row.single else LATE
     return job.array_job_id, job.array_task_id
 
 
