@@ -12,7 +12,10 @@ from penstock.values.gres import Gres
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware."""
+    """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware.
+
+    `sockets` counts those of all boards.
+    """
 
     name: str
     hostname: str
@@ -74,6 +77,7 @@ class Config:
     controller_host: str = "localhost"
     controller_addr: str = "127.0.0.1"
     slurmctld_port: int = 6817
+    slurmd_port: int = 6818  # for nodes whose line has no Port
     penstock_node_port: int = 6819
     slurm_user: str = "root"
     state_save_location: str = "/var/spool/penstock/ctld"
@@ -116,8 +120,9 @@ class Config:
     node_fail_policy: str = "requeue"
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
-    #: every key of the file as it was read (Slurm's spelling), for `scontrol show config`
-    shown: tuple[tuple[str, str], ...] = field(default=())
+    #: every key in Slurm's spelling and form, for `scontrol show config`; follows from the rest and from the file's
+    #: ignored keys, so two configurations that differ only here are equal
+    shown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def memory_is_consumable(self) -> bool:
         """True when jobs are given memory, not only CPUs (CR_*_Memory)."""

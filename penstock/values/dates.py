@@ -162,7 +162,7 @@ def _check_day(year: int, month: int, day: int, text: str) -> None:
 def format_date(us: int, relative_to_us: int | None = None, style: str = "standard") -> str:
     """`2026-11-21T10:00:00`; 0 is `Unknown`.
 
-    style: "standard"; "relative" (SLURM_TIME_FORMAT=relative, needs `relative_to_us`); or a strftime text, known by its "%".
+    style, as in SLURM_TIME_FORMAT: "standard"; "relative" (needs `relative_to_us`); or a strftime text, known by "%".
     """
     if us <= 0:
         return UNKNOWN

@@ -1,0 +1,169 @@
+"""Who may call which method: one table, and the gate that enforces it before any handler runs.
+
+This decides on methods. Whether a user may touch that particular job is decided by the core, which knows the job.
+A method without an entry cannot be served: `check_complete` stops the start, and the gate refuses it in any case.
+
+A refusal is UNAUTHENTICATED when nobody is calling and PERMISSION_DENIED when somebody is who may not, with Slurm's
+words and the refusal's number in the trailer `penstock-code`. Each one is logged; tokens never are.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum, auto
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from ctld.core.events import Role
+from ctld.rpc.auth import Authenticator, Peer, calling_node, set_peer
+from penstock.client import CODE_KEY
+from penstock.values.refusals import TEXT, Code
+
+audit = logging.getLogger("penstock.audit")
+
+
+class Who(Enum):
+    """The least that a caller must be."""
+
+    USER = auto()
+    OPERATOR = auto()
+    ADMINISTRATOR = auto()
+    NODE = auto()
+    JOIN_TOKEN = auto()  # anybody who reaches the port; the handler asks for the join token in the request
+
+
+_CONTROLLER: Final = "/penstock.v1.Controller/"
+
+RIGHTS: Final[dict[str, Who]] = {
+    _CONTROLLER + "Ping": Who.USER,
+    _CONTROLLER + "SubmitJob": Who.USER,
+    _CONTROLLER + "AwaitJob": Who.USER,
+    _CONTROLLER + "ListJobs": Who.USER,
+    _CONTROLLER + "ListNodes": Who.USER,
+    _CONTROLLER + "ListPartitions": Who.USER,
+    _CONTROLLER + "ShowConfig": Who.USER,
+    _CONTROLLER + "CancelJobs": Who.USER,
+    _CONTROLLER + "ControlJobs": Who.USER,
+    _CONTROLLER + "UpdateJobs": Who.USER,
+    _CONTROLLER + "GetBatchScript": Who.USER,
+    _CONTROLLER + "Story": Who.USER,
+    _CONTROLLER + "UpdateNodes": Who.ADMINISTRATOR,
+    _CONTROLLER + "UpdatePartition": Who.ADMINISTRATOR,
+    _CONTROLLER + "Reconfigure": Who.ADMINISTRATOR,
+    _CONTROLLER + "Shutdown": Who.ADMINISTRATOR,
+    _CONTROLLER + "CreateNodeToken": Who.ADMINISTRATOR,
+    _CONTROLLER + "JoinNode": Who.JOIN_TOKEN,
+    "/penstock.v1.Accounting/ListRecords": Who.USER,
+    "/penstock.v1.NodeLink/Connect": Who.NODE,
+}
+
+_LEAST_ROLE: Final = {
+    Who.USER: Role.USER,
+    Who.OPERATOR: Role.OPERATOR,
+    Who.ADMINISTRATOR: Role.ADMINISTRATOR,
+}
+
+
+def check_complete(descriptors: Iterable[Any]) -> None:
+    """Every method of these services (or of these files' services) has an entry, and every entry of theirs a method."""
+    services: list[Any] = []
+    for descriptor in descriptors:
+        by_name = getattr(descriptor, "services_by_name", None)
+        services += [descriptor] if by_name is None else by_name.values()
+    methods = {f"/{service.full_name}/{name}" for service in services for name in service.methods_by_name}
+    prefixes = tuple(f"/{service.full_name}/" for service in services)
+    entries = {name for name in RIGHTS if name.startswith(prefixes)}
+    if missing := sorted(methods - entries):
+        raise RuntimeError(f"nobody has said who may call {', '.join(missing)}: add it to RIGHTS")
+    if stale := sorted(entries - methods):
+        raise RuntimeError(f"RIGHTS names methods that do not exist: {', '.join(stale)}")
+
+
+def judge(method: str, peer: Peer) -> tuple[grpc.StatusCode, str] | None:
+    """None when this peer may call the method, else the status and the words of the refusal."""
+    who = RIGHTS.get(method)
+    if who is None:
+        return grpc.StatusCode.PERMISSION_DENIED, "the method has no entry in the table of rights"
+    if who is Who.JOIN_TOKEN:
+        return None
+    if peer.actor is None and peer.node is None:
+        status = grpc.StatusCode.UNAVAILABLE if peer.passing else grpc.StatusCode.UNAUTHENTICATED
+        return status, peer.why_nobody
+    if who is Who.NODE:
+        return None if peer.node is not None else (grpc.StatusCode.PERMISSION_DENIED, "only node daemons may do this")
+    if peer.actor is None:
+        return grpc.StatusCode.PERMISSION_DENIED, "a node daemon may not do this"
+    least = _LEAST_ROLE[who]
+    if peer.actor.role < least:
+        return grpc.StatusCode.PERMISSION_DENIED, f"only {'an' if least else 'a'} {least.name.lower()} may do this"
+    return None
+
+
+async def refuse(context: Any, status: grpc.StatusCode, code: Code, text: str) -> NoReturn:
+    """End the call with a refusal: the status for gRPC, the number and the text for the user."""
+    await context.abort(status, text, ((CODE_KEY, str(int(code))),))
+    raise AssertionError("abort does not return")
+
+
+async def require_node(context: Any, claimed: str) -> str:
+    """The calling node's name, if it is the one that it claims to be."""
+    node = calling_node()
+    if claimed != node:
+        audit.warning("denied method=Connect node=%s claims to be %r", node, claimed)
+        text = f"{TEXT[Code.ACCESS_DENIED]}: the certificate is for node {node}"
+        await refuse(context, grpc.StatusCode.PERMISSION_DENIED, Code.ACCESS_DENIED, text)
+    return node
+
+
+class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ignore]
+    """The interceptor: identifies the caller of every call and lets pass who may call the method."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """Wrap the method's handler; None (no such method) stays None, which gRPC answers with UNIMPLEMENTED."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        return _wrap(handler, handler_call_details.method, self._pass)
+
+    async def _pass(self, method: str, context: Any) -> None:
+        """Return for who may pass; else the call ends here."""
+        peer = await self._authenticator.identify(context)
+        refusal = judge(method, peer)
+        if refusal is None:
+            set_peer(peer)
+            return
+        status, explanation = refusal
+        audit.warning("denied method=%s caller=%s from=%s: %s", method, _name(peer), context.peer(), explanation)
+        await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
+
+
+def _name(peer: Peer) -> str:
+    if peer.actor is not None:
+        return f"{peer.actor.user_name}({peer.actor.uid})"
+    return f"node {peer.node}" if peer.node else "nobody"
+
+
+def _wrap(handler: Any, method: str, gate: Callable[[str, Any], Awaitable[None]]) -> Any:
+    """The same kind of handler with the gate before it. Handlers are coroutines, or async generators for streams."""
+
+    async def once(request: Any, context: Any) -> Any:
+        await gate(method, context)
+        return await inner(request, context)
+
+    async def many(request: Any, context: Any) -> Any:
+        await gate(method, context)
+        async for reply in inner(request, context):
+            yield reply
+
+    kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
+    inner = getattr(handler, kind)
+    make = getattr(grpc, f"{kind}_rpc_method_handler")
+    return make(
+        many if handler.response_streaming else once,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )

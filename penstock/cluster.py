@@ -1,0 +1,119 @@
+"""The discovery file: how a command finds its cluster without being told.
+
+`cluster.json` is written by `penstock up`, the controller and the node daemons, and read by every command. It holds
+addresses and paths, never a secret. The first file that exists of a short list of places is the cluster; a file that
+exists but cannot be used is an error, never skipped: a command must not talk to another cluster by accident.
+Only `local` is free-form: it belongs to `penstock up`, which keeps its processes and folders there.
+
+Paths are texts here: importing pathlib would cost every command some milliseconds.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+
+from penstock.errors import PenstockError
+from penstock.values.refusals import Code
+
+VERSION = 1
+#: A discovery file is a dozen lines; `local` grows by a line for every daemon on this machine.
+CLUSTER_FILE_BYTES_MAX = 1024 * 1024
+
+NOT_FOUND = "no cluster found: run `penstock up` to start one, or set PENSTOCK_CLUSTER to a cluster.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """What a command knows of its cluster. Paths are absolute; "" = there is none."""
+
+    cluster_name: str
+    host: str = ""
+    socket: str = ""  # the controller's Unix socket, when it runs on this machine
+    auth_socket: str = ""  # where this machine's users get their tokens
+    address: str = ""  # host:port of the controller's command port (TLS)
+    ca: str = ""  # the cluster's CA certificate, PEM
+    local: dict[str, object] = field(default_factory=dict)
+    path: str = ""  # the file this was read from; not stored
+
+
+def candidate_paths() -> list[str]:
+    """Where a cluster file may be, in the order in which they are tried."""
+    explicit, home = os.environ.get("PENSTOCK_CLUSTER"), os.environ.get("PENSTOCK_HOME")
+    places = [explicit] if explicit else []
+    if home:
+        places.append(os.path.join(home, "cluster.json"))
+    return [*places, os.path.expanduser("~/.penstock/cluster.json"), "/etc/penstock/cluster.json"]
+
+
+def find_cluster() -> ClusterFile:
+    """The cluster of this user on this machine. Raises PenstockError when there is none or its file is unusable."""
+    for path in candidate_paths():
+        try:
+            return read_cluster(path)
+        except FileNotFoundError:
+            continue
+    raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, "looked for " + ", ".join(candidate_paths()))
+
+
+def read_cluster(path: str | os.PathLike[str]) -> ClusterFile:
+    """Read one cluster file. FileNotFoundError when it is not there, PenstockError when it cannot be used."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(CLUSTER_FILE_BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(path) from error
+    except OSError as error:
+        raise PenstockError(Code.CONFIG_INVALID, f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > CLUSTER_FILE_BYTES_MAX:
+        raise PenstockError(
+            Code.CONFIG_INVALID, f"{path}: larger than {CLUSTER_FILE_BYTES_MAX} bytes, not a cluster file"
+        )
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise PenstockError(Code.CONFIG_INVALID, f"{path}: not valid JSON: {error}") from error
+    return _from_json(content, path)
+
+
+def _from_json(content: object, path: str | os.PathLike[str]) -> ClusterFile:
+    if not isinstance(content, dict) or not isinstance(content.get("controller"), dict):
+        raise PenstockError(Code.CONFIG_INVALID, f'{path}: not a cluster file: "controller" is missing')
+    if content.get("version") != VERSION:
+        found = content.get("version")
+        raise PenstockError(
+            Code.CONFIG_INVALID, f"{path}: version {found!r} is not known here, this is version {VERSION}"
+        )
+    controller = content["controller"]
+    words = {key: controller.get(key, "") for key in ("host", "socket", "auth_socket", "address", "ca")}
+    words["cluster_name"] = content.get("cluster_name", "")
+    for key, value in words.items():
+        if not isinstance(value, str):
+            raise PenstockError(Code.CONFIG_INVALID, f'{path}: "{key}" must be text')
+    local = content.get("local", {})
+    return ClusterFile(**words, local=local if isinstance(local, dict) else {}, path=str(path))
+
+
+def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
+    """Write the file in one step: a reader sees the old one or the new one. Readable by all, it holds no secret."""
+    content = {
+        "version": VERSION,
+        "cluster_name": cluster.cluster_name,
+        "controller": {
+            "host": cluster.host,
+            "socket": cluster.socket,
+            "auth_socket": cluster.auth_socket,
+            "address": cluster.address,
+            "ca": cluster.ca,
+        },
+        "local": cluster.local,
+    }
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.getpid()}")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        os.fchmod(stream.fileno(), 0o644)
+        json.dump(content, stream, indent=2)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(draft, path)

@@ -1,0 +1,148 @@
+"""What a reload would change, and why it may have to be refused.
+
+A reload is all or nothing. It is refused when it would take something away that a running job has (its node, its
+GPUs), or change what only a restart can change (where the state lies, which ports are open). The scheduler's own
+limits may shrink below what runs: running jobs keep what they have. Whoever calls says which nodes have jobs and
+which GRES are in use; nothing here looks at the cluster's state.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from penstock.config.keys import GLOBALS, NODES, PARTITIONS, Table
+from penstock.config.kinds import Kind, without_password
+from penstock.values.config import Config, NodeConfig
+from penstock.values.gres import Gres, format_node_gres
+from penstock.values.hostlist import compress
+
+#: Fields that are read once, when the controller starts.
+_NEEDS_RESTART = (
+    "cluster_name",
+    "slurm_user",
+    "state_save_location",
+    "penstock_database_url",
+    "slurmctld_port",
+    "penstock_node_port",
+)
+
+#: Changes that are listed one by one. Beyond it a person looks at the files themselves.
+CHANGES_MAX = 200
+
+
+def reload_problems(
+    old: Config, new: Config, nodes_with_jobs: Collection[str], gres_in_use: Mapping[str, tuple[Gres, ...]]
+) -> list[str]:
+    """Why `new` may not replace `old` now; empty if it may. `gres_in_use` holds what jobs have on each node."""
+    problems = []
+    for name in _NEEDS_RESTART:
+        if getattr(old, name) != getattr(new, name):
+            problems.append(f"{_key_name(GLOBALS, name)} cannot change while the controller runs; restart it instead")
+    nodes = {node.name: node for node in new.nodes}
+    removed = [node.name for node in old.nodes if node.name not in nodes and node.name in nodes_with_jobs]
+    if removed:
+        problems.append(f"nodes with running jobs would be removed: {compress(removed)}; drain them first")
+    for was in old.nodes:
+        if was.name in nodes_with_jobs and (node := nodes.get(was.name)):
+            problems += _shrunk(was, node)
+    for name in sorted(gres_in_use):
+        if node := nodes.get(name):
+            problems += _missing_gres(node, gres_in_use[name])
+    return problems
+
+
+def changes(old: Config, new: Config) -> list[str]:
+    """One line per difference, for people."""
+    lines = [*_global_changes(old, new), *_node_changes(old, new), *_partition_changes(old, new)]
+    if len(lines) > CHANGES_MAX:
+        return [*lines[:CHANGES_MAX], f"and {len(lines) - CHANGES_MAX} more changes"]
+    return lines
+
+
+def _shrunk(was: NodeConfig, node: NodeConfig) -> Iterator[str]:
+    """A node with jobs may not lose CPUs or memory: they may be in use."""
+    for key, before, after in (
+        ("CPUs", was.cpus, node.cpus),
+        ("RealMemory", was.real_memory_mb, node.real_memory_mb),
+    ):
+        if after < before:
+            yield f"node {node.name} has running jobs: {key} cannot go from {before} to {after}; drain it first"
+
+
+def _missing_gres(node: NodeConfig, used: tuple[Gres, ...]) -> Iterator[str]:
+    """GRES that jobs have and the node would not have any more, by name and by type."""
+    for name in sorted({one.name for one in used}):
+        needed = sum(one.count for one in used if one.name == name)
+        given = sum(one.count for one in node.gres if one.name == name)
+        if given < needed:
+            yield f"node {node.name}: jobs use {needed} {name}, the new configuration has {given}; drain it first"
+            continue
+        types = {one.type: one.count for one in node.gres if one.name == name}
+        for one in used:
+            if one.name == name and one.type and "" not in types and types.get(one.type, 0) < one.count:
+                yield (
+                    f"node {node.name}: jobs use {one.count} {name}:{one.type}, the new configuration has "
+                    f"{types.get(one.type, 0)}; drain it first"
+                )
+
+
+def _global_changes(old: Config, new: Config) -> Iterator[str]:
+    for item in fields(Config):
+        if item.name in ("nodes", "partitions", "shown"):
+            continue
+        before, after = getattr(old, item.name), getattr(new, item.name)
+        if before != after:
+            yield f"{_key_name(GLOBALS, item.name)}: {_text(GLOBALS, item.name, before)} -> " + _text(
+                GLOBALS, item.name, after
+            )
+
+
+def _node_changes(old: Config, new: Config) -> Iterator[str]:
+    before, after = {node.name: node for node in old.nodes}, {node.name: node for node in new.nodes}
+    if added := [name for name in after if name not in before]:
+        yield f"nodes added: {compress(added)}"
+    if removed := [name for name in before if name not in after]:
+        yield f"nodes removed: {compress(removed)}"
+    grouped: dict[str, list[str]] = {}
+    for name, node in after.items():
+        if name in before:
+            for line in _record_changes(NODES, before[name], node):
+                grouped.setdefault(line, []).append(name)
+    for line, names in grouped.items():
+        yield f"node {compress(names)}: {line}"
+
+
+def _partition_changes(old: Config, new: Config) -> Iterator[str]:
+    before, after = {p.name: p for p in old.partitions}, {p.name: p for p in new.partitions}
+    for name in after:
+        if name not in before:
+            yield f"partition {name} added"
+    for name, partition in before.items():
+        if name not in after:
+            yield f"partition {name} removed"
+            continue
+        for line in _record_changes(PARTITIONS, partition, after[name]):
+            yield f"partition {name}: {line}"
+
+
+def _record_changes(table: Table, before: Any, after: Any) -> Iterator[str]:
+    for item in fields(before):
+        was, now = getattr(before, item.name), getattr(after, item.name)
+        if was != now:
+            yield (f"{_key_name(table, item.name)}: {_text(table, item.name, was)} -> {_text(table, item.name, now)}")
+
+
+def _key_name(table: Table, field: str) -> str:
+    return next((key.name for key in table.keys if key.field == field), field)
+
+
+def _text(table: Table, field: str, value: Any) -> str:
+    """A value as the file would say it."""
+    if field == "gres":
+        return format_node_gres(value) or "none"
+    if field == "nodes":
+        return compress(value) or "none"
+    if field == "penstock_database_url":
+        return without_password(value) or "none"
+    kind: Kind | None = next((key.kind for key in table.keys if key.field == field), None)
+    return (kind.write(value) if kind else str(value)) or "none"

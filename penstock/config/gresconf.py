@@ -1,0 +1,169 @@
+"""Reads `gres.conf`, which lies beside `slurm.conf`, and checks it against the nodes.
+
+The `Gres=` of a NodeName line says what a node has; `gres.conf` says which devices that is. It may add types that the
+node line left out, and it may not promise less than the node line does: Slurm would drain such a node when it
+registers. With AutoDetect the counts are the node's own to find. Which cores belong to a device, and links between
+devices, are not used.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+
+from penstock.config.keys import GRES, unknown
+from penstock.config.lines import LineReader, Values
+from penstock.config.nodes import NodeTable
+from penstock.config.problem import Findings, Where
+from penstock.config.syntax import Statement, read_statements
+from penstock.values.config import NodeConfig
+from penstock.values.errors import BadValue
+from penstock.values.gres import GRES_COUNT_MAX, Gres
+from penstock.values.hostlist import expand
+from penstock.values.numbers import parse_int
+
+#: GRES that are shares of a device: their Count is not the number of device files.
+_SHARED = ("mps", "shard")
+
+_COUNT = re.compile(r"([0-9]{1,15})([KMGTP]?)\Z", re.IGNORECASE)
+_FILES = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One line. No nodes means every node."""
+
+    nodes: frozenset[str]
+    name: str
+    type: str
+    count: int
+    where: Where
+
+
+def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
+    """Reads the file if there is one, adds types to the nodes in `table`, and returns the files read."""
+    path = os.path.join(folder, "gres.conf")
+    if not os.path.lexists(path):
+        return ()
+    statements, files = read_statements(path, findings)
+    reader = _GresReader(findings, gres_types)
+    for statement in statements:
+        reader.line(statement)
+    for name, node in table.nodes.items():
+        if node.gres:
+            table.nodes[name] = reader.apply(node, table.gres_where[name])
+    reader.check_nodes(table)
+    return files
+
+
+class _GresReader:
+    def __init__(self, findings: Findings, gres_types: tuple[str, ...]) -> None:
+        self.findings = findings
+        self.gres_types = gres_types
+        self.lines = LineReader(GRES, findings)
+        self.records: dict[str, list[_Record]] = {}
+        self.uncounted = False  # counts are detected on the node, or a line is wrong
+
+    def line(self, statement: Statement) -> None:
+        """One line of the file."""
+        first = statement.tokens[0]
+        if GRES.find(first.key) is None:
+            self.findings.error(first.where, unknown(first.key, GRES))
+            return
+        before = self.findings.number()
+        values = self.lines.read(statement.tokens)
+        if self.findings.number() > before:  # a count that could not be read proves nothing
+            self.uncounted = True
+            return
+        if values.value("autodetect", "off") != "off":
+            self.uncounted = True
+        name = values.value("name")
+        if name is None:
+            if "autodetect" not in values:
+                self.findings.error(first.where, "a line of gres.conf needs Name or AutoDetect")
+            return
+        if name not in self.gres_types:
+            self.findings.warn(first.where, f"{name} is not among GresTypes; the line is not used")
+            return
+        try:
+            nodes = frozenset(expand(values.value("nodes", "")))
+            count = _count(name, values)
+        except BadValue as problem:
+            self.findings.error(first.where, f"{name}: {problem}")
+            self.uncounted = True
+            return
+        record = _Record(nodes, name, values.value("type", ""), count, first.where)
+        self.records.setdefault(name, []).append(record)
+
+    def apply(self, node: NodeConfig, where: Where) -> NodeConfig:
+        """The node with the types that its records add, after a check of the counts."""
+        gres: list[Gres] = []
+        for name in dict.fromkeys(one.name for one in node.gres):
+            configured = [one for one in node.gres if one.name == name]
+            records = [r for r in self.records.get(name, ()) if not r.nodes or node.name in r.nodes]
+            gres += self._typed(configured, records)
+            if not self.uncounted:
+                self._check_counts(node, configured, records, where)
+        return node if tuple(gres) == node.gres else replace(node, gres=tuple(gres))
+
+    def check_nodes(self, table: NodeTable) -> None:
+        """Names in the file that are no nodes, or nodes without that GRES."""
+        for record in (record for records in self.records.values() for record in records):
+            for name in sorted(record.nodes):
+                node = table.nodes.get(name)
+                if node is None and table.complete:
+                    self.findings.warn(record.where, f"{name} is not a node of this cluster; it is left out")
+                elif node and all(one.name != record.name for one in node.gres):
+                    self.findings.warn(record.where, f"node {name} has no Gres={record.name} in slurm.conf; not used")
+
+    def _typed(self, configured: list[Gres], records: list[_Record]) -> list[Gres]:
+        """One untyped count becomes the records' typed ones, if these are all typed and add up to it."""
+        if len(configured) != 1 or configured[0].type or not records or not all(r.type for r in records):
+            return configured
+        if sum(r.count for r in records) != configured[0].count:
+            return configured
+        types = dict.fromkeys(r.type for r in records)
+        counts = {kind: sum(r.count for r in records if r.type == kind) for kind in types}
+        return [Gres(configured[0].name, kind, count) for kind, count in counts.items()]
+
+    def _check_counts(self, node: NodeConfig, configured: list[Gres], records: list[_Record], where: Where) -> None:
+        if not records:
+            return
+        for one in configured:
+            matching = [r for r in records if not one.type or not r.type or r.type == one.type]
+            found = sum(r.count for r in matching)
+            if found < one.count:
+                label = f"{one.name}:{one.type}" if one.type else one.name
+                place = records[0].where
+                self.findings.error(
+                    where, f"node {node.name} has {one.count} {label}, gres.conf ({place}) only {found}"
+                )
+
+
+def _count(name: str, values: Values) -> int:
+    """How many units a line stands for."""
+    files = [file for text in (values.value("files"),) if text for file in _expand_files(text)]
+    if "count" not in values:
+        return max(1, len(files))
+    text = values["count"].value
+    match = _COUNT.match(text)
+    if match is None:
+        raise BadValue(f"Count: {text} is not a whole number")
+    count = parse_int(match[1], 0, GRES_COUNT_MAX, "Count") << 10 * " KMGTP".index(match[2].upper() or " ")
+    if count > GRES_COUNT_MAX:
+        raise BadValue(f"Count: {text} is beyond {GRES_COUNT_MAX}")
+    if files and name not in _SHARED and count != len(files):
+        raise BadValue(f"Count={text} does not match the {len(files)} names of File")
+    return count
+
+
+def _expand_files(text: str) -> list[str]:
+    """`/dev/nvidia[0-3],/dev/nvidia7` as single names; a range may stand in the last part of a path only."""
+    files = []
+    for part in _FILES.findall(text):
+        folder, slash, name = part.rpartition("/")
+        if not part.startswith("/") or "[" in folder:
+            raise BadValue(f"File: {part} is not an absolute path with at most one range in its last part")
+        files += [folder + slash + one for one in expand(name)]
+    if not files:
+        raise BadValue(f"File: {text} names no file")
+    return files

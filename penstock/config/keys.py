@@ -1,0 +1,369 @@
+"""The table of parameters: what Penstock reads, what it knows and ignores, and what Slurm shows for each.
+
+One `Key` per parameter and one `Table` per kind of line. A key with a `kind` is supported: its value lands in `field`
+of the record that the line makes. A key without is known to Slurm and not used: it draws one warning, unless its
+value is one of `accepted`, which say what Penstock does anyway. A key in no table is an error. `shown` is Slurm's own
+default, for `scontrol show config`; with `fixed` it is shown whatever the file says, because tools decide by it what
+they may use.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
+
+from penstock.config import kinds
+from penstock.config.kinds import Kind
+
+#: The longest name that is compared with the known ones; none is half as long.
+KEY_CHARS_MAX = 64
+
+#: `show config` prints nothing of these, not even whether they are set.
+SECRET = frozenset({"accountingstoragepass", "jobcomppass"})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One parameter."""
+
+    name: str
+    field: str = ""
+    kind: Kind | None = None
+    shown: str | None = "(null)"
+    accepted: tuple[str, ...] = ()
+    fixed: bool = False
+    note: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """The parameters of one kind of line. `what` names it in messages.
+
+    `instead` lists fields that say the same in two ways: what a line says takes the place of these in its defaults.
+    """
+
+    what: str
+    keys: tuple[Key, ...]
+    aliases: dict[str, str] = field(default_factory=dict)
+    instead: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    by_name: dict[str, Key] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_name.update({key.name.lower(): key for key in self.keys})
+        self.by_name.update({alias: self.by_name[name.lower()] for alias, name in self.aliases.items()})
+
+    def find(self, name: str) -> Key | None:
+        """The parameter of that name or older name, in any case."""
+        return self.by_name.get(name.lower())
+
+    def fields(self) -> dict[str, Key]:
+        """The supported parameters by the field that they fill."""
+        return {key.field: key for key in self.keys if key.kind is not None}
+
+
+def _range_note(text: str) -> str:
+    return "only the first port of the range is used" if "-" in text else ""
+
+
+def _share_note(text: str) -> str:
+    return "the number of jobs behind ':' is not used" if ":" in text else ""
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _ignored(text: str) -> tuple[Key, ...]:
+    """Keys known and not used, from words `Name` or `Name=what Slurm shows` (`~` stands for a space)."""
+    pairs = (word.partition("=") for word in text.split())
+    return tuple(Key(name, shown=value.replace("~", " ") if sep else "(null)") for name, sep, value in pairs)
+
+
+def _unshown(text: str) -> tuple[Key, ...]:
+    """Keys known and not used that `show config` does not print unless they are set."""
+    return tuple(Key(name, shown=None) for name in text.split())
+
+
+def _fixed(name: str, shown: str, *accepted: str) -> Key:
+    return Key(name, shown=shown, accepted=(shown, *accepted), fixed=True)
+
+
+_RLIMITS = ("ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
+_SELECT_PARAMETERS = _words(
+    "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_BOARD CR_BOARD_MEMORY CR_LLN "
+    "CR_ONE_TASK_PER_CORE CR_CORE_DEFAULT_DIST_BLOCK CR_PACK_NODES CR_OTHER_CONS_RES CR_OTHER_CONS_TRES LL_SHARED_GRES "
+    "ENFORCE_BINDING_GRES ONE_TASK_PER_SHARING_GRES MULTIPLE_SHARING_GRES_PJ"
+)
+
+_SUPPORTED_GLOBALS = (
+    Key("ClusterName", "cluster_name", kinds.CLUSTER_NAME),
+    # may stand several times and hold an address, so the loader reads it
+    Key("SlurmctldHost", "controller_host", kinds.TEXT),
+    Key("SlurmctldPort", "slurmctld_port", kinds.FIRST_PORT, note=_range_note),
+    Key("SlurmdPort", "slurmd_port", kinds.PORT),
+    Key("PenstockNodePort", "penstock_node_port", kinds.PORT),
+    Key("SlurmUser", "slurm_user", kinds.NAME),
+    Key("StateSaveLocation", "state_save_location", kinds.PATH),
+    Key("SlurmdSpoolDir", "slurmd_spool_dir", kinds.PATH),
+    Key("PenstockDatabaseUrl", "penstock_database_url", kinds.URL),
+    Key("PenstockOperators", "penstock_operators", kinds.NAMES),
+    Key("PenstockAdministrators", "penstock_administrators", kinds.NAMES),
+    Key("PenstockNodeFailPolicy", "node_fail_policy", kinds.choice("requeue", "keep")),
+    Key("PenstockMaxEnvironmentBytes", "max_environment_bytes", kinds.integer(4096, 64 * 1024 * 1024)),
+    Key("SlurmctldLogFile", "slurmctld_log_file", kinds.OPTIONAL_PATH),
+    Key("SlurmdLogFile", "slurmd_log_file", kinds.OPTIONAL_PATH),
+    Key("SlurmctldTimeout", "slurmctld_timeout_s", kinds.seconds(1, 65533)),
+    Key("SlurmdTimeout", "slurmd_timeout_s", kinds.seconds(0, 65533, unlimited=0)),
+    Key("MessageTimeout", "message_timeout_s", kinds.seconds(1, 100)),
+    Key("KillWait", "kill_wait_s", kinds.seconds(0, 65533)),
+    Key("MinJobAge", "min_job_age_s", kinds.seconds(0)),
+    Key("InactiveLimit", "inactive_limit_s", kinds.seconds(0, 65533, unlimited=0)),
+    Key("MaxJobCount", "max_job_count", kinds.integer(1, 10_000_000)),
+    Key("MaxArraySize", "max_array_size", kinds.integer(0, 4_000_001)),
+    Key("FirstJobId", "first_job_id", kinds.integer(1, 67_043_328)),
+    Key("JobRequeue", "job_requeue", kinds.BOOL_AS_NUMBER),
+    Key("MaxBatchRequeue", "max_batch_requeue", kinds.integer(0, 1_000_000)),
+    Key("ReturnToService", "return_to_service", kinds.integer(0, 2)),
+    Key("GresTypes", "gres_types", kinds.NAMES),
+    Key("SelectTypeParameters", "select_type_parameters", kinds.choices(*_SELECT_PARAMETERS)),
+    Key("DefMemPerCPU", "def_mem_per_cpu_mb", kinds.MB),
+    Key("DefMemPerNode", "def_mem_per_node_mb", kinds.MB),
+    Key("MaxMemPerCPU", "max_mem_per_cpu_mb", kinds.MB),
+    Key("MaxMemPerNode", "max_mem_per_node_mb", kinds.MB),
+    Key("EnforcePartLimits", "enforce_part_limits", kinds.choice("NO", "ANY", "ALL", also={"YES": "ALL"})),
+    Key("UnkillableStepTimeout", "unkillable_step_timeout_s", kinds.seconds(1, 65533)),
+    Key("ProctrackType", "proctrack_type", kinds.choice("proctrack/cgroup", "proctrack/linuxproc", "proctrack/pgid")),
+    Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
+    Key("PropagateResourceLimits", "propagate_resource_limits", kinds.joined_choices(*_RLIMITS)),
+    Key("PropagateResourceLimitsExcept", "propagate_resource_limits_except", kinds.joined_choices(*_RLIMITS)),
+    Key("TmpFS", "tmp_fs", kinds.PATH),
+    Key("PriorityType", "priority_type", kinds.choice("priority/basic", "priority/multifactor")),
+    Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
+    Key("SlurmctldAddr", "controller_addr", kinds.HOST),
+    # the default of every partition
+    Key("DisableRootJobs", "", kinds.BOOL),
+)
+
+_FIXED_GLOBALS = (
+    _fixed("AccountingStorageType", "accounting_storage/slurmdbd"),
+    _fixed("SelectType", "select/cons_tres", "select/cons_res"),
+    _fixed("SchedulerType", "sched/backfill"),
+    _fixed("MULTIPLE_SLURMD", "yes", "no"),
+    # what cgroup.conf would say; it is not read
+    _fixed("ConstrainCores", "no"),
+    _fixed("ConstrainDevices", "no"),
+    _fixed("ConstrainRAMSpace", "yes"),
+    _fixed("ConstrainSwapSpace", "no"),
+)
+
+_IGNORED_GLOBALS = _ignored(
+    """
+    AccountingStorageBackupHost AccountingStorageEnforce=none AccountingStorageExternalHost
+    AccountingStorageHost=localhost AccountingStorageParameters AccountingStoragePort=6819
+    AccountingStorageTRES=cpu,mem,energy,node,billing,fs/disk,vmem,pages AccountingStoreFlags AcctGatherEnergyType
+    AcctGatherFilesystemType AcctGatherInterconnectType AcctGatherNodeFreq=0~sec AcctGatherProfileType
+    AllowSpecResourcesUsage=no AuthAltTypes AuthAltParameters AuthInfo BatchStartTimeout=10~sec
+    BcastExclude=/lib,/usr/lib,/lib64,/usr/lib64 BcastParameters BurstBufferType CertgenParameters CertgenType
+    CertmgrParameters CertmgrType CliFilterPlugins CliFilterParameters CommunicationParameters CompleteWait=0~sec
+    CpuFreqDef=Unknown CpuFreqGovernors=OnDemand,Performance,UserSpace CredType=cred/munge DataParserParameters
+    DebugFlags DependencyParameters EioTimeout=60 Epilog EpilogMsgTime=2000~usec EpilogSlurmctld EpilogTimeout=65534
+    FairShareDampeningFactor=1 FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
+    GroupUpdateTime=600~sec HashPlugin=hash/k12 HealthCheckInterval=0~sec HealthCheckNodeState=ANY HealthCheckProgram
+    HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL JobAcctGatherFrequency=30
+    JobAcctGatherType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
+    JobCompUser=root JobContainerType JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
+    LaunchParameters Licenses LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
+    MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
+    NamespaceType NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin PreemptMode=OFF
+    PreemptParameters PreemptType PreemptExemptTime=00:00:00 PrEpParameters PrEpPlugins=prep/script PriorityParameters
+    PriorityDecayHalfLife=7-00:00:00 PriorityCalcPeriod=00:05:00 PriorityFavorSmall=no PriorityFlags
+    PriorityMaxAge=7-00:00:00 PriorityUsageResetPeriod=NONE PriorityWeightAge=0 PriorityWeightAssoc=0
+    PriorityWeightFairShare=0 PriorityWeightJobSize=0 PriorityWeightPartition=0 PriorityWeightQOS=0 PriorityWeightTRES
+    PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none Prolog PrologEpilogTimeout=65534
+    PrologFlags PrologSlurmctld PrologTimeout=65534 PropagatePrioProcess=0 RebootProgram ReconfigFlags RequeueExit
+    RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResumeTimeout=60~sec ResvEpilog
+    ResvOverRun=0~min ResvProlog RoutePlugin SchedulerTimeSlice=30~sec ScronParameters
+    SlurmctldDebug=info SlurmctldParameters SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
+    SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
+    SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0
+    SrunProlog SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
+    SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters TaskEpilog TaskPluginParam=(null~type)
+    TaskProlog TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TopologyPlugin=topology/flat TrackWCKey=no
+    TreeWidth=16 UnkillableStepProgram UrlParserType UsePAM=no VSizeFactor=0~percent X11Parameters
+    AuthType=auth/munge TaskPlugin=task/affinity
+    """
+)
+
+#: Ignored as well, without a warning for the values that say "nothing".
+_NOTHING_GLOBALS = (
+    Key("MpiDefault", accepted=("none",)),
+    Key("SwitchType", accepted=("switch/none",)),
+    Key("JobCompType", accepted=("jobcomp/none",)),
+    Key("WaitTime", shown="0 sec", accepted=("0",)),
+)
+
+_UNSHOWN_GLOBALS = _unshown(
+    """
+    AccountingStorageLoc AccountingStoragePass AccountingStorageUser AccountingStoreJobComment BackupAddr
+    BackupController CacheGroups CheckpointType CoreSpecPlugin CryptoType DefCpuPerGPU DefMemPerGPU ExtSensorsFreq
+    ExtSensorsType FastSchedule JobCheckpointDir JobCompPass JobCompPassScript JobCredentialPrivateKey
+    JobCredentialPublicCertificate KeepAliveTime LaunchType MemLimitEnforce PowerAction SallocDefaultCommand
+    SchedulerAuth SchedulerPort SchedulerRootFilter SlurmctldPlugstack SlurmdPlugstack
+    """
+)
+
+GLOBALS = Table(
+    "",
+    _SUPPORTED_GLOBALS + _FIXED_GLOBALS + _IGNORED_GLOBALS + _NOTHING_GLOBALS + _UNSHOWN_GLOBALS,
+    {"controlmachine": "SlurmctldHost", "controladdr": "SlurmctldAddr"},
+)
+
+NODES = Table(
+    "NodeName",
+    (
+        Key("NodeName", "name", kinds.RAW),
+        Key("NodeHostname", "hostname", kinds.RAW),
+        Key("NodeAddr", "addr", kinds.RAW),
+        Key("Port", "port", kinds.RAW),
+        Key("CPUs", "cpus", kinds.integer(1, 65533)),
+        Key("Boards", "boards", kinds.integer(1, 65533)),
+        Key("Sockets", "sockets", kinds.integer(1, 65533)),
+        Key("SocketsPerBoard", "sockets_per_board", kinds.integer(1, 65533)),
+        Key("CoresPerSocket", "cores_per_socket", kinds.integer(1, 65533)),
+        Key("ThreadsPerCore", "threads_per_core", kinds.integer(1, 65533)),
+        Key("RealMemory", "real_memory_mb", kinds.SIZE_MB),
+        Key("TmpDisk", "tmp_disk_mb", kinds.SIZE_MB),
+        Key("Gres", "gres", kinds.RAW),
+        Key("Feature", "features", kinds.NAMES),
+        Key("Weight", "weight", kinds.integer(0)),
+        Key(
+            "State",
+            "state",
+            kinds.choice(
+                "UNKNOWN",
+                "DOWN",
+                "DRAIN",
+                "FAIL",
+                "FAILING",
+                "FUTURE",
+                "CLOUD",
+                also={"IDLE": "UNKNOWN", "EXTERNAL": "FUTURE", "DRAINED": "DRAIN"},
+            ),
+        ),
+        Key("Reason", "reason", kinds.TEXT),
+        *_unshown("BcastAddr CoreSpecCount CpuBind CpuSpecList MemSpecLimit Parameters RestrictedCoresPerGPU Topology"),
+    ),
+    {"features": "Feature", "procs": "CPUs"},
+    {"sockets": ("sockets_per_board",), "sockets_per_board": ("sockets",)},
+)
+
+_OVER_SUBSCRIBE = kinds.choice("NO", "YES", "EXCLUSIVE", "FORCE")
+
+PARTITIONS = Table(
+    "PartitionName",
+    (
+        Key("PartitionName", "name", kinds.NAME),
+        Key("Nodes", "nodes", kinds.RAW),
+        Key("Default", "is_default", kinds.BOOL),
+        Key("State", "state", kinds.choice("UP", "DOWN", "DRAIN", "INACTIVE")),
+        Key("MaxTime", "max_time_s", kinds.DURATION),
+        Key("DefaultTime", "default_time_s", kinds.DEFAULT_TIME),
+        Key("MinNodes", "min_nodes", kinds.integer(0, 65536)),
+        Key("MaxNodes", "max_nodes", kinds.integer_or_unlimited(0, 65536)),
+        Key("PriorityTier", "priority_tier", kinds.integer(0, 65533)),
+        Key("PriorityJobFactor", "priority_job_factor", kinds.integer(0, 65533)),
+        Key("DefMemPerCPU", "def_mem_per_cpu_mb", kinds.MB),
+        Key("DefMemPerNode", "def_mem_per_node_mb", kinds.MB),
+        Key("MaxMemPerCPU", "max_mem_per_cpu_mb", kinds.MB),
+        Key("MaxMemPerNode", "max_mem_per_node_mb", kinds.MB),
+        Key("MaxCPUsPerNode", "max_cpus_per_node", kinds.integer_or_unlimited(1, 65533)),
+        Key("AllowGroups", "allow_groups", kinds.NAMES_OR_ALL),
+        Key("AllowAccounts", "allow_accounts", kinds.NAMES_OR_ALL),
+        Key("DenyAccounts", "deny_accounts", kinds.NAMES),
+        Key("RootOnly", "root_only", kinds.BOOL),
+        Key("DisableRootJobs", "disable_root_jobs", kinds.BOOL),
+        Key("Hidden", "hidden", kinds.BOOL),
+        Key("OverSubscribe", "over_subscribe", kinds.without_count(_OVER_SUBSCRIBE), note=_share_note),
+        Key("ExclusiveUser", "exclusive_user", kinds.BOOL),
+        Key("LLN", "lln", kinds.BOOL),
+        Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
+        # older or wider spellings that the loader spreads over the fields above
+        Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
+        Key("Priority", "", kinds.integer(0, 65533)),
+        *_unshown(
+            "AllocNodes AllowQos Alternate CpuBind DefCpuPerGPU DefMemPerGPU DenyQos ExclusiveTopo GraceTime "
+            "JobDefaults "
+            "MaxCPUsPerSocket PowerDownOnIdle PreemptMode QOS ReqResv ResumeTimeout SelectTypeParameters SuspendTime "
+            "SuspendTimeout Topology TRESBillingWeights"
+        ),
+    ),
+    {"shared": "OverSubscribe"},
+    {
+        "Exclusive": ("over_subscribe", "exclusive_user"),
+        "Priority": ("priority_tier", "priority_job_factor"),
+        "def_mem_per_cpu_mb": ("def_mem_per_node_mb",),
+        "def_mem_per_node_mb": ("def_mem_per_cpu_mb",),
+        "max_mem_per_cpu_mb": ("max_mem_per_node_mb",),
+        "max_mem_per_node_mb": ("max_mem_per_cpu_mb",),
+    },
+)
+
+NODE_SETS = Table(
+    "NodeSet",
+    (Key("NodeSet", "name", kinds.NAME), Key("Nodes", "nodes", kinds.RAW), Key("Feature", "feature", kinds.TEXT)),
+)
+
+DOWN_NODES = Table(
+    "DownNodes",
+    (
+        Key("DownNodes", "nodes", kinds.RAW),
+        Key("State", "state", kinds.choice("DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE", "UNKNOWN")),
+        Key("Reason", "reason", kinds.TEXT),
+    ),
+)
+
+#: Lines of Slurm's front-end systems, which are gone: each is read over with a warning.
+FRONTENDS = Table(
+    "FrontendName",
+    _unshown("FrontendName FrontendAddr AllowGroups AllowUsers DenyGroups DenyUsers Port Reason State"),
+)
+
+#: Lines of gres.conf. AutoDetect may also stand alone.
+GRES = Table(
+    "gres.conf",
+    (
+        Key("NodeName", "nodes", kinds.RAW),
+        Key("Name", "name", kinds.TEXT),
+        Key("Type", "type", kinds.TEXT),
+        Key("Count", "count", kinds.TEXT),
+        Key("File", "files", kinds.RAW),
+        Key("MultipleFiles", "files", kinds.RAW),
+        Key("AutoDetect", "autodetect", kinds.choice("nvml", "nvidia", "nrt", "rsmi", "oneapi", "full", "off")),
+        *_unshown("Cores CPUs Flags Links Ignore"),
+    ),
+)
+
+#: What begins a line of its own kind in slurm.conf; the rest of the line belongs to it.
+LINES: dict[str, Table] = {
+    "nodename": NODES,
+    "partitionname": PARTITIONS,
+    "nodeset": NODE_SETS,
+    "downnodes": DOWN_NODES,
+    "frontendname": FRONTENDS,
+}
+
+
+@lru_cache(maxsize=256)
+def unknown(name: str, table: Table) -> str:
+    """The message for a key in no table: the nearest known name, or the kind of line that it belongs to."""
+    if len(name) > KEY_CHARS_MAX:
+        return f"unknown parameter {name[:KEY_CHARS_MAX]}..."
+    close = get_close_matches(name.lower(), table.by_name, n=1, cutoff=0.75)
+    if close:
+        return f"unknown parameter {name} (did you mean {table.by_name[close[0]].name}?)"
+    for other in (GLOBALS, NODES, PARTITIONS):
+        if other is not table and (key := other.find(name)):
+            place = f"on a {other.what} line" if other.what else "on a line of its own"
+            return f"parameter {key.name} belongs {place}"
+    close = get_close_matches(name.lower(), table.by_name, n=1, cutoff=0.4)
+    return f"unknown parameter {name}" + (f" (did you mean {table.by_name[close[0]].name}?)" if close else "")

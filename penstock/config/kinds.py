@@ -1,0 +1,251 @@
+"""Kinds of values: how each is read from the file, written to one, and shown by `scontrol show config`.
+
+A `Kind` is three functions. Reading raises `BadValue` whose text says what is allowed; writing gives text that reading
+turns into an equal value; showing gives what Slurm prints, where that differs (`30 sec`, `(null)`).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.values.duration import UNLIMITED, format_duration, parse_duration_s
+from penstock.values.errors import BadValue
+from penstock.values.memory import parse_mb
+from penstock.values.numbers import parse_int
+from penstock.values.text import check_name, shown
+
+#: The largest number that any parameter takes: Slurm's 32-bit fields, less the values it reserves.
+INT_MAX = 4_294_967_293
+
+#: The largest interval in seconds: a year. A longer one is a mistake of units.
+SECONDS_MAX = 366 * 86400
+
+_TRUE = ("yes", "true", "up", "1")
+_FALSE = ("no", "false", "down", "0")
+_UNLIMITED = ("unlimited", "infinite", "-1")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]*[A-Za-z0-9_])?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one sort of value is read, written and shown."""
+
+    read: Callable[[str, str], Any]
+    write: Callable[[Any], str] = str
+    show: Callable[[Any], str] | None = None
+
+    def shown(self, value: Any) -> str:
+        """The value as `scontrol show config` prints it."""
+        return (self.show or self.write)(value) or "(null)"
+
+
+def _read_bool(text: str, what: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise BadValue(f"Invalid {what}: expected YES or NO, not {shown(text)}")
+
+
+def _read_names(text: str, what: str) -> tuple[str, ...]:
+    """A comma list without repetitions; empty parts are a mistake."""
+    names = tuple(dict.fromkeys(check_name(name, what) for name in text.split(",")))
+    if not all(names):
+        raise BadValue(f"Invalid {what}: an empty name in {shown(text)}")
+    return names
+
+
+def _read_names_or_all(text: str, what: str) -> tuple[str, ...]:
+    """As a comma list; ALL (no restriction) is the empty tuple."""
+    return () if text.lower() == "all" else _read_names(text, what)
+
+
+def _read_mb(text: str, what: str) -> int:
+    """A memory size; UNLIMITED is 0 (not set)."""
+    if text.lower() in _UNLIMITED:
+        return 0
+    return parse_mb(text, what)
+
+
+def _read_size_mb(text: str, what: str) -> int:
+    """What a node has: a plain number of megabytes or with a suffix, never UNLIMITED."""
+    if text.lower() in _UNLIMITED:
+        raise BadValue(f"Invalid {what}: expected megabytes, not {shown(text)}")
+    return _read_mb(text, what)
+
+
+def _read_host(text: str, what: str) -> str:
+    if not _HOST.match(text) or len(text) > 255:
+        raise BadValue(f"Invalid {what}: {shown(text)} is not a host name or address")
+    return text
+
+
+def _read_path(text: str, what: str) -> str:
+    check_name(text, what, limit=4096)
+    if not text.startswith("/"):
+        raise BadValue(f"Invalid {what}: expected an absolute path, not {shown(text)}")
+    return text
+
+
+def _read_optional_path(text: str, what: str) -> str:
+    return "" if text.lower() in ("none", "(null)") else _read_path(text, what)
+
+
+def _read_text(text: str, what: str) -> str:
+    return check_name(text, what)
+
+
+def _read_name(text: str, what: str) -> str:
+    if not check_name(text, what) or re.search(r"[\s,]", text):
+        raise BadValue(f"Invalid {what}: expected one name without spaces and commas, not {shown(text)}")
+    return text
+
+
+def _read_cluster_name(text: str, what: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", text):
+        raise BadValue(f"Invalid {what}: write at most 40 letters, digits, '_' and '-', not {shown(text)}")
+    return text.lower()
+
+
+def _read_default_time_s(text: str, what: str) -> int:
+    """NONE (or 0) means that MaxTime is used."""
+    return 0 if text.lower() == "none" else parse_duration_s(text)
+
+
+def _read_minutes_s(text: str, what: str) -> int:
+    """Minutes as seconds; UNLIMITED is -1."""
+    if text.lower() in _UNLIMITED:
+        return UNLIMITED
+    return parse_int(text, 0, SECONDS_MAX // 60, what) * 60
+
+
+def _write_minutes(seconds: int) -> str:
+    return "UNLIMITED" if seconds == UNLIMITED else str(-(-seconds // 60))
+
+
+def _write_duration(seconds: int) -> str:
+    return "UNLIMITED" if seconds == UNLIMITED else format_duration(seconds)
+
+
+def _read_first_port(text: str, what: str) -> int:
+    """A port, or the first of a range."""
+    first, dash, last = text.partition("-")
+    port = parse_int(first, 1, 65535, what)
+    if dash:
+        parse_int(last, port, 65535, what)
+    return port
+
+
+def _read_parameters(text: str, what: str) -> tuple[tuple[str, str], ...]:
+    """`a=1,b,c=2` as pairs; a word without `=` has the value ""."""
+    pairs = []
+    for word in text.split(","):
+        name, _, value = check_name(word, what).strip().partition("=")
+        if name:
+            pairs.append((name, value))
+    return tuple(pairs)
+
+
+def _write_parameters(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ",".join(f"{name}={value}" if value else name for name, value in pairs)
+
+
+def integer(low: int, high: int = INT_MAX) -> Kind:
+    """A whole number within bounds."""
+    return Kind(lambda text, what: parse_int(text, low, high, what))
+
+
+def integer_or_unlimited(low: int, high: int = INT_MAX) -> Kind:
+    """A whole number within bounds; UNLIMITED is -1."""
+
+    def read(text: str, what: str) -> int:
+        return UNLIMITED if text.lower() in _UNLIMITED else parse_int(text, low, high, what)
+
+    return Kind(read, lambda value: "UNLIMITED" if value == UNLIMITED else str(value))
+
+
+def seconds(low: int, high: int = SECONDS_MAX, unlimited: int | None = None) -> Kind:
+    """An interval in seconds; `unlimited` is the number that stands for UNLIMITED, if that is allowed."""
+
+    def read(text: str, what: str) -> int:
+        if unlimited is not None and text.lower() in _UNLIMITED:
+            return unlimited
+        return parse_int(text, low, high, what)
+
+    return Kind(read, str, lambda value: f"{value} sec")
+
+
+def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
+    """One of a few words, in their own spelling; `also` maps older words to them."""
+    words = {word.lower(): word for word in allowed} | {old.lower(): word for old, word in (also or {}).items()}
+
+    def read(text: str, what: str) -> str:
+        if text.lower() not in words:
+            raise BadValue(f"Invalid {what}: expected {', '.join(allowed)}, not {shown(text)}")
+        return words[text.lower()]
+
+    return Kind(read)
+
+
+def without_count(kind: Kind) -> Kind:
+    """The same, with `:N` allowed behind the word and dropped."""
+
+    def read(text: str, what: str) -> Any:
+        word, colon, count = text.partition(":")
+        if colon:
+            parse_int(count, 1, 65533, what)
+        return kind.read(word, what)
+
+    return Kind(read, kind.write, kind.show)
+
+
+def choices(*allowed: str) -> Kind:
+    """A comma list of such words, kept as a tuple."""
+    one = choice(*allowed)
+    return Kind(
+        lambda text, what: tuple(dict.fromkeys(one.read(word, what) for word in text.split(","))),
+        lambda value: ",".join(value),
+    )
+
+
+def joined_choices(*allowed: str) -> Kind:
+    """A comma list of such words, kept as text."""
+    many = choices(*allowed)
+    return Kind(lambda text, what: ",".join(many.read(text, what)))
+
+
+def _join(names: tuple[str, ...]) -> str:
+    return ",".join(names)
+
+
+def _show_mb(mb: int) -> str:
+    return str(mb) if mb else "UNLIMITED"
+
+
+def without_password(url: str) -> str:
+    """A database URL as it may be shown to anybody."""
+    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
+
+
+TEXT = Kind(_read_text)
+#: Hostlists and other lists whose own parser has the limits.
+RAW = Kind(lambda text, what: text)
+NAME = Kind(_read_name)
+HOST = Kind(_read_host)
+PATH = Kind(_read_path)
+OPTIONAL_PATH = Kind(_read_optional_path)
+URL = Kind(_read_text, str, without_password)
+CLUSTER_NAME = Kind(_read_cluster_name)
+BOOL = Kind(_read_bool, lambda value: "YES" if value else "NO")
+BOOL_AS_NUMBER = Kind(_read_bool, lambda value: "YES" if value else "NO", lambda value: str(int(value)))
+NAMES = Kind(_read_names, _join)
+NAMES_OR_ALL = Kind(_read_names_or_all, lambda names: _join(names) or "ALL")
+MB = Kind(_read_mb, str, _show_mb)
+SIZE_MB = Kind(_read_size_mb)
+DURATION = Kind(lambda text, what: parse_duration_s(text), _write_duration)
+DEFAULT_TIME = Kind(_read_default_time_s, lambda value: _write_duration(value) if value else "NONE")
+MINUTES = Kind(_read_minutes_s, _write_minutes, lambda value: f"{_write_minutes(value)} min")
+PORT = integer(1, 65535)
+FIRST_PORT = Kind(_read_first_port)
+PARAMETERS = Kind(_read_parameters, _write_parameters)

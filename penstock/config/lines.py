@@ -1,0 +1,94 @@
+"""Reads the tokens of a line against a table of parameters.
+
+The same rules hold for every kind of line: an unknown key or a bad value is a problem and the key is left out, so
+that one mistake gives one message; a key that Slurm knows and Penstock does not use is warned about once per load; of
+a key given twice the last value counts, with a warning. `DEFAULT` lines add to the defaults of the lines that follow.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from penstock.config.keys import Key, Table, unknown
+from penstock.config.problem import PROBLEMS_MAX, Findings, Where
+from penstock.config.syntax import Token
+from penstock.values.errors import BadValue
+
+
+class Value(NamedTuple):
+    """A value that was read, and where."""
+
+    value: Any
+    where: Where
+
+
+class Values(dict[str, Value]):
+    """The values of one line by field name (or, for keys without a field, by their name)."""
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The value, or `default` if the line does not say."""
+        found = self.get(name)
+        return default if found is None else found.value
+
+
+class LineReader:
+    """Reads lines of one kind in file order."""
+
+    def __init__(self, table: Table, findings: Findings) -> None:
+        self.table = table
+        self.findings = findings
+        self.defaults = Values()
+        self.texts: dict[str, str] = {}
+        self._warned: set[str] = set()
+
+    def read(self, tokens: Iterable[Token]) -> Values:
+        """What the tokens say, without defaults."""
+        values = Values()
+        for token in tokens:
+            key = self.table.find(token.key)
+            if key is None:
+                self._unknown(token)
+            elif key.kind is None:
+                self._ignore(key, token)
+            else:
+                self._take(key, token, values)
+        return values
+
+    def read_named(self, tokens: tuple[Token, ...]) -> Values | None:
+        """What a NodeName or PartitionName line says with its defaults; None for a DEFAULT line, which changes them."""
+        own = self.read(tokens)
+        replaced = {other for name in own for other in self.table.instead.get(name, ())} - own.keys()
+        merged = Values({name: value for name, value in self.defaults.items() if name not in replaced} | own)
+        if tokens[0].value.upper() == "DEFAULT":
+            merged.pop("name", None)
+            self.defaults = merged
+            return None
+        return merged
+
+    def _unknown(self, token: Token) -> None:
+        # finding the nearest name is slow, and a file of another kind has a million such words
+        text = unknown(token.key, self.table) if self.findings.number() < PROBLEMS_MAX else ""
+        self.findings.error(token.where, text)
+
+    def _take(self, key: Key, token: Token, values: Values) -> None:
+        assert key.kind is not None
+        name = key.field or key.name
+        if name in values:
+            self.findings.warn(token.where, f"{key.name} is given more than once; the last value is used")
+        try:
+            values[name] = Value(key.kind.read(token.value, key.name), token.where)
+        except BadValue as problem:
+            text = str(problem)
+            self.findings.error(token.where, text if key.name in text else f"{key.name}: {text}")
+            return
+        if key.note and (note := key.note(token.value)):
+            self.findings.warn(token.where, f"{key.name}: {note}")
+
+    def _ignore(self, key: Key, token: Token) -> None:
+        """One warning per key, unless the value is what Penstock does anyway."""
+        self.texts[key.name.lower()] = token.value
+        if key.name in self._warned or token.value.lower() in (word.lower() for word in key.accepted):
+            return
+        self._warned.add(key.name)
+        place = f" on {self.table.what} lines" if self.table.what else ""
+        instead = f"; {key.shown} is what Penstock does" if key.fixed else ""
+        self.findings.warn(token.where, f"{key.name}{place} is known to Slurm and not used by Penstock{instead}")

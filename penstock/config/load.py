@@ -1,0 +1,148 @@
+"""Loads a cluster's configuration: `slurm.conf`, what it includes, and `gres.conf` beside it.
+
+Everything is read and checked before anything is returned: `load` gives a complete `Config`, or raises `ConfigError`
+with every problem that it found. It never returns half a configuration, so whoever reloads can keep the old one.
+Parameters of the whole cluster are read first, wherever they stand, because node and partition lines need some of
+them.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.config.gresconf import read_gres_conf
+from penstock.config.keys import GLOBALS, LINES
+from penstock.config.kinds import HOST
+from penstock.config.lines import LineReader, Value, Values
+from penstock.config.nodes import NodeReader
+from penstock.config.partitions import PartitionReader
+from penstock.config.problem import Findings, Where
+from penstock.config.schedparams import read_scheduler_parameters
+from penstock.config.shown import find_uid, shown_parameters
+from penstock.config.syntax import Statement, Token, read_statements
+from penstock.values.config import Config
+from penstock.values.errors import BadValue
+
+#: Where the file lies on a machine that says nothing else.
+DEFAULT_PATH = "/etc/penstock/slurm.conf"
+
+_DEFAULTS = Config()
+_SLURMCTLD_HOST = re.compile(r"([^()]+)(?:\(([^()]+)\))?")
+_Lines = list[tuple[str, tuple[Token, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A valid configuration, what was noticed on the way, and the files that it came from."""
+
+    config: Config
+    warnings: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+def load(path: str) -> Loaded:
+    """Reads and checks a configuration; raises `ConfigError` with all problems."""
+    findings = Findings()
+    statements, files = read_statements(path, findings)
+    if not files:
+        findings.raise_if_any(files)
+    global_tokens, lines = _split(statements)
+    reader = LineReader(GLOBALS, findings)
+    values = _read_globals(reader, global_tokens, findings)
+    fields = _config_fields(values, findings)
+
+    nodes = NodeReader(findings, fields.get("gres_types", ()), fields.get("slurmd_port", _DEFAULTS.slurmd_port))
+    for tokens in (tokens for kind, tokens in lines if kind == "nodename"):
+        nodes.node_line(tokens)
+    for tokens in (tokens for kind, tokens in lines if kind == "downnodes"):
+        nodes.down_line(tokens)
+    table = nodes.finish()
+    files += read_gres_conf(os.path.dirname(path), table, nodes.gres_types, findings)
+
+    partitions = PartitionReader(findings, table, values.value("DisableRootJobs", False))
+    for tokens in (tokens for kind, tokens in lines if kind == "nodeset"):
+        partitions.node_set_line(tokens)
+    for tokens in (tokens for kind, tokens in lines if kind == "partitionname"):
+        partitions.partition_line(tokens)
+    frontends = LineReader(LINES["frontendname"], findings)
+    for tokens in (tokens for kind, tokens in lines if kind == "frontendname"):
+        frontends.read(tokens)
+    _check_presence(values, lines, Where(path, 0), findings)
+    findings.raise_if_any(files)
+
+    config = Config(**fields, nodes=tuple(table.nodes.values()), partitions=tuple(partitions.partitions.values()))
+    config = replace(config, shown=shown_parameters(config, reader.texts, os.path.abspath(path)))
+    return Loaded(config, findings.warning_lines(files), files)
+
+
+def _split(statements: list[Statement]) -> tuple[list[Token], _Lines]:
+    """Tokens of the whole cluster, and the lines that begin with a word of their own."""
+    global_tokens: list[Token] = []
+    lines: _Lines = []
+    for statement in statements:
+        for position, token in enumerate(statement.tokens):
+            if token.key.lower() in LINES:
+                lines.append((token.key.lower(), statement.tokens[position:]))
+                break
+            global_tokens.append(token)
+    return global_tokens, lines
+
+
+def _read_globals(reader: LineReader, tokens: list[Token], findings: Findings) -> Values:
+    """The cluster's parameters; of several SlurmctldHost lines the first is the controller."""
+    hosts = [token for token in tokens if (key := GLOBALS.find(token.key)) and key.name == "SlurmctldHost"]
+    values = reader.read(token for token in tokens if token not in hosts)
+    for backup in hosts[1:]:
+        findings.warn(backup.where, f"{backup.value} is a backup controller, which Penstock does not use")
+    if not hosts:
+        return values
+    match, where = _SLURMCTLD_HOST.fullmatch(hosts[0].value), hosts[0].where
+    try:
+        host = HOST.read(match[1] if match else hosts[0].value, "SlurmctldHost")
+        addr = HOST.read(match[2], "SlurmctldHost") if match and match[2] else host
+    except BadValue as problem:
+        findings.error(where, f"{problem}; write NAME or NAME(ADDRESS)")
+        return values
+    values["controller_host"] = Value(host, where)
+    values.setdefault("controller_addr", Value(addr, where))
+    return values
+
+
+def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
+    """Fields of `Config`, with what SchedulerParameters holds for some of them, after a check of what goes together."""
+    fields = {name: found.value for name, found in values.items() if hasattr(_DEFAULTS, name)}
+    if "scheduler_parameters" in values:
+        pairs, where = values["scheduler_parameters"]
+        fields |= read_scheduler_parameters(pairs, where, findings)
+    if "propagate_resource_limits" in values and "propagate_resource_limits_except" in values:
+        where = values["propagate_resource_limits_except"].where
+        findings.error(where, "PropagateResourceLimits and PropagateResourceLimitsExcept exclude each other")
+    for limit in ("Def", "Max"):
+        cpu, node = f"{limit.lower()}_mem_per_cpu_mb", f"{limit.lower()}_mem_per_node_mb"
+        if cpu in values and node in values:
+            word = f"{limit}MemPer"
+            findings.warn(values[node].where, f"{word}CPU and {word}Node exclude each other; {word}CPU is used")
+            del fields[node]
+    ports = [fields.get(name, getattr(_DEFAULTS, name)) for name in ("slurmctld_port", "penstock_node_port")]
+    if ports[0] == ports[1]:
+        where = (values.get("penstock_node_port") or values["slurmctld_port"]).where
+        findings.error(
+            where, f"SlurmctldPort and PenstockNodePort are both {ports[0]}; node daemons need their own port"
+        )
+    if "slurm_user" in values and find_uid(values["slurm_user"].value) is None:
+        findings.warn(values["slurm_user"].where, f"SlurmUser {values['slurm_user'].value} is no user of this machine")
+    return fields
+
+
+def _check_presence(values: Values, lines: _Lines, where: Where, findings: Findings) -> None:
+    """What no configuration can do without. A file that a crash cut short often fails here."""
+    kinds = {kind for kind, _ in lines}
+    if "cluster_name" not in values and not any("ClusterName" in problem.text for problem in findings.problems):
+        findings.error(where, "ClusterName is not set")
+    if "controller_host" not in values and not any("SlurmctldHost" in problem.text for problem in findings.problems):
+        findings.error(where, "SlurmctldHost is not set")
+    if "nodename" not in kinds:
+        findings.error(where, "there is no NodeName line")
+    if "partitionname" not in kinds:
+        findings.error(where, "there is no PartitionName line")

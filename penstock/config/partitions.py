@@ -1,0 +1,146 @@
+"""PartitionName and NodeSet lines to `PartitionConfig` records.
+
+`Nodes` takes node names, ranges, names of node sets and ALL, in any mixture; the order of first mention is kept.
+Names that are no nodes are a problem, all of one line in one message. Two partitions of one name, or two defaults,
+are a problem: Slurm takes the last one, which hides the mistake from whoever made it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.config.keys import NODE_SETS, PARTITIONS
+from penstock.config.lines import LineReader, Values
+from penstock.config.nodes import NodeTable
+from penstock.config.problem import Findings, Where
+from penstock.config.syntax import Token
+from penstock.values.config import PartitionConfig
+from penstock.values.duration import UNLIMITED
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import compress, expand
+
+#: Partitions of a cluster. Every pass over the queue looks at each; no site has more than a few hundred.
+PARTITIONS_MAX = 4096
+
+#: Keys that are spread over other fields.
+_SPREAD = ("Exclusive", "Priority", "nodes", "name")
+
+
+@dataclass(slots=True)
+class PartitionReader:
+    """Reads partitions once the nodes are known."""
+
+    findings: Findings
+    table: NodeTable
+    disable_root_jobs: bool
+    partitions: dict[str, PartitionConfig] = field(default_factory=dict)
+    where: dict[str, Where] = field(default_factory=dict)
+    node_sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lines: LineReader = field(init=False)
+    set_lines: LineReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = LineReader(PARTITIONS, self.findings)
+        self.set_lines = LineReader(NODE_SETS, self.findings)
+
+    def node_set_line(self, tokens: tuple[Token, ...]) -> None:
+        """One NodeSet line: nodes by name, by feature, or both."""
+        values, where = self.set_lines.read(tokens), tokens[0].where
+        name = values.value("name", "")
+        if not name:
+            return
+        if name.upper() == "ALL" or name in self.table.nodes or name in self.node_sets:
+            self.findings.error(where, f"NodeSet {name}: the name is taken")
+            return
+        if "nodes" not in values and "feature" not in values:
+            self.findings.error(where, f"NodeSet {name}: give Nodes or Feature")
+        members = list(self._nodes(values, where, "NodeSet"))
+        if feature := values.value("feature"):
+            members += [node.name for node in self.table.nodes.values() if feature in node.features]
+        self.node_sets[name] = tuple(dict.fromkeys(members))
+
+    def partition_line(self, tokens: tuple[Token, ...]) -> None:
+        """One PartitionName line."""
+        values = self.lines.read_named(tokens)
+        if values is None or "name" not in values:
+            return
+        where, name = tokens[0].where, tokens[0].value
+        if name.upper() == "ALL":
+            self.findings.error(
+                where, f"PartitionName: {name} stands for all partitions in commands; choose another name"
+            )
+        elif name in self.partitions:
+            self.findings.error(where, f"duplicate partition {name}: it is already defined at {self.where[name]}")
+        elif len(self.partitions) == PARTITIONS_MAX:
+            self.findings.error(where, f"more than {PARTITIONS_MAX} partitions")
+        else:
+            partition = PartitionConfig(name=name, nodes=self._nodes(values, where, name), **self._fields(values))
+            self._check(partition, values, where)
+            self.partitions[name] = partition
+            self.where[name] = where
+
+    def _fields(self, values: Values) -> dict[str, Any]:
+        fields: dict[str, Any] = {"disable_root_jobs": self.disable_root_jobs}
+        if "Priority" in values:
+            fields |= {"priority_tier": values["Priority"].value, "priority_job_factor": values["Priority"].value}
+        if "Exclusive" in values:
+            exclusive, where = values["Exclusive"]
+            fields |= {"exclusive_user": exclusive == "USER"}
+            if exclusive == "NODE":
+                fields["over_subscribe"] = "EXCLUSIVE"
+            if exclusive == "TOPO":
+                self.findings.warn(where, "Exclusive=TOPO is known to Slurm and not used by Penstock")
+        fields |= {name: found.value for name, found in values.items() if name not in _SPREAD}
+        for limit in ("def", "max"):
+            cpu, node = f"{limit}_mem_per_cpu_mb", f"{limit}_mem_per_node_mb"
+            if cpu in values and node in values:
+                word = f"{limit.capitalize()}MemPer"
+                self.findings.warn(
+                    values[node].where, f"{word}CPU and {word}Node exclude each other; {word}CPU is used"
+                )
+                del fields[node]
+        return fields
+
+    def _nodes(self, values: Values, where: Where, name: str) -> tuple[str, ...]:
+        """The nodes that a line names, each once."""
+        if "nodes" not in values:
+            return ()
+        text, where = values["nodes"]
+        try:
+            listed = expand(text)
+        except BadValue as problem:
+            self.findings.error(where, f"Nodes: {problem}")
+            return ()
+        members: dict[str, None] = {}
+        unknown = []
+        for word in dict.fromkeys(listed):
+            if word in self.table.nodes:
+                members[word] = None
+            elif word.upper() == "ALL":
+                members |= dict.fromkeys(self.table.nodes)
+            elif word in self.node_sets:
+                members |= dict.fromkeys(self.node_sets[word])
+            else:
+                unknown.append(word)
+        if unknown and self.table.complete:
+            self.findings.error(where, f"{name}: Nodes names unknown nodes: {compress(unknown)}")
+        return tuple(members)
+
+    def _check(self, partition: PartitionConfig, values: Values, where: Where) -> None:
+        """Values that do not go together."""
+        find = self.findings
+        if partition.is_default:
+            for other in self.partitions.values():
+                if other.is_default:
+                    place = self.where[other.name]
+                    find.error(
+                        where, f"{partition.name}: Default=YES, but {other.name} is the default already ({place})"
+                    )
+                    break
+        if partition.max_nodes != UNLIMITED and partition.min_nodes > partition.max_nodes:
+            find.error(
+                where, f"{partition.name}: MinNodes={partition.min_nodes} exceeds MaxNodes={partition.max_nodes}"
+            )
+        if partition.max_time_s != UNLIMITED and (
+            partition.default_time_s == UNLIMITED or partition.default_time_s > partition.max_time_s
+        ):
+            find.error(values["default_time_s"].where, f"{partition.name}: DefaultTime exceeds MaxTime")

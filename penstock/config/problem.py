@@ -1,0 +1,95 @@
+"""What is wrong with a configuration, and where.
+
+Every finding carries the file and the line that caused it. Problems make the whole configuration unusable; warnings do
+not. Findings are collected, so that an administrator sees all of them at once and not one per attempt.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+#: Problems that are listed. A wrong file (a log, a binary) has thousands; nobody reads beyond the first screens.
+PROBLEMS_MAX = 200
+
+#: Warnings that are listed, for the same reason.
+WARNINGS_MAX = 500
+
+#: Characters of one message. A value of any length may stand in the file.
+TEXT_MAX = 500
+
+
+class Where(NamedTuple):
+    """A place in a configuration file. Line 0 means the file as a whole."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why the configuration cannot be used."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{Where(self.file, self.line)}: {self.text}"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; `problems` holds every reason."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(slots=True)
+class Findings:
+    """Problems and warnings of one load, found in any order and handed out in the order of the lines."""
+
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[tuple[Where, str]] = field(default_factory=list)
+    left_out: int = 0
+
+    def error(self, where: Where, text: str) -> None:
+        """Notes a problem; beyond the limit only their number is kept."""
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(Problem(where.file, where.line, _cut(text)))
+        else:
+            self.left_out += 1
+
+    def number(self) -> int:
+        """How many problems there are so far."""
+        return len(self.problems) + self.left_out
+
+    def warn(self, where: Where, text: str) -> None:
+        """Notes a warning; beyond the limit nothing is kept, as the file still works."""
+        if len(self.warnings) < WARNINGS_MAX:
+            self.warnings.append((where, _cut(text)))
+
+    def raise_if_any(self, files: tuple[str, ...]) -> None:
+        """Ends the load when there was a problem. `files` is the order of the files."""
+        if not self.problems:
+            return
+        problems = sorted(self.problems, key=lambda problem: _place(Where(problem.file, problem.line), files))
+        if self.left_out:
+            problems.append(Problem(problems[0].file, 0, f"and {self.left_out} more problems"))
+        raise ConfigError(tuple(problems))
+
+    def warning_lines(self, files: tuple[str, ...]) -> tuple[str, ...]:
+        """The warnings as text."""
+        found = sorted(self.warnings, key=lambda warning: _place(warning[0], files))
+        return tuple(f"{where}: {text}" for where, text in found)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 3] + "..."
+
+
+def _place(where: Where, files: tuple[str, ...]) -> tuple[int, bool, int]:
+    """Sorts by file, then line; what concerns a file as a whole comes behind its lines."""
+    return files.index(where.file) if where.file in files else len(files), where.line == 0, where.line

@@ -1,0 +1,75 @@
+"""SchedulerParameters: a list of words and numbers inside one value.
+
+All pairs are kept as they stand, for the scheduler to look at. Numbers are checked here, because a scheduler that
+stumbles over `bf_window=1day` at midnight helps nobody. A word that Slurm does not have either draws a warning: Slurm
+itself says nothing about it, so a working file may well hold one.
+"""
+
+from difflib import get_close_matches
+from typing import Any
+
+from penstock.config.problem import Findings, Where
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Parameters that take a number of at least 0.
+_NUMBERS = _words(
+    """
+    batch_sched_delay bb_array_stage_cnt bf_interval bf_job_part_count_reserve bf_max_job_array_resv bf_max_job_assoc
+    bf_max_job_part bf_max_job_start bf_max_job_test bf_max_job_user bf_max_job_user_part bf_max_time
+    bf_min_age_reserve bf_min_prio_reserve bf_node_space_size bf_resolution bf_topopt_iterations bf_window
+    bf_window_linear bf_yield_interval bf_yield_sleep build_queue_timeout correspond_after_task_cnt
+    default_queue_depth delay_boot max_array_tasks max_depend_depth max_rpc_cnt max_sched_time
+    max_script_size max_submit_line_size max_switch_wait partition_job_depth preempt_reorder_count requeue_delay
+    sched_interval sched_max_job_start sched_min_interval step_retry_count step_retry_time
+    """
+)
+
+_WORDS = _words(
+    """
+    allow_zero_lic assoc_limit_stop bf_allow_magnetic_slot bf_busy_nodes bf_continue bf_hetjob_immediate bf_hetjob_prio
+    bf_ignore_newly_avail_nodes bf_licenses bf_one_resv_per_job bf_running_job_reserve bf_topopt_enable defer
+    defer_batch disable_hetjob_steps disable_job_shrink enable_hetjob_steps enable_job_state_cache enable_user_top
+    extra_constraints ignore_prefer_validation no_backup_scheduling no_env_cache nohold_on_prolog_fail
+    pack_serial_at_end preempt_strict_order preempt_youngest_first preempt_send_user_signal
+    preempt_min_exempt_priority reduce_completing_frag requeue_setup_env_fail salloc_wait_nodes
+    sbatch_wait_nodes spec_cores_first time_min_as_soft_limit whole_hetjob
+    """
+)
+
+#: Parameters that fill a field of `Config`: the field, the least and the largest number.
+_FIELDS = {
+    "max_script_size": ("max_script_bytes", 1024, 512 * 1024 * 1024),
+    "sched_interval": ("sched_interval_s", 1, 86400),
+}
+
+#: The largest number that any of them takes, Slurm's 32-bit signed field.
+_NUMBER_MAX = 2**31 - 1
+
+FIELD_OF_PARAMETER = {name: field for name, (field, _, _) in _FIELDS.items()}
+
+
+def read_scheduler_parameters(pairs: tuple[tuple[str, str], ...], where: Where, findings: Findings) -> dict[str, Any]:
+    """The fields of `Config` that some of them fill."""
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in _NUMBERS:
+            if name not in _WORDS:
+                close = get_close_matches(name, sorted(_NUMBERS | _WORDS), n=1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                findings.warn(where, f"SchedulerParameters: {name} is not known{hint}")
+            continue
+        field, low, high = _FIELDS.get(name, ("", 0, _NUMBER_MAX))
+        try:
+            number = parse_int(value, low, high, name)
+        except BadValue as problem:
+            findings.error(where, f"SchedulerParameters: {problem}")
+            continue
+        if field:
+            fields[field] = number
+    return fields

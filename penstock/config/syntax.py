@@ -1,0 +1,232 @@
+r"""The grammar of `slurm.conf` and `gres.conf`: files in, statements of `Key=Value` tokens out.
+
+A physical line loses its comment (`#` to the end; `\#` is a plain `#`), then joins the next one if it ends in `\`.
+What results is a statement: one or more `Key=Value`, spaces allowed around `=`, the value bare or in double quotes. A
+`#` begins a comment inside quotes too, as in Slurm. `Include FILE` stands alone on its line; a relative name is
+looked up in the folder of the main file, and `%c` in it is the cluster's name if ClusterName has been read already.
+
+Each token remembers its physical line. Nothing here knows what a key means. A file that a crash left half-written (NUL
+bytes, an open quote, a key without value, an end in the middle of a continued line) is a problem, never a guess; a last
+line without its newline is only a warning, because it is also what some editors leave.
+"""
+
+import os
+import re
+import stat
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.config.problem import Findings, Where
+
+#: A whole site's node list fits many times; a log file given by mistake does not fill the memory.
+FILE_BYTES_MAX = 8 * 1024 * 1024
+
+#: Files of one configuration, included ones counted. Sites include one file per rack or per partition.
+FILES_MAX = 256
+
+#: How deep `Include` may nest. Slurm's own configurations use one or two levels.
+INCLUDE_DEPTH_MAX = 10
+
+_KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9_.]*)\s*([-+*/]?)=", re.ASCII)
+_VALUE = re.compile(r'([ \t]*)(?:"([^"]*)"|([^\s"]\S*))(?=\s|$)')
+_INCLUDE = re.compile(r"\s*include\s+(.*\S)\s*$", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_BEFORE_COMMENT = re.compile(r"(?:[^#\\]+|\\.?)*")
+_BLANK = re.compile(r"\s*\Z")
+_ESCAPE = re.compile(r"\\(.?)")
+_TRAILING_ESCAPES = re.compile(r"(\\*)[ \t\r]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One `Key=Value` and where it stands."""
+
+    key: str
+    value: str
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The tokens of one logical line, at least one."""
+
+    tokens: tuple[Token, ...]
+
+    @property
+    def where(self) -> Where:
+        """Where the line begins."""
+        return self.tokens[0].where
+
+
+def read_statements(path: str, findings: Findings) -> tuple[list[Statement], tuple[str, ...]]:
+    """All statements of a file and of what it includes, and the names of the files that were read."""
+    reader = _Reader(os.path.dirname(path), findings)
+    statements = list(reader.read(path, Where(path, 0), ()))
+    return statements, tuple(reader.files)
+
+
+class _Reader:
+    """One load of one file tree."""
+
+    def __init__(self, folder: str, findings: Findings) -> None:
+        self.folder = folder
+        self.findings = findings
+        self.files: list[str] = []
+        self.cluster_name = ""
+
+    def read(self, path: str, named_at: Where, open_files: tuple[str, ...]) -> Iterator[Statement]:
+        """Statements of one file. `named_at` gets the blame if it cannot be read."""
+        real = os.path.realpath(path)
+        if real in open_files:
+            self.findings.error(named_at, f"Include of {path}: the file includes itself")
+        elif len(open_files) >= INCLUDE_DEPTH_MAX:
+            self.findings.error(named_at, f"Include of {path}: more than {INCLUDE_DEPTH_MAX} levels deep")
+        elif len(self.files) >= FILES_MAX:
+            self.findings.error(named_at, f"Include of {path}: more than {FILES_MAX} files")
+        elif (data := self._bytes(path, named_at)) is not None:
+            self.files.append(path)
+            for text, lines in _logical_lines(path, data, self.findings):
+                yield from self._statement(path, text, lines, (*open_files, real))
+
+    def _bytes(self, path: str, named_at: Where) -> bytes | None:
+        """The file's content, or None and a problem."""
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                self.findings.error(named_at, f"cannot read {path}: not a plain file")
+                return None
+            with open(path, "rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except OSError as problem:
+            self.findings.error(named_at, f"cannot read {path}: {problem.strerror or problem}")
+            return None
+        if len(data) > FILE_BYTES_MAX:
+            self.findings.error(named_at, f"cannot read {path}: larger than {FILE_BYTES_MAX} bytes")
+            return None
+        return data.removeprefix(b"\xef\xbb\xbf")
+
+    def _statement(self, path: str, text: str, lines: "_Lines", open_files: tuple[str, ...]) -> Iterator[Statement]:
+        """The statement of one logical line, or those of the file that it includes."""
+        if include := _INCLUDE.match(text):
+            where = lines.where(path, 0)
+            name = self._included_name(include[1].strip('"'), where)
+            if name:
+                yield from self.read(os.path.join(self.folder, name), where, open_files)
+            return
+        tokens = tuple(_tokens(path, text, lines, self.findings))
+        for token in tokens:
+            if token.key.lower() == "clustername":
+                self.cluster_name = token.value
+        if tokens:
+            yield Statement(tokens)
+
+    def _included_name(self, name: str, where: Where) -> str:
+        """The file's name with `%c` filled in; "" and a problem if that cannot be."""
+        if "%c" not in name:
+            return name
+        if not self.cluster_name:
+            self.findings.error(where, f"Include of {name}: %c is used before ClusterName")
+            return ""
+        return name.replace("%c", self.cluster_name)
+
+
+class _Lines:
+    """Maps a position in a logical line to its physical line."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.numbers: list[int] = []
+
+    def add(self, start: int, number: int) -> None:
+        self.starts.append(start)
+        self.numbers.append(number)
+
+    def where(self, path: str, position: int) -> Where:
+        return Where(path, self.numbers[max(0, bisect_right(self.starts, position) - 1)])
+
+
+def _logical_lines(path: str, data: bytes, findings: Findings) -> Iterator[tuple[str, _Lines]]:
+    """Comments cut, continued lines joined, escapes undone; empty lines are left out."""
+    if data and not data.endswith(b"\n"):
+        findings.warn(
+            Where(path, data.count(b"\n") + 1), "the last line does not end in a newline; was the file written fully?"
+        )
+    text, lines, continued = "", _Lines(), False
+    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n"), start=1):
+        piece = _decode(raw.removesuffix(b"\r"), Where(path, number), findings)
+        piece, continued = _strip_continuation(_strip_comment(piece))
+        lines.add(len(text), number)
+        text += _ESCAPE.sub(r"\1", piece)
+        if continued:
+            continue
+        if text.strip():
+            yield text, lines
+        text, lines = "", _Lines()
+    if continued:
+        number = data.removesuffix(b"\n").count(b"\n") + 1
+        findings.error(Where(path, number), "the file ends in the middle of a continued line; was it written fully?")
+
+
+def _decode(raw: bytes, where: Where, findings: Findings) -> str:
+    """The line as text; "" and a problem if it is not text."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        findings.error(where, f"byte {problem.start + 1} is not UTF-8 text")
+        return ""
+    if control := _CONTROL.search(text):
+        findings.error(where, f"control character U+{ord(control[0]):04X} at column {control.start() + 1}")
+        return ""
+    return text
+
+
+def _strip_comment(text: str) -> str:
+    r"""What stands before the first `#` that has no odd number of `\` before it."""
+    match = _BEFORE_COMMENT.match(text)
+    return match[0] if match else ""
+
+
+def _strip_continuation(text: str) -> tuple[str, bool]:
+    r"""The line without its final `\`, and whether there was one."""
+    match = _TRAILING_ESCAPES.search(text)
+    if match is None or len(match[1]) % 2 == 0:
+        return text, False
+    return text[: match.end(1) - 1], True
+
+
+def _tokens(path: str, text: str, lines: _Lines, findings: Findings) -> Iterator[Token]:
+    """The line's tokens up to the first mistake."""
+    position = 0
+    while not _BLANK.match(text, position):
+        key = _KEY.match(text, position)
+        if key is None:
+            word = text[position:].split(maxsplit=1)[0]
+            where = lines.where(path, text.index(word, position))
+            findings.error(where, f"expected Key=Value, found {_short(word)}")
+            return
+        where = lines.where(path, key.start(1))
+        value = _VALUE.match(text, key.end())
+        problem = _value_problem(key, value, text)
+        if problem or value is None:
+            findings.error(where, f"{key[1]}: {problem}")
+            return
+        yield Token(key[1], value[2] if value[2] is not None else value[3], where)
+        position = value.end()
+
+
+def _value_problem(key: re.Match[str], value: re.Match[str] | None, text: str) -> str:
+    """Why a token cannot be used; "" if it can."""
+    if key[2]:
+        return f"the operator {key[2]}= is not supported here; use ="
+    if value is None:
+        if text[key.end() :].lstrip().startswith('"'):
+            return r"a quoted value must end in a quote followed by a space (a # inside it is written \#)"
+        return "has no value"
+    if value[1] and value[3] is not None and _KEY.match(value[3]):
+        return f"has no value (or remove the space before {_short(value[3])})"
+    return ""
+
+
+def _short(word: str) -> str:
+    """A word for a message, cut to a readable length."""
+    return repr(word if len(word) <= 40 else word[:37] + "...")

@@ -1,0 +1,197 @@
+"""User tokens: "the kernel of HOST says that this is uid U", good for one call within a minute.
+
+A token is [version, claims, signer's certificate, signature] in msgpack. The signature, by the certificate's EC key,
+covers a fixed prefix and the claims. The verifier believes it when the certificate comes from the cluster's CA, is in
+force, is not on the deny list and has the role controller or login; when the claims name this cluster and the signer's
+own host; when the times fit; and when the token was not seen before.
+
+Tokens seen are remembered in memory until they have expired. After a restart nothing is remembered, so a token made
+before the start is answered with "try again": it could be a replay, and a client makes a new one in a millisecond.
+"""
+
+import os
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from penstock.errors import PenstockError
+from penstock.security.ca import BadCertificate, Credentials, check_certificate, to_der
+from penstock.values.refusals import TEXT, Code
+
+TOKEN_VERSION: Final = 1
+LIFETIME_US: Final = 60_000_000
+SKEW_US: Final = 30_000_000
+TOKEN_BYTES_MAX: Final = 4096
+#: Tokens in force at one time: 1,000 calls a second for the 90 seconds that one is remembered, with room for bursts.
+SEEN_MAX: Final = 200_000
+#: Login hosts of a cluster whose certificates are kept parsed.
+SIGNERS_MAX: Final = 1024
+SIGNER_ROLES: Final = ("controller", "login")
+_PREFIX: Final = b"penstock user token 1\n"
+_ECDSA: Final = ec.ECDSA(hashes.SHA256())
+
+
+class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a token says."""
+
+    uid: int
+    gid: int
+    host: str
+    aud: str
+    iat_us: int
+    exp_us: int
+    jti: bytes
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A token on the wire."""
+
+    version: int
+    claims: bytes
+    signer: bytes
+    signature: bytes
+
+
+class TokenRefused(PenstockError):
+    """A token is not accepted. `reason` is one word for tables and tests; `passing`: a new token may be accepted."""
+
+    def __init__(self, reason: str, explanation: str, passing: bool = False) -> None:
+        super().__init__(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
+        self.reason = reason
+        self.explanation = explanation
+        self.passing = passing
+
+
+class TokenIssuer:
+    """Makes tokens in the name of this host."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._key = credentials.key
+        self._signer = to_der(credentials.certificate)
+        self._host = credentials.identity.name
+        self._cluster = credentials.identity.cluster
+
+    def issue(self, uid: int, gid: int, now_us: int) -> bytes:
+        """A token for one call by this user."""
+        claims = msgspec.msgpack.encode(
+            Claims(uid, gid, self._host, self._cluster, now_us, now_us + LIFETIME_US, os.urandom(16))
+        )
+        signature = self._key.sign(_PREFIX + claims, _ECDSA)
+        return msgspec.msgpack.encode(Envelope(TOKEN_VERSION, claims, self._signer, signature))
+
+
+class _Signer(msgspec.Struct, frozen=True):
+    key: ec.EllipticCurvePublicKey
+    host: str
+    certificate: x509.Certificate
+
+
+class TokenVerifier:
+    """Tells good tokens from bad ones, each good one once."""
+
+    def __init__(
+        self, ca: x509.Certificate, cluster: str, started_us: int, denied: frozenset[int] = frozenset()
+    ) -> None:
+        self.denied = denied
+        self._ca = ca
+        self._cluster = cluster
+        self._started_us = started_us
+        self._seen: dict[bytes, int] = {}  # jti -> forget at; in order of arrival
+        self._signers: dict[bytes, _Signer] = {}
+
+    def verify(self, token: bytes, now_us: int) -> Claims:
+        """Whose token this is. Raises TokenRefused."""
+        if len(token) > TOKEN_BYTES_MAX:
+            raise TokenRefused("malformed", "the token is too long")
+        try:
+            envelope = msgspec.msgpack.decode(token, type=Envelope)
+            claims = msgspec.msgpack.decode(envelope.claims, type=Claims)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise TokenRefused("malformed", "the token cannot be read") from error
+        if envelope.version != TOKEN_VERSION:
+            raise TokenRefused("malformed", f"the token's version {envelope.version} is not known")
+        signer = self._signer(envelope.signer, now_us)
+        try:
+            signer.key.verify(envelope.signature, _PREFIX + envelope.claims, _ECDSA)
+        except InvalidSignature as error:
+            raise TokenRefused("signature", "the token's signature is wrong") from error
+        if claims.aud != self._cluster or claims.host != signer.host:
+            raise TokenRefused("cluster", f"the token is for cluster {claims.aud!r} from host {claims.host!r}")
+        self._check_times(claims, now_us)
+        self._remember(claims, now_us)
+        return claims
+
+    def _signer(self, der: bytes, now_us: int) -> _Signer:
+        signer = self._signers.get(der)
+        certificate = signer.certificate if signer else _parse(der)
+        try:
+            # The CA's signature is checked once per certificate; its term and the deny list at every use.
+            identity = None if signer else check_certificate(certificate, self._ca, None)
+        except BadCertificate as error:
+            raise TokenRefused("signer", f"the token's signer is not trusted: {error}") from error
+        if certificate.serial_number in self.denied:
+            raise TokenRefused("signer", "the token's signer has been revoked")
+        if not _in_force(certificate, now_us):
+            raise TokenRefused("signer", "the certificate of the token's signer is not in force: renew it")
+        if signer is not None:
+            return signer
+        key = certificate.public_key()
+        if identity is None or identity.role not in SIGNER_ROLES or not isinstance(key, ec.EllipticCurvePublicKey):
+            raise TokenRefused("role", "the token's signer is neither a controller nor a login host")
+        if identity.cluster != self._cluster:
+            raise TokenRefused("cluster", f"the token's signer belongs to cluster {identity.cluster!r}")
+        if len(self._signers) >= SIGNERS_MAX:
+            self._signers.clear()
+        signer = self._signers[der] = _Signer(key, identity.name, certificate)
+        return signer
+
+    def _check_times(self, claims: Claims, now_us: int) -> None:
+        if claims.exp_us - claims.iat_us > LIFETIME_US or claims.exp_us < claims.iat_us:
+            raise TokenRefused("malformed", "the token's term is not allowed")
+        if claims.iat_us > now_us + SKEW_US:
+            ahead_s = (claims.iat_us - now_us) // 1_000_000
+            raise TokenRefused("skew", f"the clock of {claims.host} is {ahead_s} s ahead of the controller's")
+        if claims.exp_us + SKEW_US < now_us:
+            ago_s = (now_us - claims.exp_us) // 1_000_000
+            raise TokenRefused(
+                "expired", f"the token has expired {ago_s} s ago (or the clock of {claims.host} is behind)"
+            )
+        if claims.iat_us < self._started_us:
+            raise TokenRefused("stale", "the token is older than this controller's start; try again", passing=True)
+
+    def _remember(self, claims: Claims, now_us: int) -> None:
+        if claims.jti in self._seen:
+            raise TokenRefused("replayed", "the token has been used before")
+        if len(self._seen) >= SEEN_MAX:
+            self._forget(now_us)
+            if len(self._seen) >= SEEN_MAX:
+                raise TokenRefused("busy", "too many calls within a minute; try again", passing=True)
+        self._seen[claims.jti] = claims.exp_us + SKEW_US
+        if len(self._seen) & 0xFF == 0:
+            self._forget(now_us)
+
+    def _forget(self, now_us: int) -> None:
+        """Drop what has expired, oldest arrivals first; one that is out of order only stays a little longer."""
+        expired = []
+        for jti, forget_us in self._seen.items():
+            if forget_us >= now_us:
+                break
+            expired.append(jti)
+        for jti in expired:
+            del self._seen[jti]
+
+
+def _parse(der: bytes) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except (ValueError, x509.InvalidVersion) as error:
+        raise TokenRefused("malformed", "the token's certificate cannot be read") from error
+
+
+def _in_force(certificate: x509.Certificate, now_us: int) -> bool:
+    start_s = certificate.not_valid_before_utc.timestamp()
+    return start_s * 1_000_000 <= now_us <= certificate.not_valid_after_utc.timestamp() * 1_000_000

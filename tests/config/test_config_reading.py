@@ -1,0 +1,223 @@
+"""What is accepted: the syntax, Slurm's rules for what is left out, and the warnings that do not stop anything."""
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.config import Loaded, load
+from penstock.config.keys import GLOBALS, NODES, PARTITIONS
+from penstock.values.gres import Gres
+
+Write = Callable[..., str]
+
+
+def test_comments_quotes_escapes_and_continuations(write: Write, whole: str) -> None:
+    loaded = load(
+        write(
+            whole
+            + "# a comment \\\n"
+            + "KillWait = 20   # seconds \\\n"
+            + '\tTmpFS="/scratch/a b"\r\n'
+            + "SlurmctldLogFile=/var/log/\\#1.log\n"
+            + "killWAIT\\\n=25\n"
+        )
+    )
+    assert loaded.config.kill_wait_s == 25
+    assert loaded.config.tmp_fs == "/scratch/a b"
+    assert loaded.config.slurmctld_log_file == "/var/log/#1.log"
+    assert loaded.warnings == ("slurm.conf:10: KillWait is given more than once; the last value is used",)
+
+
+def test_a_byte_order_mark_is_skipped(write: Write, whole: str) -> None:
+    assert load(write(b"\xef\xbb\xbf" + whole.encode())).config.cluster_name == "test"
+
+
+def test_files_that_were_read_are_listed(write: Write, base: str) -> None:
+    loaded = load(
+        write(
+            base + "GresTypes=gpu\nInclude nodes.conf\nPartitionName=p Nodes=ALL\n",
+            nodes_conf="NodeName=n1 Gres=gpu:1\n",
+            gres_conf="AutoDetect=nvml\n",
+        )
+    )
+    assert loaded.files == ("slurm.conf", "nodes.conf", "gres.conf")
+    assert loaded.warnings == ()
+
+
+#: What a NodeName line says, what follows (CPUs, boards, sockets, cores, threads), and the warning.
+TOPOLOGY = [
+    ("", (1, 1, 1, 1, 1), ""),
+    ("CPUs=6", (6, 1, 6, 1, 1), ""),
+    ("CPUs=32 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", (32, 1, 2, 8, 2), ""),
+    ("CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", (16, 1, 2, 8, 2), ""),
+    ("CPUs=2 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", (2, 1, 2, 8, 2), ""),
+    ("Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", (32, 1, 2, 8, 2), ""),
+    ("CPUs=32 CoresPerSocket=8 ThreadsPerCore=2", (32, 1, 2, 8, 2), ""),
+    ("Boards=2 SocketsPerBoard=2 CoresPerSocket=10", (40, 2, 4, 10, 1), ""),
+    ("Boards=2 Sockets=2 CoresPerSocket=10 CPUs=40", (40, 2, 4, 10, 1), ""),
+    ("CPUs=8 Sockets=2", (8, 1, 8, 1, 1), "CPUs=8 does not match Sockets=2; 8 sockets are used"),
+    (
+        "CPUs=20 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2",
+        (32, 1, 2, 8, 2),
+        "CPUs=20 is neither the sockets (2), nor the cores (16), nor the threads (32) of the node; 32 is used",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "expected", "warning"), TOPOLOGY)
+def test_topology(write: Write, base: str, line: str, expected: tuple[int, ...], warning: str) -> None:
+    loaded = load(write(base + f"NodeName=x {line}\nPartitionName=p Nodes=x\n"))
+    node = loaded.config.nodes[0]
+    assert (node.cpus, node.boards, node.sockets, node.cores_per_socket, node.threads_per_core) == expected
+    assert loaded.warnings == ((f"slurm.conf:4: {warning}",) if warning else ())
+
+
+def test_what_a_line_says_takes_the_place_of_its_defaults(write: Write, base: str) -> None:
+    loaded = load(
+        write(
+            base
+            + "NodeName=DEFAULT Sockets=2 CoresPerSocket=4\n"
+            + "NodeName=a SocketsPerBoard=3\n"
+            + "PartitionName=DEFAULT DefMemPerCPU=100 OverSubscribe=FORCE\n"
+            + "PartitionName=p Nodes=a DefMemPerNode=5000 Exclusive=NODE\n"
+        )
+    )
+    assert loaded.warnings == ()
+    assert (loaded.config.nodes[0].sockets, loaded.config.nodes[0].cpus) == (3, 12)
+    partition = loaded.config.partitions[0]
+    assert (partition.def_mem_per_cpu_mb, partition.def_mem_per_node_mb) == (0, 5000)
+    assert partition.over_subscribe == "EXCLUSIVE"
+
+
+#: A line, and the warnings that it draws.
+WARNINGS = [
+    ("Epilog=/x", ["slurm.conf:6: Epilog is known to Slurm and not used by Penstock"]),
+    ("AccountingStoragePass=x", ["slurm.conf:6: AccountingStoragePass is known to Slurm and not used by Penstock"]),
+    ("SelectType=select/cons_tres SchedulerType=sched/backfill MpiDefault=none", []),
+    (
+        "SelectType=select/linear",
+        ["slurm.conf:6: SelectType is known to Slurm and not used by Penstock; select/cons_tres is what Penstock does"],
+    ),
+    ("SlurmctldHost=b", ["slurm.conf:6: b is a backup controller, which Penstock does not use"]),
+    ("SlurmUser=no-such-user", None),
+    ("SchedulerParameters=bf_intervall=5", None),
+    (
+        "DefMemPerCPU=1 DefMemPerNode=2",
+        ["slurm.conf:6: DefMemPerCPU and DefMemPerNode exclude each other; DefMemPerCPU is used"],
+    ),
+    ("FrontendName=x", ["slurm.conf:6: FrontendName on FrontendName lines is known to Slurm and not used by Penstock"]),
+    ("NodeName=x,y MemSpecLimit=1\nNodeName=z MemSpecLimit=1", None),
+    ("PartitionName=x Exclusive=TOPO", ["slurm.conf:6: Exclusive=TOPO is known to Slurm and not used by Penstock"]),
+]
+
+
+@pytest.mark.parametrize(("line", "warnings"), WARNINGS)
+def test_warnings(write: Write, whole: str, line: str, warnings: list[str] | None) -> None:
+    found = [text for text in load(write(whole + line + "\n")).warnings if "given more than once" not in text]
+    if warnings is None:
+        assert len(found) == 1 and found[0].startswith("slurm.conf:6: ")
+    else:
+        assert found == warnings
+
+
+def test_the_last_line_without_a_newline(write: Write, whole: str) -> None:
+    loaded = load(write(whole + "KillWait=3"))
+    assert loaded.config.kill_wait_s == 3
+    assert loaded.warnings == ("slurm.conf:6: the last line does not end in a newline; was the file written fully?",)
+
+
+def gres_load(write: Write, base: str, node: str, gres: str) -> Loaded:
+    text = f"GresTypes=gpu,mps\nNodeName=n[1-2] {node}\nNodeName=m1\nPartitionName=p Nodes=ALL\n"
+    return load(write(base + text, gres_conf=gres))
+
+
+#: Gres of the node line, gres.conf, what the nodes have.
+TYPED = [
+    ("gpu:4", "NodeName=n[1-2] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n", (Gres("gpu", "a100", 4),)),
+    (
+        "gpu:3",
+        "Name=gpu Type=b File=/dev/nvidia2\nName=gpu Type=a File=/dev/nvidia[0-1]\n",
+        (Gres("gpu", "b", 1), Gres("gpu", "a", 2)),
+    ),
+    ("gpu:2", "Name=gpu Type=a100 File=/dev/nvidia[0-3]\n", (Gres("gpu", "", 2),)),
+    ("gpu:a100:2", "Name=gpu File=/dev/nvidia[0-1]\n", (Gres("gpu", "a100", 2),)),
+    ("gpu:8", "AutoDetect=nvml\n", (Gres("gpu", "", 8),)),
+    ("gpu:8", "AutoDetect=nvml\nName=gpu File=/dev/nvidia0\n", (Gres("gpu", "", 8),)),
+    ("mps:1K", "Name=mps Count=1K File=/dev/nvidia0\n", (Gres("mps", "", 1024),)),
+]
+
+
+@pytest.mark.parametrize(("node", "gres", "expected"), TYPED)
+def test_gres_conf_adds_types(write: Write, base: str, node: str, gres: str, expected: tuple[Gres, ...]) -> None:
+    loaded = gres_load(write, base, f"Gres={node}", gres)
+    assert [node.gres for node in loaded.config.nodes] == [expected, expected, ()]
+    assert loaded.warnings == ()
+
+
+def test_gres_conf_lines_that_fit_nothing(write: Write, base: str) -> None:
+    loaded = gres_load(
+        write, base, "Gres=gpu:1", "Name=gpu Count=1\nName=nic Count=1\nNodeName=n9 Name=gpu\nNodeName=m1 Name=gpu\n"
+    )
+    assert loaded.warnings == (
+        "gres.conf:2: nic is not among GresTypes; the line is not used",
+        "gres.conf:3: n9 is not a node of this cluster; it is left out",
+        "gres.conf:4: node m1 has no Gres=gpu in slurm.conf; not used",
+    )
+
+
+def test_shown_has_what_tools_read(write: Write, whole: str) -> None:
+    path = write(
+        whole
+        + "KillWait=40\nEpilog=/etc/epilog\nWaitTime=5\nAccountingStoragePass=secret\n"
+        + "PenstockDatabaseUrl=postgresql://pen:s3cret@db/penstock\nAccountingStorageType=accounting_storage/none\n"
+    )
+    pairs = load(path).config.shown
+    shown = dict(pairs)
+    expected = {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CORE_MEMORY",
+        "SchedulerType": "sched/backfill",
+        "SlurmUser": "root(0)",
+        "SLURM_VERSION": "25.05.0",
+        "SlurmctldHost[0]": "localhost",
+        "KillWait": "40 sec",
+        "MinJobAge": "300 sec",
+        "OverTimeLimit": "0 min",
+        "Epilog": "/etc/epilog",
+        "WaitTime": "5 sec",
+        "PenstockDatabaseUrl": "postgresql://pen:***@db/penstock",
+        "JobRequeue": "1",
+        "DefMemPerNode": "UNLIMITED",
+        "GresTypes": "(null)",
+    }
+    assert {name: shown[name] for name in expected} == expected
+    wanted = """
+        AccountingStorageEnforce SlurmctldParameters ClusterName MaxArraySize AccountingStorageTRES SchedulerParameters
+        TaskPlugin EnforcePartLimits PriorityType TopologyPlugin KillOnBadExit JobSubmitPlugins PrologFlags Licenses
+        JobAcctGatherFrequency JobAcctGatherType ConstrainDevices ProctrackType PreemptType MpiDefault SLURM_CONF
+        MULTIPLE_SLURMD
+        """
+    assert set(wanted.split()) <= shown.keys()
+    assert "secret" not in str(pairs) and "s3cret" not in str(pairs)
+    assert [name.lower() for name, _ in pairs] == sorted(name.lower() for name, _ in pairs)
+    assert all(value and "\n" not in value for value in shown.values())
+
+
+@pytest.mark.parametrize("table", [GLOBALS, NODES, PARTITIONS])
+def test_the_table_has_each_key_once(table: object) -> None:
+    assert isinstance(table, type(GLOBALS))
+    names = [key.name.lower() for key in table.keys]
+    assert len(names) == len(set(names))
+
+
+def test_a_line_may_be_long(write: Write, base: str) -> None:
+    names = ",".join(f"node-{number}x" for number in range(3000))
+    loaded = load(write(base + f"NodeName={names} NodeAddr={names}\nPartitionName=p Nodes={names}\n"))
+    assert len(loaded.config.partitions[0].nodes) == 3000
+
+
+def test_a_large_site_loads(write: Write, base: str) -> None:
+    lines = [f"NodeName=r{rack:03d}n[001-100] CPUs=64 RealMemory=256000" for rack in range(100)]
+    loaded = load(write(base + "\n".join(lines) + "\nPartitionName=p Nodes=ALL\n"))
+    assert len(loaded.config.nodes) == len(loaded.config.partitions[0].nodes) == 10_000
