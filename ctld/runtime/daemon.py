@@ -40,7 +40,7 @@ from ctld.store.errors import StorageFull
 from penstock.cluster import ClusterFile, write_cluster
 from penstock.config import ConfigError, load, reload_problems
 from penstock.security.authd import AuthServer
-from penstock.security.ca import Authority, Credentials, create_ca, ensure_controller, load_ca, load_denied
+from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
 from penstock.security.join import JoinTokens
 from penstock.security.tokens import TokenIssuer, TokenVerifier
 from penstock.values.config import Config

@@ -48,11 +48,8 @@ class LogFile:
 
 
 def log_transitions(batch: Batch) -> None:
-    """One record for all lines of a batch: formatting a record costs more than a line."""
-    if not batch.history or not log.isEnabledFor(logging.INFO):
+    """What became of jobs, a line each."""
+    if not log.isEnabledFor(logging.INFO):
         return
-    lines = [
-        f"job {h.job_id}{f' attempt {h.attempt}' if h.attempt else ''}: {h.event}{f' {h.detail}' if h.detail else ''}"
-        for h in batch.history
-    ]
-    log.info("%s", "\n".join(lines))
+    for line in batch.history:
+        log.info("job %d attempt %d: %s %s", line.job_id, line.attempt, line.event, line.detail)
