@@ -61,6 +61,10 @@ _CODE_OF_STATUS: Final = {
     "RESOURCE_EXHAUSTED": Code.BUSY,
 }
 
+#: gRPC reports a certificate that it will not trust as UNAVAILABLE, in these words of its libraries. Waiting does not
+#: help then. Only the quick and clear answer depends on them: an unknown wording ends at the deadline instead.
+_DISTRUST_WORDS: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate signature failure", "Hostname Verification")
+
 
 class TryAgain(Exception):
     """An attempt failed in a way that may pass. `seen`: a controller was there, so it is worth waiting for it."""
@@ -302,7 +306,7 @@ def raise_for(error: Any) -> NoReturn:
     details: str = error.details() or ""
     number = next((v for k, v in error.trailing_metadata() or () if k == CODE_KEY), None)
     if status == "UNAVAILABLE":
-        if "CERTIFICATE_VERIFY_FAILED" in details:
+        if any(words in details for words in _DISTRUST_WORDS):
             text = "The controller's certificate is not one of this cluster's"
             raise PenstockError(Code.ACCESS_DENIED, text, details) from error
         raise TryAgain(Unreachable(CONNECT_FAILURE_TEXT, details), seen=True) from error

@@ -4,12 +4,13 @@
 addresses and paths, never a secret. The first file that exists of a short list of places is the cluster; a file that
 exists but cannot be used is an error, never skipped: a command must not talk to another cluster by accident.
 Only `local` is free-form: it belongs to `penstock up`, which keeps its processes and folders there.
+
+Paths are texts here: importing pathlib would cost every command some milliseconds.
 """
 
 import json
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.values.refusals import Code
@@ -35,15 +36,13 @@ class ClusterFile:
     path: str = ""  # the file this was read from; not stored
 
 
-def candidate_paths() -> list[Path]:
+def candidate_paths() -> list[str]:
     """Where a cluster file may be, in the order in which they are tried."""
     explicit, home = os.environ.get("PENSTOCK_CLUSTER"), os.environ.get("PENSTOCK_HOME")
-    places = [Path(explicit)] if explicit else []
+    places = [explicit] if explicit else []
     if home:
-        places.append(Path(home) / "cluster.json")
-    places.append(Path(os.path.expanduser("~")) / ".penstock" / "cluster.json")
-    places.append(Path("/etc/penstock/cluster.json"))
-    return places
+        places.append(os.path.join(home, "cluster.json"))
+    return [*places, os.path.expanduser("~/.penstock/cluster.json"), "/etc/penstock/cluster.json"]
 
 
 def find_cluster() -> ClusterFile:
@@ -53,16 +52,16 @@ def find_cluster() -> ClusterFile:
             return read_cluster(path)
         except FileNotFoundError:
             continue
-    raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, "looked for " + ", ".join(map(str, candidate_paths())))
+    raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, "looked for " + ", ".join(candidate_paths()))
 
 
-def read_cluster(path: Path) -> ClusterFile:
+def read_cluster(path: str | os.PathLike[str]) -> ClusterFile:
     """Read one cluster file. FileNotFoundError when it is not there, PenstockError when it cannot be used."""
     try:
         with open(path, "rb") as file:
             data = file.read(CLUSTER_FILE_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileNotFoundError(str(path)) from error
+        raise FileNotFoundError(path) from error
     except OSError as error:
         raise PenstockError(Code.CONFIG_INVALID, f"{path}: cannot be read: {error.strerror}") from error
     if len(data) > CLUSTER_FILE_BYTES_MAX:
@@ -76,7 +75,7 @@ def read_cluster(path: Path) -> ClusterFile:
     return _from_json(content, path)
 
 
-def _from_json(content: object, path: Path) -> ClusterFile:
+def _from_json(content: object, path: str | os.PathLike[str]) -> ClusterFile:
     if not isinstance(content, dict) or not isinstance(content.get("controller"), dict):
         raise PenstockError(Code.CONFIG_INVALID, f'{path}: not a cluster file: "controller" is missing')
     if content.get("version") != VERSION:
@@ -94,9 +93,8 @@ def _from_json(content: object, path: Path) -> ClusterFile:
     return ClusterFile(**words, local=local if isinstance(local, dict) else {}, path=str(path))
 
 
-def write_cluster(path: Path | str, cluster: ClusterFile) -> None:
+def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
     """Write the file in one step: a reader sees the old one or the new one. Readable by all, it holds no secret."""
-    path = Path(path)
     content = {
         "version": VERSION,
         "cluster_name": cluster.cluster_name,
@@ -109,7 +107,8 @@ def write_cluster(path: Path | str, cluster: ClusterFile) -> None:
         },
         "local": cluster.local,
     }
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.getpid()}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
     with os.fdopen(file, "w", encoding="utf-8") as stream:
         os.fchmod(stream.fileno(), 0o644)

@@ -143,6 +143,8 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
         raise Refused(Code.JOB_PENDING)
     if job.state in END_STATES:
         raise Refused(Code.ALREADY_DONE)
+    if job.state is JobState.COMPLETING:
+        raise Refused(Code.DISABLED_STATE, "the job is completing, try again later")
     if not job.request.requeue:
         raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")
 

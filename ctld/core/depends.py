@@ -101,9 +101,8 @@ def on_change(state: ClusterState, job: Job, now_us: int) -> None:
             if other in state.waiting_for:
                 ids[other] = None
     for job_id in sorted(ids):
-        waiting = state.jobs.get(job_id)
-        if waiting is not None and waiting.state is JobState.PENDING:
-            evaluate(state, waiting, now_us)
+        if job_id in state.waiting_for:  # an earlier one of them may have ended this one
+            evaluate(state, state.jobs[job_id], now_us)
 
 
 def evaluate(state: ClusterState, job: Job, now_us: int) -> None:

@@ -7,7 +7,7 @@ over 100,000 jobs touches a few.
 
 import _fastsched
 from ctld.core.model import Job
-from ctld.core.ready import set_reason
+from ctld.core.ready import mask_row, set_reason
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.hostlist import compress
 from penstock.values.states import JobState, Reason
@@ -75,10 +75,17 @@ def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int
 def _tell(state: ClusterState, job: Job, reason: Reason) -> None:
     detail = ""
     if reason is Reason.REQ_NODE_NOT_AVAIL:
-        closed = [n for n in job.request.nodes_required if state.nodes[n].flags & CLOSED_FLAGS]
-        detail = f"UnavailableNodes:{compress(closed)}"
+        detail = f"UnavailableNodes:{compress(_closed_nodes(state, job))}"
     if reason is Reason.PRIORITY:
         state.flagged.pop(job.job_id, None)
     else:
         state.flagged[job.job_id] = None
     set_reason(state, job, reason, detail)
+
+
+def _closed_nodes(state: ClusterState, job: Job) -> list[str]:
+    """Nodes that the job could use if they were open."""
+    bits = 0
+    for name in job.request.partitions:
+        bits |= state.masks.bits[mask_row(state, state.partitions[name], job.request)]
+    return [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]

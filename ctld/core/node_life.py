@@ -40,6 +40,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     # -- apply
     node = state.nodes[event.node]
     rebooted = bool(node.boot_id) and node.boot_id != event.boot_id
+    forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
     _take_over(node, event)
     _judge_size(node, event, now_us)
     if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
@@ -49,7 +50,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     if event.spool_lost:
         drain(node, "spool lost", now_us)
     state.touch_node(node)
-    _reconcile(state, now_us, node, event)
+    _reconcile(state, now_us, node, event, forgotten)
 
 
 def _refusal(state: ClusterState, event: NodeRegistered) -> str:
@@ -103,13 +104,13 @@ def _may_return(state: ClusterState, node: Node, rebooted: bool) -> bool:
     return how == 2 or (how == 1 and node.reason.startswith(NOT_RESPONDING))
 
 
-def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered) -> None:
+def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool) -> None:
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
         for step in list(job.steps.values()):
             if step.node == node.name and step.state not in END_STATES:
-                _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), event)
+                _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), forgotten)
     for job_id, attempt, step_id in held:
         if _is_over(state, job_id, attempt, step_id):
             if held[job_id, attempt, step_id].state not in ("EXITED", "TOMBSTONE"):
@@ -123,18 +124,20 @@ def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int) -> bo
     return found is None or found[1].state in END_STATES
 
 
-def _settle(
-    state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, event: NodeRegistered
-) -> None:
-    """One step that should be on the node: go on, launch again, end, or bury."""
+def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, forgotten: bool) -> None:
+    """One step that should be on the node: go on, launch again, end, or bury.
+
+    `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a launch
+    without an answer may have been obeyed and is not sent again.
+    """
     if held is None:
-        if step.state is JobState.CONFIGURING and not event.spool_lost:
+        if step.state is JobState.CONFIGURING and not forgotten:
             if job.state is JobState.COMPLETING:
                 job_life.emit_terminate(state, job, step)
             else:
                 job_life.emit_launch(state, job)
         else:
-            step_life.lost(state, job, step, now_us, f"{event.node} does not know it any more")
+            step_life.lost(state, job, step, now_us, f"{step.node} does not know it any more")
     elif held.state in ("ACCEPTED", "RUNNING") and job.state is JobState.COMPLETING:
         job_life.emit_terminate(state, job, step)
     # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -201,7 +201,7 @@ def check_certificate(certificate: x509.Certificate, ca: x509.Certificate, now_u
     """Whose certificate this is, if the CA signed it and it is valid now. Raises BadCertificate."""
     try:
         certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature) as error:
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
         raise BadCertificate("the certificate is not signed by this cluster's CA") from error
     if now_us is not None:
         now = to_datetime(now_us)
@@ -272,7 +272,7 @@ def parse_certificate(pem: bytes, what: str) -> x509.Certificate:
     """The first certificate of a PEM text. Raises BadSetup."""
     try:
         return x509.load_pem_x509_certificate(pem)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise BadSetup(f"{what}: not a certificate: {error}") from error
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -178,7 +179,7 @@ def _key_of_request(csr_pem: bytes) -> ec.EllipticCurvePublicKey:
         request = x509.load_pem_x509_csr(csr_pem)
         valid = request.is_signature_valid
         key = request.public_key()
-    except (ValueError, TypeError, x509.InvalidVersion) as error:
+    except (ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
         raise JoinRefused("request", "the certificate request cannot be read") from error
     if not valid or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise JoinRefused("request", "the certificate request must be for an EC P-256 key and signed with it")

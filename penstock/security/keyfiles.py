@@ -19,7 +19,7 @@ FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 def read_secret(path: Path, what: str = "private key") -> bytes:
     """The file's content, if nobody but this process's user can have read it."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             _check(os.fstat(file.fileno()), path, what)
             return file.read(FILE_BYTES_MAX)
     except OSError as error:

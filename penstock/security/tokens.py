@@ -188,7 +188,7 @@ class TokenVerifier:
 def _parse(der: bytes) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise TokenRefused("malformed", "the token's certificate cannot be read") from error
 
 

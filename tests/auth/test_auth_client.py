@@ -1,0 +1,340 @@
+"""The client: what it retries, what it does not, what a user is told, and what it does not import."""
+
+import asyncio
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from dataclasses import replace
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import client as client_module
+from penstock.client import AsyncClient, Client, new_request_key
+from penstock.cluster import ClusterFile, find_cluster, read_cluster, write_cluster
+from penstock.errors import PenstockError, Unreachable
+from penstock.security.ca import create_ca
+from penstock.v1.accounting_pb2 import ListRecordsRequest
+from penstock.v1.controller_pb2 import ListJobsRequest, PingRequest, SubmitJobRequest
+from penstock.values.refusals import TEXT, Code
+
+CONNECT_FAILURE = "Unable to contact slurm controller (connect failure)"
+UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, 0, "going down")
+
+
+def test_a_call_and_its_caller(started):
+    for cluster in (started.cluster, started.remote_cluster):
+        with Client.open(cluster=cluster) as client:
+            reply = client.call("Ping", PingRequest())
+        assert (reply.cluster_name, reply.pid) == ("tiny", os.geteuid())
+    assert len(started.calls) == 2
+
+
+def test_streams_of_both_services(started):
+    with Client.open(cluster=started.cluster) as client:
+        assert len(list(client.stream("ListJobs", ListJobsRequest()))) == 3
+        assert len(list(client.stream("ListRecords", ListRecordsRequest()))) == 3
+        assert next(client.stream("ListJobs", ListJobsRequest())) is not None  # and the rest is not wanted
+        assert client.call("Ping", PingRequest())
+    assert [m for m, _ in started.calls] == ["ListJobs", "ListRecords", "ListJobs", "Ping"]
+
+
+def test_a_method_that_is_not_there(started):
+    with Client.open(cluster=started.cluster) as client:
+        with pytest.raises(ValueError, match="no method Pong"):
+            client.call("Pong", PingRequest())
+        with pytest.raises(ValueError, match="answers once"):
+            next(client.stream("Ping", PingRequest()))
+    assert started.calls == []
+
+
+def test_a_refusal_arrives_with_number_and_words_and_is_not_tried_again(started):
+    code = Code.INVALID_PARTITION
+    started.refusals["SubmitJob"] = [(grpc.StatusCode.INVALID_ARGUMENT, code, TEXT[code])] * 2
+    with Client.open(cluster=started.cluster) as client, pytest.raises(PenstockError) as caught:
+        client.call("SubmitJob", SubmitJobRequest())
+    assert (caught.value.code, caught.value.text) == (code, "Invalid partition name specified")
+    assert not isinstance(caught.value, Unreachable) and len(started.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Code.BUSY),
+        (grpc.StatusCode.PERMISSION_DENIED, Code.ACCESS_DENIED),
+        (grpc.StatusCode.UNAUTHENTICATED, Code.ACCESS_DENIED),
+        (grpc.StatusCode.UNIMPLEMENTED, Code.NOT_SUPPORTED),
+        (grpc.StatusCode.INTERNAL, Code.INTERNAL),
+        (grpc.StatusCode.UNKNOWN, Code.INTERNAL),
+    ],
+)
+def test_a_status_without_a_number(started, status, code):
+    started.refusals["Ping"] = [(status, 0, "something of gRPC's own")]
+    with Client.open(cluster=started.cluster) as client, pytest.raises(PenstockError) as caught:
+        client.call("Ping", PingRequest())
+    assert (caught.value.code, caught.value.text) == (code, TEXT[code])
+    assert caught.value.detail == "something of gRPC's own" and len(started.calls) == 1
+
+
+def test_unavailable_is_tried_again_each_time_with_a_new_token(started):
+    started.refusals["SubmitJob"] = [UNAVAILABLE] * 3
+    started.refusals["ListJobs"] = [UNAVAILABLE]
+    with Client.open(cluster=started.cluster) as client:
+        client.call("SubmitJob", SubmitJobRequest(request_key="k"))
+        assert len(list(client.stream("ListJobs", ListJobsRequest()))) == 3
+    assert [m for m, _ in started.calls] == ["SubmitJob"] * 4 + ["ListJobs"] * 2
+    assert len(set(started.tokens_seen)) == len(started.tokens_seen) == 6
+
+
+def test_unavailable_to_the_end(started):
+    started.refusals["Ping"] = [UNAVAILABLE] * 1000
+    with Client.open(0.5, cluster=started.cluster) as client, pytest.raises(Unreachable) as caught:
+        client.call("Ping", PingRequest())
+    assert caught.value.text == CONNECT_FAILURE and caught.value.detail == "going down"
+    assert len(started.calls) > 1
+
+
+def test_nobody_there_fails_at_once(tiny, monkeypatch):
+    monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
+    for cluster in (tiny.cluster, dead(tiny.cluster)):
+        with Client.open(cluster=cluster) as client, pytest.raises(Unreachable) as caught:
+            client.call("Ping", PingRequest())
+        assert caught.value.text == CONNECT_FAILURE and "auth.sock" in caught.value.detail
+
+
+def dead(cluster):
+    """Sockets that a killed controller left."""
+    for path in (cluster.auth_socket, cluster.socket):
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(path)
+    return cluster
+
+
+def test_an_auth_socket_alone_is_not_a_controller(started, monkeypatch, tmp_path):
+    monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
+    gone = replace(started.cluster, socket=str(tmp_path / "gone.sock"))
+    nobody = replace(started.remote_cluster, address="127.0.0.1:1")
+    for cluster, where in ((gone, "gone.sock"), (nobody, "127.0.0.1:1")):
+        with Client.open(cluster=cluster) as client, pytest.raises(Unreachable) as caught:
+            client.call("Ping", PingRequest())
+        assert caught.value.text == CONNECT_FAILURE and where in caught.value.detail
+    assert started.calls == []
+
+
+def test_a_patient_client_meets_a_controller_that_comes_up_late(tiny, monkeypatch):
+    dead(tiny.cluster)
+    (tiny.folder / "ctld.sock").unlink()
+    waited = threading.Event()
+    pause = time.sleep
+    monkeypatch.setattr(client_module.time, "sleep", lambda s: (waited.set(), pause(s)))
+    replies = []
+
+    def user():
+        with Client.open(60, retry=True, cluster=tiny.cluster) as client:
+            replies.append(client.call("Ping", PingRequest()))
+
+    thread = threading.Thread(target=user)
+    thread.start()
+    assert waited.wait(30)
+    tiny.start()
+    thread.join(60)
+    tiny.stop()
+    assert [r.cluster_name for r in replies] == ["tiny"] and len(tiny.calls) == 1
+
+
+def test_a_controller_that_was_there_is_waited_for(tiny, monkeypatch):
+    """A restart between two calls of one program: no `retry` needed."""
+    tiny.start()
+    waited = threading.Event()
+    pause = time.sleep
+    monkeypatch.setattr(client_module.time, "sleep", lambda s: (waited.set(), pause(s)))
+    with Client.open(60, cluster=tiny.cluster) as client:
+        client.call("Ping", PingRequest())
+        tiny.stop()
+        replies = []
+        thread = threading.Thread(target=lambda: replies.append(client.call("Ping", PingRequest())))
+        thread.start()
+        assert waited.wait(30)
+        tiny.start()
+        thread.join(60)
+    tiny.stop()
+    assert len(replies) == 1 and len(tiny.calls) == 2
+
+
+def test_silence_ends_at_the_deadline(started, tmp_path):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.sock"))
+        silent.listen()
+        cluster = replace(started.cluster, socket=str(tmp_path / "silent.sock"))
+        with Client.open(cluster=cluster) as client, pytest.raises(Unreachable) as caught:
+            client.call("Ping", PingRequest(), timeout_s=0.3)
+    assert caught.value.text in (CONNECT_FAILURE, "Socket timed out on send/recv operation")
+
+
+def test_a_silent_auth_socket_ends_at_the_deadline(started, tmp_path):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.sock"))
+        silent.listen()
+        cluster = replace(started.cluster, auth_socket=str(tmp_path / "silent.sock"))
+        with Client.open(cluster=cluster) as client, pytest.raises(Unreachable):
+            client.call("Ping", PingRequest(), timeout_s=0.3)
+    assert started.calls == []
+
+
+def test_no_deadline(started):
+    with Client.open(cluster=started.cluster) as client:
+        assert client.call("Ping", PingRequest(), timeout_s=math.inf).cluster_name == "tiny"
+
+
+@pytest.mark.parametrize("fixture", ["other CA", "other name"])
+def test_a_controller_of_another_ca_or_name_is_told_nothing(request, fixture, tmp_path, monkeypatch):
+    monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
+    if fixture == "other name":
+        controller = request.getfixturevalue("misnamed")
+        cluster = controller.remote_cluster
+    else:
+        controller = request.getfixturevalue("started")
+        create_ca(tmp_path / "other", "tiny", time.time_ns() // 1000)
+        cluster = replace(controller.remote_cluster, ca=str(tmp_path / "other/ca.pem"))
+    with Client.open(cluster=cluster) as client, pytest.raises(PenstockError) as caught:
+        client.call("Ping", PingRequest())
+    assert caught.value.text == "The controller's certificate is not one of this cluster's"
+    assert controller.calls == []
+
+
+def test_the_async_client(tiny):
+    async def go():
+        await tiny.serve()
+        async with AsyncClient.open(cluster=tiny.cluster) as client:
+            tiny.refusals["Ping"] = [UNAVAILABLE]
+            replies = await asyncio.gather(*(client.call("Ping", PingRequest()) for _ in range(20)))
+            pages = [page async for page in client.stream("ListJobs", ListJobsRequest())]
+            tiny.refusals["Ping"] = [(grpc.StatusCode.NOT_FOUND, Code.INVALID_JOB_ID, "Invalid job id specified")]
+            with pytest.raises(PenstockError) as caught:
+                await client.call("Ping", PingRequest())
+        await tiny.leave()
+        return replies, pages, caught.value
+
+    replies, pages, error = asyncio.run(go())
+    assert {r.cluster_name for r in replies} == {"tiny"} and len(replies) == 20 and len(pages) == 3
+    assert error.code == Code.INVALID_JOB_ID and len(tiny.calls) == 20 + 1 + 1 + 1
+
+
+def test_the_async_client_and_nobody_there(tiny):
+    async def go():
+        async with AsyncClient.open(cluster=tiny.cluster) as client:
+            await client.call("Ping", PingRequest())
+
+    with pytest.raises(Unreachable):
+        asyncio.run(go())
+
+
+@given(now_us=st.integers(0, (1 << 48) * 1000 - 1), random=st.binary(min_size=10, max_size=20))
+def test_request_keys_are_uuids_of_version_7(now_us, random):
+    key = new_request_key(now_us, random)
+    read = uuid.UUID(key)
+    assert len(key) == 32 and (read.version, read.variant) == (7, uuid.RFC_4122)
+    assert int(key[:12], 16) == now_us // 1000
+
+
+def test_request_keys_differ():
+    assert len({new_request_key(1, os.urandom(10)) for _ in range(1000)}) == 1000
+
+
+ALL = ClusterFile("c", "h", "/s", "/a", "h:1", "/ca", {"pids": [1]})
+
+
+def test_cluster_file_round_trip(tmp_path):
+    write_cluster(tmp_path / "cluster.json", ALL)
+    assert read_cluster(tmp_path / "cluster.json") == replace(ALL, path=str(tmp_path / "cluster.json"))
+    assert [p.name for p in tmp_path.iterdir()] == ["cluster.json"]
+
+
+def test_which_cluster(tmp_path, monkeypatch):
+    for name in ("PENSTOCK_CLUSTER", "PENSTOCK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    if not os.path.exists("/etc/penstock/cluster.json"):
+        with pytest.raises(PenstockError, match="no cluster found: run `penstock up`"):
+            find_cluster()
+    (tmp_path / "home/.penstock").mkdir(parents=True)
+    (tmp_path / "ph").mkdir()
+    write_cluster(tmp_path / "home/.penstock/cluster.json", replace(ALL, cluster_name="home"))
+    assert find_cluster().cluster_name == "home"
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "ph"))
+    assert find_cluster().cluster_name == "home"
+    write_cluster(tmp_path / "ph/cluster.json", replace(ALL, cluster_name="ph"))
+    assert find_cluster().cluster_name == "ph"
+    write_cluster(tmp_path / "x.json", replace(ALL, cluster_name="x"))
+    monkeypatch.setenv("PENSTOCK_CLUSTER", str(tmp_path / "x.json"))
+    assert find_cluster().cluster_name == "x"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"version": 1}', b'{"version": 2, "controller": {}}', b"\xff",
+     b'{"version": 1, "controller": {"socket": 5}}'],
+)  # fmt: skip
+def test_an_unusable_cluster_file_is_named_not_skipped(tmp_path, monkeypatch, content):
+    (tmp_path / "x.json").write_bytes(content)
+    monkeypatch.setenv("PENSTOCK_CLUSTER", str(tmp_path / "x.json"))
+    with pytest.raises(PenstockError, match=str(tmp_path / "x.json")):
+        find_cluster()
+
+
+def python(code, *args):
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=60)
+
+
+def test_what_is_not_imported():
+    code = "import sys, json, penstock.client; print(json.dumps(sorted(sys.modules)))"
+    modules = set(json.loads(python(code).stdout))
+    assert not modules & {"grpc", "asyncio", "cryptography", "msgspec", "numpy", "penstock.v1", "google.protobuf"}
+
+
+def test_what_a_whole_call_imports_and_says(started, tmp_path):
+    """Also over TLS no cryptography; nothing on stderr; the environment as it was."""
+    code = (
+        "import sys, os, json\n"
+        "before = dict(os.environ)\n"
+        "from penstock.client import Client\n"
+        "from penstock.v1.controller_pb2 import PingRequest\n"
+        "with Client.open() as client: client.call('Ping', PingRequest())\n"
+        "assert dict(os.environ) == before\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    for n, cluster in enumerate((started.cluster, started.remote_cluster)):
+        write_cluster(tmp_path / f"{n}.json", cluster)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PENSTOCK_CLUSTER": str(tmp_path / f"{n}.json")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        modules = set(json.loads(done.stdout))
+        assert not modules & {"cryptography", "msgspec", "numpy", "sqlalchemy", "penstock.v1.node_pb2"}
+        assert not [m for m in modules if m.endswith("_pb2_grpc")]
+
+
+def test_penstock_node_token(started, capsys, monkeypatch, tmp_path):
+    from cli import node
+
+    write_cluster(tmp_path / "c.json", started.cluster)
+    monkeypatch.setenv("PENSTOCK_CLUSTER", str(tmp_path / "c.json"))
+    refusal = (grpc.StatusCode.PERMISSION_DENIED, Code.ACCESS_DENIED, "Access/permission denied: no")
+    started.refusals["CreateNodeToken"] = [refusal]
+    started.authenticator.roles = replace(started.authenticator.roles, administrator_uids=frozenset({os.geteuid()}))
+    assert node.main(["token", "n1"]) == 1
+    assert capsys.readouterr().err == "penstock node: error: Access/permission denied: no\n"
+    assert node.main(["token", "n1"]) == 0
+    assert "--node-name n1 --join" in capsys.readouterr().err

@@ -1,0 +1,326 @@
+"""Who may call what: the table is complete, and every method is tried with every kind of caller."""
+
+import asyncio
+import logging
+import os
+from types import SimpleNamespace
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+
+from ctld.core.events import Role
+from ctld.rpc import rights
+from ctld.rpc.auth import Authenticator, Roles, UserDirectory, look_up
+from ctld.rpc.rights import RIGHTS, check_complete
+from penstock.client import CHANNEL_OPTIONS, TOKEN_KEY, find_rpc
+from penstock.security import tls
+from penstock.security.ca import create_ca, issue_to_folder, load_credentials
+from penstock.security.tokens import TokenIssuer, TokenVerifier
+from penstock.v1 import node_pb2
+from penstock.values.config import Config
+from tests.auth.tiny_controller import ADMINISTRATOR_UID, CLUSTER, FILES, OPERATOR_UID, USER_UID, clock_us
+
+METHODS = {
+    m.name: m for file in FILES for service in file.services_by_name.values() for m in service.methods_by_name.values()
+}
+#: Written down here once more, on purpose: a change of the table has to be made twice.
+ADMINISTRATORS_ONLY = {"UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken"}
+NODES_ONLY = {"Connect"}
+ANYBODY = {"JoinNode"}
+FOR_USERS = set(METHODS) - ADMINISTRATORS_ONLY - NODES_ONLY - ANYBODY
+
+OK, NOBODY, DENIED = grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
+
+
+def expected(method: str, caller: str) -> grpc.StatusCode:
+    if method in ANYBODY:
+        return DENIED  # by the handler, as there is no join token in the request
+    if caller in ("no token", "login certificate"):
+        return NOBODY
+    if caller == "n1":
+        return OK if method in NODES_ONLY else DENIED
+    if method in NODES_ONLY:
+        return DENIED
+    return DENIED if method in ADMINISTRATORS_ONLY and caller != "administrator" else OK
+
+
+def test_the_table_is_complete():
+    check_complete(FILES)
+    assert set(RIGHTS) == {f"/{m.containing_service.full_name}/{m.name}" for m in METHODS.values()}
+
+
+def test_a_method_without_an_entry_stops_the_start(monkeypatch):
+    monkeypatch.delitem(RIGHTS, "/penstock.v1.Controller/Story")
+    with pytest.raises(RuntimeError, match=r"who may call /penstock\.v1\.Controller/Story"):
+        check_complete(FILES)
+    with pytest.raises(RuntimeError, match="Story"):
+        check_complete(FILES[0].services_by_name.values())
+    assert rights.judge("/penstock.v1.Controller/Story", SimpleNamespace())[0] is DENIED
+
+
+def test_an_entry_without_a_method_stops_the_start(monkeypatch):
+    monkeypatch.setitem(RIGHTS, "/penstock.v1.Controller/Storry", rights.Who.USER)
+    with pytest.raises(RuntimeError, match=r"do not exist: /penstock\.v1\.Controller/Storry"):
+        check_complete(FILES)
+
+
+async def attempt(channel, method, token=None, node_name="n1") -> tuple[grpc.StatusCode, str, str]:
+    """Call the method once; status, details and the refusal's number."""
+    request = GetMessageClass(METHODS[method].input_type)()
+    if method == "Connect":
+        request = node_pb2.NodeMessage(register=node_pb2.Register(node_name=node_name))
+    rpc = find_rpc(method, request)
+    metadata = ((TOKEN_KEY, token),) if token else ()
+    coders = (rpc.serialize, rpc.deserialize)
+    if METHODS[method].client_streaming:
+        call = channel.stream_stream(rpc.path, *coders)(iter([request]), metadata=metadata, timeout=10)
+    elif rpc.is_stream:
+        call = channel.unary_stream(rpc.path, *coders)(request, metadata=metadata, timeout=10)
+    else:
+        call = channel.unary_unary(rpc.path, *coders)(request, metadata=metadata, timeout=10)
+    if METHODS[method].server_streaming:
+        try:
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        except grpc.RpcError:
+            pass  # the status is looked at below
+    trailing = dict(await call.trailing_metadata() or ())
+    return await call.code(), await call.details(), trailing.get("penstock-code", "")
+
+
+def channels(tiny):
+    node, login = tiny.member("node", "n1"), tiny.member("login", "l1")
+    command, node_port = (f"127.0.0.1:{tiny.ports[port]}" for port in ("command", "node"))
+
+    def secure(address, credentials):
+        return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+    return {
+        "unix": grpc.aio.insecure_channel(f"unix:{tiny.folder}/ctld.sock", options=CHANNEL_OPTIONS),
+        "tls": secure(command, tls.client_channel(tiny.credentials.ca_pem)),
+        "n1": secure(node_port, tls.node_channel(node)),
+        "login": secure(node_port, tls.node_channel(login)),
+        "n1 on the command port": secure(command, tls.node_channel(node)),
+    }
+
+
+def serve(tiny, action):
+    """Run the controller and the action in one loop."""
+
+    async def go():
+        await tiny.serve()
+        open_channels = channels(tiny)
+        try:
+            return await action(open_channels)
+        finally:
+            for channel in open_channels.values():
+                await channel.close()
+            await tiny.leave()
+
+    return asyncio.run(go())
+
+
+CALLERS = {
+    "no token": ("unix", None),
+    "user": ("unix", USER_UID),
+    "operator": ("tls", OPERATOR_UID),
+    "administrator": ("tls", ADMINISTRATOR_UID),
+    "n1": ("n1", None),
+    "login certificate": ("login", None),
+}
+
+
+def test_every_method_with_every_caller(tiny, caplog):
+    async def action(open_channels):
+        found = {}
+        for caller, (channel, uid) in CALLERS.items():
+            for method in METHODS:
+                token = None if uid is None else tiny.issuer.issue(uid, uid, clock_us())
+                found[method, caller] = await attempt(open_channels[channel], method, token)
+        return found
+
+    found = serve(tiny, action)
+    assert {key: status for key, (status, _, _) in found.items()} == {key: expected(*key) for key in found}
+    for key, (status, details, code) in found.items():
+        if status is not OK:
+            assert code == "2002" and details.startswith("Access/permission denied: "), key
+    reached = [(method, peer.actor.uid if peer.actor else peer.node) for method, peer in tiny.calls]
+    wanted = [(m, uid or ("n1" if c == "n1" else None)) for c, (_, uid) in CALLERS.items() for m in METHODS
+              if m in ANYBODY or expected(m, c) is OK]  # fmt: skip
+    assert reached == wanted  # and so no handler ran for anybody else
+
+
+def test_a_node_is_only_itself(tiny):
+    """n1 as n2; n1 with a user's token; n1's certificate on the port where none is asked for."""
+
+    async def action(open_channels):
+        token = tiny.issuer.issue(ADMINISTRATOR_UID, 0, clock_us())
+        return [
+            await attempt(open_channels["n1"], "Connect", node_name="n2"),
+            await attempt(open_channels["n1"], "Connect", node_name=""),
+            await attempt(open_channels["n1"], "SubmitJob", token),
+            await attempt(open_channels["n1 on the command port"], "Connect"),
+            await attempt(open_channels["n1"], "Connect"),
+        ]
+
+    statuses = [status for status, _, _ in serve(tiny, action)]
+    assert statuses == [DENIED, DENIED, DENIED, NOBODY, OK]
+
+
+def test_a_revoked_node(tiny):
+    tiny.denied = frozenset({tiny.member("node", "n1").certificate.serial_number})
+
+    async def action(open_channels):
+        return await attempt(open_channels["n1"], "Connect")
+
+    status, details, _ = serve(tiny, action)
+    assert status is NOBODY and "revoked" in details and tiny.calls == []
+
+
+def test_a_replayed_token_and_a_foreign_one(tiny, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    other = create_ca(tmp_path / "other", CLUSTER, clock_us())
+    issue_to_folder(other, tmp_path / "o", "controller", "ctl", clock_us())
+    foreign = TokenIssuer(load_credentials(tmp_path / "o", "controller", clock_us())).issue(0, 0, clock_us())
+
+    async def action(open_channels):
+        token = tiny.issuer.issue(USER_UID, 0, clock_us())
+        tries = (token, token, foreign, b"junk")
+        return token, [await attempt(open_channels["unix"], "Ping", t) for t in tries]
+
+    token, answers = serve(tiny, action)
+    assert [status for status, _, _ in answers] == [OK, NOBODY, NOBODY, NOBODY]
+    assert "used before" in answers[1][1] and "signer is not trusted" in answers[2][1]
+    assert len(tiny.calls) == 1
+    denied = [r for r in caplog.records if r.name == "penstock.audit"]
+    assert len(denied) == 3 and all("method=/penstock.v1.Controller/Ping" in r.getMessage() for r in denied)
+    assert repr(token[100:140])[2:-1] not in caplog.text and token[100:140].hex() not in caplog.text
+
+
+def test_wrong_certificates_do_not_connect(tiny, tmp_path):
+    """No certificate, one of another CA, an expired one at the node port; a server of another CA or name for a node."""
+    other = create_ca(tmp_path / "other", CLUSTER, clock_us())
+    issue_to_folder(other, tmp_path / "foreign", "node", "n1", clock_us())
+    issue_to_folder(tiny.authority, tmp_path / "old", "node", "n1", clock_us() - 91 * 86_400_000_000)
+    foreign = load_credentials(tmp_path / "foreign", "node", None)
+    old = load_credentials(tmp_path / "old", "node", None)
+    good = tiny.member("node", "n1")
+    ours = tiny.credentials.ca_pem
+
+    async def action(_):
+        address = f"127.0.0.1:{tiny.ports['node']}"
+        found = {}
+        for name, credentials in {
+            "none": tls.client_channel(ours),
+            "another CA's": grpc.ssl_channel_credentials(ours, foreign.key_pem, foreign.certificate_pem),
+            "expired": tls.node_channel(old),
+            "distrusts us": grpc.ssl_channel_credentials(foreign.ca_pem, good.key_pem, good.certificate_pem),
+        }.items():
+            async with grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS) as channel:
+                found[name] = (await attempt(channel, "Connect"))[0]
+        return found
+
+    assert set(serve(tiny, action).values()) == {grpc.StatusCode.UNAVAILABLE}
+    assert tiny.calls == []
+
+
+def test_a_node_cannot_pose_as_the_controller(tiny):
+    """A server with a node's certificate of the right CA is not believed: it has no host name and may not serve."""
+    rogue = tiny.member("node", "n1")
+
+    async def go():
+        server = grpc.aio.server()
+        port = server.add_secure_port("127.0.0.1:0", tls.command_port(rogue))
+        await server.start()
+        async with grpc.aio.secure_channel(
+            f"127.0.0.1:{port}", tls.client_channel(tiny.credentials.ca_pem), options=CHANNEL_OPTIONS
+        ) as channel:
+            result = await attempt(channel, "Ping", b"secret token")
+        await server.stop(0)
+        return result
+
+    assert asyncio.run(go())[0] is grpc.StatusCode.UNAVAILABLE
+
+
+def test_no_request_has_a_field_for_the_callers_identity():
+    """T1: nothing could be forged, because nothing is there to be filled in."""
+    forbidden = {"uid", "gid", "user_id", "group_id", "user_name", "group_name", "role", "actor"}
+    seen = set()
+
+    def walk(kind):
+        if kind.full_name in seen:
+            return
+        seen.add(kind.full_name)
+        for field in kind.fields:
+            assert field.name not in forbidden, f"{kind.full_name}.{field.name}"
+            if field.message_type is not None:
+                walk(field.message_type)
+
+    for name, method in METHODS.items():
+        if name not in NODES_ONLY:
+            walk(method.input_type)
+    assert "penstock.v1.JobRequest" in seen
+
+
+def authenticator(tmp_path, roles):
+    ca = create_ca(tmp_path / "ca", "c", clock_us())
+    return Authenticator(TokenVerifier(ca.certificate, "c", 0), ca.certificate, "c", roles, clock_us)
+
+
+def test_an_actor_has_the_names_of_this_machine(tmp_path):
+    import grp
+    import pwd
+
+    found = authenticator(tmp_path, Roles())
+    actor = asyncio.run(found.actor(os.geteuid(), 4_000_000))  # a group that the user is not in
+    entry = pwd.getpwuid(os.geteuid())
+    assert (actor.user_name, actor.gid) == (entry.pw_name, entry.pw_gid)
+    assert actor.group_name == grp.getgrgid(entry.pw_gid).gr_name and actor.group_name in actor.groups
+
+
+def test_an_unknown_user_has_numbers_for_names(tmp_path):
+    actor = asyncio.run(authenticator(tmp_path, Roles()).actor(USER_UID, 771_009))
+    assert (actor.user_name, actor.group_name, actor.groups) == (str(USER_UID), "771009", ("771009",))
+
+
+def test_roles():
+    config = Config(slurm_user="slurm", penstock_operators=("op", "both"), penstock_administrators=("adm", "both"))
+    roles = Roles.of(config)
+    found = {name: roles.role(uid, name) for uid, name in [(0, "root"), (os.geteuid(), "me"), (USER_UID, "slurm"),
+             (USER_UID, "adm"), (USER_UID, "both"), (USER_UID, "op"), (USER_UID, "eve"), (USER_UID, "")]}  # fmt: skip
+    assert found == {"root": Role.ADMINISTRATOR, "me": Role.ADMINISTRATOR, "slurm": Role.ADMINISTRATOR,
+                     "adm": Role.ADMINISTRATOR, "both": Role.ADMINISTRATOR, "op": Role.OPERATOR,
+                     "eve": Role.USER, "": Role.USER}  # fmt: skip
+
+
+def test_the_directory_remembers_for_a_minute(monkeypatch):
+    asked, now = [], [0]
+
+    def counting(uid, gid, until_us):
+        asked.append(uid)
+        return look_up(uid, gid, until_us)
+
+    monkeypatch.setattr("ctld.rpc.auth.look_up", counting)
+    directory = UserDirectory(lambda: now[0])
+
+    async def go():
+        for at_us in (0, 59_000_000, 61_000_000):
+            now[0] = at_us
+            await directory.find(USER_UID, 1)
+
+    asyncio.run(go())
+    assert asked == [USER_UID, USER_UID]
+
+
+def test_the_directory_is_bounded(monkeypatch):
+    monkeypatch.setattr("ctld.rpc.auth.USERS_MAX", 3)
+    directory = UserDirectory(lambda: 0)
+
+    async def go():
+        for uid in range(USER_UID, USER_UID + 10):
+            await directory.find(uid, 1)
+
+    asyncio.run(go())
+    assert list(directory._users) == [USER_UID + 7, USER_UID + 8, USER_UID + 9]

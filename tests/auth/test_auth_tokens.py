@@ -1,0 +1,153 @@
+"""User tokens: good once, for this cluster, for a minute, from a controller or login host; anything else is refused."""
+
+import time
+from functools import cache
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.security import tokens as tokens_module
+from penstock.security.ca import create_ca, issue_to_folder, load_credentials
+from penstock.security.tokens import Claims, Envelope, TokenIssuer, TokenRefused, TokenVerifier
+
+NOW = time.time_ns() // 1000
+S = 1_000_000
+
+
+@pytest.fixture
+def ca(tmp_path):
+    return create_ca(tmp_path / "ca", "c", NOW)
+
+
+@pytest.fixture
+def issuer(ca, tmp_path):
+    return member(ca, tmp_path, "controller", "h")
+
+
+@pytest.fixture
+def verifier(ca):
+    return TokenVerifier(ca.certificate, "c", NOW)
+
+
+def member(ca, tmp_path, role, name, at=NOW):
+    folder = tmp_path / f"{ca.cluster}-{role}-{name}"
+    issue_to_folder(ca, folder, role, name, at)
+    return TokenIssuer(load_credentials(folder, role, None))
+
+
+def reason(verifier, token, at=NOW):
+    with pytest.raises(TokenRefused) as caught:
+        verifier.verify(token, at)
+    assert caught.value.code == 2002 and "Access/permission denied" in caught.value.text
+    return caught.value.reason
+
+
+def test_a_good_token_names_its_user(issuer, verifier):
+    claims = verifier.verify(issuer.issue(65534, 100, NOW), NOW + 2 * S)
+    assert (claims.uid, claims.gid, claims.host, claims.aud) == (65534, 100, "h", "c")
+
+
+def test_a_login_host_may_sign(ca, tmp_path, verifier):
+    assert verifier.verify(member(ca, tmp_path, "login", "l1").issue(5, 5, NOW), NOW).host == "l1"
+
+
+def test_a_node_may_not_sign(ca, tmp_path, verifier):
+    assert reason(verifier, member(ca, tmp_path, "node", "n1").issue(0, 0, NOW)) == "role"
+
+
+def test_replay_is_refused_and_does_not_wear_off(issuer, verifier):
+    token = issuer.issue(1, 1, NOW)
+    verifier.verify(token, NOW)
+    assert [reason(verifier, token, NOW + n * S) for n in (0, 1, 60, 90)] == ["replayed"] * 4
+    assert reason(verifier, token, NOW + 91 * S) == "expired"
+
+
+def test_times(issuer, verifier):
+    token = issuer.issue(1, 1, NOW)
+    assert reason(verifier, token, NOW - 31 * S) == "skew"
+    assert reason(verifier, token, NOW + 91 * S) == "expired"
+    verifier.verify(token, NOW + 89 * S)  # a clock that is 29 s apart is good enough
+    verifier.verify(issuer.issue(1, 1, NOW + 29 * S), NOW)
+
+
+def test_a_token_from_before_the_start_could_be_a_replay(ca, issuer):
+    token = issuer.issue(1, 1, NOW - 1)
+    with pytest.raises(TokenRefused) as caught:
+        TokenVerifier(ca.certificate, "c", NOW).verify(token, NOW)
+    assert caught.value.reason == "stale" and caught.value.passing
+
+
+def test_another_cluster(tmp_path, ca, issuer, verifier):
+    other_ca = create_ca(tmp_path / "other", "c", NOW)  # of the same name, even
+    assert reason(verifier, member(other_ca, tmp_path / "x", "controller", "h").issue(1, 1, NOW)) == "signer"
+    assert reason(TokenVerifier(ca.certificate, "d", NOW), issuer.issue(1, 1, NOW)) == "cluster"
+
+
+def test_a_signer_out_of_term_or_revoked(ca, tmp_path, issuer, verifier):
+    old = member(ca, tmp_path, "login", "old", NOW - 91 * 86400 * S)
+    assert reason(verifier, old.issue(1, 1, NOW)) == "signer"
+    verifier.verify(issuer.issue(1, 1, NOW), NOW)
+    serial = load_credentials(tmp_path / "c-controller-h", "controller", NOW).certificate.serial_number
+    verifier.denied = frozenset({serial})
+    assert reason(verifier, issuer.issue(1, 1, NOW)) == "signer"  # although its certificate was good a moment ago
+
+
+def forged(issuer, **changes):
+    """A token that its host signed with claims that the issuer would never make."""
+    envelope = msgspec.msgpack.decode(issuer.issue(7, 7, NOW), type=Envelope)
+    claims = msgspec.structs.replace(msgspec.msgpack.decode(envelope.claims, type=Claims), **changes)
+    raw = msgspec.msgpack.encode(claims)
+    signature = issuer._key.sign(tokens_module._PREFIX + raw, tokens_module._ECDSA)
+    return msgspec.msgpack.encode(msgspec.structs.replace(envelope, claims=raw, signature=signature))
+
+
+def test_a_host_cannot_stretch_what_it_may_say(issuer, verifier):
+    assert reason(verifier, forged(issuer, exp_us=NOW + 3600 * S)) == "malformed"
+    assert reason(verifier, forged(issuer, host="another")) == "cluster"
+    assert reason(verifier, forged(issuer, aud="d")) == "cluster"
+
+
+def test_claims_under_another_signature(issuer, verifier):
+    one, two = (msgspec.msgpack.decode(issuer.issue(uid, 1, NOW), type=Envelope) for uid in (0, 1000))
+    mixed = msgspec.structs.replace(two, claims=one.claims)
+    assert reason(verifier, msgspec.msgpack.encode(mixed)) == "signature"
+
+
+def test_memory_of_seen_tokens_is_bounded(monkeypatch, issuer, verifier):
+    monkeypatch.setattr(tokens_module, "SEEN_MAX", 10)
+    for _ in range(10):
+        verifier.verify(issuer.issue(1, 1, NOW), NOW)
+    assert reason(verifier, issuer.issue(1, 1, NOW)) == "busy"
+    verifier.verify(issuer.issue(1, 1, NOW + 100 * S), NOW + 100 * S)
+    assert len(verifier._seen) == 1
+
+
+@cache
+def shared(folder):
+    authority = create_ca(folder, "c", NOW)
+    return authority, member(authority, folder, "controller", "h").issue(1000, 1000, NOW)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_no_altered_token_is_accepted(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp() / "tokens-shared"
+    ca, token = shared(folder)
+    at = data.draw(st.integers(0, len(token) - 1))
+    altered = bytearray(token)
+    altered[at] ^= data.draw(st.integers(1, 255))
+    verifier = TokenVerifier(ca.certificate, "c", NOW)
+    try:
+        claims = verifier.verify(bytes(altered), NOW)
+    except TokenRefused:
+        return
+    assert (claims.uid, claims.gid) == (1000, 1000)  # a byte that means nothing (a signature has several spellings)
+
+
+@settings(max_examples=200, deadline=None)
+@given(junk=st.binary(max_size=5000))
+def test_junk_is_refused_in_words(tmp_path_factory, junk):
+    ca, _ = shared(tmp_path_factory.getbasetemp() / "tokens-shared")
+    assert reason(TokenVerifier(ca.certificate, "c", NOW), junk) == "malformed"

@@ -1,0 +1,201 @@
+"""Text scenarios: command, `----`, what came out. `PENSTOCK_BLESS=1 pytest tests/core/test_scripts.py` rewrites the
+outputs.
+
+Commands (one a block, arguments as key=value; see COMMANDS below):
+    cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE   a fresh cluster, all nodes registered (KEY: field of Config)
+    submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob
+    start 1 / exit 1 code=0 signal=0                    what the node reports
+    cancel ids user= signal= / hold / release / requeue ids user=
+    update ids user= key=value                          scontrol update
+    node n1 state=drain reason=x / partition debug state=down
+    disconnect n1 / register n1 / reboot n1 / restart / advance 10
+    await 1 / jobs / nodes / story 1
+Every command is followed by the core's own `check()`.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ctld.core.events import (
+    AwaitJob,
+    CancelJobs,
+    ControlAction,
+    ControlJobs,
+    JobFilter,
+    UpdateJobs,
+    UpdateNodes,
+    UpdatePartition,
+    WantedJob,
+)
+from penstock.values.states import COMPACT_STATE, NodeFlag
+from tests.core.world import World, make_config
+
+SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
+BYTES_FIELDS = ("work_dir", "std_out", "std_err", "std_in", "submit_dir")
+INT_FIELDS = (
+    "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "nice",
+    "priority", "time_limit_s",
+)  # fmt: skip
+
+
+def _split(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    plain = [w for w in words if "=" not in w]
+    return plain, dict(w.split("=", 1) for w in words if "=" in w)
+
+
+def _value(text: str) -> object:
+    return int(text) if text.lstrip("-").isdigit() else {"true": True, "false": False}.get(text, text)
+
+
+class Script:
+    """Runs the commands of one file against one world."""
+
+    world: World
+
+    def cluster(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus") if k in keys}
+        mem = int(keys.pop("mem", 4000))
+        self.world = World(make_config(mem_mb=mem, **shape, **{k: _value(v) for k, v in keys.items()}))
+        return [line for node in self.world.config.nodes for line in self.world.register(node.name)]
+
+    def submit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        user, key = keys.pop("user", "ann"), keys.pop("key", "")
+        fields: dict[str, object] = {}
+        for name, text in keys.items():
+            if name in INT_FIELDS:
+                fields[name] = int(text)
+            elif name in BYTES_FIELDS:
+                fields[name] = text.encode()
+            elif name == "partitions":
+                fields[name] = tuple(text.split(","))
+            elif name == "gres":
+                kind, type_, count = text.split(":")
+                fields["gres_per_node"] = ((kind, type_, int(count)),)
+            elif name == "begin_in":
+                fields["begin_at_us"] = self.world.now_us + int(text) * 1_000_000
+            else:
+                fields[name] = _value(text) if text in ("true", "false") else text
+        wanted = WantedJob(**{"name": "job", "work_dir": b"/tmp", **fields})  # type: ignore[arg-type]
+        return self.world.submit(wanted, user, key, "test" in plain)
+
+    def start(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return [line for job_id in plain for line in self.world.started(int(job_id))]
+
+    def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
+        failure, oom = keys.get("failure", ""), "oom" in plain
+        ids = [int(word) for word in plain if word.isdigit()]
+        return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom)]
+
+    def again(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """An exit report that comes (again): again n1 JOB ATTEMPT."""
+        return self.world.report_exit(plain[0], int(plain[1]), int(plain[2]), int(keys.get("code", 0)))
+
+    def cancel(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.get("user", "ann"))
+        which = JobFilter(ids=tuple(plain), names=tuple(n for n in [keys.get("name", "")] if n))
+        return self.world.do(CancelJobs(actor, which, int(keys.get("signal", 0)), reply_to=self.world.reply_to()))
+
+    def _control(self, action: ControlAction, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.get("user", "ann"))
+        return self.world.do(ControlJobs(actor, tuple(plain), action, self.world.reply_to()))
+
+    def hold(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._control(ControlAction.HOLD, plain, keys)
+
+    def release(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._control(ControlAction.RELEASE, plain, keys)
+
+    def requeue(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._control(ControlAction.REQUEUE, plain, keys)
+
+    def update(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "ann"))
+        return self.world.do(UpdateJobs(actor, tuple(plain), keys, 0, self.world.reply_to()))
+
+    def node(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "root"))
+        return self.world.do(UpdateNodes(actor, tuple(plain), keys, self.world.reply_to()))
+
+    def partition(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "root"))
+        return self.world.do(UpdatePartition(actor, plain[0], keys, self.world.reply_to()))
+
+    def disconnect(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self.world.disconnect(plain[0])
+
+    def register(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self.world.register(plain[0], **{k: _value(v) for k, v in keys.items()})
+
+    def reboot(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        self.world.reboot(plain[0])
+        return []
+
+    def restart(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        self.world.restart()
+        return self.world.settle()
+
+    def advance(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self.world.advance(float(plain[0]))
+
+    def await_(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self.world.do(AwaitJob(self.world.actor("ann"), int(plain[0]), self.world.reply_to()))
+
+    def jobs(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        lines = []
+        for job in sorted(self.world.core.state.jobs.values(), key=lambda j: j.job_id):
+            array = ""
+            if job.array_job_id:
+                tasks = job.array_tasks.format() if job.array_tasks is not None else job.array_task_id
+                array = f" {job.array_job_id}_[{tasks}]"
+            detail = f" ({job.reason_detail})" if job.reason_detail else ""
+            dependency = f" dep={job.dependency}" if job.dependency else ""
+            exit_ = f" {job.exit_code}:{job.exit_signal}" if job.end_at_us else ""
+            attempt = f" attempt {job.attempt}" if job.attempt else ""
+            lines.append(
+                f"{job.job_id}{array} {COMPACT_STATE[job.state]} {job.reason}{detail}{dependency}{exit_}{attempt}"
+            )
+        return lines
+
+    def nodes(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return [
+            f"{n.name} {NodeFlag(n.flags).name or 'up'} {n.cpus_alloc}/{n.cpus} cpus {n.mem_alloc_mb}MB" + (f" ({n.reason})" if n.reason else "")
+            for n in self.world.core.state.node_list
+        ]  # fmt: skip
+
+
+def run_script(text: str) -> str:
+    """Run a file's blocks and return the file as it should be."""
+    script, blocks = Script(), []
+    for block in text.strip().split("\n\n"):
+        head = block.split("\n----", 1)[0]
+        commands = [line for line in head.split("\n") if line and not line.startswith("#")]
+        if not commands:
+            blocks.append(block)
+            continue
+        lines: list[str] = []
+        for command in commands:
+            word, *rest = command.split()
+            method: Callable[[list[str], dict[str, str]], list[str]] = getattr(
+                script, {"await": "await_"}.get(word, word)
+            )
+            lines += method(*_split(rest))
+        blocks.append("\n".join([head, "----", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.stem)
+def test_script(path: Path) -> None:
+    text = path.read_text()
+    got = run_script(text)
+    if os.environ.get("PENSTOCK_BLESS"):
+        path.write_text(got)
+        text = got
+    assert got == text
+
+
+def test_there_are_scripts() -> None:
+    assert len(SCRIPTS) >= 10

@@ -1,0 +1,295 @@
+"""A core with the least around it: committed rows in dicts, node daemons as sets of steps, time as a number.
+
+Every command goes step -> seal -> commit -> check, like the runtime's loop, and returns what left the core as text.
+`restart` builds a new core from the committed rows alone. The same world serves the text scenarios and the property
+tests.
+"""
+
+from ctld.core.controller import Core
+from ctld.core.effects import (
+    AckReports,
+    AdmitNode,
+    Batch,
+    Done,
+    Ended,
+    ForgetStep,
+    LaunchStep,
+    Refusal,
+    Reply,
+    Results,
+    SignalStep,
+    StartPlan,
+    Submitted,
+    TerminateStep,
+)
+from ctld.core.events import (
+    Actor,
+    AnyEvent,
+    HeldStep,
+    NodeDisconnected,
+    NodeRegistered,
+    Role,
+    StepExited,
+    StepStarted,
+    SubmitJob,
+    Tick,
+    WantedJob,
+)
+from ctld.core.model import JobRow, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.recover import ArrayCounts, Loaded
+from ctld.core.schedule import run_plan
+from penstock.values.config import Config, NodeConfig, PartitionConfig
+from penstock.values.gres import Gres
+from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
+
+US = 1_000_000
+START_US = 1_000_000 * US
+BATCH = -5
+USERS = {"root": 0, "ann": 1001, "bob": 1002, "opa": 1003}
+SPEC = SpecRow(b"spec", b"#!/bin/sh\n", (), ())
+
+
+def make_config(nodes: int = 2, cpus: int = 4, mem_mb: int = 4000, gpus: int = 0, **extra: object) -> Config:
+    """Nodes n1..nN in one partition `debug`."""
+    names = tuple(f"n{i}" for i in range(1, nodes + 1))
+    gres = (Gres("gpu", "a100", gpus),) if gpus else ()
+    entries = tuple(
+        NodeConfig(
+            name, name, "127.0.0.1", cpus, real_memory_mb=mem_mb, gres=gres, features=("fast",) if i == 0 else ()
+        )
+        for i, name in enumerate(names)
+    )
+    partitions = (PartitionConfig("debug", names, is_default=True),)
+    settings: dict[str, object] = {"nodes": entries, "partitions": partitions, "def_mem_per_cpu_mb": 100, **extra}
+    return Config(gres_types=("gpu",), **settings)  # type: ignore[arg-type]
+
+
+class World:
+    """One cluster. `nodes[name]` holds the steps that run there: (job id, attempt) -> epoch."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.now_us = START_US
+        self.jobs: dict[tuple[int, int], JobRow] = {}
+        self.steps: dict[tuple[int, int, int], StepRow] = {}
+        self.node_rows: dict[str, NodeRow] = {}
+        self.partition_rows: dict[str, PartitionRow] = {}
+        self.counters = (config.first_job_id, 1)
+        self.epoch = 0
+        self.sequence = 0
+        self.links: dict[str, int] = {}
+        self.boots: dict[str, str] = {n.name: "boot1" for n in config.nodes}
+        self.running: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}
+        self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.launches: list[tuple[int, int]] = []  # every start on any node, in order
+        self.acknowledged: dict[int, None] = {}
+        self.replies: dict[int, object] = {}
+        self.next_reply = 1
+        self.restart()
+
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """A controller that knows only what was committed."""
+        self.epoch += 1
+        last: dict[int, JobRow] = {}
+        for (job_id, _), row in sorted(self.jobs.items()):
+            last[job_id] = row
+        kept = [
+            r
+            for r in last.values()
+            if r.state in ACTIVE_STATES or r.end_at_us > self.now_us - self.config.min_job_age_s * US
+        ]
+        arrays = {r.array_job_id for r in kept if r.array_job_id}
+        counts = [self._counts(array_id, last) for array_id in sorted(arrays)]
+        keys = [(r.submit_key, r.job_id, r.submit_at_us) for r in last.values() if r.submit_key]
+        loaded = Loaded(
+            self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
+            list(self.partition_rows.values()), counts, keys,
+        )  # fmt: skip
+        self.core = Core(self.config, loaded, self.now_us)
+        self.core.check()
+        self.links.clear()
+
+    @staticmethod
+    def _counts(array_id: int, last: dict[int, JobRow]) -> ArrayCounts:
+        ended = [r for r in last.values() if r.array_job_id == array_id and r.state in END_STATES]
+        weigh = lambda r: len(r.array_tasks) if r.array_tasks is not None else 1  # noqa: E731
+        worst = max(((r.exit_signal, r.exit_code) for r in ended), default=(0, 0))
+        ok = sum(weigh(r) for r in ended if r.state is JobState.COMPLETED)
+        return ArrayCounts(array_id, ok, sum(map(weigh, ended)) - ok, worst[1], worst[0])
+
+    def do(self, event: AnyEvent) -> list[str]:
+        """One event through the whole loop; what came out, as lines."""
+        self.core.step(self.now_us, event)
+        return self.settle()
+
+    def settle(self) -> list[str]:
+        """Seal and commit until nothing is left."""
+        lines: list[str] = []
+        for _ in range(100):
+            self.core.check()
+            batch = self.core.seal()
+            self.core.check()
+            if batch is None:
+                return lines
+            self._commit(batch)
+            for effect in batch.effects:
+                lines += self._deliver(effect)
+        raise AssertionError("the core does not come to rest")
+
+    def _commit(self, batch: Batch) -> None:
+        assert batch.next_job_id >= self.counters[0], "job ids go back"
+        for row in batch.jobs:
+            before = self.jobs.get((row.job_id, row.attempt))
+            assert before is None or before.state not in END_STATES or before.state == row.state, (
+                f"{row.job_id} left its end"
+            )
+            self.jobs[row.job_id, row.attempt] = row
+        for step in batch.steps:
+            self.steps[step.job_id, step.attempt, step.step_id] = step
+        self.node_rows.update({n.name: n for n in batch.nodes})
+        self.partition_rows.update({p.name: p for p in batch.partitions})
+        self.counters = (batch.next_job_id, batch.next_request_id)
+
+    # ---- effects -------------------------------------------------------------------------------------------------
+
+    def _deliver(self, effect: object) -> list[str]:
+        if isinstance(effect, Reply):
+            self.replies[effect.reply_to] = effect.body
+            return [self._reply_text(effect)]
+        if isinstance(effect, StartPlan):
+            self.core.step(self.now_us, run_plan(effect.revision, effect.inputs))
+            return ["full pass"]
+        if isinstance(effect, AckReports | ForgetStep | AdmitNode):
+            return (
+                [f"refuse {effect.node}: {effect.refusal}"] if isinstance(effect, AdmitNode) and effect.refusal else []
+            )
+        assert isinstance(effect, LaunchStep | SignalStep | TerminateStep)
+        if effect.node not in self.links:
+            return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
+        key = (effect.job_id, effect.attempt)
+        if isinstance(effect, LaunchStep):
+            return self._launch(effect)
+        if isinstance(effect, SignalStep):
+            return [f"signal {effect.job_id} on {effect.node}: {effect.signal_no}"]
+        if key not in self.running[effect.node]:
+            self.tombstones[effect.node][key] = None
+        return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
+
+    def _launch(self, effect: LaunchStep) -> list[str]:
+        key = (effect.job_id, effect.attempt)
+        row = effect.job
+        alloc = " ".join(
+            f"{p.node}:{p.cpus}cpu/{p.tasks}task" + "".join(f"/{n}:{bin(m)}" for n, _, m in p.gres) for p in row.alloc
+        )
+        text = f"launch {effect.job_id}.{effect.attempt} on {effect.node} [{alloc}]"
+        if row.array_task_id is not None:
+            text += f" task {row.array_job_id}_{row.array_task_id}"
+        if key in self.running[effect.node] or key in self.tombstones[effect.node]:
+            return [text + " (known there)"]
+        assert key not in self.launches, f"{key} started twice"
+        self.launches.append(key)
+        self.running[effect.node][key] = effect.epoch
+        return [text]
+
+    def _reply_text(self, effect: Reply) -> str:
+        body = effect.body
+        if isinstance(body, Submitted):
+            self.acknowledged[body.job_id] = None
+            return f"submitted {body.job_id}" + "".join(f"; warning: {w}" for w in body.warnings)
+        if isinstance(body, Refusal):
+            return f"refused: {body.text}"
+        if isinstance(body, Ended):
+            return f"ended: {body.state} {body.exit_code}:{body.exit_signal}"
+        if isinstance(body, Results):
+            return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
+        assert isinstance(body, Done)
+        return "done"
+
+    # ---- what people and nodes do --------------------------------------------------------------------------------
+
+    def reply_to(self) -> int:
+        """A fresh caller."""
+        self.next_reply += 1
+        return self.next_reply
+
+    @staticmethod
+    def actor(name: str) -> Actor:
+        """root administers, opa operates, the others are users."""
+        uid = USERS[name]
+        role = Role.ADMINISTRATOR if uid == 0 else Role.OPERATOR if name == "opa" else Role.USER
+        return Actor(uid, uid, name, name, (name,), role)
+
+    def submit(self, wanted: WantedJob, user: str = "ann", key: str = "", test_only: bool = False) -> list[str]:
+        """sbatch."""
+        name = key or f"{self.next_reply:032x}"
+        return self.do(SubmitJob(self.actor(user), name, self.now_us, wanted, SPEC, test_only, self.reply_to()))
+
+    def register(self, name: str, **changes: object) -> list[str]:
+        """The node daemon connects and says what it holds."""
+        self.links[name] = self.links.get(name, 0) + 1 + 1000 * self.epoch
+        held = tuple(
+            HeldStep(job_id, attempt, BATCH, "RUNNING", epoch)
+            for (job_id, attempt), epoch in self.running[name].items()
+        ) + tuple(HeldStep(job_id, attempt, BATCH, "TOMBSTONE", 0) for job_id, attempt in self.tombstones[name])
+        node = next(n for n in self.config.nodes if n.name == name)
+        gres = tuple((g.name, g.type, g.count) for g in node.gres)
+        fields: dict[str, object] = {
+            "node": name, "link_id": self.links[name], "boot_id": self.boots[name], "spool_id": f"spool-{name}", "version": "1",
+            "cpus": node.cpus, "sockets": 1, "cores_per_socket": node.cpus, "threads_per_core": 1,
+            "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held, **changes,
+        }  # fmt: skip
+        return self.do(NodeRegistered(**fields))  # type: ignore[arg-type]
+
+    def reboot(self, name: str) -> None:
+        """The node loses power: what ran there is gone."""
+        self.running[name].clear()
+        self.tombstones[name].clear()
+        self.boots[name] += "+"
+
+    def disconnect(self, name: str) -> list[str]:
+        """The stream breaks."""
+        return self.do(NodeDisconnected(name, self.links.pop(name)))
+
+    def where(self, job_id: int) -> tuple[str, int]:
+        """(node, attempt) of the job's running step."""
+        return next((n, a) for n, steps in self.running.items() for j, a in steps if j == job_id)
+
+    def started(self, job_id: int) -> list[str]:
+        """The node says that the job's task runs."""
+        node, attempt = self.where(job_id)
+        self.sequence += 1
+        link = self.links[node]
+        return self.do(StepStarted(node, job_id, attempt, BATCH, self.now_us, f"spool-{node}", self.sequence, link))
+
+    def exited(self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False) -> list[str]:
+        """The node says that the job's step has ended."""
+        node, attempt = self.where(job_id)
+        del self.running[node][job_id, attempt]
+        return self.report_exit(node, job_id, attempt, code, signal, failure, oom)
+
+    def report_exit(
+        self, node: str, job_id: int, attempt: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False
+    ) -> list[str]:
+        """An exit report, possibly a repeated or false one."""
+        self.sequence += 1
+        start_us = 0 if failure else self.now_us
+        return self.do(
+            StepExited(
+                node, job_id, attempt, BATCH, f"spool-{node}", self.sequence, self.links[node], start_us, self.now_us,
+                code, signal, failure, oom,
+            )
+        )  # fmt: skip
+
+    def advance(self, seconds: float) -> list[str]:
+        """Let time go by, stopping at every deadline on the way."""
+        end_us, lines = self.now_us + int(seconds * US), []
+        for _ in range(10_000):
+            due = self.core.next_deadline()
+            if due is None or due > end_us:
+                break
+            self.now_us = max(self.now_us, due)
+            lines += self.do(Tick())
+        self.now_us = end_us
+        return lines + self.do(Tick())
