@@ -23,9 +23,14 @@ help:
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
 
-# A broken link (python was upgraded) counts as missing, so the environment is made again.
+# An environment does not survive that its folder is moved, so it remembers its place. And a broken link (the machine's
+# python was upgraded) counts as missing, so it is made again then, too.
+ifneq ("$(shell cat $(VENV)/.place 2>/dev/null)","$(CURDIR)")
+.PHONY: $(PY)
+endif
 $(PY):
 	@python=$$(sh tools/prerequisites.sh "$(PYTHON)") && echo "making $(VENV)" && rm -rf $(VENV) && "$$python" -m venv $(VENV)
+	@printf '%s\n' "$(CURDIR)" >$(VENV)/.place
 
 $(VENV)/.dependencies: requirements-dev.lock $(PY)
 	@echo "installing dependencies (about a minute the first time)"

@@ -48,10 +48,11 @@ def is_running(process: Process) -> bool:
     if not stat or stat[_STATE] in "ZX" or int(stat[_START_TICKS]) != process.start_ticks:
         return False
     try:
-        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return os.fsencode(process.mark) in words
+    # For a moment in the middle of exec the kernel shows an empty command line; the start time has matched already.
+    return not line or os.fsencode(process.mark) in line.split(b"\0")
 
 
 def start(words: list[str], mark: str, log: Path, environment: Mapping[str, str]) -> Process:

@@ -34,6 +34,8 @@ POLL_S = 0.05
 CALL_LIMIT_S = 5.0
 CTLD = "ctld"
 LOG_FOLLOWS = "the end of"
+OF_A_JOB = ("SLURM", "SBATCH", "SALLOC")
+OF_A_CLUSTER = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER")
 HOLDING = ("CONFIGURING", "RUNNING", "COMPLETING")
 
 
@@ -68,7 +70,7 @@ class LocalCluster:
     @classmethod
     def create(cls, home: Path, wish: Wish) -> "LocalCluster":
         """Write a new cluster's files. Nothing is started."""
-        from penstock.security.ca import create_ca
+        from penstock.security.ca import create_ca, issue_to_folder
 
         prepare(home)
         nodes = plan_nodes(wish, machine_now())
@@ -80,7 +82,8 @@ class LocalCluster:
         conf.write_text(conf_text(home, getpass.getuser(), (command_port, node_port), nodes), encoding="utf-8")
         ca = home / CTLD / "ca"
         if not (ca / "ca.key").exists():
-            create_ca(ca, CLUSTER_NAME, now_us())
+            authority = create_ca(ca, CLUSTER_NAME, now_us())
+            issue_to_folder(authority, ca, "controller", "localhost", now_us(), ("localhost", "127.0.0.1", "::1"))
         file = ClusterFile(
             cluster_name=CLUSTER_NAME,
             host="localhost",
@@ -279,7 +282,7 @@ def program(name: str, *words: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """What daemons (and through them the jobs' launchers) inherit: nothing of a job or of another cluster."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH", "SALLOC", "PENSTOCK_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(OF_A_JOB) and k not in OF_A_CLUSTER}
     if "PYTHONPATH" in kept:  # they run in another folder
         kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in kept["PYTHONPATH"].split(os.pathsep) if p)
     return kept

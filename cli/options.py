@@ -219,7 +219,7 @@ def _store(option: Option, value: str | None, values: dict[str, Any], source: st
             values[option.key] = option.convert(value)
         except BadValue as error:
             words = option.invalid.format(name=option.name, value=value)
-            raise CommandError(f"{words}: {error}{source}") from error
+            raise CommandError(f"{words}{'' if words.endswith('.') else ':'} {error}{source}") from error
 
 
 _COMMON = (

@@ -60,7 +60,8 @@ def choose(argv: list[str]) -> tuple[Program, list[str]]:
     siblings = [p.words for p in PROGRAMS if p.words.split()[0] == argv[0]]
     if siblings:
         raise CommandError(f"after {argv[0]} comes: {', '.join(s.partition(' ')[2] for s in siblings)}")
-    raise CommandError(f'{argv[0]!r} is no command of penstock\nTry "penstock --help" for more information')
+    text = f'penstock: unrecognized command {argv[0]!r}\nTry "penstock --help" for more information'
+    raise CommandError(text, plain=True)
 
 
 def load(program: Program) -> Callable[[list[str]], int]:

@@ -42,10 +42,18 @@ class Answered(Exception):
 
 def run(name: str, body: Body) -> NoReturn:
     """Run a command as the whole of this process."""
+    # A stream that the caller closed (>&-) is None: what goes there is for nobody.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-    sys.exit(status_of(name, body, sys.argv[1:]))
+    status = status_of(name, body, sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        status = status or 1  # told already
+    os._exit(status)  # all is written; taking the interpreter and gRPC apart would cost a fifth of the run
 
 
 def status_of(name: str, body: Body, argv: list[str]) -> int:
@@ -59,6 +67,8 @@ def status_of(name: str, body: Body, argv: list[str]) -> int:
         return error.status
     except PenstockError as error:
         complain(name, error.text)
+        if error.detail:
+            complain(name, f"{name}: {error.detail}", plain=True)
     except BadValue as error:
         complain(name, str(error))
     except KeyboardInterrupt:
@@ -83,7 +93,7 @@ def complain(name: str, text: str, *, plain: bool = False) -> None:
     prefix = "" if plain else f"{name}: error: "
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:  # closed, or its disk is full: that was told, or is being told now
         _abandon_stdout()
     try:
         sys.stderr.write("".join(f"{prefix}{line}\n" for line in text.split("\n")))
@@ -101,7 +111,7 @@ def _answer(body: Body, argv: list[str]) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush cannot complain about the closed pipe."""
+    """Point stdout at nothing, so that the interpreter's last flush cannot complain about what cannot be written."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

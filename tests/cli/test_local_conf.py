@@ -1,5 +1,6 @@
 """Sizes, ports and slurm.conf of a cluster of one's own."""
 
+import getpass
 import socket
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from cli import localconf
 from cli.localconf import Machine, Node, Wish, conf_text, free_ports, home_folder, other_than, plan_nodes, prepare
 from cli.run import CommandError
+from penstock.config import load
 
 MACHINE = Machine(cpus=8, memory_mb=10_000, gpus=2)
 
@@ -46,6 +48,30 @@ def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     assert f'StateSaveLocation="{home}/ctld"' in lines
     assert "DefMemPerCPU=1125" in lines
     assert {"SlurmctldPort=20001", "PenstockNodePort=20002", "SlurmUser=ann", "ReturnToService=2"} <= set(lines)
+
+
+@pytest.mark.parametrize("wish", [Wish(), Wish(nodes=4), Wish(1, 3, 0), Wish(64, 128, 8)])
+def test_slurm_conf_can_be_read_without_a_warning(tmp_path: Path, wish: Wish) -> None:
+    home = tmp_path / "with space"
+    home.mkdir()
+    nodes = plan_nodes(wish, MACHINE)
+    (home / "slurm.conf").write_text(conf_text(home, getpass.getuser(), (20001, 20002), nodes))
+    loaded = load(str(home / "slurm.conf"))
+    assert [str(w) for w in loaded.warnings] == []
+    config = loaded.config
+    assert (config.cluster_name, config.slurmctld_port, config.penstock_node_port) == ("local", 20001, 20002)
+    assert (config.controller_addr, config.state_save_location) == ("127.0.0.1", f"{home}/ctld")
+    assert config.memory_is_consumable()
+    got = [(n.name, n.cpus, n.real_memory_mb, sum(g.count for g in n.gres)) for n in config.nodes]
+    assert got == [(n.name, n.cpus, n.memory_mb, n.gpus) for n in nodes]
+    assert config.def_mem_per_cpu_mb * nodes[0].cpus <= nodes[0].memory_mb
+    (partition,) = config.partitions
+    assert (partition.name, partition.is_default, partition.max_time_s, len(partition.nodes)) == (
+        "debug",
+        True,
+        -1,
+        len(nodes),
+    )
 
 
 def test_ports_are_free_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
