@@ -122,9 +122,7 @@ def note_text(effect: TerminateStep, now_us: int) -> str:
 
 def _signal(command: node_pb2.Command, effect: SignalStep, now_us: int) -> None:
     command.signal.CopyFrom(
-        node_pb2.SignalStep(
-            key=key_of(effect), signal=effect.signal_no, batch_only=effect.batch_only, full=effect.full
-        )
+        node_pb2.SignalStep(key=key_of(effect), signal=effect.signal_no, batch_only=effect.batch_only, full=effect.full)
     )
 
 

@@ -149,7 +149,7 @@ class NodeLink:
             if taker is None:
                 self.end(f"it sent {kind or 'an empty message'} after its registration")
                 return
-            taker(getattr(message, kind))  # type: ignore[arg-type]
+            taker(getattr(message, kind))
             await runtime.room()
         if not self._ended:
             self.end("the node closed it")

@@ -83,9 +83,7 @@ class ControllerService:
         key, key_at_us = wanted.submit_key(request.request_key)
         job = wanted.wanted_job(request.job)
         spec = wanted.spec_row(request.spec, self._runtime.core.state.config)
-        event = SubmitJob(
-            caller(), key, key_at_us, job, spec, request.test_only, self._runtime.new_reply_to()
-        )
+        event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, self._runtime.new_reply_to())
         crash_point("submit:before-step")
         body: Submitted = await self._ask(event, context)
         return controller_pb2.SubmitJobReply(
