@@ -34,21 +34,22 @@ class AccountingService:
     async def ListRecords(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Records in pages."""
         records, actor = self._services.records, caller()
-        if records is None:
-            await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, TEXT[Code.NOT_SUPPORTED]))
         uids, unknown = await self._services.names.uids(list(request.users))
         if unknown:
             return
         try:
-            wanted = record_filter(request, uids)
+            found = records.list(record_filter(request, uids))
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
-        may_see_all = None if actor.role >= Role.OPERATOR else actor.uid
+        only_uid = None if actor.role >= Role.OPERATOR else actor.uid
         cluster = self._services.runtime.core.state.config.cluster_name
         loop = asyncio.get_running_loop()
-        pages = _pages(records.list(wanted), may_see_all, cluster)
-        while (page := await loop.run_in_executor(self._threads, next, pages, None)) is not None:
-            yield page
+        pages = _pages(found, only_uid, cluster)
+        try:
+            while (page := await loop.run_in_executor(self._threads, next, pages, None)) is not None:
+                yield page
+        except BadValue as error:  # found out while reading: more records than one answer may have
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
 
 
 def _pages(records: Iterator[Any], only_uid: int | None, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:

@@ -83,7 +83,7 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
     fields["mem_is_per_cpu"] = per_cpu
     fields["mem_mb"] = (request.mem_per_cpu_mb if per_cpu else request.mem_per_node_mb) or 0
     fields["request"] = request_message(request, detail)
-    fields |= file_names(row)
+    fields |= file_names(row, request)
     return controller_pb2.JobInfo(**fields)
 
 
@@ -104,9 +104,8 @@ def end_at(row: JobRow) -> int:
     return row.start_at_us + row.time_limit_s * 1_000_000
 
 
-def file_names(row: JobRow) -> dict[str, bytes]:
-    """The job's files with their symbols replaced, absolute."""
-    request = row.request
+def file_names(row: Any, request: JobRequest) -> dict[str, bytes]:
+    """The files of a JobRow (or of a record of it) with their symbols replaced, absolute."""
     names = FileNames(
         job_id=row.job_id,
         array_job_id=row.array_job_id,

@@ -7,8 +7,8 @@ import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
 
+from accounting.records import Records
 from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
 from ctld.rpc.users import UserNames
@@ -36,7 +36,7 @@ class Services:
     epoch: int
     boot_at_us: int
     version: str
-    records: Any = None  # accounting.records.Records, or None without a database
+    records: Records
     names: UserNames = field(default_factory=UserNames)
 
     def ping(self) -> controller_pb2.PingReply:
