@@ -231,7 +231,7 @@ def test_a_crash_at_each_point_loses_nothing_and_starts_nothing_twice(tmp_path, 
             else:
                 assert end.failure == "supervisor lost"
             controller.forget(1)
-            await eventually(lambda: "1.1.-5" not in os.listdir(daemon.spool / "steps"))
+            await eventually(lambda: "1.1.-5" not in daemon.folders())
             assert await daemon.stop() == 0
 
     run(scenario())
