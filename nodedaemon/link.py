@@ -210,14 +210,13 @@ class Link:
             self._waiting.clear()
             while self._outbox:
                 bundle = self._outbox.popleft()
-                points = {_point(bundle): None}
                 while self._outbox and len(bundle.more) < BUNDLE_MESSAGES_MAX:
-                    message = self._outbox.popleft()
-                    points[_point(message)] = None
-                    bundle.more.append(message)
+                    bundle.more.append(self._outbox.popleft())
                 await call.write(bundle)
-                for point in points:
-                    crash_point(point)
+                if any(message.HasField("report") for message in (bundle, *bundle.more)):
+                    crash_point("report.sent")
+                else:
+                    crash_point("command.acked")
 
     async def _beat(self, interval_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -236,10 +235,6 @@ def _registered(answer: Any) -> node_pb2.Registered:
     if registered.refusal:
         raise LinkError(f"registration refused: {registered.refusal}")
     return registered
-
-
-def _point(message: node_pb2.NodeMessage) -> str:
-    return "report.sent" if message.HasField("report") else "command.acked"
 
 
 def _describe(error: BaseException) -> str:
