@@ -65,7 +65,7 @@ def submitted(sequence: int, jobs: list[JobRow], **changes: Any) -> Batch:
     return make_batch(
         sequence,
         jobs,
-        requests=[(row.request_id, row.request) for row in jobs],
+        requests=list({row.request_id: row.request for row in jobs}.items()),
         specs=[SPEC],
         history=[HistoryRow(row.submit_at_us, row.job_id, 0, "submit", "") for row in jobs],
         **changes,
