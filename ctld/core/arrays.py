@@ -9,7 +9,7 @@ Deliberately absent: a table of all tasks. Memory is the number of ranges plus t
 """
 
 from ctld.core.model import ArrayRecord, Job
-from ctld.core.state import ClusterState
+from ctld.core.state import NO_STEPS, ClusterState
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState
 from penstock.values.taskset import TaskSet
 
@@ -129,13 +129,12 @@ def _copy(state: ClusterState, holder: Job) -> Job:
         setattr(job, name, getattr(holder, name))
     job.job_id = state.new_job_id()
     job.submit_key = ""  # the key names the array, not each task
-    job.steps = {}
+    job.steps = NO_STEPS
     waiting = state.waiting_for.get(holder.job_id)
     if waiting is not None:
-        state.waiting_for[job.job_id] = waiting
-        for term in waiting[1]:
-            if term.job_id:
-                state.dependents.setdefault(term.job_id, {})[job.job_id] = None
+        from ctld.core.depends import wait_for  # depends.py asks for readiness, which asks us
+
+        wait_for(state, job, *waiting)
     return job
 
 

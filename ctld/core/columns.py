@@ -86,8 +86,8 @@ class PendingColumns:
         self._free: list[int] = []
         self._size = 0
         self.ready: list[int] = []
-        self._key_of: dict[int, int] = {}  # row -> key in `ready`
-        self.rows_of: dict[int, tuple[int, ...]] = {}
+        self._keys: list[int] = []  # by row: its key in `ready`, 0 = not there
+        self._rows_of: dict[int, int | tuple[int, ...]] = {}  # one row is kept as a plain number
         self._allocate(256)
 
     def _allocate(self, capacity: int) -> None:
@@ -112,6 +112,7 @@ class PendingColumns:
             else:
                 row = self._size
                 self._size += 1
+                self._keys.append(0)
                 if row >= self._capacity:
                     self._allocate(self._capacity * 2)
             columns = self.columns
@@ -123,11 +124,18 @@ class PendingColumns:
             columns["job_id"][row] = job_id
             columns["partition"][row] = partition
             rows.append(row)
-        self.rows_of[job_id] = tuple(rows)
+        self._rows_of[job_id] = rows[0] if len(rows) == 1 else tuple(rows)
+
+    def rows_of(self, job_id: int) -> tuple[int, ...]:
+        """The job's rows, one for each of its partitions; empty = it has none."""
+        rows = self._rows_of.get(job_id, ())
+        return (rows,) if isinstance(rows, int) else rows
 
     def remove(self, job_id: int) -> None:
         """The job is no longer pending."""
-        for row in self.rows_of.pop(job_id, ()):
+        rows = self.rows_of(job_id)
+        self._rows_of.pop(job_id, None)
+        for row in rows:
             self._unready(row)
             self.columns["job_id"][row] = 0
             self._free.append(row)
@@ -137,16 +145,16 @@ class PendingColumns:
 
         None = not in that partition).
         """
-        for row, rank in zip(self.rows_of[job_id], ranks, strict=True):
+        for row, rank in zip(self.rows_of(job_id), ranks, strict=True):
             if rank is None:
                 self._unready(row)
                 continue
             self.columns["count"][row] = count
             key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
-            if self._key_of.get(row) == key:
+            if self._keys[row] == key:
                 continue
             self._unready(row)
-            self._key_of[row] = key
+            self._keys[row] = key
             if not self.ready or key > self.ready[-1]:
                 self.ready.append(key)
             else:
@@ -154,19 +162,20 @@ class PendingColumns:
 
     def set_waiting(self, job_id: int) -> None:
         """May not start now, for a reason other than resources."""
-        for row in self.rows_of.get(job_id, ()):
+        for row in self.rows_of(job_id):
             self._unready(row)
 
     def _unready(self, row: int) -> None:
-        key = self._key_of.pop(row, None)
-        if key is not None:
+        key = self._keys[row]
+        if key:
+            self._keys[row] = 0
             at = bisect_left(self.ready, key)
             assert self.ready[at] == key
             del self.ready[at]
 
     def is_ready(self, job_id: int) -> bool:
         """True when one of the job's rows may start now."""
-        return any(row in self._key_of for row in self.rows_of.get(job_id, ()))
+        return any(self._keys[row] for row in self.rows_of(job_id))
 
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""

@@ -11,6 +11,7 @@ and afternotok. Deliberately absent: aftercorr, afterburstbuffer, expand (refuse
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 from ctld.core.effects import Refused
 from ctld.core.events import Actor
@@ -73,22 +74,31 @@ def attach(state: ClusterState, job: Job, dependency: Dependency | None, now_us:
     forget(state, job)
     job.dependency = ""
     if dependency is not None:
-        state.waiting_for[job.job_id] = (dependency.any_of, dependency.terms)
-        for term in dependency.terms:
-            if term.job_id:
-                state.dependents.setdefault(term.job_id, {})[job.job_id] = None
+        wait_for(state, job, dependency.any_of, dependency.terms)
         evaluate(state, job, now_us)
+
+
+def wait_for(state: ClusterState, job: Job, any_of: bool, terms: tuple[Term, ...]) -> None:
+    """Write down what a job waits for, and with what it waits."""
+    state.waiting_for[job.job_id] = (any_of, terms)
+    for term in terms:
+        _waiters(state, job, term, True)[job.job_id] = None
+
+
+def _waiters(state: ClusterState, job: Job, term: Term, create: bool) -> dict[int, None]:
+    """Those who wait for what the term names: a job, an array, or to be the only one of a name."""
+    table: dict[Any, dict[int, None]] = state.dependents
+    key: Any = term.job_id
+    if term.kind == "singleton":
+        table, key = state.singletons, (job.user_id, job.request.name)
+    return table.setdefault(key, {}) if create else table.get(key, {})
 
 
 def forget(state: ClusterState, job: Job) -> None:
     """The job no longer waits for anything."""
     waiting = state.waiting_for.pop(job.job_id, None)
     for term in waiting[1] if waiting else ():
-        members = state.dependents.get(term.job_id)
-        if members is not None:
-            members.pop(job.job_id, None)
-            if not members:
-                del state.dependents[term.job_id]
+        _waiters(state, job, term, False).pop(job.job_id, None)
 
 
 def on_change(state: ClusterState, job: Job, now_us: int) -> None:
@@ -97,9 +107,7 @@ def on_change(state: ClusterState, job: Job, now_us: int) -> None:
     if job.array_job_id:
         ids.update(state.dependents.get(job.array_job_id, {}))
     if job.state in END_STATES:
-        for other in state.by_name.get((job.user_id, job.request.name), {}):
-            if other in state.waiting_for:
-                ids[other] = None
+        ids.update(state.singletons.get((job.user_id, job.request.name), {}))
     for job_id in sorted(ids):
         if job_id in state.waiting_for:  # an earlier one of them may have ended this one
             evaluate(state, state.jobs[job_id], now_us)
@@ -116,7 +124,8 @@ def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
         job.dependency = ""
     else:
         if len(left) < len(terms):
-            _narrow(state, job, any_of, left)
+            forget(state, job)
+            wait_for(state, job, any_of, left)
         job.dependency = format_dependency(Dependency(any_of, left))
         if never and (not any_of or len(never) == len(left)):
             job.reason = Reason.DEPENDENCY_NEVER_SATISFIED
@@ -127,14 +136,6 @@ def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
     refresh(state, job, now_us)
 
 
-def _narrow(state: ClusterState, job: Job, any_of: bool, left: tuple[Term, ...]) -> None:
-    forget(state, job)
-    state.waiting_for[job.job_id] = (any_of, left)
-    for term in left:
-        if term.job_id:
-            state.dependents.setdefault(term.job_id, {})[job.job_id] = None
-
-
 def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
     from ctld.core.job_life import terminate  # job_life calls us when jobs start and end
 
@@ -143,10 +144,9 @@ def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
 
 def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     if term.kind == "singleton":
-        others = state.by_name.get((job.user_id, job.request.name), {})
+        oldest = state.jobs[state.oldest_namesake(job)]
         own = job.array_job_id or job.job_id
-        earlier = [o for o in others if o < job.job_id and (state.jobs[o].array_job_id or o) != own]
-        return Met.NOT_YET if earlier else Met.YES
+        return Met.YES if (oldest.array_job_id or oldest.job_id) >= own else Met.NOT_YET
     targets = _targets(state, term)
     if not targets:
         # purged since: its end was seen when it happened, so what is left of it can no longer be met

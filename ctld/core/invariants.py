@@ -41,9 +41,9 @@ def _check_job(state: ClusterState, job: Job) -> None:
     name = f"job {job.job_id}"
     if job.state is JobState.PENDING:
         _need(not job.alloc and not job.steps, f"{name}: pending with an allocation")
-        _need(job.job_id in state.pending.rows_of, f"{name}: pending without rows")
+        _need(bool(state.pending.rows_of(job.job_id)), f"{name}: pending without rows")
     else:
-        _need(job.job_id not in state.pending.rows_of, f"{name}: not pending, with rows")
+        _need(not state.pending.rows_of(job.job_id), f"{name}: not pending, with rows")
         _need(job.job_id not in state.waiting_for, f"{name}: not pending, with a dependency")
     if job.state in HOLDING_STATES:
         _need(bool(job.alloc) and bool(job.steps), f"{name}: holds nothing in {job.state.name}")

@@ -14,7 +14,7 @@ from ctld.core import arrays, depends
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.model import Job, NodeAlloc, Step, job_row
 from ctld.core.ready import refresh
-from ctld.core.state import ClusterState
+from ctld.core.state import NO_STEPS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason
@@ -190,7 +190,7 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
     job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""
     job.attempt += 1
-    job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", {}
+    job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", NO_STEPS
     job.exit_code = job.exit_signal = 0
     job.start_at_us = job.end_at_us = 0
     job.cancelled_by_uid = -1

@@ -127,8 +127,8 @@ def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int) -> bo
 def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, forgotten: bool) -> None:
     """One step that should be on the node: go on, launch again, end, or bury.
 
-    `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a launch
-    without an answer may have been obeyed and is not sent again.
+    `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a
+    launch without an answer may have been obeyed and is not sent again.
     """
     if held is None:
         if step.state is JobState.CONFIGURING and not forgotten:

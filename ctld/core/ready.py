@@ -79,7 +79,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     """Look again whether a pending job is ready."""
     if job.state is not JobState.PENDING:
         return
-    if job.job_id not in state.pending.rows_of:
+    if not state.pending.rows_of(job.job_id):
         state.pending.add(job.job_id, shapes(state, job.request))
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is not None:

@@ -12,7 +12,7 @@ from ctld.core.job_life import time_limit_us
 from ctld.core.layout import new_node, take_config
 from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow
 from ctld.core.ready import refresh
-from ctld.core.state import ClusterState
+from ctld.core.state import NO_STEPS, ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
@@ -79,7 +79,7 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
         job = Job()
         for name, value in zip(JobRow._fields, row, strict=True):
             setattr(job, name, value)
-        job.steps = {}
+        job.steps = NO_STEPS
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:
             state.enter_name_index(job)
@@ -90,6 +90,8 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
             setattr(step, name, step_value)
         owner = state.jobs.get(step.job_id)
         if owner is not None and owner.attempt == step.attempt:
+            if owner.steps is NO_STEPS:
+                owner.steps = {}
             owner.steps[step.step_id] = step
 
 
@@ -149,10 +151,7 @@ def _depend(state: ClusterState) -> None:
     for job in state.jobs.values():
         if job.state is JobState.PENDING and job.dependency:
             dependency = parse_dependency(job.dependency.replace("(unfulfilled)", ""))
-            state.waiting_for[job.job_id] = (dependency.any_of, dependency.terms)
-            for term in dependency.terms:
-                if term.job_id:
-                    state.dependents.setdefault(term.job_id, {})[job.job_id] = None
+            depends.wait_for(state, job, dependency.any_of, dependency.terms)
 
 
 def _set_timers(state: ClusterState, now_us: int) -> None:

@@ -35,6 +35,12 @@ from penstock.values.states import HOLDING_STATES, JobState, NodeFlag, Reason
 CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_RESPOND | NodeFlag.INVAL | NodeFlag.FAIL
 
 
+#: Values kept for sharing; beyond it the table starts anew (what is shared stays shared).
+SHARED_MAX = 50_000
+#: The steps of a job that has not started; never changed.
+NO_STEPS: dict[int, Step] = {}
+
+
 class ClusterState:
     """Everything the controller knows. See the module text for who may change what."""
 
@@ -59,8 +65,10 @@ class ClusterState:
         # dependencies
         self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
         self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
-        self.by_name: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> active jobs, for singleton
+        self.by_name: dict[tuple[int, str], int | dict[int, None]] = {}  # (uid, name) -> active jobs (one: its id)
+        self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
+        self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
         # what has changed since the last seal
@@ -158,16 +166,32 @@ class ClusterState:
 
     def enter_name_index(self, job: Job) -> None:
         """The job is active under its name (singleton dependencies ask)."""
-        self.by_name.setdefault((job.user_id, job.request.name), {})[job.job_id] = None
+        key = (job.user_id, job.request.name)
+        members = self.by_name.setdefault(key, job.job_id)
+        if isinstance(members, dict):
+            members[job.job_id] = None
+        elif members != job.job_id:
+            self.by_name[key] = {members: None, job.job_id: None}
 
     def leave_name_index(self, job: Job) -> None:
         """The job is no longer active, as far as singleton dependencies go."""
         key = (job.user_id, job.request.name)
         members = self.by_name.get(key)
-        if members is not None:
+        if isinstance(members, dict):
             members.pop(job.job_id, None)
-            if not members:
-                del self.by_name[key]
+        if not members or members == job.job_id:
+            self.by_name.pop(key, None)
+
+    def oldest_namesake(self, job: Job) -> int:
+        """The active job of the same user and name that came first; the job itself when there is no other."""
+        members = self.by_name.get((job.user_id, job.request.name), job.job_id)
+        return members if isinstance(members, int) else next(iter(members))
+
+    def share(self, value: Any) -> Any:
+        """An equal value that other jobs hold already: 100,000 jobs of one user have one folder and one set of limits."""
+        if len(self.shared) >= SHARED_MAX:
+            self.shared.clear()
+        return self.shared.setdefault(value, value)
 
     def purge_job(self, job: Job) -> None:
         """Forget an ended job; the database keeps it."""

@@ -17,7 +17,7 @@ from ctld.core.events import Actor, Role, SubmitJob, WantedJob
 from ctld.core.feasible import can_ever_run, where_now
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.ready import refresh
-from ctld.core.state import ClusterState
+from ctld.core.state import NO_STEPS, ClusterState
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
@@ -160,10 +160,12 @@ def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted
     job.job_id, job.attempt = state.new_job_id(), 0
     job.array_job_id = job.job_id if found.tasks is not None else 0
     job.array_task_id, job.array_tasks, job.array_throttle = None, found.tasks, found.throttle
-    job.request, job.request_id, job.spec_hash = request, state.new_request(request), event.spec.spec_hash
+    job.request, job.request_id = request, state.new_request(request)
+    job.spec_hash = state.share(event.spec.spec_hash)
     state.new_specs.append(event.spec)
     job.submit_key = event.submit_key
-    job.user_id, job.group_id, job.user_name, job.group_name = actor.uid, actor.gid, actor.user_name, actor.group_name
+    job.user_id, job.group_id = state.share(actor.uid), state.share(actor.gid)
+    job.user_name, job.group_name = state.share(actor.user_name), state.share(actor.group_name)
     job.partition = request.partitions[0]
     job.state, job.end_state = JobState.PENDING, None
     job.reason, job.reason_detail = Reason.NONE, ""
@@ -175,10 +177,10 @@ def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted
     job.dependency = ""
     job.submit_at_us, job.eligible_at_us, job.start_at_us, job.end_at_us = now_us, 0, 0, 0
     job.time_limit_s = request.time_limit_s if request.time_limit_s is not None else -1
-    job.alloc, job.batch_node, job.steps = (), "", {}
+    job.alloc, job.batch_node, job.steps = (), "", NO_STEPS
     job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0
     job.cancelled_by_uid, job.failed_node, job.admin_comment = -1, "", ""
-    job.tres_req, job.tres_alloc = tres_requested(request), ""
+    job.tres_req, job.tres_alloc = state.share(tres_requested(request)), ""
     return job
 
 

@@ -209,9 +209,13 @@ def _changed(event: UpdateJobs, job: Job, values: dict[str, Any]) -> Any:
 
 def _apply(state: ClusterState, now_us: int, job: Job, request: Any, values: dict[str, Any]) -> None:
     if request != job.request:
+        waiting = state.waiting_for.get(job.job_id)
+        depends.forget(state, job)
         state.leave_name_index(job)
         job.request, job.request_id = request, state.new_request(request)
         state.enter_name_index(job)
+        if waiting is not None:
+            depends.wait_for(state, job, *waiting)
         job.tres_req = tres_requested(request)
     if "starttime" in values or "eligibletime" in values:
         job.eligible_at_us = 0

@@ -39,7 +39,7 @@ class ListRecordsRequest(_message.Message):
     qos: _containers.RepeatedScalarFieldContainer[str]
     with_script: bool
     with_environment: bool
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: _Optional[bool] = ..., no_steps: _Optional[bool] = ..., truncate: _Optional[bool] = ..., qos: _Optional[_Iterable[str]] = ..., with_script: _Optional[bool] = ..., with_environment: _Optional[bool] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ...) -> None: ...
 
 class ListRecordsReply(_message.Message):
     __slots__ = ("records",)

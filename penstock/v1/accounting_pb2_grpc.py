@@ -5,7 +5,7 @@ import warnings
 
 from penstock.v1 import accounting_pb2 as penstock_dot_v1_dot_accounting__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class AccountingStub:
+class AccountingStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -41,7 +41,7 @@ class AccountingStub:
                 _registered_method=True)
 
 
-class AccountingServicer:
+class AccountingServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListRecords(self, request, context):
@@ -66,7 +66,7 @@ def add_AccountingServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class Accounting:
+class Accounting(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

@@ -48,7 +48,7 @@ class SubmitJobRequest(_message.Message):
     job: _common_pb2.JobRequest
     spec: _common_pb2.JobSpec
     test_only: bool
-    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: _Optional[bool] = ...) -> None: ...
+    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
     __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition")
@@ -108,7 +108,7 @@ class ListJobsRequest(_message.Message):
     filter: JobFilter
     all_states: bool
     detail: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: _Optional[bool] = ..., detail: _Optional[bool] = ...) -> None: ...
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ...) -> None: ...
 
 class ListJobsReply(_message.Message):
     __slots__ = ("jobs",)
@@ -196,7 +196,7 @@ class JobInfo(_message.Message):
     std_out: bytes
     std_err: bytes
     std_in: bytes
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: _Optional[bool] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("names",)
@@ -278,7 +278,7 @@ class NodeInfo(_message.Message):
     pretended: bool
     comment: str
     boot_id: str
-    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: _Optional[bool] = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
 
 class ListPartitionsRequest(_message.Message):
     __slots__ = ()
@@ -348,7 +348,7 @@ class PartitionInfo(_message.Message):
     deny_accounts: _containers.RepeatedScalarFieldContainer[str]
     tres: str
     configured_nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: _Optional[bool] = ..., hidden: _Optional[bool] = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: _Optional[bool] = ..., exclusive_user: _Optional[bool] = ..., lln: _Optional[bool] = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ShowConfigRequest(_message.Message):
     __slots__ = ()
@@ -382,7 +382,7 @@ class CancelJobsRequest(_message.Message):
     batch_only: bool
     full: bool
     hurry: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: _Optional[bool] = ..., full: _Optional[bool] = ..., hurry: _Optional[bool] = ...) -> None: ...
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: bool = ..., full: bool = ..., hurry: bool = ...) -> None: ...
 
 class ControlJobsRequest(_message.Message):
     __slots__ = ("ids", "action")

@@ -54,7 +54,7 @@ class Register(_message.Message):
     started_at_us: int
     epoch_seen: int
     spool_id: str
-    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: _Optional[bool] = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ...) -> None: ...
 
 class Inventory(_message.Message):
     __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended")
@@ -84,7 +84,7 @@ class Inventory(_message.Message):
     hostname: str
     boot_at_us: int
     pretended: bool
-    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: bool = ...) -> None: ...
 
 class GpuDevice(_message.Message):
     __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id")
@@ -235,7 +235,7 @@ class LaunchStep(_message.Message):
     allocation: _common_pb2.NodeAllocation
     node_index: int
     group_name: str
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: _Optional[bool] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ...) -> None: ...
 
 class JobFacts(_message.Message):
     __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment")
@@ -309,7 +309,7 @@ class SignalStep(_message.Message):
     signal: int
     batch_only: bool
     full: bool
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: _Optional[bool] = ..., full: _Optional[bool] = ...) -> None: ...
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: bool = ..., full: bool = ...) -> None: ...
 
 class TerminateStep(_message.Message):
     __slots__ = ("key", "grace_ms", "note")
@@ -367,7 +367,7 @@ class StepExited(_message.Message):
     failure: str
     out_of_memory: bool
     usage: _common_pb2.Usage
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: _Optional[bool] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ...) -> None: ...
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class ReportAck(_message.Message):
     __slots__ = ("through_sequence", "spool_id")

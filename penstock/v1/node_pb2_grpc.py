@@ -5,7 +5,7 @@ import warnings
 
 from penstock.v1 import node_pb2 as penstock_dot_v1_dot_node__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class NodeLinkStub:
+class NodeLinkStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -41,7 +41,7 @@ class NodeLinkStub:
                 _registered_method=True)
 
 
-class NodeLinkServicer:
+class NodeLinkServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Connect(self, request_iterator, context):
@@ -66,7 +66,7 @@ def add_NodeLinkServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class NodeLink:
+class NodeLink(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

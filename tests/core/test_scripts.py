@@ -30,7 +30,7 @@ from ctld.core.events import (
     UpdatePartition,
     WantedJob,
 )
-from penstock.values.states import COMPACT_STATE, NodeFlag
+from penstock.values.states import COMPACT_STATE
 from tests.core.world import World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
@@ -162,7 +162,8 @@ class Script:
 
     def nodes(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return [
-            f"{n.name} {n.flags.name if n.flags else 'up'} {n.cpus_alloc}/{n.cpus} cpus {n.mem_alloc_mb}MB" + (f" ({n.reason})" * bool(n.reason))
+            f"{n.name} {n.flags.name if n.flags else 'up'} {n.cpus_alloc}/{n.cpus} cpus {n.mem_alloc_mb}MB"
+            + (f" ({n.reason})" if n.reason else "")
             for n in self.world.core.state.node_list
         ]  # fmt: skip
 

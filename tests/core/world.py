@@ -236,7 +236,8 @@ class World:
         node = next(n for n in self.config.nodes if n.name == name)
         gres = tuple((g.name, g.type, g.count) for g in node.gres)
         fields: dict[str, object] = {
-            "node": name, "link_id": self.links[name], "boot_id": self.boots[name], "spool_id": f"spool-{name}", "version": "1",
+            "node": name, "link_id": self.links[name], "boot_id": self.boots[name], "spool_id": f"spool-{name}",
+            "version": "1",
             "cpus": node.cpus, "sockets": 1, "cores_per_socket": node.cpus, "threads_per_core": 1,
             "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held, **changes,
         }  # fmt: skip

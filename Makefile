@@ -1,0 +1,75 @@
+# Everything a developer types; HACKING.md says when. Nothing outside this folder is touched and no root is needed.
+# All paths are relative, so that a folder with spaces in its name works.
+
+PYTHON ?=
+WORKERS ?= 2
+VENV := .venv
+PY := $(VENV)/bin/python
+PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
+PIP := $(PY) -m pip --quiet --disable-pip-version-check install
+
+.PHONY: help build demo check test test-full bench proto lock clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make build      virtual environment, dependencies, Cython: afterwards $(VENV)/bin holds every command"
+	@echo "make demo       a private cluster runs a few jobs and shows them (under a minute)"
+	@echo "make test       make check, then the tests"
+	@echo "make test-full  the long sweeps too"
+	@echo "make check      lint, format, types, import contracts, generated files"
+	@echo "make bench      measure this machine; writes bench/out/main.json"
+	@echo "make proto      generate penstock/v1 from proto/"
+	@echo "make lock       choose the newest versions for requirements-dev.lock"
+	@echo "make clean      remove all that the others made"
+
+# An environment does not survive that its folder is moved, so it remembers its place. And a broken link (the machine's
+# python was upgraded) counts as missing, so it is made again then, too.
+ifneq ("$(shell cat $(VENV)/.place 2>/dev/null)","$(CURDIR)")
+.PHONY: $(PY)
+endif
+$(PY):
+	@python=$$(sh tools/prerequisites.sh "$(PYTHON)") && echo "making $(VENV)" && rm -rf $(VENV) && "$$python" -m venv $(VENV)
+	@printf '%s\n' "$(CURDIR)" >$(VENV)/.place
+
+$(VENV)/.dependencies: requirements-dev.lock $(PY)
+	@echo "installing dependencies (about a minute the first time)"
+	@$(PIP) -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.pyx _fastsched/*.pxd)
+	@sh tools/prerequisites.sh $(PY) >/dev/null
+	@echo "building"
+	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+build: $(VENV)/.built
+
+demo: build
+	@$(VENV)/bin/penstock demo
+
+check: build
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --check --quiet . || { echo "make check: not formatted as above; run $(VENV)/bin/ruff format ." >&2; exit 1; }
+	@$(PY) -m mypy $(PACKAGES)
+	@$(VENV)/bin/lint-imports --no-logo
+	@$(PY) tools/proto.py --check
+
+test: check
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+test-full: check
+	@PENSTOCK_HYPOTHESIS=full $(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+bench: build
+	@$(PY) -m bench
+
+proto: $(VENV)/.dependencies
+	@$(PY) tools/proto.py
+
+lock:
+	@sh tools/lock.sh "$(PYTHON)"
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info _fastsched/*.so _fastsched/*.c .mypy_cache .ruff_cache .hypothesis .import_linter_cache .pytest_cache bench/out
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,104 @@
+"""What sacct asks for and what it gets: plain data.
+
+Field names follow penstock.v1.ListRecordsRequest, JobRecord and StepRecord. Users come as uids: looking up names is
+not the database's business.
+"""
+
+import msgspec
+
+from penstock.values.states import JobState
+
+
+class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is given must hold; of several values of one field, one must. Empty = anything.
+
+    Time: a job is listed when it existed, in one of the states, at some time from `start_at_us` until `end_at_us`;
+    0 = no bound. Defaults such as "since midnight" or "with ids, ever" are the caller's.
+    """
+
+    ids: tuple[str, ...] = ()
+    uids: tuple[int, ...] = ()
+    accounts: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    start_at_us: int = 0
+    end_at_us: int = 0
+    duplicates: bool = False
+    no_steps: bool = False
+    truncate: bool = False
+    with_script: bool = False
+    with_environment: bool = False
+
+
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One step with what it used. Its share of the allocation is that of its node."""
+
+    step_id: int
+    name: str
+    state: JobState
+    node: str
+    tasks: int
+    start_at_us: int
+    end_at_us: int
+    exit_code: int
+    exit_signal: int
+    user_cpu_us: int
+    system_cpu_us: int
+    max_rss_kb: int
+    max_vmsize_kb: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+    cpus_alloc: int = 0
+    tres_alloc: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a job, or the pending tasks of an array.
+
+    `request` is JSON as the controller wrote it (ctld.core.model.JobRequest); who shows it knows how to read it.
+    """
+
+    job_id: int
+    attempt: int
+    array_job_id: int
+    array_task_id: int | None
+    array_tasks: str
+    array_throttle: int
+    user_id: int
+    group_id: int
+    user_name: str
+    group_name: str
+    name: str
+    account: str
+    qos: str
+    partition: str
+    state: JobState
+    reason: str
+    priority: int
+    submit_at_us: int
+    eligible_at_us: int
+    start_at_us: int
+    end_at_us: int
+    time_limit_s: int
+    nodes_req: int
+    cpus_req: int
+    tres_req: str
+    nodes_alloc: int
+    cpus_alloc: int
+    tres_alloc: str
+    node_list: str
+    batch_node: str
+    exit_code: int
+    exit_signal: int
+    derived_code: int
+    derived_signal: int
+    cancelled_by_uid: int
+    failed_node: str
+    admin_comment: str
+    request: bytes
+    steps: tuple[StepRecord, ...] = ()
+    script: bytes = b""
+    environment: tuple[bytes, ...] = ()

@@ -1,0 +1,155 @@
+"""Which rows a filter means, as SQL that indexes can answer.
+
+A question about time is put as two: what has ended since the window's start (an index on the end), and what is active
+(a small partial index). What ended before the window is never touched, so that the cost follows the answer and not the
+history. The two conditions are written out as the partial indexes have them.
+
+States in a window are intervals, as sacct has it: a job was PENDING from when it became eligible until it started,
+RUNNING from its start to its end, whatever it is now; an end state belongs to the moment of the end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, false, literal_column, or_, select, true
+
+from accounting.filter import RecordFilter
+from accounting.schema import ENDED_FROM, JOB
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
+from penstock.values.jobid import JobSelector, parse_selector
+from penstock.values.states import HOLDING_STATES, JobState, parse_job_states
+from penstock.values.taskset import TaskSet
+
+#: Job ids in one question: two parameters each, and SQLite takes 32,766.
+IDS_MAX = 10_000
+#: Values of the other fields together.
+VALUES_MAX = 10_000
+#: Hostlists whose names are remembered while one question runs over its rows.
+_HOSTLISTS_KEPT = 4_096
+
+IS_ACTIVE = JOB.c.state < literal_column(str(ENDED_FROM))
+HAS_ENDED = JOB.c.end_at_us > literal_column("0")
+IS_OF_ARRAY = JOB.c.array_job_id > literal_column("0")
+
+#: What `Question.matches` looks at, beside the key.
+COLUMNS = (JOB.c.job_id, JOB.c.attempt, JOB.c.array_job_id, JOB.c.array_task_id, JOB.c.array_tasks, JOB.c.node_list)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A checked filter."""
+
+    selects: tuple[Select[Any], ...]  # of COLUMNS; together all rows, some of them twice
+    selectors: tuple[JobSelector, ...]
+    nodes: frozenset[str]
+
+    def matches(self, array_job_id: int, task_id: int | None, tasks: str | None, job_id: int, node_list: str) -> bool:
+        """What SQL cannot say: sets of array tasks and of nodes."""
+        if self.nodes and self.nodes.isdisjoint(_expanded(node_list)):
+            return False
+        return not self.selectors or any(True for _ in self._of(job_id, array_job_id, task_id, tasks))
+
+    def wanted_steps(self, job_id: int, array_job_id: int, task_id: int | None, tasks: str | None) -> set[int] | None:
+        """The steps that were asked for by id; None = all."""
+        found = {s.step_id for s in self._of(job_id, array_job_id, task_id, tasks)}
+        return None if not found or None in found else {step_id for step_id in found if step_id is not None}
+
+    def _of(self, job_id: int, array_job_id: int, task_id: int | None, tasks: str | None) -> Iterator[JobSelector]:
+        for selector in self.selectors:
+            if selector.tasks is None:
+                if selector.job_id in (job_id, array_job_id):
+                    yield selector
+            elif selector.job_id == array_job_id and _has_task(selector.tasks, task_id, tasks):
+                yield selector
+
+
+def _has_task(wanted: TaskSet, task_id: int | None, tasks: str | None) -> bool:
+    return task_id in wanted if task_id is not None else bool(tasks) and bool(wanted.intersect(_taskset(tasks or "")))
+
+
+@lru_cache(maxsize=64)
+def _taskset(text: str) -> TaskSet:
+    return TaskSet.parse(text)
+
+
+@lru_cache(maxsize=_HOSTLISTS_KEPT)
+def _expanded(text: str) -> frozenset[str]:
+    return frozenset(expand(text)) if text else frozenset()
+
+
+def question(asked: RecordFilter) -> Question:
+    """Check a filter and find the way to its rows. Raises BadValue."""
+    fields = (asked.uids, asked.accounts, asked.partitions, asked.names, asked.states, asked.qos)
+    if sum(map(len, fields)) > VALUES_MAX:
+        raise BadValue(f"more than {VALUES_MAX} values in one question; ask for less at a time")
+    if len(asked.ids) > IDS_MAX:
+        raise BadValue(f"{len(asked.ids)} job ids, the limit is {IDS_MAX}; ask for them in parts")
+    # There are no heterogeneous jobs, so that a component of one names nothing.
+    selectors = tuple(s for s in map(parse_selector, asked.ids) if s.het_offset is None)
+    nodes = frozenset(name for text in asked.nodes for name in expand(text))
+    if (asked.ids and not selectors) or (asked.nodes and not nodes):
+        return Question((), selectors, nodes)
+    conditions = and_(true(), *_plain(asked, nodes), _in_time(asked))
+    sources = _sources(asked, sorted({s.job_id for s in selectors}))
+    return Question(tuple(select(*COLUMNS).where(source, conditions) for source in sources), selectors, nodes)
+
+
+def _sources(asked: RecordFilter, ids: list[int]) -> tuple[ColumnElement[bool], ...]:
+    """Conditions that have an index each, alone or (names, users) with one of `_plain`."""
+    if ids:
+        return JOB.c.job_id.in_(ids), and_(IS_OF_ARRAY, JOB.c.array_job_id.in_(ids))
+    if asked.names:
+        return (true(),)
+    return and_(HAS_ENDED, JOB.c.end_at_us >= asked.start_at_us), IS_ACTIVE
+
+
+def _plain(asked: RecordFilter, nodes: frozenset[str]) -> Iterator[ColumnElement[bool]]:
+    for column, values in (
+        (JOB.c.user_id, asked.uids),
+        (JOB.c.account, asked.accounts),
+        (JOB.c.partition, asked.partitions),
+        (JOB.c.name, asked.names),
+        (JOB.c.qos, asked.qos),
+    ):
+        if values:
+            yield column.in_(values)
+    if nodes:
+        yield JOB.c.node_list != ""
+
+
+def _in_time(asked: RecordFilter) -> ColumnElement[bool]:
+    start_us, end_us = asked.start_at_us, asked.end_at_us
+    states, every = parse_job_states(",".join(asked.states) or "all")
+    if every:
+        existed = [*_overlap(JOB.c.submit_at_us, JOB.c.end_at_us, start_us, end_us)]
+        return and_(true(), *existed, *([JOB.c.eligible_at_us <= end_us] if end_us else []))
+    if not (start_us or end_us):
+        return JOB.c.state.in_(sorted(int(state) for state in states))
+    return or_(false(), *(_in_state(state, start_us, end_us) for state in sorted(states)))
+
+
+def _in_state(state: JobState, start_us: int, end_us: int) -> ColumnElement[bool]:
+    """The job was in the state at some time of the window."""
+    if state is JobState.PENDING:
+        since = case((JOB.c.eligible_at_us > JOB.c.submit_at_us, JOB.c.eligible_at_us), else_=JOB.c.submit_at_us)
+        until = case((JOB.c.start_at_us > 0, JOB.c.start_at_us), else_=JOB.c.end_at_us)
+        return and_(true(), *_overlap(since, until, start_us, end_us))
+    if state in HOLDING_STATES:
+        # CONFIGURING and COMPLETING pass in seconds and are not recorded with times of their own.
+        now = true() if state is JobState.RUNNING else JOB.c.state == int(state)
+        return and_(now, JOB.c.start_at_us > 0, *_overlap(JOB.c.start_at_us, JOB.c.end_at_us, start_us, end_us))
+    bounds = [JOB.c.end_at_us >= start_us, *([JOB.c.end_at_us <= end_us] if end_us else [])]
+    return and_(JOB.c.state == int(state), *bounds)
+
+
+def _overlap(
+    since: ColumnElement[int], until: ColumnElement[int], start_us: int, end_us: int
+) -> Iterator[ColumnElement[bool]]:
+    """[since, until) meets the window; until 0 = still going on."""
+    if start_us:
+        yield or_(until >= start_us, until == 0)
+    if end_us:
+        yield since <= end_us

@@ -1,0 +1,179 @@
+"""sacct's records: rows, their steps and requests, in the order of job ids.
+
+First only the keys of all rows that match are read and sorted; then records are read a page at a time. No transaction
+stays open while a caller digests a page, since an open reader keeps the database's log from being cut.
+
+Without `duplicates`, of several attempts of a job that match the last one is shown, as Slurm does.
+"""
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Select, select
+from sqlalchemy.exc import DBAPIError
+
+from accounting.database import read_engine
+from accounting.filter import Record, RecordFilter, StepRecord
+from accounting.query import Question, question
+from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, split_strings
+from penstock.values.errors import BadValue
+from penstock.values.states import JobState
+from penstock.values.tres import format_tres
+
+#: Records read at a time.
+PAGE_RECORDS = 500
+#: Records in one answer: their keys take 50 MB while they are sorted.
+RECORDS_MAX = 1_000_000
+
+#: A key as one number, to sort millions of them: job ids end at 31 bits, attempts far below 2^20.
+_ATTEMPT_BITS = 20
+_ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
+
+_STATES = {int(state): state for state in JobState}
+_NodeShare = tuple[str, int, int, int, tuple[tuple[str, str, str], ...]]
+_decode_alloc = msgspec.json.Decoder(tuple[_NodeShare, ...]).decode
+
+#: Fields of a record that are columns of the job, as they are.
+_JOB_FIELDS = tuple(name for name in Record.__struct_fields__ if name in JOB.c and name not in ("state", "array_tasks"))
+_STEP_FIELDS = tuple(name for name in StepRecord.__struct_fields__ if name in STEP.c and name != "state")
+
+
+class RecordsUnavailable(Exception):
+    """The database cannot be read."""
+
+
+class Records:
+    """Reads a database that the controller keeps. May be used from several threads."""
+
+    def __init__(self, place: str | Path) -> None:
+        self._place = place
+        self._engine = read_engine(place)
+
+    def __enter__(self) -> "Records":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    def list(self, asked: RecordFilter) -> Iterator[Record]:
+        """All records that match, by job id and attempt. Raises BadValue before the first, RecordsUnavailable."""
+        asking = question(asked)
+        return self._pages(asking, asked)
+
+    def _connect(self) -> Connection:
+        try:
+            return self._engine.connect()
+        except DBAPIError as error:
+            raise RecordsUnavailable(f"accounting records {self._place}: {error.orig}") from error
+
+    def _pages(self, asking: Question, asked: RecordFilter) -> Iterator[Record]:
+        try:
+            with self._connect() as connection:
+                keys = _keys(connection, asking, asked.duplicates)
+            for at in range(0, len(keys), PAGE_RECORDS):
+                with self._connect() as connection:
+                    page = _read_page(connection, asking, asked, keys[at : at + PAGE_RECORDS])
+                yield from page
+        except DBAPIError as error:
+            raise RecordsUnavailable(f"accounting records {self._place}: {error.orig}") from error
+
+
+def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":
+    found = array("q")
+    for statement in asking.selects:
+        for job_id, attempt, array_job_id, task_id, tasks, node_list in _stream(connection, statement):
+            if asking.matches(array_job_id, task_id, tasks, job_id, node_list):
+                found.append(job_id << _ATTEMPT_BITS | attempt)
+                if len(found) > RECORDS_MAX:
+                    raise BadValue(f"more than {RECORDS_MAX} records match; ask for a shorter time or fewer users")
+    keys = array("q")
+    for key in sorted(found):
+        if keys and (keys[-1] == key or (not duplicates and keys[-1] >> _ATTEMPT_BITS == key >> _ATTEMPT_BITS)):
+            keys[-1] = key
+        else:
+            keys.append(key)
+    return keys
+
+
+def _stream(connection: Connection, statement: Select[Any]) -> Iterator[Any]:
+    return iter(connection.execution_options(yield_per=PAGE_RECORDS).execute(statement))
+
+
+def _read_page(connection: Connection, asking: Question, asked: RecordFilter, keys: "array[int]") -> list[Record]:
+    job_ids = sorted({key >> _ATTEMPT_BITS for key in keys})
+    wanted = set(keys)
+    tables = JOB.outerjoin(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
+    statement = select(JOB, JOB_REQUEST.c.request).select_from(tables).where(JOB.c.job_id.in_(job_ids))
+    found = connection.execute(statement.order_by(JOB.c.job_id, JOB.c.attempt)).mappings().all()
+    jobs = [job for job in found if job["job_id"] << _ATTEMPT_BITS | job["attempt"] in wanted]
+    steps: dict[tuple[int, int], list[Any]] = {}
+    if not asked.no_steps:
+        statement = select(STEP).where(STEP.c.job_id.in_(job_ids))
+        for step in connection.execute(statement.order_by(STEP.c.step_id)).mappings():
+            steps.setdefault((step["job_id"], step["attempt"]), []).append(step)
+    specs: dict[bytes, Any] = {}
+    if asked.with_script or asked.with_environment:
+        hashes = sorted({job["spec_hash"] for job in jobs})
+        for spec in connection.execute(select(JOB_SPEC).where(JOB_SPEC.c.spec_hash.in_(hashes))):
+            specs[spec.spec_hash] = spec
+    return [
+        _record(asking, asked, job, steps.get((job["job_id"], job["attempt"]), []), specs.get(job["spec_hash"]))
+        for job in jobs
+    ]
+
+
+def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], spec: Any) -> Record:
+    shares = {share[0]: share for share in _decode_alloc(job["alloc"])}
+    chosen = asking.wanted_steps(job["job_id"], job["array_job_id"], job["array_task_id"], job["array_tasks"])
+    record = Record(
+        state=_STATES[job["state"]],
+        array_tasks=job["array_tasks"] or "",
+        steps=tuple(
+            _step(asked, step, shares.get(step["node"]))
+            for step in steps
+            if chosen is None or step["step_id"] in chosen
+        ),
+        script=spec.script if spec is not None and asked.with_script else b"",
+        environment=split_strings(spec.environment) if spec is not None and asked.with_environment else (),
+        **{name: job[name] for name in _JOB_FIELDS},
+        request=job["request"] or b"{}",
+    )
+    return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))
+
+
+def _step(asked: RecordFilter, step: Any, share: _NodeShare | None) -> StepRecord:
+    record = StepRecord(
+        state=_STATES[step["state"]],
+        cpus_alloc=share[1] if share else 0,
+        tres_alloc=_tres(share) if share else "",
+        **{name: step[name] for name in _STEP_FIELDS},
+    )
+    return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))
+
+
+def _tres(share: _NodeShare) -> str:
+    _, cpus, mem_mb, _, gres = share
+    amounts = {"cpu": cpus, "mem": mem_mb, "node": 1}
+    for name, type_, mask in gres:
+        for key in dict.fromkeys((f"gres/{name}", f"gres/{name}:{type_}" if type_ else f"gres/{name}")):
+            amounts[key] = amounts.get(key, 0) + int(mask, 16).bit_count()
+    return format_tres(amounts)
+
+
+def _cut(asked: RecordFilter, start_at_us: int, end_at_us: int) -> dict[str, int]:
+    """--truncate: no start before the window, no end after it; what still runs then ends with it."""
+    times: dict[str, int] = {}
+    if asked.truncate and start_at_us:
+        if start_at_us < asked.start_at_us:
+            times["start_at_us"] = asked.start_at_us
+        if asked.end_at_us and not 0 < end_at_us <= asked.end_at_us:
+            times["end_at_us"] = asked.end_at_us
+    return times

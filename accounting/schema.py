@@ -1,0 +1,156 @@
+"""Tables that the queue and accounting share: a job's end and the record it is charged from are one row.
+
+The controller alone writes them (ctld.store); accounting reads. All tables of the database are in `METADATA`, those
+that are the controller's own are added by ctld/store/schema.py. Changes of a table come with a migration
+(ctld/store/migrations), and a test compares the two.
+
+Rules
+    - Times are whole microseconds since 1970 (UTC); 0 = has not happened.
+    - States are the numbers of penstock.values.states; what counts as active is a range of them, so that one partial
+      index holds exactly the live queue and a restart never reads history.
+    - What can be asked for in a query is a column; what is only shown is JSON.
+    - No foreign keys: one writer writes rows of one batch in one transaction, and checks would cost it a lookup each.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    literal_column,
+)
+
+from penstock.values.states import JobState
+
+METADATA = MetaData()
+
+#: The first state number that is an end: `state < ENDED_FROM` is the condition of the partial index, so it must be
+#: written in queries as this very number and not as a bound parameter.
+ENDED_FROM = int(JobState.COMPLETED)
+_ENDED_FROM: ColumnElement[int] = literal_column(str(ENDED_FROM))
+_ZERO: ColumnElement[int] = literal_column("0")
+
+JOB = Table(
+    "job",
+    METADATA,
+    Column("job_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("array_job_id", BigInteger, nullable=False),
+    Column("request_id", BigInteger, nullable=False),
+    Column("spec_hash", LargeBinary, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("submit_at_us", BigInteger, nullable=False),
+    # from the request
+    Column("name", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("qos", Text, nullable=False),
+    Column("nodes_req", Integer, nullable=False),
+    Column("cpus_req", BigInteger, nullable=False),
+    Column("tres_req", Text, nullable=False),
+    # what changes in a job's life
+    Column("array_task_id", Integer),
+    Column("array_tasks", Text),  # pending tasks that the row stands for, as 0-9,12
+    Column("array_throttle", Integer, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("state", Integer, nullable=False),
+    Column("end_state", Integer),
+    Column("reason", Text, nullable=False),
+    Column("reason_detail", Text, nullable=False),
+    Column("hold", Integer, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("dependency", Text, nullable=False),
+    Column("eligible_at_us", BigInteger, nullable=False),
+    Column("start_at_us", BigInteger, nullable=False),
+    Column("end_at_us", BigInteger, nullable=False),
+    Column("time_limit_s", BigInteger, nullable=False),
+    Column("alloc", Text, nullable=False),  # JSON: [[node, cpus, mem_mb, tasks, [[name, type, hex mask], ...]], ...]
+    Column("batch_node", Text, nullable=False),
+    Column("exit_code", Integer, nullable=False),
+    Column("exit_signal", Integer, nullable=False),
+    Column("derived_code", Integer, nullable=False),
+    Column("derived_signal", Integer, nullable=False),
+    Column("cancelled_by_uid", BigInteger, nullable=False),
+    Column("failed_node", Text, nullable=False),
+    Column("admin_comment", Text, nullable=False),
+    Column("tres_alloc", Text, nullable=False),
+    # from the allocation
+    Column("nodes_alloc", Integer, nullable=False),
+    Column("cpus_alloc", BigInteger, nullable=False),
+    Column("node_list", Text, nullable=False),  # a compressed hostlist
+    PrimaryKeyConstraint("job_id", "attempt"),
+)
+# Each index is partial where that keeps rows out of it that no query looks for there: every entry is paid for at
+# every submission or end.
+Index("job_active", JOB.c.job_id, JOB.c.attempt, sqlite_where=JOB.c.state < _ENDED_FROM,
+      postgresql_where=JOB.c.state < _ENDED_FROM)  # fmt: skip
+Index("job_end", JOB.c.end_at_us, sqlite_where=JOB.c.end_at_us > _ZERO, postgresql_where=JOB.c.end_at_us > _ZERO)
+Index("job_user_end", JOB.c.user_id, JOB.c.end_at_us, sqlite_where=JOB.c.end_at_us > _ZERO,
+      postgresql_where=JOB.c.end_at_us > _ZERO)  # fmt: skip
+Index("job_name", JOB.c.name)
+Index("job_array", JOB.c.array_job_id, sqlite_where=JOB.c.array_job_id > _ZERO,
+      postgresql_where=JOB.c.array_job_id > _ZERO)  # fmt: skip
+
+#: What a user asked for, written once: all tasks of an array share it, and a change makes a new one.
+JOB_REQUEST = Table(
+    "job_request",
+    METADATA,
+    Column("request_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, nullable=False),  # the job for which it was made
+    Column("submit_key", Text, nullable=False),  # of that job; "" = the job was not submitted, but split off an array
+    Column("submitted_at_us", BigInteger, nullable=False),
+    Column("request", LargeBinary, nullable=False),  # JSON of ctld.core.model.JobRequest
+)
+Index("job_request_submitted", JOB_REQUEST.c.submitted_at_us)
+
+#: The bulky part of a submission, once by content.
+JOB_SPEC = Table(
+    "job_spec",
+    METADATA,
+    Column("spec_hash", LargeBinary, primary_key=True),
+    Column("script", LargeBinary, nullable=False),
+    Column("argv", LargeBinary, nullable=False),  # each string followed by a NUL
+    Column("environment", LargeBinary, nullable=False),  # likewise
+)
+
+STEP = Table(
+    "step",
+    METADATA,
+    Column("job_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("step_id", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("state", Integer, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("tasks", Integer, nullable=False),
+    Column("start_at_us", BigInteger, nullable=False),
+    Column("end_at_us", BigInteger, nullable=False),
+    Column("exit_code", Integer, nullable=False),
+    Column("exit_signal", Integer, nullable=False),
+    Column("user_cpu_us", BigInteger, nullable=False),
+    Column("system_cpu_us", BigInteger, nullable=False),
+    Column("max_rss_kb", BigInteger, nullable=False),
+    Column("max_vmsize_kb", BigInteger, nullable=False),
+    Column("disk_read_bytes", BigInteger, nullable=False),
+    Column("disk_write_bytes", BigInteger, nullable=False),
+    PrimaryKeyConstraint("job_id", "attempt", "step_id"),
+)
+
+
+def split_strings(joined: bytes) -> tuple[bytes, ...]:
+    """`argv` and `environment` as stored, back to strings."""
+    return tuple(joined.split(b"\0")[:-1])
+
+
+def join_strings(strings: tuple[bytes, ...]) -> bytes:
+    """Each string followed by a NUL: an empty string and no string stay apart. None of them may hold a NUL."""
+    return b"".join(text + b"\0" for text in strings)

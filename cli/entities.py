@@ -1,0 +1,124 @@
+"""The entities of `scontrol show`: what is asked for, and what is said when it is not there."""
+
+import os
+import sys
+
+from cli import show
+from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, words_of
+from cli.run import CommandError, complain
+from penstock.cluster import find_cluster
+from penstock.v1 import controller_pb2 as pb
+from penstock.values.hostlist import HOSTLIST_TEXT_MAX, compress, expand
+
+NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
+
+
+def show_jobs(call: Call) -> int:
+    """`show job [ID]`."""
+    ids = check_ids(call.words, "scontrol_print_job error: Invalid job id specified")
+    report = call.report()
+    request = pb.ListJobsRequest(filter=pb.JobFilter(ids=ids), all_states=True, detail=report.detail)
+    jobs = list_jobs(request)
+    if not jobs:
+        if ids:
+            raise CommandError(NO_SUCH_JOB, plain=True)
+        print("No jobs in the system")  # noqa: T201
+    call.put([show.job_record(job, report) for job in jobs])
+    return 0
+
+
+def show_nodes(call: Call) -> int:
+    """`show node [NAMES]`."""
+    names = [name for word in call.words for name in expand(word)]
+    nodes = ask("ListNodes", pb.ListNodesRequest(names=names), "slurm_load_node").nodes
+    missing = sorted(set(names) - {node.name for node in nodes})
+    if not nodes and not missing:
+        print("No nodes in the system")  # noqa: T201
+    call.put([show.node_record(node, call.report()) for node in nodes])
+    for name in missing:
+        complain(NAME, f"Node {name} not found", plain=True)
+    return 1 if missing else 0
+
+
+def show_partitions(call: Call) -> int:
+    """`show partition [NAME]`."""
+    wanted = {name for word in call.words for name in word.split(",")}
+    found = ask("ListPartitions", pb.ListPartitionsRequest(), "slurm_load_partitions").partitions
+    hidden_too = call.options.get("all") or wanted
+    chosen = [p for p in found if (not wanted or p.name in wanted) and (hidden_too or not p.hidden)]
+    if not chosen and not wanted:
+        print("No partitions in the system")  # noqa: T201
+    call.put([show.partition_record(part) for part in chosen])
+    missing = sorted(wanted - {part.name for part in chosen})
+    for name in missing:
+        complain(NAME, f"Partition {name} not found", plain=True)
+    return 1 if missing else 0
+
+
+def show_config(call: Call) -> int:
+    """`show config`."""
+    reply = ask("ShowConfig", pb.ShowConfigRequest(), "slurm_load_ctl_conf")
+    sys.stdout.write(show.config_text(reply.lines, reply.at_us, call.report()))
+    print(f"\nSlurmctld(primary) at {find_cluster().host or 'localhost'} is UP")  # noqa: T201
+    return 0
+
+
+def show_hostnames(call: Call) -> int:
+    """`show hostnames [LIST]`: without one, the nodes of the job that asks."""
+    if call.words:
+        text = call.words[0]
+    else:
+        text = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST") or ""
+    if not text:
+        raise CommandError("host list is empty")
+    names = expand(text)
+    sys.stdout.write("".join(f"{name}\n" for name in names))
+    return 0
+
+
+def show_hostlist(call: Call) -> int:
+    """`show hostlist LIST|/FILE`: neighbours folded, order kept."""
+    print(compress(read_hosts(call), keep_order=True))  # noqa: T201
+    return 0
+
+
+def show_hostlist_sorted(call: Call) -> int:
+    """`show hostlistsorted LIST|/FILE`."""
+    print(compress(read_hosts(call)))  # noqa: T201
+    return 0
+
+
+def read_hosts(call: Call) -> list[str]:
+    """The names in a list, or in the file that an absolute path names."""
+    text = call.words[0]
+    if text.startswith("/"):
+        with open(text, "rb") as file:
+            text = file.read(HOSTLIST_TEXT_MAX + 1).decode("utf-8", "surrogateescape")
+    return expand(text)
+
+
+def show_story(call: Call) -> int:
+    """`show story JOB`: Penstock's own."""
+    reply = ask("Story", pb.StoryRequest(job_id=job_number(call.words[0])), "story")
+    report = call.report()
+    sys.stdout.write("".join(f"{show.story_line(line, report)}\n" for line in reply.lines))
+    return 0
+
+
+ENTITIES = {
+    "jobs": Verb(0, -1, show_jobs),
+    "job": Verb(0, -1, show_jobs),
+    "nodes": Verb(0, -1, show_nodes),
+    "node": Verb(0, -1, show_nodes),
+    "partitions": Verb(0, -1, show_partitions),
+    "partition": Verb(0, -1, show_partitions),
+    "config": Verb(0, 0, show_config),
+    "hostnames": Verb(0, 1, show_hostnames),
+    "hostlist": Verb(1, 1, show_hostlist),
+    "hostlistsorted": Verb(1, 1, show_hostlist_sorted),
+    "story": Verb(1, 1, show_story),
+}
+ENTITIES_LATER = words_of(
+    "aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend licenses reservation reservations slurmd "
+    "step steps topoconf topology"
+)

@@ -1,0 +1,155 @@
+"""What a job inherits from the process that submits it: environment, soft limits, umask.
+
+The environment is bytes and stays bytes; it is carried as it is, also where it is not UTF-8. --export says how much:
+ALL (also when nothing is said), NONE and NIL (only SLURM_* and SPANK_*), or a list of names and NAME=value, which may
+hold ALL. Values in a list may be quoted to protect commas.
+
+Submitting from inside a job: the variables that a starting job gets anew are left behind. Those that the new job does
+not get (SLURM_ARRAY_TASK_ID, say) would otherwise tell it of the outer job. What commands read (SLURM_CONF,
+SLURM_TIME_FORMAT, ...) and variables that nobody sets stay. SLURM_JWT, a secret, never travels.
+"""
+
+import os
+import resource
+from collections.abc import Mapping
+
+from cli.run import CommandError
+
+#: The controller's default limit (config.max_environment_bytes); it checks again with its own.
+ENVIRONMENT_BYTES_MAX = 1024 * 1024
+EXPORT_NOTHING = ("NONE", "NIL")
+SECRETS = (b"SLURM_JWT",)
+RLIMITS = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
+
+#: Set anew in every job: by whole name, or by what the name begins with.
+SET_BY_JOBS = frozenset(
+    b"SLURM_" + name
+    for name in (
+        b"JOBID NODELIST NNODES NPROCS NTASKS NTASKS_PER_NODE NTASKS_PER_CORE NTASKS_PER_GPU NTASKS_PER_SOCKET "
+        b"TASKS_PER_NODE CPUS_ON_NODE CPUS_PER_TASK CPUS_PER_GPU MEM_PER_NODE MEM_PER_CPU MEM_PER_GPU GPUS "
+        b"GPUS_PER_NODE GPUS_PER_TASK GPUS_ON_NODE SHARDS_ON_NODE TRES_PER_TASK RESTART_COUNT SUBMIT_DIR SUBMIT_HOST "
+        b"TOPOLOGY_ADDR TOPOLOGY_ADDR_PATTERN PRIO_PROCESS UMASK PROCID LOCALID NODEID NODE_ALIASES GTIDS TASK_PID "
+        b"SRUN_COMM_HOST SRUN_COMM_PORT LAUNCH_NODE_IPADDR DISTRIBUTION EXPORT_ENV GET_USER_ENV WORKING_CLUSTER "
+        b"SCRIPT_CONTEXT OVERCOMMIT"
+    ).split()
+) | {b"SLURMD_NODENAME"}
+SET_BY_JOBS_PREFIXES = (
+    b"SLURM_JOB_",
+    b"SLURM_ARRAY_",
+    b"SLURM_STEP_",
+    b"SLURM_CPU_BIND",
+    b"SLURM_MEM_BIND",
+    b"SLURM_HET_",
+)
+
+Pairs = dict[bytes, bytes]
+
+
+def job_environment(export: str, export_file: str, source: Mapping[bytes, bytes]) -> list[bytes]:
+    """The job's environment as KEY=VALUE, within its limit."""
+    pairs = _select(export, _without_outer_job(source))
+    if export_file:
+        pairs |= _read_pairs(export_file)
+    pairs[b"SLURM_PRIO_PROCESS"] = b"%d" % os.getpriority(os.PRIO_PROCESS, 0)
+    for secret in SECRETS:
+        pairs.pop(secret, None)
+    lines = [name + b"=" + value for name, value in pairs.items()]
+    size = sum(len(line) + 1 for line in lines)
+    if size > ENVIRONMENT_BYTES_MAX:
+        biggest = os.fsdecode(max(pairs, key=lambda name: len(pairs[name])))
+        raise CommandError(
+            f"Job environment too large: {size} bytes, the limit is {ENVIRONMENT_BYTES_MAX} (the biggest variable is "
+            f"{biggest[:80]!r}). Choose with --export what the job needs."
+        )
+    return lines
+
+
+def soft_limits(propagate: str) -> dict[str, int]:
+    """The soft resource limits to take along; -1 = unlimited. `propagate`: "" or ALL, NONE, or a list of names."""
+    words = [word.strip().upper().removeprefix("RLIMIT_") for word in propagate.split(",")] if propagate else ["ALL"]
+    if words == ["NONE"]:
+        return {}
+    for word in words:
+        if word not in (*RLIMITS, "ALL"):
+            raise CommandError(
+                f"Bad rlimit name: {word}\n--propagate={propagate} is not valid. Known: ALL, NONE, {', '.join(RLIMITS)}"
+            )
+    names = RLIMITS if "ALL" in words else [name for name in RLIMITS if name in words]
+    return {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in names}
+
+
+def current_umask() -> int:
+    """The umask; the system lets nobody look without setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _without_outer_job(source: Mapping[bytes, bytes]) -> Pairs:
+    if b"SLURM_JOB_ID" not in source:
+        return dict(source)
+    return {
+        name: value
+        for name, value in source.items()
+        if name not in SET_BY_JOBS and not name.startswith(SET_BY_JOBS_PREFIXES)
+    }
+
+
+def _select(export: str, source: Pairs) -> Pairs:
+    if not export or export.upper() == "ALL":
+        return source
+    chosen = {n: v for n, v in source.items() if n.startswith((b"SLURM_", b"SPANK_"))}
+    if export.upper() in EXPORT_NOTHING:
+        return chosen
+    for item in _split_list(export):
+        name, equals, value = os.fsencode(item).partition(b"=")
+        if equals:
+            if not name:
+                raise CommandError(f"Invalid --export specification: {item!r} has no variable name")
+            chosen[name] = _unquote(value)
+        elif item.upper() == "ALL":
+            chosen = source | chosen
+        elif name in source:
+            chosen[name] = source[name]
+    return chosen
+
+
+def _split_list(text: str) -> list[str]:
+    """Split at commas that are not inside quotes."""
+    items, start, quote = [], 0, ""
+    for position, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char == ",":
+            items.append(text[start:position])
+            start = position + 1
+    if quote:
+        raise CommandError(f"Invalid --export specification: the quote {quote} is not closed")
+    return [item for item in (*items, text[start:]) if item]
+
+
+def _unquote(value: bytes) -> bytes:
+    if len(value) >= 2 and value[:1] in (b'"', b"'") and value[-1:] == value[:1]:
+        return value[1:-1]
+    return value
+
+
+def _read_pairs(where: str) -> Pairs:
+    """Read NAME=value entries, each ended by NUL, from a file or, for a number from 3, an open file descriptor."""
+    is_descriptor = where.isascii() and where.isdigit() and int(where[:10]) >= 3
+    try:
+        with open(int(where[:10]) if is_descriptor else where, "rb") as file:
+            data = file.read(ENVIRONMENT_BYTES_MAX + 1)
+    except OSError as error:
+        raise CommandError(f"Could not open user environment file {where}: {error.strerror}") from error
+    if len(data) > ENVIRONMENT_BYTES_MAX:
+        raise CommandError(f"Job environment too large: {where} exceeds the limit of {ENVIRONMENT_BYTES_MAX} bytes")
+    pairs: Pairs = {}
+    for number, entry in enumerate(filter(None, data.split(b"\0")), start=1):
+        name, equals, value = entry.partition(b"=")
+        if not name or not equals:
+            raise CommandError(f"User environment file {where}: entry {number} is not NAME=value")
+        pairs[name] = value
+    return pairs

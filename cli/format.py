@@ -1,0 +1,256 @@
+"""Tables of text as Slurm's commands print them: percent formats, field lists and sacct's columns.
+
+Three languages describe a line:
+- `-o "%.18i %.9P"`: `%[[.]size]letter` and literal text (squeue, sinfo). A size cuts as well as pads, `.` puts the
+  value to the right. No size: as wide as the value. A letter that is not known stays in the line as it was written.
+- `-O "JobID:.10,Name"`: names with `:[.]size` and a suffix (squeue, sinfo); 20 wide when no size is said.
+- `--format=jobid%-20,state`: sacct. Every column is followed by a space; `%20` puts to the right, `%-20` to the left;
+  a value that does not fit ends in `+`. `-P` and `-p` write the values as they are, with a delimiter.
+
+A command brings its fields as tables of `Field`; nothing here knows what a job is. Widths count characters, not bytes.
+What is deliberately absent: colours, terminal widths, wrapping. The output is read by programs.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from penstock.values.dates import format_date
+
+#: Wider columns than this are a typing error, and would only eat memory.
+WIDTH_MAX = 65535
+#: Width of a field of -O when none is said.
+LIST_WIDTH = 20
+#: How much of an array's task list is shown (SLURM_BITSTR_LEN); 0 = all of it.
+TASK_LIST_WIDTH = 64
+TASK_LIST_WIDTH_MAX = 65536
+
+
+class Field(NamedTuple):
+    """What one letter or name shows. `value` gets the row; its second argument is whatever the command passes along.
+
+    `splits` is for tables that put things together on a line (sinfo): whether different values make different lines.
+    `uncut`: put to the right, it is shown whole even if it is too wide (times and node lists of squeue).
+    """
+
+    header: str
+    value: Callable[[Any, Any], str]
+    splits: bool = False
+    uncut: bool = False
+
+
+class Column(NamedTuple):
+    """One piece of a line: a field with its place, or only literal text (field None)."""
+
+    field: Field | None
+    width: int = 0  # 0 = as the value needs
+    right: bool = False
+    suffix: str = ""
+
+    def head(self) -> str:
+        """The heading in this column's place."""
+        return place(self.field.header if self.field else "", self.width, self.right) + self.suffix
+
+    def cell(self, row: Any, view: Any) -> str:
+        """The row's value in this column's place."""
+        if self.field is None:
+            return self.suffix
+        text = self.field.value(row, view)
+        width = max(self.width, len(text)) if self.width and self.right and self.field.uncut else self.width
+        return place(text, width, self.right) + self.suffix
+
+
+class Unknown(NamedTuple):
+    """A part of a format that names no field. The command says so in its own words and goes on, as Slurm does."""
+
+    what: str
+
+
+def place(text: str, width: int, right: bool) -> str:
+    """Cut and pad a value."""
+    if not width:
+        return text
+    return text[:width].rjust(width) if right else text[:width].ljust(width)
+
+
+_PERCENT = re.compile(r"(\.?)([0-9]*)([A-Za-z]?)(.*)", re.DOTALL)
+
+
+def parse_percent(text: str, letters: Mapping[str, Field]) -> tuple[list[Column], list[Unknown]]:
+    """Read a `-o` format. `%all` stands for every letter, with bars between."""
+    first, *rest = text.split("%")
+    columns = [Column(None, suffix=first)] if first else []
+    unknown: list[Unknown] = []
+    for piece in filter(None, rest):  # "%%" is one "%", and one at the end is nothing
+        if piece == "all":
+            columns += [Column(field, suffix="|") for field in letters.values()]
+            columns[-1] = columns[-1]._replace(suffix="")
+            continue
+        match = _PERCENT.fullmatch(piece)
+        assert match is not None  # every part may be empty
+        dot, digits, letter, suffix = match.groups()
+        field = letters.get(letter)
+        if field is None:
+            unknown.append(Unknown(letter or suffix[:1] or dot))
+            columns.append(Column(None, suffix="%" + piece))
+        else:
+            columns.append(Column(field, _width(digits), bool(dot), suffix))
+    return columns, unknown
+
+
+_NAMED = re.compile(r"([^:]*)(?::(\.?)([0-9]*)(.*))?", re.DOTALL)
+
+
+def parse_names(text: str, names: Mapping[str, Field]) -> tuple[list[Column], list[Unknown]]:
+    """Read a `-O` list. The keys of `names` are lower-case."""
+    columns: list[Column] = []
+    unknown: list[Unknown] = []
+    for part in text.split(",") if text else ():
+        match = _NAMED.fullmatch(part)
+        assert match is not None
+        name, dot, digits, suffix = match.groups()
+        field = names.get(name.lower())
+        if field is None:
+            unknown.append(Unknown(name))
+        else:
+            width = LIST_WIDTH if dot is None else _width(digits)
+            columns.append(Column(field, width, bool(dot), suffix or ""))
+    return columns, unknown
+
+
+def _width(digits: str) -> int:
+    return min(int(digits[:6]), WIDTH_MAX) if digits else 0
+
+
+def header_line(columns: Iterable[Column]) -> str:
+    """The line above the table."""
+    return "".join(c.head() for c in columns)
+
+
+def body_line(columns: Iterable[Column], row: Any, view: Any) -> str:
+    """One line of the table."""
+    return "".join(c.cell(row, view) for c in columns)
+
+
+class TableColumn(NamedTuple):
+    """One of sacct's columns. A width below 0 puts the value to the left."""
+
+    name: str
+    width: int
+    value: Callable[[Any, Any], str]
+
+    def cell(self, text: str) -> str:
+        """The text in this column's place; `+` says that something was cut off."""
+        width = abs(self.width)
+        if len(text) > width:
+            text = text[: width - 1] + "+"
+        return (text.ljust(width) if self.width < 0 else text.rjust(width)) + " "
+
+    def head(self) -> str:
+        """The column's name, cut without a mark."""
+        width = abs(self.width)
+        return place(self.name, width, self.width > 0) + " "
+
+
+class TableStyle(NamedTuple):
+    """How a table is written. `delimiter` "" = columns, else values as they are."""
+
+    delimiter: str = ""
+    closed: bool = False  # -p: a delimiter behind the last value too
+    header: bool = True
+
+
+def parse_table(text: str, known: Sequence[TableColumn]) -> tuple[list[TableColumn], list[Unknown]]:
+    """Read sacct's --format. A name may be cut short; the first field in the table that begins like it is meant."""
+    columns: list[TableColumn] = []
+    unknown: list[Unknown] = []
+    for part in filter(None, text.split(",")):
+        name, percent, width = part.strip().partition("%")
+        found = next((c for c in known if name and c.name.lower().startswith(name.lower())), None)
+        if found is None:
+            unknown.append(Unknown(name))
+            continue
+        columns.append(found._replace(width=_table_width(width) or found.width) if percent else found)
+    return columns, unknown
+
+
+def _table_width(text: str) -> int:
+    match = re.match(r"\s*([+-]?[0-9]+)", text)
+    number = int(match.group(1)[:8]) if match else 0
+    return max(-WIDTH_MAX, min(WIDTH_MAX, number))
+
+
+def table_lines(columns: Sequence[TableColumn], rows: Iterable[Any], view: Any, style: TableStyle) -> Iterable[str]:
+    """The lines of a table, header first."""
+    if style.header:
+        yield _table_line([c.name for c in columns], [c.head() for c in columns], style)
+        if not style.delimiter:
+            yield "".join("-" * abs(c.width) + " " for c in columns)
+    for row in rows:
+        values = [c.value(row, view) for c in columns]
+        yield _table_line(values, [c.cell(v) for c, v in zip(columns, values, strict=True)], style)
+
+
+def _table_line(values: list[str], cells: list[str], style: TableStyle) -> str:
+    if not style.delimiter:
+        return "".join(cells)
+    return style.delimiter.join(values) + (style.delimiter if style.closed else "")
+
+
+class Clock(NamedTuple):
+    """The time of the report and how times are written (SLURM_TIME_FORMAT)."""
+
+    now_us: int
+    style: str = "standard"
+
+    @classmethod
+    def of_environment(cls, now_us: int) -> "Clock":
+        """The user's wish."""
+        return cls(now_us, os.environ.get("SLURM_TIME_FORMAT") or "standard")
+
+    def text(self, at_us: int, unknown: str = "N/A") -> str:
+        """A point in time, or `unknown` when there is none."""
+        if at_us <= 0:
+            return unknown
+        return format_date(at_us, self.now_us, style=self.style)
+
+
+def clipped_tasks(tasks: str) -> str:
+    """An array's task list as a listing shows it: not longer than SLURM_BITSTR_LEN, cut behind a comma."""
+    text = os.environ.get("SLURM_BITSTR_LEN", "")
+    limit = int(text[:6]) if text.isascii() and text.isdigit() else TASK_LIST_WIDTH
+    if not 0 < limit <= TASK_LIST_WIDTH_MAX or len(tasks) < limit:
+        return tasks
+    kept = tasks[: max(limit - 4, 0)]
+    return kept[: kept.rfind(",") + 1] + "..."
+
+
+_UNITS = ("", "K", "M", "G", "T", "P")
+
+
+def amount(value: float, base: str = "", *, unit: str = "", convert: bool = True) -> str:
+    """A number with its unit: 2048 with base `M` is `2G`; what does not divide stays (1500M).
+
+    `unit` asks for that unit whatever comes out (two decimals when needed); `convert=False` keeps the base.
+    """
+    step = _UNITS.index(base)
+    if unit:
+        scaled = value * 1024.0 ** (step - _UNITS.index(unit))
+        number = f"{scaled:.0f}" if scaled == int(scaled) else f"{scaled:.2f}"
+        return number + unit if value else "0"
+    whole = int(value)
+    while convert and whole and whole % 1024 == 0 and step + 1 < len(_UNITS):
+        whole //= 1024
+        step += 1
+    return f"{whole}{_UNITS[step]}" if whole else "0"
+
+
+def text_of(path: bytes) -> str:
+    """A path for printing; bytes that are not UTF-8 come out as they are (see cli.run)."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+def seconds_us(at_us: int) -> int:
+    """Whole seconds of a time in microseconds."""
+    return at_us // 1_000_000

@@ -1,0 +1,131 @@
+"""sacct --json: accounting records in the structure of Slurm's data_parser (see cli.jsonout)."""
+
+from collections.abc import Iterable
+
+from cli.format import Clock, seconds_us, text_of
+from cli.jsonout import Json, document, exit_object, minutes, number, time_object
+from cli.sacct_fields import SHOWN_STATE, RecordRow, RecordView, cpu_us, elapsed_s, end_us, planned_s
+from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.values.hostlist import expand
+from penstock.values.jobid import format_step
+from penstock.values.tres import parse_tres
+
+
+def records_document(records: Iterable[JobRecord], cluster: str, now_us: int) -> Json:
+    """sacct --json."""
+    return document("jobs", [record_object(record, cluster, now_us) for record in records], cluster)
+
+
+def record_object(job: JobRecord, cluster: str, now_us: int) -> Json:
+    """One attempt of a job."""
+
+    row = RecordRow(job, None)
+    request = job.request
+    task = job.array_task_id if job.HasField("array_task_id") else None
+    where = job.cluster or cluster
+    memory = parse_tres(job.tres_req).get("mem") if job.tres_req else None
+    return {
+        "account": request.account,
+        "comment": {"administrator": job.admin_comment, "job": request.comment, "system": ""},
+        "allocation_nodes": job.nodes_alloc,
+        "array": {
+            "job_id": job.array_job_id,
+            "limits": {"max": {"running": {"tasks": job.array_throttle}}},
+            "task_id": number(task),
+            "task": job.array_tasks,
+        },
+        "association": {"account": request.account, "cluster": where, "partition": "", "user": job.user_name, "id": 0},
+        "cluster": where,
+        "constraints": request.features,
+        "derived_exit_code": exit_object(job.derived_exit),
+        "time": _record_time(job, row, now_us)
+        | {"planned": number(planned_s(row, RecordView(Clock(now_us)))), "limit": minutes(job.time_limit_s)},
+        "exit_code": exit_object(job.exit),
+        "failed_node": job.failed_node,
+        "flags": [],
+        "group": job.group_name,
+        "het": {"job_id": 0, "job_offset": number(None)},
+        "job_id": job.job_id,
+        "name": request.name,
+        "licenses": request.licenses,
+        "nodes": job.node_list or "None assigned",
+        "partition": job.partition,
+        "priority": number(job.priority),
+        "qos": request.qos,
+        "required": {"CPUs": job.cpus_req, "memory_per_cpu": number(None), "memory_per_node": number(memory)},
+        "kill_request_user": str(job.cancelled_by_uid) if job.cancelled_by_uid > 0 else "",
+        "restart_cnt": job.attempt,
+        "reservation": {"id": 0, "name": request.reservation},
+        "stdin": text_of(job.std_in),
+        "stdout": text_of(job.std_out),
+        "stderr": text_of(job.std_err or job.std_out),
+        "state": {"current": [_record_state(job.state)], "reason": job.reason or "None"},
+        "steps": [_step_object(job, step, now_us) for step in job.steps],
+        "submit_line": request.submit_line,
+        "tres": {"allocated": _tres_list(job.tres_alloc), "requested": _tres_list(job.tres_req)},
+        "user": job.user_name,
+        "wckey": {"wckey": request.wckey, "flags": []},
+        "working_directory": text_of(request.work_dir),
+    }
+
+
+def _record_state(state: str) -> str:
+    return SHOWN_STATE.get(state, state)
+
+
+def _record_time(job: JobRecord, row: RecordRow, now_us: int) -> Json:
+
+    return {
+        "elapsed": elapsed_s(row, RecordView(Clock(now_us))),
+        "eligible": seconds_us(job.eligible_at_us),
+        "end": seconds_us(end_us(row)),
+        "start": seconds_us(job.start_at_us),
+        "submission": seconds_us(job.submit_at_us),
+        "suspended": 0,
+        "system": _cpu(cpu_us(row, user=False, system=True)),
+        "total": _cpu(cpu_us(row, user=True, system=True)),
+        "user": _cpu(cpu_us(row, user=True, system=False)),
+    }
+
+
+def _cpu(used_us: int) -> Json:
+    return {"seconds": used_us // 1_000_000, "microseconds": used_us % 1_000_000}
+
+
+def _step_object(job: JobRecord, step: StepRecord, now_us: int) -> Json:
+
+    row = RecordRow(job, step)
+    name = format_step(step.step_id)
+    return {
+        "time": {
+            "elapsed": elapsed_s(row, RecordView(Clock(now_us))),
+            "end": time_object(end_us(row)),
+            "start": time_object(step.start_at_us),
+            "suspended": 0,
+            "system": _cpu(cpu_us(row, user=False, system=True)),
+            "total": _cpu(cpu_us(row, user=True, system=True)),
+            "user": _cpu(cpu_us(row, user=True, system=False)),
+        },
+        "exit_code": exit_object(step.exit),
+        "nodes": {
+            "count": step.nodes_alloc,
+            "range": step.node_list,
+            "list": expand(step.node_list) if step.node_list else [],
+        },
+        "tasks": {"count": step.tasks},
+        "state": [_record_state(step.state)],
+        "step": {"id": f"{job.job_id}.{name}", "name": step.name or name},
+        "tres": {"allocated": _tres_list(step.tres_alloc)},
+    }
+
+
+#: Slurm's numbers of the kinds that every cluster has; others get theirs from its database.
+_TRES_ID = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "fs": 6, "vmem": 7, "pages": 8}
+
+
+def _tres_list(text: str) -> list[Json]:
+    items = []
+    for full_name, count in parse_tres(text).items() if text else ():
+        kind, _, name = full_name.partition("/")
+        items.append({"type": kind, "name": name, "id": _TRES_ID.get(kind, 1001), "count": count})
+    return items

@@ -1,0 +1,162 @@
+"""What a cluster of one's own on this machine consists of: its folder, its nodes' sizes, its ports, its slurm.conf.
+
+One node has the size of the machine. Several nodes share it in equal parts, or have the sizes that were asked for; those
+are pretended (the node daemon is told them instead of looking), and Penstock marks such nodes. slurm.conf is written once,
+when the cluster is made, and belongs to the user from then on. Pure decisions, apart from looking at the machine.
+"""
+
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from cli.run import CommandError
+
+CLUSTER_NAME = "local"
+PARTITION = "debug"
+#: Every node is a process of some 60 MB here; more belongs on more machines.
+NODES_MAX = 64
+CPUS_PER_NODE_MAX = 4096
+GPUS_PER_NODE_MAX = 128
+#: sun_path holds 107 bytes; the longest name below the folder is noded/n64/ and a socket's name.
+HOME_LENGTH_MAX = 72
+#: What jobs may have of the memory: the rest is for the daemons and the system.
+MEMORY_PERCENT = 90
+#: Below the range from which the kernel takes ports for outgoing connections, so that none is taken by chance later.
+PORTS = range(20000, 32000)
+PORT_TRIES_MAX = 200
+#: What `penstock up` puts into its folder; --purge removes nothing else.
+ENTRIES = ("ctld", "noded", "certs", "log", "slurm.conf", "cluster.json", "lock")
+#: Characters that slurm.conf or its patterns read as something else.
+UNSAFE = frozenset('"#\\%\n\r\t')
+
+
+class Wish(NamedTuple):
+    """What the command line asks for; None = not said."""
+
+    nodes: int | None = None
+    cpus_per_node: int | None = None
+    gpus_per_node: int | None = None
+
+
+class Machine(NamedTuple):
+    """What there is."""
+
+    cpus: int
+    memory_mb: int
+    gpus: int
+
+
+class Node(NamedTuple):
+    """One node as slurm.conf and its daemon are told."""
+
+    name: str
+    cpus: int
+    memory_mb: int
+    gpus: int
+    pretended: bool
+
+
+def home_folder() -> Path:
+    """Where this user's cluster lives."""
+    home = Path(os.environ.get("PENSTOCK_HOME") or Path.home() / ".penstock").absolute()
+    if len(os.fsencode(home)) > HOME_LENGTH_MAX:
+        raise CommandError(
+            f"{home}: longer than {HOME_LENGTH_MAX} bytes, so that the sockets' names below it would not fit: "
+            "set PENSTOCK_HOME to a shorter one"
+        )
+    if bad := sorted(UNSAFE & set(str(home))):
+        raise CommandError(
+            f"{home}: a folder's name with {bad[0]!r} cannot be written in slurm.conf: set PENSTOCK_HOME"
+        )
+    return home
+
+
+def prepare(home: Path) -> None:
+    """Make the folder, for its owner only. Somebody else's folder, or one with other things in it, is refused."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise CommandError(f"{home}: is not a folder") from error
+    if home.stat().st_uid != os.geteuid():
+        raise CommandError(f"{home}: belongs to another user: set PENSTOCK_HOME")
+    if other := sorted(set(os.listdir(home)) - set(ENTRIES)):
+        raise CommandError(
+            f"{home}: holds {other[0]}, which is not Penstock's: set PENSTOCK_HOME to a folder of its own"
+        )
+    home.chmod(0o700)
+
+
+def machine_now() -> Machine:
+    """This machine: CPUs this process may use, memory, NVIDIA devices."""
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
+    gpus = sum(1 for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit())
+    return Machine(len(os.sched_getaffinity(0)), memory_mb, gpus)
+
+
+def plan_nodes(wish: Wish, machine: Machine) -> list[Node]:
+    """The nodes that were asked for."""
+    count = wish.nodes or 1
+    pretended = count > 1 or wish.cpus_per_node is not None or wish.gpus_per_node is not None
+    cpus = wish.cpus_per_node or max(1, machine.cpus // count)
+    memory_mb = max(1, machine.memory_mb * MEMORY_PERCENT // 100 // count)
+    # Real GPUs stay with a single node: two nodes must not both believe that they own one.
+    gpus = wish.gpus_per_node if wish.gpus_per_node is not None else machine.gpus if count == 1 else 0
+    return [Node(f"n{i}", cpus, memory_mb, gpus, pretended) for i in range(1, count + 1)]
+
+
+def other_than(wish: Wish, nodes: list[Node]) -> str:
+    """In which way a wish differs from the cluster that there is; empty when it does not."""
+    have = {"nodes": len(nodes), "cpus_per_node": nodes[0].cpus, "gpus_per_node": nodes[0].gpus}
+    for key, wanted in wish._asdict().items():
+        if wanted is not None and wanted != have[key]:
+            return f"--{key.replace('_', '-')} {wanted}: this cluster has {have[key]}"
+    return ""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address on which nobody listens."""
+    found: list[int] = []
+    for _ in range(PORT_TRIES_MAX):
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise CommandError(f"no {count} free ports between {PORTS.start} and {PORTS.stop} in {PORT_TRIES_MAX} tries")
+
+
+def conf_text(home: Path, user: str, ports: tuple[int, int], nodes: list[Node]) -> str:
+    """slurm.conf of the cluster."""
+    names = nodes[0].name if len(nodes) == 1 else f"n[1-{len(nodes)}]"
+    size = nodes[0]
+    gres = f" Gres=gpu:{size.gpus}" if size.gpus else ""
+    share_mb = max(1, size.memory_mb // size.cpus)
+    return f"""\
+# Made by `penstock up`; yours to change: `scontrol reconfigure` applies it, `penstock config check` tries it.
+ClusterName={CLUSTER_NAME}
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={ports[0]}
+PenstockNodePort={ports[1]}
+SlurmUser={user}
+StateSaveLocation="{home}/ctld"
+SlurmdSpoolDir="{home}/noded"
+
+# A node that was away is used again as soon as it is back.
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+# A job that asks for no memory gets its CPUs' share of the node's.
+DefMemPerCPU={share_mb}
+GresTypes=gpu
+
+NodeName={names} CPUs={size.cpus} RealMemory={size.memory_mb}{gres} State=UNKNOWN
+PartitionName={PARTITION} Nodes={names} Default=YES MaxTime=UNLIMITED State=UP
+"""

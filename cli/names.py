@@ -1,0 +1,43 @@
+"""slurmctld, slurmd, slurmdbd: names that tools look for.
+
+Some tools ask them for a version (-V) before they trust a cluster. Anything else is answered with the command that does
+the work here, status 1: starting a daemon under another one's name with its options half understood helps nobody.
+"""
+
+import sys
+from typing import NoReturn
+
+from cli.options import VERSION_TEXT
+from cli.run import CommandError, run
+
+_HINTS = {
+    "slurmctld": "the controller is started with: penstock ctld --config FILE",
+    "slurmd": "the node daemon is started with: penstock noded --node-name NAME --controller HOST:PORT",
+    "slurmdbd": "the controller keeps the accounting itself: penstock ctld --config FILE",
+}
+
+
+def body_of(name: str, argv: list[str]) -> int:
+    """Answer -V, else say what to use."""
+    if argv and argv[0] in ("-V", "--version"):
+        sys.stdout.write(VERSION_TEXT + "\n")
+        return 0
+    if argv and argv[0] in ("-h", "--help"):
+        sys.stdout.write(f"Usage: {name} -V\n\nIn Penstock {_HINTS[name]}\n")
+        return 0
+    raise CommandError(f"in Penstock {_HINTS[name]}")
+
+
+def slurmctld() -> NoReturn:
+    """The command slurmctld."""
+    run("slurmctld", lambda argv: body_of("slurmctld", argv))
+
+
+def slurmd() -> NoReturn:
+    """The command slurmd."""
+    run("slurmd", lambda argv: body_of("slurmd", argv))
+
+
+def slurmdbd() -> NoReturn:
+    """The command slurmdbd."""
+    run("slurmdbd", lambda argv: body_of("slurmdbd", argv))

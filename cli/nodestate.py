@@ -1,0 +1,147 @@
+"""A node's state in Slurm's words: `drng*`, `mixed`, `down+not_responding`; and the words of `sinfo -t`.
+
+The controller gives a base state and flags (NodeInfo). The words come from both: a flag that says more than the base
+(INVAL, DRAIN, FAIL, COMPLETING) is the word, and the base only tells draining from drained. `*` = does not answer.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.v1.controller_pb2 import NodeInfo
+from penstock.values.errors import BadValue
+
+BUSY = frozenset(("ALLOCATED", "MIXED"))
+#: Base states and flags as numbers: sinfo sorts by them.
+_BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5}
+_FLAG_NUMBER = {"DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800, "FAIL": 0x2000, "INVAL": 0x400000}
+#: Long word -> compact word.
+_COMPACT = {
+    "inval": "inval", "draining": "drng", "drained": "drain", "failing": "failg", "fail": "fail", "down": "down",
+    "completing": "comp", "allocated": "alloc", "allocated+": "alloc+", "idle": "idle", "mixed": "mix",
+    "unknown": "unk",
+}  # fmt: skip
+_COMPLETE_FLAGS = {
+    "DRAIN": "drain",
+    "NO_RESPOND": "not_responding",
+    "INVAL": "invalid_reg",
+    "FAIL": "fail",
+    "COMPLETING": "completing",
+}
+_JSON_FLAGS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
+
+
+def _word(node: NodeInfo) -> str:
+    flags = node.flags
+    busy = node.base_state in BUSY or "COMPLETING" in flags
+    if "INVAL" in flags:
+        return "inval"
+    if "DRAIN" in flags:
+        return "draining" if busy else "drained"
+    if "FAIL" in flags:
+        return "failing" if busy else "fail"
+    if node.base_state == "DOWN":
+        return "down"
+    if node.base_state == "ALLOCATED":
+        return "allocated+" if "COMPLETING" in flags else "allocated"
+    return "completing" if "COMPLETING" in flags else node.base_state.lower()
+
+
+def long_word(node: NodeInfo) -> str:
+    """`draining*`."""
+    return _word(node) + ("*" if "NO_RESPOND" in node.flags else "")
+
+
+def compact_word(node: NodeInfo) -> str:
+    """`drng*`."""
+    word = _word(node)
+    return _COMPACT.get(word, word) + ("*" if "NO_RESPOND" in node.flags else "")
+
+
+def complete_word(node: NodeInfo) -> str:
+    """`allocated+drain`: the base and every flag."""
+    return "+".join([node.base_state.lower()] + [word for flag, word in _COMPLETE_FLAGS.items() if flag in node.flags])
+
+
+def json_words(node: NodeInfo) -> list[str]:
+    """The same as a list, in capitals."""
+    return [node.base_state] + [_JSON_FLAGS.get(flag, flag) for flag in node.flags]
+
+
+def number(node: NodeInfo) -> int:
+    """Slurm's number of the state: sorts nodes that need attention before those that work."""
+    return _BASE_NUMBER.get(node.base_state, 0) | sum(_FLAG_NUMBER.get(flag, 0) for flag in node.flags)
+
+
+Test = Callable[[NodeInfo], bool]
+
+
+def _flag(name: str) -> Test:
+    return lambda node: name in node.flags
+
+
+def _base(name: str) -> Test:
+    return lambda node: node.base_state == name
+
+
+def _is_busy(node: NodeInfo) -> bool:
+    return node.base_state in BUSY or "COMPLETING" in node.flags
+
+
+def _never(node: NodeInfo) -> bool:
+    return False
+
+
+_TESTS: dict[str, Test] = {
+    "idle": _base("IDLE"),
+    "mixed": _base("MIXED"),
+    "mix": _base("MIXED"),
+    "allocated": lambda node: node.base_state in BUSY,
+    "alloc": lambda node: node.base_state in BUSY,
+    "down": _base("DOWN"),
+    "unknown": _base("UNKNOWN"),
+    "unk": _base("UNKNOWN"),
+    "drain": _flag("DRAIN"),
+    "draining": lambda node: "DRAIN" in node.flags and _is_busy(node),
+    "drng": lambda node: "DRAIN" in node.flags and _is_busy(node),
+    "drained": lambda node: "DRAIN" in node.flags and not _is_busy(node),
+    "fail": _flag("FAIL"),
+    "failing": lambda node: "FAIL" in node.flags and _is_busy(node),
+    "failg": lambda node: "FAIL" in node.flags and _is_busy(node),
+    "completing": _flag("COMPLETING"),
+    "comp": _flag("COMPLETING"),
+    "no_respond": _flag("NO_RESPOND"),
+    "not_responding": _flag("NO_RESPOND"),
+    "inval": _flag("INVAL"),
+    "invalid_reg": _flag("INVAL"),
+    "all": lambda node: True,
+} | dict.fromkeys(
+    # Words of Slurm for states that no node of this version enters.
+    ("future", "futr", "maint", "reserved", "resv", "planned", "plnd", "blocked", "cloud", "dynamic_norm", "perfctrs",
+     "npc", "reboot", "reboot^", "reboot_issued", "reboot_requested", "power_down", "powered_down", "powering_down",
+     "power_up", "powering_up"),
+    _never,
+)  # fmt: skip
+
+
+class StateFilter(NamedTuple):
+    """`-t`: any of the items, each of which asks for all of its words."""
+
+    any_of: tuple[tuple[tuple[Test, bool], ...], ...]
+
+    def takes(self, node: NodeInfo) -> bool:
+        """Whether the node is one of those."""
+        return any(all(test(node) is wanted for test, wanted in item) for item in self.any_of)
+
+
+def parse_states(text: str) -> StateFilter:
+    """`idle,mix`, `drain+idle` (both), `!down` (not). BadValue carries the word that is not a state."""
+    items = []
+    for item in filter(None, text.lower().split(",")):
+        tests = []
+        for word in item.replace("&", "+").split("+"):
+            bare = word.strip().removeprefix("!").removeprefix("~")
+            if bare not in _TESTS:
+                raise BadValue(word)
+            tests.append((_TESTS[bare], bare == word.strip()))
+        items.append(tuple(tests))
+    return StateFilter(tuple(items))

@@ -1,0 +1,120 @@
+"""The one edge of every command: here errors become a line for the user and an exit status.
+
+`run(name, body)` calls `body(argv)`, which does the work and returns the exit status. Whatever goes wrong below is an
+exception; nothing below this module catches it only to print it. No traceback ever reaches a user: a fault of ours is
+one line too (with PENSTOCK_DEBUG=1 in the environment the traceback follows, for whoever mends it).
+
+Statuses: what `body` returned; `CommandError.status` (1 unless said otherwise) for a refused or impossible request;
+130 after Ctrl-C, as a shell reports a process that SIGINT ended; 141 when the reader of our output went away, which is
+silent, as `squeue | head -1` is no mistake.
+
+Output is UTF-8 with surrogateescape: bytes that are not UTF-8 (paths, environment values) leave as they came in.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from penstock.errors import PenstockError
+from penstock.values.errors import BadValue
+
+STATUS_INTERRUPTED = 130
+STATUS_BROKEN_PIPE = 141
+
+Body = Callable[[list[str]], int]
+
+
+class CommandError(Exception):
+    """The command cannot go on. Each line of `text` is shown behind `name: error: `, or as it stands if `plain`."""
+
+    def __init__(self, text: str, status: int = 1, *, plain: bool = False) -> None:
+        super().__init__(text)
+        self.text = text
+        self.status = status
+        self.plain = plain
+
+
+class Answered(Exception):
+    """The command line itself asked for a text (--help, --version): it goes to stdout, status 0."""
+
+
+def run(name: str, body: Body) -> NoReturn:
+    """Run a command as the whole of this process."""
+    # A stream that the caller closed (>&-) is None: what goes there is for nobody.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    status = status_of(name, body, sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        status = status or 1  # told already
+    os._exit(status)  # all is written; taking the interpreter and gRPC apart would cost a fifth of the run
+
+
+def status_of(name: str, body: Body, argv: list[str]) -> int:
+    """Run `body` and return the exit status; every error has been shown when this returns."""
+    try:
+        status = _answer(body, argv)
+        sys.stdout.flush()
+        return status
+    except CommandError as error:
+        complain(name, error.text, plain=error.plain)
+        return error.status
+    except PenstockError as error:
+        complain(name, error.text)
+        if error.detail:
+            complain(name, f"{name}: {error.detail}", plain=True)
+    except BadValue as error:
+        complain(name, str(error))
+    except KeyboardInterrupt:
+        return STATUS_INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return STATUS_BROKEN_PIPE
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        complain(name, f"{where}{error.strerror or error}")
+    except Exception as error:  # noqa: BLE001 (the edge: a user gets one line, never a traceback)
+        complain(name, f"internal error, please report it: {type(error).__name__}: {error}")
+        if os.environ.get("PENSTOCK_DEBUG") == "1":
+            import traceback
+
+            traceback.print_exc()
+    return 1
+
+
+def complain(name: str, text: str, *, plain: bool = False) -> None:
+    """Write an error to stderr in Slurm's form. What was already printed goes out first, so that the order is true."""
+    prefix = "" if plain else f"{name}: error: "
+    try:
+        sys.stdout.flush()
+    except OSError:  # closed, or its disk is full: that was told, or is being told now
+        _abandon_stdout()
+    try:
+        sys.stderr.write("".join(f"{prefix}{line}\n" for line in text.split("\n")))
+        sys.stderr.flush()
+    except OSError:
+        return  # nobody is left to be told
+
+
+def _answer(body: Body, argv: list[str]) -> int:
+    try:
+        return body(argv)
+    except Answered as answer:
+        print(answer, flush=True)  # noqa: T201
+        return 0
+
+
+def _abandon_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush cannot complain about what cannot be written."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        return  # stdout is not a file, as in tests

@@ -1,0 +1,199 @@
+"""sbatch: hand a batch script to the controller.
+
+Where options come from, the highest first: the command line, SBATCH_* variables, #SBATCH lines. The script is a file,
+the standard input or --wrap. Everything that can be told without the controller is told before it is asked: limits of
+script, arguments and environment, NUL bytes, numbers out of range.
+
+What is sent is what was given: script, arguments, environment and paths are bytes. Text that is shown elsewhere (name,
+comment, submit line) is UTF-8 without control characters: refused where the user wrote it, escaped in the submit line.
+
+Statuses: 0; 1 for errors; 255 for a bad directive; with --wait the job's own code (128+n after a signal).
+"""
+
+import math
+import os
+import sys
+import time
+from typing import Any, NoReturn
+
+from cli.environment import current_umask, job_environment, soft_limits
+from cli.jobopts import JOB_OPTIONS, REFUSED, job_request, merge, with_environment
+from cli.options import YES, Command, Option, parse
+from cli.run import Answered, CommandError, complain, run
+from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
+from penstock.client import Client, new_request_key
+from penstock.errors import PenstockError
+from penstock.v1.common_pb2 import JobRequest, JobSpec
+from penstock.v1.controller_pb2 import AwaitJobRequest, SubmitJobReply, SubmitJobRequest
+from penstock.values.exitcode import shell_status
+from penstock.values.text import check_name
+
+#: Arguments of the script; the system's own limit for all of them is some 2 MB.
+ARGUMENTS_BYTES_MAX = 1024 * 1024
+#: What `sacct -o SubmitLine` can usefully show.
+SUBMIT_LINE_MAX = 16 * 1024
+NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
+
+COMMAND = Command(
+    "sbatch",
+    "[OPTIONS...] [script [args...]]",
+    with_environment(
+        (
+            *JOB_OPTIONS,
+            Option("ignore-pbs", help="say nothing about #PBS and #BSUB lines"),
+            Option("parsable", help="print only the job id, and nothing when the submission fails"),
+            Option("quiet", "Q", help="suppress informational messages"),
+            Option("test-only", help="say when and where the job would start, submit nothing"),
+            Option("verbose", "v", help="show the options in force", counted=True),
+            Option("wait", "W", help="wait until the job has ended, exit with its code"),
+            Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
+        ),
+        "SBATCH_",
+    ),
+    interspersed=False,
+)
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    run(COMMAND.name, body)
+
+
+def body(argv: list[str]) -> int:
+    """Submit, and wait if asked to."""
+    line = parse(COMMAND, argv)
+    source = _read_source(line.values, line.positional)
+    scripted = {} if "wrap" in line.values else _read_directives(source, line.positional)
+    from_environment = parse(COMMAND, [], os.environ).values
+    values = merge(scripted, from_environment, line.values)
+    _tell(values, source)
+    request = SubmitJobRequest(
+        request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
+        job=_job(values, source, argv),
+        spec=_spec(values, source, line.positional[1:]),
+        test_only=bool(values.get("test_only")),
+    )
+    with Client.open() as client:
+        return _submit(client, request, values)
+
+
+def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -> int:
+    try:
+        reply: SubmitJobReply = client.call("SubmitJob", request)
+    except PenstockError as error:
+        words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {REFUSED}"
+        detail = f"\n{COMMAND.name}: {error.detail}" if error.detail else ""
+        raise CommandError(f"{words}: {error.text}{detail}", plain=True) from error
+    if not values.get("quiet"):
+        for warning in reply.warnings:
+            complain(COMMAND.name, f"{COMMAND.name}: warning: {warning}", plain=True)
+    if request.test_only:
+        complain(COMMAND.name, _prediction(reply), plain=True)
+        return 0
+    if values.get("parsable"):
+        print(reply.job_id, flush=True)  # noqa: T201
+    elif not values.get("quiet"):
+        print(f"Submitted batch job {reply.job_id}", flush=True)  # noqa: T201
+    if not values.get("wait"):
+        return 0
+    ended = client.call("AwaitJob", AwaitJobRequest(job_id=reply.job_id), timeout_s=math.inf)
+    return shell_status(ended.exit.code, ended.exit.signal)
+
+
+def _prediction(reply: SubmitJobReply) -> str:
+    from penstock.values.dates import format_date
+
+    start = format_date(reply.start_at_us)
+    where = f"{reply.cpus} processors on nodes {reply.node_list} in partition {reply.partition}"
+    return f"{COMMAND.name}: Job {reply.job_id} to start at {start} using {where}"
+
+
+def _read_source(values: dict[str, Any], positional: list[str]) -> Script:
+    if "wrap" in values:
+        if positional:
+            raise CommandError("Script arguments not permitted with --wrap option")
+        if not values["wrap"]:
+            raise CommandError("Batch script is empty!")
+        return from_wrap(values["wrap"])
+    return from_file(positional[0]) if positional else from_stdin()
+
+
+def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
+    """The options of the script's own lines. --help and --wrap mean nothing there, as in Slurm."""
+    where = positional[0] if positional else "the batch script"
+    values: dict[str, Any] = {}
+    for directive in directives(source.data):
+        try:
+            line = parse(COMMAND, directive.words)
+            if line.positional:
+                raise CommandError(f"Invalid directive found in batch script: {line.positional[0]}")
+            values = merge(values, line.values)
+        except Answered:
+            continue
+        except CommandError as error:
+            text = f"{error.text}\n{COMMAND.name}: error: " if error.plain else f"{error.text}\n"
+            text += f"line {directive.line} of {where}: #SBATCH {' '.join(directive.words)}"
+            raise CommandError(text, STATUS_BAD_DIRECTIVE, plain=error.plain) from error
+    values.pop("wrap", None)
+    return values
+
+
+def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
+    job = job_request(values)
+    job.name = values.get("job_name") or _default_name(source)
+    here = os.getcwdb()
+    job.submit_dir = here
+    job.work_dir = os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
+    job.submit_host = os.uname().nodename
+    job.submit_line = _shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    job.command = _shown(source.path) if source.path else NO_COMMAND
+    job.export_env = _export_text(values.get("export", ""))
+    job.umask = current_umask()
+    job.rlimits.update(soft_limits(values.get("propagate", "")))
+    return job
+
+
+def _spec(values: dict[str, Any], source: Script, arguments: list[str]) -> JobSpec:
+    size = sum(len(os.fsencode(argument)) + 1 for argument in arguments)
+    if size > ARGUMENTS_BYTES_MAX:
+        raise CommandError(f"Arguments of the script too large: {size} bytes, the limit is {ARGUMENTS_BYTES_MAX}")
+    lines = job_environment(values.get("export", ""), values.get("export_file", ""), os.environb)
+    return JobSpec(script=source.data, argv=[os.fsencode(argument) for argument in arguments], environment=lines)
+
+
+def _default_name(source: Script) -> str:
+    try:
+        return check_name(source.default_name, "job name")
+    except ValueError as error:
+        raise CommandError(f"The script's name cannot be the job's name: {error}. Give one with --job-name.") from error
+
+
+def _export_text(export: str) -> str:
+    """What becomes SLURM_EXPORT_ENV: as written, or only the names where a value is not clean text."""
+    if _shown(export) == export:
+        return export
+    names = (item.partition("=")[0] for item in export.split(","))
+    return ",".join(name for name in names if name and _shown(name) == name)
+
+
+def _shown(text: str) -> str:
+    """Text that can stand in a table: what is not UTF-8, and control characters, are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _tell(values: dict[str, Any], source: Script) -> None:
+    """What a user may want to know on stderr before the job is sent."""
+    lines = [] if values.get("ignore_pbs") or values.get("quiet") else foreign_directives(source.data)
+    if lines:
+        numbers = ", ".join(map(str, lines[:10]))
+        text = f"warning: #PBS and #BSUB lines are not read (line {numbers}); --ignore-pbs silences this"
+        complain(COMMAND.name, f"{COMMAND.name}: {text}", plain=True)
+    if values.get("verbose"):
+        shown = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
+        sys.stderr.write(f"{COMMAND.name}: options: {_shown(shown)}\n")
+
+
+if __name__ == "__main__":
+    main()

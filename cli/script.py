@@ -1,0 +1,166 @@
+"""Batch scripts as sbatch takes them: read them, refuse what cannot run, find the #SBATCH lines.
+
+A script is bytes and stays bytes: what is submitted is what was read. It is checked here and again by the controller.
+
+Directives, by Slurm's rules: a line that begins with `#SBATCH` (in column one, in capitals) holds options;
+the search ends at the first line that is neither blank nor a comment. Words are split at blanks; quotes (of both kinds)
+protect blanks and `#`; a backslash takes the next character as it is, inside quotes too; an unescaped `#` ends the
+directive. A directive that cannot be read, or asks for something unknown, ends sbatch with status 255, and the message
+says which line it was.
+
+Not here: the lines of other systems (#PBS, #BSUB). Slurm translates some of them; they are reported, not translated.
+"""
+
+import os
+import sys
+from typing import NamedTuple
+
+from cli.run import CommandError
+
+#: The controller's default limits; it checks again with its own (config.max_script_bytes).
+SCRIPT_BYTES_MAX = 4 * 1024 * 1024
+STATUS_BAD_DIRECTIVE = 255
+MARK = b"#SBATCH"
+FOREIGN_MARKS = (b"#PBS", b"#BSUB")
+COMPONENT_WORDS = ("hetjob", "packjob")
+
+NOT_A_SCRIPT = (
+    "This does not look like a batch script.  The first\n"
+    "line must start with #! followed by the path to an interpreter.\n"
+    "For instance: #!/bin/sh"
+)
+DOS_LINES = "Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n)."
+NULL_BYTE = "The Slurm controller does not allow scripts that\ncontain a NULL character '\\0'."
+
+
+class Directive(NamedTuple):
+    """The words of one #SBATCH line and where it was."""
+
+    line: int
+    words: list[str]
+
+
+class Script(NamedTuple):
+    """A script and where it came from. `path` is "" for stdin and --wrap."""
+
+    data: bytes
+    path: str
+    default_name: str
+
+
+def from_wrap(command: str) -> Script:
+    """The script that runs the command of --wrap."""
+    head = b"#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n"
+    data = head + os.fsencode(command) + b"\n"
+    return Script(check(data), "", "wrap")
+
+
+def from_stdin() -> Script:
+    """Read the script from standard input."""
+    return Script(check(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)), "", "sbatch")
+
+
+def from_file(name: str) -> Script:
+    """Read a script's file: as it is named, else, for a bare name, the first readable one in PATH."""
+    path = _find(name)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SCRIPT_BYTES_MAX + 1)
+    except OSError as error:
+        raise CommandError(f"Unable to open file {name}: {error.strerror}") from error
+    return Script(check(data), os.path.abspath(path), os.path.basename(path))
+
+
+def check(data: bytes) -> bytes:
+    """Refuse what cannot be a batch script, in Slurm's words."""
+    if len(data) > SCRIPT_BYTES_MAX:
+        raise CommandError(f"Batch script too large: the limit is {SCRIPT_BYTES_MAX} bytes")
+    if not data:
+        raise CommandError("Batch script is empty!")
+    if not data.strip():
+        raise CommandError("Batch script contains only whitespace!")
+    if not data.startswith(b"#!"):
+        raise CommandError(NOT_A_SCRIPT)
+    position = data.find(b"\0")
+    if position >= 0:
+        line = data.count(b"\n", 0, position) + 1
+        raise CommandError(f"{NULL_BYTE}\nThe first one is byte {position + 1}, in line {line}.")
+    if b"\r\n" in data:
+        raise CommandError(DOS_LINES)
+    return data
+
+
+def directives(data: bytes) -> list[Directive]:
+    """The #SBATCH lines, split into words."""
+    found = []
+    for number, line in _head_lines(data):
+        if line.startswith(MARK):
+            words = split_words(os.fsdecode(line[len(MARK) :]), number)
+            if any(word in COMPONENT_WORDS for word in words):
+                raise CommandError(f"line {number}: heterogeneous jobs are not supported yet by Penstock")
+            found.append(Directive(number, words))
+    return found
+
+
+def foreign_directives(data: bytes) -> list[int]:
+    """Numbers of the lines that speak to another batch system."""
+    return [number for number, line in _head_lines(data) if line.startswith(FOREIGN_MARKS)]
+
+
+def split_words(text: str, line: int) -> list[str]:
+    """Split a directive's text by the rules above."""
+    words: list[list[str]] = []
+    inside = False  # a word is open; '' opens one too
+    quote, escaped = "", False
+    for char in text:
+        if not (inside or quote or escaped):
+            if char.isspace():
+                continue
+            if char == "#":
+                break
+            words.append([])
+            inside = True
+        if escaped:
+            words[-1].append(char)
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == quote:
+            quote = ""
+        elif quote:
+            words[-1].append(char)
+        elif char in "\"'":
+            quote = char
+        elif char == "#":
+            break
+        elif char.isspace():
+            inside = False
+        else:
+            words[-1].append(char)
+    if quote:
+        raise CommandError(f"line {line}: Unmatched `{quote}` in [{text.strip()}]", STATUS_BAD_DIRECTIVE)
+    return ["".join(word) for word in words]
+
+
+def _head_lines(data: bytes) -> list[tuple[int, bytes]]:
+    """The lines up to the first command, numbered from 1."""
+    lines = []
+    start, number = 0, 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        line, number, start = data[start:end], number + 1, end + 1
+        if line.strip() and not line.lstrip().startswith(b"#"):
+            break
+        lines.append((number, line))
+    return lines
+
+
+def _find(name: str) -> str:
+    if "/" in name or os.path.exists(name):
+        return name
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.R_OK):
+            return path
+    return name

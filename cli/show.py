@@ -1,0 +1,312 @@
+"""The records of `scontrol show`: one `Key=Value` text per job, node or partition.
+
+Scripts read these texts, so the order of keys is Slurm's and no key is left out because this version has nothing to
+say: it says what Slurm says then ((null), N/A, Unknown, 0). What Slurm has no key for stands in a line at the end.
+A record is a list of lines, a line is a text of `Key=Value` pairs; `layout` puts them below each other or, for -o, into
+one line. Everything here is a pure function of the messages, the time of the report and the style of dates.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.v1.common_pb2 import GresCount, GresIndices, NodeAllocation
+from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
+from penstock.values.dates import format_date
+from penstock.values.duration import format_duration
+from penstock.values.exitcode import format_exit
+from penstock.values.gres import Gres, format_gres, format_node_gres
+from penstock.values.hostlist import compress
+from penstock.values.memory import format_mb
+from penstock.values.taskset import TaskSet
+from penstock.values.tres import format_tres
+
+NULL = "(null)"
+INDENT = "   "
+#: Slurm's long words for the flags of a node.
+NODE_FLAG_WORDS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
+CONFIG_KEY_WIDTH = 23
+
+Record = list[str]
+
+
+class Report(NamedTuple):
+    """When the report is made, how dates look (SLURM_TIME_FORMAT), how much is told."""
+
+    now_us: int
+    style: str = "standard"
+    detail: bool = False
+
+    def date(self, at_us: int, unknown: str = "Unknown") -> str:
+        """A point in time."""
+        return format_date(at_us, self.now_us, style=self.style) if at_us > 0 else unknown
+
+
+def layout(record: Record, *, one_line: bool) -> str:
+    """A record as text, with what Slurm puts behind it."""
+    if one_line:
+        return " ".join(line.strip() for line in record if line.strip()) + "\n"
+    return f"\n{INDENT}".join(record) + "\n\n"
+
+
+def job_record(job: JobInfo, report: Report) -> Record:
+    """One job, as `scontrol show job` tells it."""
+    return [*_job_head(job, report), *_job_times(job, report), *_job_resources(job, report), *_job_files(job)]
+
+
+def _job_head(job: JobInfo, report: Report) -> Record:
+    request = job.request
+    lines = [
+        f"{job_title(job)} JobName={request.name}",
+        f"UserId={job.user_name}({job.user_id}) GroupId={job.group_name}({job.group_id}) MCS_label=N/A",
+        f"Priority={job.priority} Nice={request.nice} Account={_null(request.account)} QOS={_null(request.qos)}"
+        + (f" WCKey={request.wckey}" if request.wckey else ""),
+        f"JobState={job.state} Reason={job.reason.replace(' ', '_') or 'None'} Dependency={_null(job.dependency)}",
+        f"Requeue={request.requeue:d} Restarts={job.attempt} BatchFlag=1 Reboot=0 ExitCode={_exit(job)}",
+    ]
+    return [*lines, f"DerivedExitCode={_exit(job)}"] if report.detail else lines
+
+
+def job_title(job: JobInfo) -> str:
+    """JobId and, for arrays, which tasks."""
+    if not job.array_job_id:
+        return f"JobId={job.job_id}"
+    tasks = str(job.array_task_id) if job.HasField("array_task_id") else job.array_tasks
+    throttle = f" ArrayTaskThrottle={job.array_throttle}" if job.array_throttle else ""
+    return f"JobId={job.job_id} ArrayJobId={job.array_job_id} ArrayTaskId={tasks}{throttle}"
+
+
+def _job_times(job: JobInfo, report: Report) -> Record:
+    return [
+        f"RunTime={format_duration(run_time_s(job, report.now_us))} TimeLimit={format_duration(job.time_limit_s)} "
+        "TimeMin=N/A",
+        f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(job.eligible_at_us)}",
+        f"AccrueTime={report.date(job.eligible_at_us)}",
+        f"StartTime={report.date(job.start_at_us)} EndTime={report.date(job.end_at_us)} Deadline=N/A",
+        f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={report.date(job.last_sched_at_us)} Scheduler=Main",
+    ]
+
+
+def run_time_s(job: JobInfo, now_us: int) -> int:
+    """How long the job has run in its present attempt; 0 before it starts."""
+    if job.state in ("PENDING", "REQUEUED") or not job.start_at_us:
+        return 0
+    running = job.state in ("CONFIGURING", "RUNNING") or not job.end_at_us
+    return max((now_us if running else job.end_at_us) - job.start_at_us, 0) // 1_000_000
+
+
+def _job_resources(job: JobInfo, report: Report) -> Record:
+    request = job.request
+    lines = [
+        f"Partition={job.partition} AllocNode:Sid={request.submit_host}:0",
+        f"ReqNodeList={_null(request.nodes_required)} ExcNodeList={_null(request.nodes_excluded)}",
+        f"NodeList={_null(job.node_list)}",
+    ]
+    if job.batch_node:
+        lines.append(f"BatchHost={job.batch_node}")
+    lines += [
+        f"NumNodes={_node_count(job)} NumCPUs={job.cpus} NumTasks={job.tasks} "
+        f"CPUs/Task={request.cpus_per_task or 1} ReqB:S:C:T=0:0:*:*",
+        f"ReqTRES={_null(job.tres_req)}",
+        f"AllocTRES={_null(job.tres_alloc)}",
+        f"Socks/Node=* NtasksPerN:B:S:C={request.ntasks_per_node}:0:*:* CoreSpec=*",
+    ]
+    if report.detail:
+        lines += _allocation(job)
+    memory = "MinMemoryCPU" if job.mem_is_per_cpu else "MinMemoryNode"
+    return [
+        *lines,
+        f"MinCPUsNode={max(request.cpus_per_task, 1) * max(request.ntasks_per_node, 1)} "
+        f"{memory}={format_mb(job.mem_mb)} MinTmpDiskNode=0",
+        f"Features={_null(request.features)} DelayBoot=00:00:00",
+        f"OverSubscribe={'NO' if request.exclusive else 'OK'} Contiguous=0 Licenses={_null(request.licenses)} "
+        "Network=(null)",
+    ]
+
+
+def _node_count(job: JobInfo) -> str:
+    if job.state == "PENDING" and job.request.nodes_max:
+        return f"{job.nodes}-{job.request.nodes_max}"
+    return str(job.nodes)
+
+
+def _allocation(job: JobInfo) -> Record:
+    """What the job holds, node by node. Which CPUs is the node's business and not known here."""
+    total: dict[tuple[str, str], int] = {}
+    for place in job.allocation:
+        for held in place.gres:
+            total[held.name, held.type] = total.get((held.name, held.type), 0) + len(held.index)
+    gres = ",".join(":".join(filter(None, (*kind, str(count)))) for kind, count in total.items())
+    return [f"JOB_GRES={_null(gres)}", *(f"  {_place(place)}" for place in job.allocation)]
+
+
+def _place(place: NodeAllocation) -> str:
+    gres = indexed_gres(place.gres)
+    return f"Nodes={place.node} CPU_IDs=(null) Mem={place.mem_mb} GRES={gres}"
+
+
+def indexed_gres(held: Iterable[GresIndices]) -> str:
+    """`gpu:a100:2(IDX:0-1)`."""
+    return ",".join(
+        f"{':'.join(filter(None, (h.name, h.type)))}:{len(h.index)}(IDX:{TaskSet.of(h.index).format()})" for h in held
+    )
+
+
+def _job_files(job: JobInfo) -> Record:
+    request = job.request
+    lines = [f"Command={request.command or NULL}", f"WorkDir={_path(request.work_dir)}"]
+    lines += [f"Comment={request.comment}"] if request.comment else []
+    lines += [f"AdminComment={job.admin_comment}"] if job.admin_comment else []
+    output = job.std_out or request.std_out
+    lines += [
+        f"StdErr={_path(job.std_err or request.std_err or output)}",
+        f"StdIn={_path(job.std_in or request.std_in or b'/dev/null')}",
+        f"StdOut={_path(output)}",
+    ]
+    gres = format_gres(_gres(request.gres_per_node))
+    lines += [f"TresPerNode={gres}"] if gres else []
+    return [*lines, f"ReasonDetail={job.reason_detail}"] if job.reason_detail else lines
+
+
+def completing_line(job: JobInfo, report: Report) -> str:
+    """A job of `scontrol completing`: how long its nodes have been busy with its end."""
+    took_s = max(report.now_us - job.end_at_us, 0) // 1_000_000 if job.end_at_us else 0
+    return (
+        f"JobId={job.job_id} EndTime={report.date(job.end_at_us)} CompletingTime={format_duration(took_s)} "
+        f"Nodes(COMPLETING)={job.node_list}"
+    )
+
+
+def node_record(node: NodeInfo, report: Report) -> Record:
+    """One node, as `scontrol show node` tells it."""
+    features = _null(",".join(node.features))
+    lines = [
+        f"NodeName={node.name} Arch={_null(node.arch)} CoresPerSocket={node.cores_per_socket} ",
+        f"CPUAlloc={node.cpus_alloc} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad={node.cpu_load_centi / 100:.2f}",
+        f"AvailableFeatures={features}",
+        f"ActiveFeatures={features}",
+        f"Gres={_null(format_node_gres(_gres(node.gres)))}",
+    ]
+    if report.detail:
+        lines += ["GresDrain=N/A", f"GresUsed={_null(indexed_gres(node.gres_used))}"]
+    lines += [
+        f"NodeAddr={node.addr} NodeHostName={node.hostname} Version={_null(node.version)}",
+        f"OS={_null(node.os)} ",
+        f"RealMemory={node.real_memory_mb} AllocMem={node.mem_alloc_mb} FreeMem={node.free_memory_mb or 'N/A'} "
+        f"Sockets={node.sockets} Boards={node.boards}",
+        f"State={node_state(node)} ThreadsPerCore={node.threads_per_core} TmpDisk={node.tmp_disk_mb} "
+        f"Weight={node.weight} Owner=N/A MCS_label=N/A",
+        f"Partitions={','.join(node.partitions)} ",
+        f"BootTime={report.date(node.boot_at_us, 'None')} "
+        f"SlurmdStartTime={report.date(node.noded_start_at_us, 'None')}",
+        f"LastBusyTime={report.date(node.last_busy_at_us)} ResumeAfterTime=None",
+        f"CfgTRES={format_tres(_node_tres(node))}",
+        f"AllocTRES={format_tres(_node_tres_used(node))}",
+        "CurrentWatts=0 AveWatts=0",
+    ]
+    return [*lines, *_node_remarks(node, report)]
+
+
+def _node_remarks(node: NodeInfo, report: Report) -> Record:
+    lines = []
+    if node.reason:
+        when = f" [{node.reason_user}@{report.date(node.reason_at_us)}]" if node.reason_at_us else ""
+        lines.append(f"Reason={node.reason}{when}")
+    lines += [f"Comment={node.comment}"] if node.comment else []
+    return [*lines, "Pretended=YES"] if node.pretended else lines
+
+
+def node_state(node: NodeInfo) -> str:
+    """`IDLE`, `MIXED+DRAIN`, `DOWN+NOT_RESPONDING`."""
+    return "+".join([node.base_state, *(NODE_FLAG_WORDS.get(flag, flag) for flag in node.flags)])
+
+
+def _node_tres(node: NodeInfo) -> dict[str, int]:
+    tres = {"cpu": node.cpus, "mem": node.real_memory_mb, "billing": node.cpus}
+    for one in node.gres:
+        tres[f"gres/{one.name}"] = tres.get(f"gres/{one.name}", 0) + one.count
+    return tres
+
+
+def _node_tres_used(node: NodeInfo) -> dict[str, int]:
+    tres = {"cpu": node.cpus_alloc, "mem": node.mem_alloc_mb}
+    for held in node.gres_used:
+        tres[f"gres/{held.name}"] = tres.get(f"gres/{held.name}", 0) + len(held.index)
+    return {name: count for name, count in tres.items() if count}
+
+
+def partition_record(part: PartitionInfo) -> Record:
+    """One partition, as `scontrol show partition` tells it."""
+    return [
+        f"PartitionName={part.name}",
+        f"AllowGroups={_all(part.allow_groups)} {_accounts(part)} AllowQos=ALL",
+        f"AllocNodes=ALL Default={_yes(part.is_default)} QoS=N/A",
+        f"DefaultTime={format_duration(part.default_time_s) if part.default_time_s else 'NONE'} "
+        f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
+        f"GraceTime=0 Hidden={_yes(part.hidden)}",
+        f"MaxNodes={_unlimited(part.max_nodes)} MaxTime={format_duration(part.max_time_s)} MinNodes={part.min_nodes} "
+        f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} MaxCPUsPerSocket=UNLIMITED",
+        f"Nodes={_null(compress(part.configured_nodes or part.nodes))}",
+        f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier} "
+        f"RootOnly={_yes(part.root_only)} ReqResv=NO OverSubscribe={part.over_subscribe or 'NO'}",
+        "OverTimeLimit=NONE PreemptMode=OFF",
+        f"State={part.state} TotalCPUs={part.total_cpus} TotalNodes={part.total_nodes} SelectTypeParameters=NONE",
+        "JobDefaults=(null)",
+        _partition_memory(part),
+        f"TRES={_null(part.tres)}",
+    ]
+
+
+def _accounts(part: PartitionInfo) -> str:
+    if part.deny_accounts:
+        return f"DenyAccounts={','.join(part.deny_accounts)}"
+    return f"AllowAccounts={_all(part.allow_accounts)}"
+
+
+def _partition_memory(part: PartitionInfo) -> str:
+    return " ".join(
+        f"{word}MemPerCPU={per_cpu}" if per_cpu else f"{word}MemPerNode={per_node or 'UNLIMITED'}"
+        for word, per_cpu, per_node in (
+            ("Def", part.def_mem_per_cpu_mb, part.def_mem_per_node_mb),
+            ("Max", part.max_mem_per_cpu_mb, part.max_mem_per_node_mb),
+        )
+    )
+
+
+def config_text(lines: Iterable[ConfigLine], at_us: int, report: Report) -> str:
+    """`scontrol show config`: keys and values, parsed by tools as `^(\\S+) += (.*)$`."""
+    shown = [f"{line.key:<{CONFIG_KEY_WIDTH}} = {line.value or NULL}" for line in lines]
+    return "\n".join([f"Configuration data as of {report.date(at_us or report.now_us)}", *shown, ""])
+
+
+def story_line(line: StoryLine, report: Report) -> str:
+    """One thing that happened to a job."""
+    text = f"{report.date(line.at_us)} attempt={line.attempt} {line.event}"
+    return f"{text} {line.detail}" if line.detail else text
+
+
+def _exit(job: JobInfo) -> str:
+    return format_exit(job.exit.code, job.exit.signal)
+
+
+def _gres(counts: Iterable[GresCount]) -> tuple[Gres, ...]:
+    return tuple(Gres(c.name, c.type, c.count) for c in counts)
+
+
+def _path(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _null(text: str) -> str:
+    return text or NULL
+
+
+def _all(words: Iterable[str]) -> str:
+    return ",".join(words) or "ALL"
+
+
+def _yes(flag: bool) -> str:
+    return "YES" if flag else "NO"
+
+
+def _unlimited(count: int) -> str:
+    return str(count) if count >= 0 else "UNLIMITED"

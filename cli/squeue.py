@@ -1,0 +1,369 @@
+"""squeue: the jobs that wait and run.
+
+One call to the controller (ListJobs), one table. What the controller filters is sent as a filter; what it does not know
+as a filter (reservation, licenses, run time) is dropped here. States are checked here again, because a single `-j` asks
+for all states: only then can "this job has ended" be told from "there is no such job".
+An array's waiting tasks come as one record. `-r` shows them one by one, `-j 12_4` those that were asked for.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
+from cli.listing import (
+    check_clusters,
+    date_line,
+    emit,
+    environment,
+    find_user,
+    now_us,
+    pages,
+    repeat,
+    sort_rows,
+    words,
+)
+from cli.options import MAYBE, YES, Command, Option, later, parse, usage_text
+from cli.run import CommandError, complain, run
+from cli.squeue_fields import (
+    ENDED,
+    LETTERS,
+    NAMES,
+    STEP_LETTERS,
+    STEP_NAMES,
+    JobRow,
+    JobView,
+    sort_key,
+    used_s,
+)
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest
+from penstock.values.duration import parse_duration_s
+from penstock.values.errors import BadValue
+from penstock.values.jobid import BATCH_STEP, JobSelector, parse_selectors
+from penstock.values.refusals import TEXT, Code
+from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
+
+FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+FORMAT_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+FORMAT_STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
+FORMAT_START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+SORT, SORT_STEPS, SORT_START = "P,t,-p", "P,i", "S"
+#: With -r a line per waiting task; more than this is a wish for a different tool.
+EXPANDED_ROWS_MAX = 1_000_000
+NO_SUCH_JOB = f"slurm_load_jobs error: {TEXT[Code.INVALID_JOB_ID]}"
+
+COMMAND = Command(
+    "squeue",
+    "[OPTIONS]",
+    (
+        Option("account", "A", YES, "SQUEUE_ACCOUNT", "comma separated list of accounts to view", "account(s)"),
+        Option("all", "a", env="SQUEUE_ALL", help="display jobs in hidden partitions"),
+        Option("array", "r", env="SQUEUE_ARRAY", help="display one job array element per line"),
+        Option(
+            "array-unique", env="SQUEUE_ARRAY_UNIQUE", help="one line for an array's pending elements (the default)"
+        ),
+        Option("expand-patterns", help="show file names with their patterns filled in (the default)"),
+        Option("noheader", "h", help="no headers on output"),
+        Option("iterate", "i", YES, help="repeat the report every so many seconds", metavar="seconds"),
+        Option("job", "j", MAYBE, help="comma separated list of jobs to view", metavar="job(s)", const=""),
+        Option("jobs", "", MAYBE, dest="job", const=""),
+        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        Option("long", "l", help="long report"),
+        Option("licenses", "L", YES, "SQUEUE_LICENSES", "comma separated list of license names to view", "license(s)"),
+        Option("local", help="jobs of the local cluster only (the default)"),
+        Option("federation", env="SQUEUE_FEDERATION", help="the same, as no cluster is a member of one"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "cluster"),
+        Option("me", help="equivalent to --user=<my username>"),
+        Option("notme", help="everybody's jobs but mine"),
+        Option("name", "n", YES, "SQUEUE_NAMES", "comma separated list of job names to view", "job_name(s)"),
+        Option("names", "", YES, dest="name"),
+        Option("noconvert", help="do not convert units (2048M stays, not 2G)"),
+        Option("format", "o", YES, "SQUEUE_FORMAT", "format specification", "format"),
+        Option("Format", "O", YES, "SQUEUE_FORMAT2", "format specification by field names", "format", dest="Format"),
+        Option("partition", "p", YES, "SQUEUE_PARTITION", "comma separated list of partitions to view", "partition(s)"),
+        Option("priority", "P", env="SQUEUE_PRIORITY", help="a line for each partition that a pending job may run in"),
+        Option("qos", "q", YES, "SQUEUE_QOS", "comma separated list of QOSs to view", "qos(s)"),
+        Option("reservation", "R", YES, help="reservation to view", metavar="name"),
+        Option("running-over", value=YES, help="jobs that have run for longer than this time", metavar="time"),
+        Option("running-under", value=YES, help="jobs that have run for less than this time", metavar="time"),
+        Option("steps", "s", MAYBE, help="comma separated list of job steps to view", metavar="step(s)", const=""),
+        Option("sort", "S", YES, "SQUEUE_SORT", "comma separated list of fields to sort on", "fields"),
+        Option("start", help="print expected start times of pending jobs"),
+        Option("states", "t", YES, "SQUEUE_STATES", "comma separated list of states to view, or all", "states"),
+        Option("user", "u", YES, "SQUEUE_USERS", "comma separated list of users to view", "user_name(s)"),
+        Option("users", "", YES, dest="user"),
+        Option("nodelist", "w", YES, help="list of nodes to view", metavar="hostlist"),
+        Option("verbose", "v", help="verbosity level", counted=True),
+        *later("hide", "sibling", "only-job-state", value="no"),
+        *later("yaml", value=MAYBE),
+    ),
+)
+
+#: In the order in which Slurm's own message lists them.
+STATE_WORDS = (
+    "PENDING,RUNNING,SUSPENDED,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,PREEMPTED,BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,"
+    "COMPLETING,CONFIGURING,RESIZING,RESV_DEL_HOLD,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,REVOKED,SIGNALING,SPECIAL_EXIT,"
+    "STAGE_OUT,STOPPED"
+)
+_STATE_OF_WORD = (
+    {s.name: s.name for s in JobState}
+    | {word: s.name for s, word in COMPACT_STATE.items()}
+    | dict.fromkeys(OTHER_STATE_WORDS, "")
+    | dict.fromkeys(OTHER_STATE_WORDS.values(), "")
+)
+
+
+class Query(NamedTuple):
+    """What to ask for and what to keep."""
+
+    request: ListJobsRequest
+    selectors: list[JobSelector]
+    states: frozenset[str] | None  # None = all
+    keep: list[Callable[[JobInfo, Clock], bool]]
+    expand: bool
+    by_partition: bool
+    nobody: bool  # a user was named whom nobody knows: there is nothing to show
+
+
+def main() -> None:
+    """The command squeue."""
+    run("squeue", body)
+
+
+def body(argv: list[str]) -> int:
+    """One run of squeue."""
+    parsed = parse(COMMAND, argv, environment())
+    options = parsed.values
+    _take_words(options, parsed.positional)
+    given = parse(COMMAND, argv).values
+    if "format" in given and options.get("long"):
+        raise CommandError(
+            "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.",
+            plain=True,
+        )
+    query = build_query(options)
+    with Client.open() as client:
+        heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
+        return repeat("squeue", options.get("iterate"), lambda: _report(client, query, options, given, heading))
+
+
+def _take_words(options: dict[str, Any], positional: list[str]) -> None:
+    """`--job 12` and `--steps 12.0`: a word behind an option whose value may be left out counts as its value."""
+    rest = list(positional)
+    for key in ("job", "steps"):
+        if options.get(key) == "" and rest:
+            options[key] = rest.pop(0)
+    if rest:
+        raise CommandError(f"squeue: error: Unrecognized option: {rest[0]}\n{usage_text(COMMAND)}", plain=True)
+
+
+def build_query(options: dict[str, Any]) -> Query:
+    """The options as a question to the controller."""
+    text = options.get("job") or options.get("steps") or ""
+    selectors = _selectors(text, steps=bool(options.get("steps")) and not options.get("job"))
+    states = _states(options)
+    users, nobody = _users(options)
+    single = len(selectors) == 1
+    request = ListJobsRequest(
+        filter=JobFilter(
+            ids=words_of_ids(selectors),
+            users=users,
+            partitions=words(options.get("partition")),
+            names=words(options.get("name")),
+            states=sorted(states) if states and not single else (),
+            nodes=[options["nodelist"]] if options.get("nodelist") else (),
+            accounts=words(options.get("account")),
+            qos=words(options.get("qos")),
+        ),
+        all_states=states is None or single,
+        detail="json" in options or "Format" in options,
+    )
+    keep = list(_extra_filters(options))
+    return Query(request, selectors, states, keep, bool(options.get("array")), bool(options.get("priority")), nobody)
+
+
+def words_of_ids(selectors: Iterable[JobSelector]) -> list[str]:
+    """Job ids for the controller: steps do not matter to it."""
+    return [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else str(s.job_id) for s in selectors]
+
+
+def _selectors(text: str, steps: bool) -> list[JobSelector]:
+    try:
+        found = parse_selectors(",".join(words(text))) if words(text) else []
+    except BadValue as error:
+        raise CommandError(f"Invalid job id: {text}") from error
+    if steps and any(s.step_id is None for s in found):
+        raise CommandError(f"Invalid job_step id: {text}.??")
+    return found
+
+
+def _states(options: dict[str, Any]) -> frozenset[str] | None:
+    """The wanted states; None = all. An empty list is Slurm's default: whatever has not ended."""
+    if options.get("start"):
+        return frozenset(("PENDING",))
+    active = frozenset(s.name for s in JobState) - ENDED
+    names: set[str] = set()
+    for word in words(options.get("states")):
+        if word.lower() == "all":
+            return None
+        if word.upper() not in _STATE_OF_WORD:
+            raise CommandError(f"Invalid job state specified: {word}\nValid job states include: {STATE_WORDS}")
+        names.add(_STATE_OF_WORD[word.upper()])
+    return frozenset(names) if names else active
+
+
+def _users(options: dict[str, Any]) -> tuple[list[str], bool]:
+    """Uids, and whether users were named of whom none exists."""
+    if options.get("me"):
+        return [str(os.getuid())], False
+    named = words(options.get("user"))
+    found = [find_user(name) for name in named]
+    for name, uid in zip(named, found, strict=True):
+        if uid is None:
+            complain("squeue", f"Invalid user: {name}")
+    known = [uid for uid in found if uid is not None]
+    return known, bool(named) and not known
+
+
+def _extra_filters(options: dict[str, Any]) -> Iterator[Callable[[JobInfo, Clock], bool]]:
+    if options.get("reservation"):
+        wanted = words(options["reservation"])
+        yield lambda job, clock: job.request.reservation in wanted
+    if options.get("licenses"):
+        licenses = set(words(options["licenses"]))
+        yield lambda job, clock: any(w.partition(":")[0] in licenses for w in words(job.request.licenses))
+    if options.get("notme"):
+        me = os.getuid()
+        yield lambda job, clock: job.user_id != me
+    if options.get("running_over"):
+        over_s = parse_duration_s(options["running_over"])
+        yield lambda job, clock: job.state not in ENDED and used_s(job, clock) > over_s
+    if options.get("running_under"):
+        under_s = parse_duration_s(options["running_under"])
+        yield lambda job, clock: job.state == "RUNNING" and used_s(job, clock) < under_s
+    if "steps" in options:
+        steps = _selectors(options["steps"], steps=True)
+        yield lambda job, clock: job.state in ("RUNNING", "COMPLETING") and _has_step(job, steps)
+
+
+def _report(client: Client, query: Query, options: dict[str, Any], given: dict[str, Any], heading: bool) -> int:
+    clock = Clock.of_environment(now_us())
+    if options.get("nodelist"):
+        _check_nodes(client, options["nodelist"])
+    jobs = load(client, query, clock)
+    if jobs is None:
+        complain("squeue", NO_SUCH_JOB, plain=True)
+        return 1
+    if "json" in options:
+        from cli.jsonout import jobs_document, write_document
+
+        write_document(jobs_document(jobs, client.cluster.cluster_name, clock.now_us))
+        return 0
+    view = JobView(clock, not options.get("noconvert"), client.cluster.cluster_name)
+    columns = _columns(options, given)
+    rows = list(make_rows(jobs, query))
+    sort_rows(rows, _sort_text(options), sort_key, view)
+    lines = [f"CLUSTER: {view.cluster}"] if heading else []
+    if not options.get("noheader"):
+        if options.get("long") or options.get("iterate"):
+            lines.append(date_line(clock.now_us))
+        lines.append(header_line(columns))
+    emit(lines + [body_line(columns, row, view) for row in rows])
+    return 0
+
+
+def load(client: Client, query: Query, clock: Clock) -> list[JobInfo] | None:
+    """The jobs to show; None when the one job that was asked for is not known."""
+    try:
+        jobs = [] if query.nobody else pages(client, "ListJobs", query.request, "jobs")
+    except PenstockError as error:
+        if error.code != Code.INVALID_JOB_ID:
+            raise
+        return None if len(query.selectors) <= 1 else []
+    filters = query.request.filter
+    only_id = len(query.selectors) == 1 and not (filters.users or filters.partitions or filters.names or filters.nodes)
+    if only_id and not jobs and not query.nobody:
+        return None
+    wanted = query.states
+    return [j for j in jobs if (wanted is None or j.state in wanted) and all(keep(j, clock) for keep in query.keep)]
+
+
+def _check_nodes(client: Client, hostlist: str) -> None:
+    """A node that does not exist is an error, not an empty list."""
+    from penstock.v1.controller_pb2 import ListNodesRequest
+    from penstock.values.hostlist import expand
+
+    known = {node.name for node in client.call("ListNodes", ListNodesRequest()).nodes}
+    for name in expand(hostlist):
+        if name not in known:
+            raise CommandError(f"Invalid node name {name}")
+
+
+def make_rows(jobs: Iterable[JobInfo], query: Query) -> Iterator[JobRow]:
+    """A line per job, per task where tasks are wanted one by one, per partition with --priority."""
+    for job in jobs:
+        by_partition = query.by_partition and job.state == "PENDING"
+        partitions = words(job.partition) if by_partition else [job.partition]
+        for tasks, single in _task_lines(job, query):
+            for partition in partitions:
+                yield JobRow(job, tasks, single, partition)
+
+
+def _task_lines(job: JobInfo, query: Query) -> Iterator[tuple[str, bool]]:
+    if not job.array_tasks or job.HasField("array_task_id"):
+        yield "", False
+        return
+    from penstock.values.taskset import TaskSet
+
+    base = job.array_job_id or job.job_id
+    asked = [s.tasks for s in query.selectors if s.job_id == base]
+    if not query.expand and (not asked or None in asked):
+        yield job.array_tasks, False
+        return
+    tasks = TaskSet.parse(job.array_tasks)
+    if asked and None not in asked:
+        wanted = TaskSet.of(())
+        for some in asked:
+            wanted = wanted.union(some or wanted)
+        tasks = tasks.intersect(wanted)
+    if len(tasks) > EXPANDED_ROWS_MAX:
+        raise CommandError(f"job {base} has {len(tasks)} pending tasks; no more than {EXPANDED_ROWS_MAX} are listed")
+    for task_id in tasks:
+        yield str(task_id), True
+
+
+def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[Column]:
+    """The format: of the command line, of an option that implies one, of the environment, the default."""
+    steps = "steps" in options
+    if "Format" in given or ("format" not in given and "Format" in options):
+        columns, unknown = parse_names(options["Format"], STEP_NAMES if steps else NAMES)
+    else:
+        if "format" in given:
+            text = given["format"]
+        elif steps:
+            text = FORMAT_STEPS
+        elif options.get("start"):
+            text = FORMAT_START
+        else:
+            text = FORMAT_LONG if options.get("long") else options.get("format", FORMAT)
+        columns, unknown = parse_percent(text, STEP_LETTERS if steps else LETTERS)
+    for part in unknown:
+        complain("squeue", f"Invalid job {'step ' if steps else ''}format specification: {part.what}")
+    return columns
+
+
+def _sort_text(options: dict[str, Any]) -> str:
+    default = SORT_STEPS if "steps" in options else SORT_START if options.get("start") else SORT
+    return str(options.get("sort", default))
+
+
+def _has_step(job: JobInfo, steps: list[JobSelector]) -> bool:
+    """Whether the job's batch step, the only one there is, is among the named ones."""
+    ids = (job.job_id, job.array_job_id)
+    return not steps or any(s.job_id in ids and s.step_id in (None, BATCH_STEP) for s in steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""`scontrol update`: read `Key=Value` words into a request.
+
+The words say what is changed (JobId, NodeName, PartitionName) and how. Keys are read in any case and sent in lower
+case, values as they were written, without the quotes around them. Which value a key takes is the controller's to
+judge; here only keys that do not exist are refused, so that a typing error is told in Slurm's words, nothing sent.
+`Key+=Value` and `Key-=Value` send the sign with the value, as `Key=+Value` does.
+"""
+
+from typing import NamedTuple
+
+from cli.keywords import words_of
+from cli.run import CommandError
+
+#: The word that names what is changed, and what it is a change of.
+ENTITY_WORDS = {"jobid": "job", "job": "job", "nodename": "node", "node": "node",
+                "partitionname": "partition", "partition": "partition"}  # fmt: skip
+NO_ENTITY = (
+    "No valid entity in update command\n"
+    'Input line must include "NodeName", "PartitionName", or "JobId"\n'
+    "(reservations and the controller's debug level are not supported yet by Penstock)"
+)
+NODE_STATES = (
+    "NORESP", "DRAIN", "DOWN", "FAIL", "FUTURE", "IDLE", "RESUME", "POWER_DOWN", "POWER_UP", "UNDRAIN",
+)  # fmt: skip
+STATES_WITH_REASON = ("DRAIN", "DOWN", "FAIL")
+
+KEYS = {
+    "job": words_of(
+        "jobname account partition qos timelimit timemin priority nice numnodes numtasks numcpus reqnodelist "
+        "excnodelist features dependency arraytaskthrottle starttime deadline comment admincomment cpuspertask "
+        "reservationname requeue minmemorynode minmemorycpu mincpusnode gres licenses mailtype mailuser stdout stderr "
+        "stdin workdir oversubscribe contiguous switches wckey"
+    ),
+    "node": words_of("state reason resumeafter weight features activefeatures gres comment extra nodeaddr"),
+    "partition": words_of(
+        "state nodes default maxtime defaulttime minnodes maxnodes allowaccounts denyaccounts allowgroups allowqos "
+        "denyqos qos prioritytier priorityjobfactor preemptmode gracetime oversubscribe exclusive exclusiveuser "
+        "defmempercpu defmempernode maxmempercpu maxmempernode maxcpuspernode lln hidden rootonly reqresv "
+        "overtimelimit tresbillingweights disablerootjobs alternate allocnodes jobdefaults"
+    ),
+}
+#: Other spellings that Slurm takes, and the one that is sent.
+ALIASES = {
+    "name": "jobname", "eligibletime": "starttime", "reqnodes": "reqnodelist",
+    "excnodes": "excnodelist", "availablefeatures": "features", "memory": "minmemorynode", "shared": "oversubscribe",
+    "tasks": "numtasks", "nodecnt": "numnodes", "trespernode": "gres", "nodelist": "reqnodelist",
+}  # fmt: skip
+
+
+class Update(NamedTuple):
+    """What is changed: kind (job, node, partition), its name or ids as written, canonical key -> value."""
+
+    kind: str
+    target: str
+    changes: dict[str, str]
+
+
+def read_update(words: list[str]) -> Update:
+    """Read the words behind `scontrol update`."""
+    pairs = _pairs(words)
+    entity = _entity([key for key, _, _ in pairs])
+    if entity is None:
+        raise CommandError(NO_ENTITY, plain=True)
+    kind = ENTITY_WORDS[pairs[entity][0]]
+    target = pairs.pop(entity)[1]
+    changes: dict[str, str] = {}
+    for key, value, word in pairs:
+        name = key if key in KEYS[kind] else ALIASES.get(key, "")
+        if name not in KEYS[kind]:
+            raise CommandError(f"Update of this parameter is not supported: {word}\nRequest aborted", plain=True)
+        changes[ALIASES.get(name, name)] = value
+    if not changes:
+        raise CommandError("No changes specified", plain=True)
+    if kind == "node":
+        _check_node(changes)
+    return Update(kind, target, changes)
+
+
+def _entity(keys: list[str]) -> int | None:
+    """Which word names the thing that is changed. `Partition=` is also a key of jobs, so jobs are looked for first."""
+    for wanted in ("job", "node", "partition"):
+        for position, key in enumerate(keys):
+            if ENTITY_WORDS.get(key) == wanted:
+                return position
+    return None
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str, str]]:
+    """(lower-case key, value, word as written). `job 5` is taken for `job=5`, as Slurm does."""
+    pairs = []
+    rest = list(reversed(words))
+    while rest:
+        word = rest.pop()
+        key, equals, value = word.partition("=")
+        if not equals and key.lower() in ENTITY_WORDS and rest:
+            value = rest.pop()
+        elif not equals:
+            raise CommandError(f"Invalid input: {word}\nRequest aborted", plain=True)
+        if key.endswith(("+", "-")):
+            key, value = key[:-1], key[-1] + value
+        pairs.append((key.lower(), _unquote(value), word))
+    return pairs
+
+
+def _unquote(value: str) -> str:
+    quoted = len(value) >= 2 and value[0] in "\"'" and value[-1] == value[0]
+    return value[1:-1] if quoted else value
+
+
+def _check_node(changes: dict[str, str]) -> None:
+    state = changes.get("state", "").upper()
+    if not state:
+        return
+    if state not in NODE_STATES:
+        valid = " ".join(NODE_STATES)
+        raise CommandError(
+            f"Invalid input: state={changes['state']}\nRequest aborted\nValid states are: {valid}\n"
+            "Not all states are valid given a node's prior state",
+            plain=True,
+        )
+    if state in STATES_WITH_REASON and not changes.get("reason"):
+        raise CommandError(
+            "You must specify a reason when DOWNING or DRAINING a node. Request denied",
+            plain=True,
+        )

@@ -1,0 +1,239 @@
+"""Store: one writer, one transaction a batch, fenced by the row in `meta`.
+
+The order in a transaction: the fence first (a deposed controller must not even try), then the rows. When the answer to
+COMMIT is lost, `meta` tells: our epoch and the batch's number = it is in; our epoch and the number before = it is not;
+another epoch = somebody else leads.
+
+A job's row is inserted when its id is one that the last batch had not yet given out, and updated otherwise; rows of
+later attempts, and those whose request has changed, are few and replaced whole. An update that meets no row means that
+memory and database disagree: the batch is rolled back and the process must end.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, select, update
+from sqlalchemy.exc import DBAPIError
+
+from ctld.core.effects import Batch
+from ctld.core.model import HistoryRow, JobRow, SpecRow
+from ctld.core.recover import Loaded
+from ctld.store import loader, rows
+from ctld.store.dialect import Dialect, dialect_of, reader_engine, write_engine
+from ctld.store.errors import Deposed, LeaseHeld, StorageFull, StoreError
+from ctld.store.migrate import migrate
+from ctld.store.schema import META
+from ctld.store.statements import Statements, compile_statements
+from penstock.crash import crash_point
+
+#: How long a leadership lasts without renewal. The holder renews it at a third of this; a standby waits for all of it.
+LEASE_US = 10 * 1_000_000
+
+_Work = list[tuple[str, Sequence[rows.Params]]]
+
+
+class Store:
+    """The controller's database. `commit` and the lease belong to one thread at a time; look-ups may be anywhere."""
+
+    def __init__(self, place: str, holder: str, engine: Engine) -> None:
+        """Use `open`."""
+        self._place = place
+        self._holder = holder
+        self._engine = engine
+        self._reader = reader_engine(place, engine)
+        self._dialect: Dialect = dialect_of(engine)
+        self._sql: Statements = compile_statements(engine, self._dialect)
+        handle = engine.raw_connection()
+        self._raw: Any = handle.dbapi_connection  # the pool has only this one, and keeps it
+        handle.close()
+        self._closed = False
+        self._epoch = 0  # 0 = not leading
+        self._sequence = 0
+        self._next_job_id = self._next_request_id = 1
+
+    @classmethod
+    def open(cls, place: str | Path, holder: str) -> "Store":
+        """Open or create the database at a path or URL. `holder` names this controller to others, for their errors."""
+        if not holder:
+            raise ValueError("the holder needs a name")
+        engine = write_engine(str(place))
+        try:
+            with engine.begin() as connection:
+                migrate(connection)
+        except DBAPIError as error:
+            engine.dispose()
+            if dialect_of(engine).is_full(error.orig if isinstance(error.orig, Exception) else error):
+                raise StorageFull(f"database {place}: {error.orig}") from error
+            raise StoreError(f"database {place}: {error.orig}") from error
+        except StoreError as error:
+            engine.dispose()
+            raise type(error)(f"database {place}: {error}") from error
+        return cls(str(place), holder, engine)
+
+    @property
+    def epoch(self) -> int:
+        """Our leadership; 0 = we do not lead."""
+        return self._epoch
+
+    def close(self) -> None:
+        """Give the lease back, so that the next controller need not wait for its end, and close. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            # Without room for that the lease ends by itself.
+            with suppress(StorageFull), self._translated(), self._engine.begin() as connection:
+                connection.execute(update(META).where(META.c.epoch == (self._epoch or -1)).values(expires_at_us=0))
+        finally:
+            self._reader.dispose()
+            self._engine.dispose()
+
+    # ---- leadership ----------------------------------------------------------------------------------------------
+
+    def acquire_lease(self, now_us: int) -> int:
+        """Become the leader; returns the new epoch. Raises LeaseHeld while another holder's lease has not expired."""
+        with self._translated(), self._engine.begin() as connection:
+            meta = connection.execute(select(META)).one()
+            if meta.holder != self._holder and meta.expires_at_us > now_us:
+                raise LeaseHeld(meta.holder, meta.expires_at_us)
+            epoch = meta.epoch + 1
+            values = {"epoch": epoch, "holder": self._holder, "expires_at_us": now_us + LEASE_US, "sequence": 0}
+            created = {} if meta.created_at_us else {"created_at_us": now_us}
+            connection.execute(update(META).values(values | created))
+        self._epoch, self._sequence = epoch, 0
+        self._next_job_id, self._next_request_id = meta.next_job_id, meta.next_request_id
+        return self._epoch
+
+    def renew_lease(self, now_us: int) -> None:
+        """Lead for another LEASE_US. Raises Deposed."""
+        with self._translated(), self._engine.begin() as connection:
+            statement = update(META).where(META.c.epoch == self._epoch).values(expires_at_us=now_us + LEASE_US)
+            if connection.execute(statement).rowcount != 1:
+                raise Deposed(self._deposed_text())
+
+    def _deposed_text(self) -> str:
+        return f"another controller has taken over (our leadership was number {self._epoch})"
+
+    # ---- commit --------------------------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch) -> None:
+        """Make a batch durable, whole. A batch without rows is not written.
+
+        Raises StorageFull (nothing was written, the batch may be given again), Deposed or another StoreError (end).
+        """
+        if not batch.is_durable():
+            return
+        if not self._epoch or batch.sequence <= self._sequence:
+            raise ValueError(f"batch {batch.sequence} after {self._sequence} in leadership {self._epoch}")
+        work = self._work(batch)
+        crash_point("commit:before")
+        try:
+            self._write(batch, work)
+        except self._dialect.error as error:
+            raise self._translate(error) from error
+        self._sequence = batch.sequence
+        self._next_job_id, self._next_request_id = batch.next_job_id, batch.next_request_id
+        crash_point("commit:after")
+
+    def _write(self, batch: Batch, work: _Work) -> None:
+        raw = self._raw
+        cursor = raw.cursor()
+        try:
+            cursor.execute(self._dialect.begin)
+            fence = (batch.sequence, batch.next_job_id, batch.next_request_id, self._epoch, self._sequence)
+            if cursor.execute(self._sql.fence, fence).rowcount != 1:
+                raise Deposed(self._deposed_text())
+            crash_point("commit:begun")
+            for sql, params in work:
+                if not params:
+                    continue
+                cursor.executemany(sql, params)
+                if sql is self._sql.update_jobs and cursor.rowcount != len(params):
+                    raise StoreError(f"{len(params) - cursor.rowcount} rows of known jobs are not in the database")
+            crash_point("commit:before-commit")
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            raw.commit()
+        except self._dialect.error:
+            self._roll_back()
+            if not self._is_committed(batch):
+                raise
+        finally:
+            cursor.close()
+
+    def _roll_back(self) -> None:
+        # Some errors end the transaction by themselves; to ask for it again would be another error.
+        if self._dialect.in_transaction(self._raw):
+            self._raw.rollback()
+
+    def _is_committed(self, batch: Batch) -> bool:
+        """After a lost answer: is the batch in? Raises Deposed when the leadership is another's."""
+        with self._translated(), self._reader.connect() as connection:
+            epoch, sequence = connection.execute(select(META.c.epoch, META.c.sequence)).one()
+        if epoch != self._epoch:
+            raise Deposed(self._deposed_text())
+        return bool(sequence == batch.sequence)
+
+    def _work(self, batch: Batch) -> _Work:
+        """The statements of a batch with their parameters; empty ones are skipped later."""
+        new: list[rows.Params] = []
+        replaced: list[rows.Params] = []
+        changed: list[rows.Params] = []
+        owners: dict[int, JobRow] = {}
+        for row in batch.jobs:
+            if row.request_id >= self._next_request_id and (row.submit_key or row.request_id not in owners):
+                owners[row.request_id] = row
+            if row.job_id >= self._next_job_id:
+                new.append(rows.job_insert(row))
+            elif row.attempt or row.request_id >= self._next_request_id:
+                replaced.append(rows.job_insert(row))
+            else:
+                changed.append(rows.job_update(row))
+        # A request that was changed again before this batch was sealed belongs to nobody.
+        requests = [rows.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
+        sql = self._sql
+        return [
+            (sql.insert_requests, requests),
+            (sql.insert_specs, [rows.spec_values(spec) for spec in batch.specs]),
+            (sql.insert_jobs, new),
+            (sql.replace_jobs, replaced),
+            (sql.update_jobs, changed),
+            (sql.replace_steps, [rows.step_values(step) for step in batch.steps]),
+            (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
+            (sql.replace_partitions, batch.partitions),
+            (sql.insert_history, batch.history),
+        ]
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    def load(self, now_us: int, min_job_age_us: int, submit_key_age_us: int) -> Loaded:
+        """What the core starts with: the live queue, and what ended less than `min_job_age_us` ago."""
+        with self._translated(), self._engine.begin() as connection:
+            return loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
+
+    def spec(self, spec_hash: bytes) -> SpecRow | None:
+        """A submission's script, arguments and environment. From any thread."""
+        with self._translated(), self._reader.connect() as connection:
+            return loader.spec(connection, spec_hash)
+
+    def history(self, job_id: int) -> list[HistoryRow]:
+        """What happened to a job, oldest first. From any thread."""
+        with self._translated(), self._reader.connect() as connection:
+            return loader.history(connection, job_id)
+
+    # ---- errors --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise self._translate(error.orig if isinstance(error.orig, Exception) else error) from error
+
+    def _translate(self, error: Exception) -> StoreError:
+        kind = StorageFull if self._dialect.is_full(error) else StoreError
+        return kind(f"database {self._place}: {error}")

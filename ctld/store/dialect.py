@@ -1,0 +1,110 @@
+"""All that differs between database systems: how to connect, how to begin to write, how to read an error.
+
+Everything else in the store is SQLAlchemy Core text, compiled once, run through the driver's own cursor. Another system
+is another entry in `_DIALECTS`.
+
+SQLite: WAL with synchronous=FULL, since NORMAL may lose acknowledged commits when power fails. The driver's implicit
+transactions are off, so that a transaction begins where we say, as a writer (BEGIN IMMEDIATE): one that begins as a
+reader can fail in its middle.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.pool import StaticPool
+
+from accounting.database import database_url, read_engine
+from ctld.store.errors import StoreError
+
+#: How long a commit waits for another writer (a second controller that asks for the lease, a shell) before it fails.
+BUSY_TIMEOUT_MS = 15_000
+#: Pages in the log before a commit copies them back into the file: 16 MB. More makes restarts slower, less makes
+#: commits slower.
+WAL_CHECKPOINT_PAGES = 4_000
+#: What the log is cut back to after a burst.
+WAL_BYTES_MAX = 64 * 1024 * 1024
+#: Page cache of the writing connection.
+CACHE_KB = 16 * 1024
+
+_PRAGMAS = (
+    f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}",
+    f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}",
+    f"PRAGMA cache_size = -{CACHE_KB}",  # negative = kilobytes
+    "PRAGMA trusted_schema = OFF",
+)
+
+#: Extended result codes that mean "the disk does not take it now": full, no room for the log's index, over quota.
+_FULL_CODES = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE))
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One database system."""
+
+    begin: str  # starts a transaction that will write
+    insert: Callable[[Any], Any]  # SQLAlchemy's INSERT with ON CONFLICT
+    error: type[Exception]  # base of the driver's errors
+    is_full: Callable[[Exception], bool]
+    in_transaction: Callable[[Any], bool]
+    parameters_max: int  # in one statement
+
+
+def _sqlite_is_full(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in _FULL_CODES
+
+
+SQLITE = Dialect(
+    begin="BEGIN IMMEDIATE",
+    insert=sqlite.insert,
+    error=sqlite3.Error,
+    is_full=_sqlite_is_full,
+    in_transaction=lambda connection: bool(connection.in_transaction),
+    parameters_max=32_766,
+)
+
+_DIALECTS = {"sqlite": SQLITE}
+
+
+def dialect_of(engine: Engine) -> Dialect:
+    """The entry for an engine made by `write_engine`."""
+    return _DIALECTS[engine.dialect.name]
+
+
+def write_engine(place: str) -> Engine:
+    """An engine for the one writing connection. Creates the file, readable by its owner only."""
+    if place == ":memory:":
+        url = URL.create("sqlite")
+    else:
+        url = database_url(place)
+        _create_private(str(url.database))
+    # One connection for life. It is made in one thread and used in another, never in two at once.
+    engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+    event.listen(engine, "connect", _prepare_writer)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(SQLITE.begin))
+    return engine
+
+
+def reader_engine(place: str, writer: Engine) -> Engine:
+    """An engine for look-ups beside the writer. A database in memory has one connection, for both."""
+    return writer if place == ":memory:" else read_engine(place)
+
+
+def _create_private(path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreError(f"database {path}: {error.strerror}") from error
+
+
+def _prepare_writer(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None
+    for pragma in _PRAGMAS:
+        connection.execute(pragma).close()

@@ -1,0 +1,134 @@
+"""Reads what a start needs: the live queue and what ended lately, never history.
+
+`state < 10` and `end_at_us > 0` appear as written-out conditions, since that is how a database knows that a partial
+index will do.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, select
+
+from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
+from ctld.core.recover import ArrayCounts, Loaded
+from ctld.store import rows
+from ctld.store.errors import StoreError
+from ctld.store.schema import (
+    ENDED_FROM,
+    JOB,
+    JOB_HISTORY,
+    JOB_REQUEST,
+    JOB_SPEC,
+    META,
+    NODE,
+    PARTITION_STATE,
+    STEP,
+)
+from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.taskset import TaskSet
+
+#: Ids in one IN list: below every driver's limit of parameters.
+IDS_PER_QUERY = 500
+#: Room for the exit code beside the signal in one number, for the highest pair of an array. Codes end at 255.
+_CODE_ROOM = 65_536
+
+IS_ACTIVE = JOB.c.state < literal_column(str(ENDED_FROM))
+HAS_ENDED = JOB.c.end_at_us > literal_column("0")
+IS_OF_ARRAY = JOB.c.array_job_id > literal_column("0")
+
+
+def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -> Loaded:
+    """Everything, as of one moment: inside the caller's transaction."""
+    meta = connection.execute(select(META)).one()
+    recent = and_(HAS_ENDED, JOB.c.end_at_us >= ended_since_us, JOB.c.state != int(JobState.REQUEUED))
+    reader = rows.JobReader()
+    jobs = [*_jobs(connection, reader, IS_ACTIVE), *_jobs(connection, reader, recent)]
+    jobs.sort(key=lambda row: row.job_id)
+    holding = and_(IS_ACTIVE, JOB.c.state.in_([int(state) for state in sorted(HOLDING_STATES)]))
+    steps = [*_steps(connection, holding), *_steps(connection, recent)]
+    steps.sort(key=lambda row: row[:3])
+    arrays = sorted({row.array_job_id for row in jobs if row.array_job_id})
+    return Loaded(
+        epoch=meta.epoch,
+        next_job_id=meta.next_job_id,
+        next_request_id=meta.next_request_id,
+        jobs=jobs,
+        steps=steps,
+        nodes=[rows.node_from(tuple(r)) for r in connection.execute(select(NODE).order_by(NODE.c.name))],
+        partitions=[
+            rows.partition_from(tuple(r))
+            for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
+        ],
+        arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
+        submit_keys=_submit_keys(connection, submitted_since_us),
+    )
+
+
+def _jobs(connection: Connection, reader: rows.JobReader, condition: ColumnElement[bool]) -> Iterator[JobRow]:
+    columns: list[ColumnElement[Any]] = [JOB.c[name] for name in reader.COLUMNS]
+    columns += [JOB_REQUEST.c[name].label(f"request_{name}") for name in reader.REQUEST_COLUMNS]
+    tables = JOB.outerjoin(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
+    for values in connection.execute(select(*columns).select_from(tables).where(condition)):
+        if values[-1] is None:
+            raise StoreError(f"job {values[0]}: its request {values[6]} is not in the database")
+        yield reader.read(tuple(values))
+
+
+def _steps(connection: Connection, condition: ColumnElement[bool]) -> Iterator[StepRow]:
+    tables = JOB.join(STEP, and_(JOB.c.job_id == STEP.c.job_id, JOB.c.attempt == STEP.c.attempt))
+    for values in connection.execute(select(STEP).select_from(tables).where(condition)):
+        yield rows.step_from(tuple(values))
+
+
+def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Iterator[ArrayCounts]:
+    """Counts of ended tasks. Records that stand for several tasks (cancelled before they started) are few."""
+    ended = and_(
+        IS_OF_ARRAY,
+        JOB.c.array_job_id.in_(array_job_ids),
+        JOB.c.state >= ENDED_FROM,
+        JOB.c.state != int(JobState.REQUEUED),
+    )
+    is_ok = case((JOB.c.state == int(JobState.COMPLETED), 1), else_=0)
+    highest = func.max(JOB.c.exit_signal * _CODE_ROOM + JOB.c.exit_code)
+    query = select(JOB.c.array_job_id, func.sum(is_ok), func.count(), highest).where(ended).group_by(JOB.c.array_job_id)
+    more_ok: dict[int, int] = {}
+    more_failed: dict[int, int] = {}
+    many = select(JOB.c.array_job_id, JOB.c.state, JOB.c.array_tasks).where(ended, JOB.c.array_tasks.is_not(None))
+    for array_job_id, state, tasks in connection.execute(many):
+        more = more_ok if state == JobState.COMPLETED else more_failed
+        more[array_job_id] = more.get(array_job_id, 0) + len(TaskSet.parse(tasks)) - 1
+    for array_job_id, ok, count, pair in connection.execute(query.order_by(JOB.c.array_job_id)):
+        yield ArrayCounts(
+            array_job_id,
+            int(ok) + more_ok.get(array_job_id, 0),
+            count - int(ok) + more_failed.get(array_job_id, 0),
+            pair % _CODE_ROOM,
+            pair // _CODE_ROOM,
+        )
+
+
+def _submit_keys(connection: Connection, since_us: int) -> list[tuple[str, int, int]]:
+    table = JOB_REQUEST.c
+    query = select(table.submit_key, table.job_id, table.submitted_at_us).where(
+        table.submitted_at_us >= since_us, table.submit_key != ""
+    )
+    # A request that was changed by its owner repeats the key of the job.
+    found = dict.fromkeys(tuple(r) for r in connection.execute(query.order_by(table.submitted_at_us, table.request_id)))
+    return list(found)
+
+
+def spec(connection: Connection, spec_hash: bytes) -> SpecRow | None:
+    """One submission's bulk."""
+    found = connection.execute(select(JOB_SPEC).where(JOB_SPEC.c.spec_hash == spec_hash)).one_or_none()
+    return None if found is None else rows.spec_from(tuple(found))
+
+
+def history(connection: Connection, job_id: int) -> list[HistoryRow]:
+    """One job's story."""
+    columns = [JOB_HISTORY.c[name] for name in HistoryRow._fields]
+    query = select(*columns).where(JOB_HISTORY.c.job_id == job_id).order_by(JOB_HISTORY.c.history_id)
+    return [rows.history_from(tuple(values)) for values in connection.execute(query)]
+
+
+def _chunks(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (ids[at : at + IDS_PER_QUERY] for at in range(0, len(ids), IDS_PER_QUERY))

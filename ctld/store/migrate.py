@@ -1,0 +1,45 @@
+"""Brings a database to the schema of this program, when the store opens.
+
+Every change of a table is a migration (migrations/versions), from the first schema on. They run in one transaction, on
+the store's own connection: a crash leaves the database as it was. A database that a newer program has written is
+refused, since this one would drop what it does not know.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from ctld.store.errors import SchemaTooNew, StoreError
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+#: Revisions that this program knows, oldest first. The last one is what it works with.
+REVISIONS = ("0001",)
+
+
+def migrate(connection: Connection) -> None:
+    """Inside the caller's transaction."""
+    found = _revision(connection)
+    if found == REVISIONS[-1]:
+        return
+    if found is not None and found not in REVISIONS:
+        raise SchemaTooNew(
+            f"the database has schema {found}, this program knows schemas up to {REVISIONS[-1]}: "
+            "a newer Penstock has written it. Run that version, or restore the backup made before the upgrade"
+        )
+    from alembic import command  # half a second, and needed once in the life of most databases
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    tables = inspect(connection).get_table_names()
+    if "alembic_version" in tables:
+        revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        return revision
+    if tables:
+        raise StoreError(f"the file is a database of another program (it has a table {tables[0]})")
+    return None

@@ -1,0 +1,173 @@
+"""Between the core's rows and SQL parameters. The hot path: every microsecond here is paid for with each job.
+
+A row's parameters are a plain tuple in the order of its table's columns, so that the statements (statements.py) bind it
+without names. A job's columns come in three parts: the key, what cannot change unless the request does (`_fixed`), and
+what changes (`_life`). A new row needs all three, a later one only the last and the key.
+
+Numbers and words are passed as plain int and str: the driver looks twice at subclasses such as enums.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from accounting.schema import join_strings, split_strings
+from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from penstock.values.hostlist import compress
+from penstock.values.states import Hold, JobState, NodeFlag, Reason
+from penstock.values.taskset import TaskSet
+
+Params = tuple[Any, ...]
+
+#: Allocations whose encoded form is remembered: a job's is written at its start, when it runs and at its end.
+ALLOCATIONS_KEPT = 2_048
+
+encode_json = msgspec.json.Encoder().encode
+_decode_request = msgspec.json.Decoder(JobRequest).decode
+_AllocJson = tuple[tuple[str, int, int, int, tuple[tuple[str, str, str], ...]], ...]
+_decode_alloc = msgspec.json.Decoder(_AllocJson).decode
+
+_STATES = {int(state): state for state in JobState}
+_HOLDS = {int(hold): hold for hold in Hold}
+_REASONS = {reason.value: reason for reason in Reason}
+
+
+@lru_cache(maxsize=ALLOCATIONS_KEPT)
+def _alloc_values(alloc: tuple[NodeAlloc, ...]) -> tuple[str, int, int, str]:
+    """JSON, number of nodes, number of CPUs, hostlist. Masks are hexadecimal: a JSON number ends at 64 bits."""
+    parts = [(a.node, a.cpus, a.mem_mb, a.tasks, [(n, t, f"{mask:x}") for n, t, mask in a.gres]) for a in alloc]
+    return encode_json(parts).decode(), len(alloc), sum(a.cpus for a in alloc), compress(a.node for a in alloc)
+
+
+def _alloc_from(text: str) -> tuple[NodeAlloc, ...]:
+    if text == "[]":
+        return ()
+    return tuple(
+        NodeAlloc(node, cpus, mem_mb, tasks, tuple((n, t, int(mask, 16)) for n, t, mask in gres))
+        for node, cpus, mem_mb, tasks, gres in _decode_alloc(text)
+    )
+
+
+def _fixed(row: JobRow) -> Params:
+    request = row.request
+    return (
+        row.array_job_id, row.request_id, row.spec_hash, row.user_id, row.group_id, row.user_name, row.group_name,
+        row.submit_at_us, request.name, request.account, request.qos, request.nodes_min,
+        request.ntasks * request.cpus_per_task, row.tres_req,
+    )  # fmt: skip
+
+
+def _life(row: JobRow) -> Params:
+    alloc, nodes_alloc, cpus_alloc, node_list = _alloc_values(row.alloc) if row.alloc else ("[]", 0, 0, "")
+    return (
+        row.array_task_id, row.array_tasks.format() if row.array_tasks is not None else None, row.array_throttle,
+        row.partition, int(row.state), int(row.end_state) if row.end_state is not None else None, row.reason.value,
+        row.reason_detail, int(row.hold), row.priority, row.dependency, row.eligible_at_us, row.start_at_us,
+        row.end_at_us, row.time_limit_s, alloc, row.batch_node, row.exit_code, row.exit_signal, row.derived_code,
+        row.derived_signal, row.cancelled_by_uid, row.failed_node, row.admin_comment, row.tres_alloc, nodes_alloc,
+        cpus_alloc, node_list,
+    )  # fmt: skip
+
+
+def job_insert(row: JobRow) -> Params:
+    """All columns, for a new row or one whose request has changed."""
+    return (row.job_id, row.attempt, *_fixed(row), *_life(row))
+
+
+def job_update(row: JobRow) -> Params:
+    """What changes, then the key."""
+    return (*_life(row), row.job_id, row.attempt)
+
+
+class JobReader:
+    """Decodes job rows. Equal requests and words become one object: 100,000 pending jobs repeat the same few."""
+
+    #: In the order in which `read` takes them; the last three come from the table of requests.
+    COLUMNS = (
+        "job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "request_id",
+        "spec_hash", "user_id", "group_id", "user_name", "group_name", "partition", "state", "end_state", "reason",
+        "reason_detail", "hold", "priority", "dependency", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us",
+        "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
+        "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc",
+    )  # fmt: skip
+    REQUEST_COLUMNS = ("job_id", "submit_key", "request")
+
+    def __init__(self) -> None:
+        self._requests: dict[bytes, JobRequest] = {}
+        self._words: dict[Any, Any] = {}
+
+    def read(self, values: Params) -> JobRow:
+        """One row of COLUMNS and REQUEST_COLUMNS."""
+        (
+            job_id, attempt, array_job_id, array_task_id, array_tasks, array_throttle, request_id, spec_hash, user_id,
+            group_id, user_name, group_name, partition, state, end_state, reason, reason_detail, hold, priority,
+            dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node,
+            exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
+            tres_req, tres_alloc, key_job_id, submit_key, request_json,
+        ) = values  # fmt: skip
+        request = self._requests.get(request_json)
+        if request is None:
+            request = self._requests[request_json] = _decode_request(request_json)
+        one: Callable[[Any, Any], Any] = self._words.setdefault
+        return JobRow(
+            job_id, attempt, array_job_id, array_task_id,
+            TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, request_id, request,
+            one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", user_id, group_id,
+            one(user_name, user_name), one(group_name, group_name), one(partition, partition), _STATES[state],
+            _STATES[end_state] if end_state is not None else None, _REASONS[reason], one(reason_detail, reason_detail),
+            _HOLDS[hold], priority, dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s,
+            _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal, derived_code, derived_signal,
+            cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req), one(tres_alloc, tres_alloc),
+        )  # fmt: skip
+
+
+def request_values(request_id: int, request: JobRequest, owner: JobRow) -> Params:
+    """A row of job_request; `owner` is the job for which the request was made."""
+    return (request_id, owner.job_id, owner.submit_key, owner.submit_at_us, encode_json(request))
+
+
+def spec_values(row: SpecRow) -> Params:
+    """A row of job_spec."""
+    return (row.spec_hash, row.script, join_strings(row.argv), join_strings(row.environment))
+
+
+def spec_from(values: Params) -> SpecRow:
+    """The reverse of `spec_values`."""
+    spec_hash, script, argv, environment = values
+    return SpecRow(spec_hash, script, split_strings(argv), split_strings(environment))
+
+
+def step_values(row: StepRow) -> Params:
+    """A row of step: the fields are the columns."""
+    job_id, attempt, step_id, name, state, *rest = row
+    return (job_id, attempt, step_id, name, int(state), *rest)
+
+
+def step_from(values: Params) -> StepRow:
+    """The reverse of `step_values`."""
+    job_id, attempt, step_id, name, state, *rest = values
+    return StepRow(job_id, attempt, step_id, name, _STATES[state], *rest)
+
+
+def node_values(row: NodeRow) -> Params:
+    """A row of node."""
+    name, flags, *rest = row
+    return (name, int(flags), *rest)
+
+
+def node_from(values: Params) -> NodeRow:
+    """The reverse of `node_values`."""
+    name, flags, *rest = values
+    return NodeRow(name, NodeFlag(flags), *rest)
+
+
+def partition_from(values: Params) -> PartitionRow:
+    """A row of partition_state."""
+    return PartitionRow(*values)
+
+
+def history_from(values: Params) -> HistoryRow:
+    """A row of job_history, without its number."""
+    return HistoryRow(*values)

@@ -1,0 +1,66 @@
+"""The controller's own tables, beside those it shares with accounting (accounting/schema.py, same METADATA).
+
+`meta` has one row. It is the fence: every transaction changes it under the condition that this controller still leads
+and that the batch before was the last one, so two controllers on one database can not both write.
+"""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text
+
+from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, METADATA, STEP
+
+#: What `meta.name` says in a database of ours.
+SCHEMA_NAME = "penstock"
+
+NODE = Table(
+    "node",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("flags", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("reason_uid", BigInteger, nullable=False),
+    Column("reason_at_us", BigInteger, nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("boot_id", Text, nullable=False),
+    Column("spool_id", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("last_busy_at_us", BigInteger, nullable=False),
+)
+
+PARTITION_STATE = Table(
+    "partition_state",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+)
+
+#: Append-only. `history_id` orders what has the same time.
+JOB_HISTORY = Table(
+    "job_history",
+    METADATA,
+    Column("history_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+Index("job_history_job", JOB_HISTORY.c.job_id)
+
+META = Table(
+    "meta",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("name", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),  # of the last batch of this leadership
+    Column("epoch", BigInteger, nullable=False),  # rises with every leadership
+    Column("holder", Text, nullable=False),  # "" = nobody has ever led
+    Column("expires_at_us", BigInteger, nullable=False),
+    Column("next_job_id", BigInteger, nullable=False),
+    Column("next_request_id", BigInteger, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+)
+
+__all__ = [
+    "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC", "META", "METADATA", "NODE", "PARTITION_STATE",
+    "SCHEMA_NAME", "STEP",
+]  # fmt: skip

@@ -1,0 +1,85 @@
+"""The statements of a commit: SQLAlchemy writes their text once, the driver runs it.
+
+Parameters are positional, in the order of the columns of the table (and of the key, in an update's condition); that the
+compiled text agrees is checked here, once, when the store opens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Column, Engine, Executable, Table, bindparam, update
+from sqlalchemy.sql.elements import CompilerElement
+
+from ctld.store.dialect import Dialect
+from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, JOB_SPEC, META, NODE, PARTITION_STATE, STEP
+
+#: Columns of a job that change during its life: from here to the end of the table.
+_LIFE_FROM = "array_task_id"
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Compiled text of everything a commit may run."""
+
+    fence: str
+    insert_jobs: str
+    replace_jobs: str
+    update_jobs: str
+    insert_requests: str
+    insert_specs: str
+    replace_steps: str
+    replace_nodes: str
+    replace_partitions: str
+    insert_history: str
+
+
+def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
+    """All statements for the engine's database."""
+
+    def text(statement: Executable, order: Sequence[str]) -> str:
+        assert isinstance(statement, CompilerElement)
+        compiled: Any = statement.compile(engine)
+        assert list(compiled.positiontup) == list(order), compiled.positiontup
+        return str(compiled)
+
+    def insert(table: Table, **keywords: Any) -> str:
+        names = [c.name for c in _written(table)]
+        statement = dialect.insert(table).values({name: bindparam(name) for name in names})
+        if keywords.get("ignore"):
+            statement = statement.on_conflict_do_nothing()
+        if keywords.get("replace"):
+            keys = [c.name for c in table.primary_key]
+            others = {name: statement.excluded[name] for name in names if name not in keys}
+            statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
+        return text(statement, names)
+
+    life = list(JOB.c.keys())[list(JOB.c.keys()).index(_LIFE_FROM) :]
+    change = update(JOB).values({name: bindparam(name) for name in life})
+    change = change.where(JOB.c.job_id == bindparam("key_job_id"), JOB.c.attempt == bindparam("key_attempt"))
+    return Statements(
+        fence=text(_fence(), _FENCE_ORDER),
+        insert_jobs=insert(JOB),
+        replace_jobs=insert(JOB, replace=True),
+        update_jobs=text(change, [*life, "key_job_id", "key_attempt"]),
+        insert_requests=insert(JOB_REQUEST),
+        insert_specs=insert(JOB_SPEC, ignore=True),
+        replace_steps=insert(STEP, replace=True),
+        replace_nodes=insert(NODE, replace=True),
+        replace_partitions=insert(PARTITION_STATE, replace=True),
+        insert_history=insert(JOB_HISTORY),
+    )
+
+
+_FENCE_ORDER = ("sequence", "next_job_id", "next_request_id", "epoch", "previous")
+
+
+def _fence() -> Executable:
+    """Goes on only as the leader that wrote the batch before."""
+    statement = update(META).values({name: bindparam(name) for name in _FENCE_ORDER[:3]})
+    return statement.where(META.c.epoch == bindparam("epoch"), META.c.sequence == bindparam("previous"))
+
+
+def _written(table: Table) -> list[Column[Any]]:
+    """The columns that a row brings: all but the number that the database gives."""
+    return [c for c in table.columns if c is not table.autoincrement_column]

@@ -1,0 +1,30 @@
+"""What every stepd of one launcher shares. A module of its own, so that launcher, stepd and task can all name it."""
+
+import socket
+
+from nodedaemon.cgroup import Cgroups
+
+
+class Context:
+    """Made once by the launcher; its stepds inherit it by fork."""
+
+    __slots__ = ("cgroups", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path")
+
+    def __init__(
+        self,
+        *,
+        steps_path: str,
+        steps_fd: int,
+        packets: socket.socket,  # to noded
+        null_fd: int,
+        node_name: str,
+        cgroups: Cgroups,
+        is_root: bool,
+    ) -> None:
+        self.steps_path = steps_path
+        self.steps_fd = steps_fd
+        self.packets = packets
+        self.null_fd = null_fd
+        self.node_name = node_name
+        self.cgroups = cgroups
+        self.is_root = is_root

@@ -1,0 +1,210 @@
+"""noded's loop: events in, `step`, `seal`, journal, effects out. The order rule lives here.
+
+One coroutine drives the machine. It takes all events that wait, seals what came of them, writes the records, syncs
+them in a worker thread, and only then releases the effects. Events that arrive during the sync wait for the next
+turn: so launches that come together share one sync, without a timer, and the more there is to do the larger the
+batches grow.
+
+When the journal cannot be written, or the launcher is gone, the daemon ends: what runs goes on, and the next noded
+adopts it.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from nodedaemon import inventory, link, wire
+from nodedaemon.cgroup import Cgroups, remove_subtree
+from nodedaemon.core import messages as core
+from nodedaemon.core.machine import NodeMachine
+from nodedaemon.crash import crash_point
+from nodedaemon.journal import COMPACT_BYTES
+from nodedaemon.launching import LauncherHandle
+from nodedaemon.spool import Spool
+from nodedaemon.supervisors import Supervisors
+from penstock import __version__
+from penstock.v1 import node_pb2
+
+log = logging.getLogger("penstock.noded")
+
+PROTOCOL = 1
+#: Events stepped before the journal is written: bounds the loss of time when a storm arrives.
+EVENTS_PER_TURN_MAX = 2000
+#: Threads for what may block: the sync, sweeping, killing what a dead supervisor left.
+THREADS = 4
+
+
+class Fatal(Exception):
+    """The daemon has to end; the text says why."""
+
+
+class Clock:
+    """Wall time that never goes back: taken once, then carried on by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._base_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        return self._base_us + time.monotonic_ns() // 1000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the daemon is told at its start."""
+
+    node: wire.NodeFacts
+    target: link.Target
+    pretended: inventory.Pretended
+    spool_lost: bool
+
+
+class Daemon:
+    """One node daemon, once its launcher runs."""
+
+    def __init__(self, settings: Settings, spool: Spool, launcher: LauncherHandle, cgroups: Cgroups) -> None:
+        self._settings = settings
+        self._spool = spool
+        self._cgroups = cgroups
+        self._clock = Clock()
+        self._started_at_us = self._clock.now_us()
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="noded")
+        self._inventory, remark = inventory.take_inventory(settings.node.node_name, settings.pretended)
+        if remark:
+            log.info("no GPUs: %s", remark)
+        self._machine = NodeMachine()
+        self._machine.replay(spool.records)
+        self._inbox: list[core.Event] = []
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
+        self._link = link.Link(settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post)
+
+    def post(self, event: core.Event) -> None:
+        """Hand an event to the machine; only from the loop's thread."""
+        self._inbox.append(event)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End after what is in hand; steps go on."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until stopped. Raises Fatal."""
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, self.stop)
+        await self._supervisors.open()
+        self._supervisors.adopt(self._machine)
+        await self._turn()  # what became of the old steps is known before the registration says so
+        linking = loop.create_task(self._link.run())
+        linking.add_done_callback(lambda task: self.stop())
+        lost = loop.create_task(self._supervisors.launcher_lost.wait())
+        lost.add_done_callback(lambda task: self.stop())
+        try:
+            while not self._stopping:
+                await self._wait()
+                await self._turn()
+            if linking.done():
+                linking.result()  # raises what ended it
+            if lost.done():
+                raise Fatal("the launcher is gone; steps go on, start the daemon again to adopt them")
+        finally:
+            lost.cancel()
+            linking.cancel()
+            await asyncio.gather(linking, lost, return_exceptions=True)
+            self._supervisors.close()
+            self._executor.shutdown()
+            if not self._machine.live_steps():
+                remove_subtree(self._cgroups)
+            self._spool.close()
+
+    async def _wait(self) -> None:
+        """Until there is an event or something is due."""
+        deadline = self._machine.next_deadline()
+        if not self._inbox and not self._stopping:
+            timeout_s = None if deadline is None else max(deadline - self._clock.now_us(), 0) / 1_000_000
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._inbox.append(core.TimerDue())
+        self._wake.clear()
+
+    async def _turn(self) -> None:
+        """Step what waits, commit, release."""
+        now_us = self._clock.now_us()
+        events = self._inbox[:EVENTS_PER_TURN_MAX]
+        del self._inbox[:EVENTS_PER_TURN_MAX]
+        for event in events:
+            self._machine.step(now_us, event)
+        if self._inbox:
+            self._wake.set()
+        batch = self._machine.seal()
+        if batch is not None:
+            await self._commit(batch)
+            self._release(batch)
+
+    async def _commit(self, batch: core.Batch) -> None:
+        journal = self._spool.journal
+        try:
+            if batch.records:
+                journal.append(batch.records)
+            if batch.durable:
+                await asyncio.get_running_loop().run_in_executor(self._executor, journal.sync)
+                crash_point("journal.synced")
+            if journal.size > COMPACT_BYTES:
+                journal.compact(self._machine.snapshot())
+        except OSError as error:
+            raise Fatal(
+                f"cannot write the journal: {error.strerror}; steps go on, make room and start the daemon again"
+            ) from error
+
+    def _release(self, batch: core.Batch) -> None:
+        """Do what the batch allows, now that its records are on disk."""
+        swept = []
+        for effect in batch.effects:
+            if isinstance(effect, core.AckCommand):
+                self._link.send(effect.link, wire.ack_message(effect))
+            elif isinstance(effect, core.SendReport):
+                message = wire.report_message(effect, self._spool.boot_id, self._machine.spool_id)
+                self._link.send(effect.link, message)
+            elif isinstance(effect, core.StartStep):
+                self._supervisors.launch(effect.key, effect.order)
+            elif isinstance(effect, core.SignalStep):
+                self._supervisors.send(effect)
+            elif isinstance(effect, core.SweepStep):
+                swept.append(effect.key)
+            elif isinstance(effect, core.DropLink):
+                self._link.drop(effect.link, effect.why)
+            elif isinstance(effect, core.TellUnkillable):
+                log.error("step %s has not ended since SIGKILL was sent; look for processes in D state", effect.key)
+        if swept:
+            self._executor.submit(self._spool.sweep, swept)
+
+    def _registration(self) -> node_pb2.Register:
+        return node_pb2.Register(
+            node_name=self._settings.node.node_name,
+            boot_id=self._spool.boot_id,
+            version=__version__,
+            protocol=PROTOCOL,
+            inventory=self._inventory,
+            held=[wire.held_step(step) for step in self._machine.steps.values()],
+            spool_lost=self._settings.spool_lost,
+            started_at_us=self._started_at_us,
+            epoch_seen=self._machine.epoch,
+            spool_id=self._machine.spool_id,
+        )
+
+
+def _heartbeat(clock: Clock) -> Callable[[], node_pb2.Heartbeat]:
+    def make() -> node_pb2.Heartbeat:
+        load, free_mb = inventory.load_and_free_memory()
+        return node_pb2.Heartbeat(cpu_load_centi=load, free_memory_mb=free_mb, at_us=clock.now_us())
+
+    return make

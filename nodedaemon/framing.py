@@ -1,0 +1,60 @@
+"""Two small codecs for light processes: a list of byte strings as one, and a payload with length and checksum.
+
+The launcher and every stepd are forked by the thousand, and what a process has imported is paid at each fork. So
+this, and all that they import, needs nothing beyond `struct` and `zlib`.
+"""
+
+import struct
+import zlib
+
+_HEAD = struct.Struct("<II")
+HEAD_BYTES = _HEAD.size
+#: A framed payload is a record of a few hundred bytes; a length beyond this is damage, not data.
+PAYLOAD_BYTES_MAX = 64 * 1024
+
+
+class Damaged(Exception):
+    """The bytes are not what `pack` made."""
+
+
+def pack(parts: list[bytes]) -> bytes:
+    """Byte strings as one: their number, their lengths, their bytes."""
+    return struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)) + b"".join(parts)
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """What was packed."""
+    try:
+        (count,) = struct.unpack_from("<I", data)
+        lengths = struct.unpack_from(f"<{count}I", data, 4)
+    except struct.error as error:
+        raise Damaged("cut short") from error
+    parts = []
+    at = 4 + 4 * count
+    for length in lengths:
+        parts.append(data[at : at + length])
+        at += length
+    if at != len(data):
+        raise Damaged("the lengths do not add up")
+    return parts
+
+
+def pack_values(*values: int | str | bytes) -> bytes:
+    """Numbers and texts as one."""
+    return pack([v if isinstance(v, bytes) else str(v).encode() for v in values])
+
+
+def frame(payload: bytes) -> bytes:
+    """A payload with its length and checksum."""
+    return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def unframe(data: bytes, at: int = 0) -> bytes | None:
+    """The payload that begins at `at`, or None when it is not whole."""
+    if at + HEAD_BYTES > len(data):
+        return None
+    length, checksum = _HEAD.unpack_from(data, at)
+    payload = data[at + HEAD_BYTES : at + HEAD_BYTES + length]
+    if length > PAYLOAD_BYTES_MAX or len(payload) != length or zlib.crc32(payload) != checksum:
+        return None
+    return payload

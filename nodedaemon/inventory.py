@@ -1,0 +1,116 @@
+"""What this node has: CPUs, memory, GPUs, disk. Asked once, at the daemon's start, and told at every registration.
+
+Sizes may be given by hand (several node daemons on one machine, trying things out): then they are told as pretended,
+and the hardware is not asked about what was given. Heartbeats read two small files of /proc.
+"""
+
+import os
+import platform
+from dataclasses import dataclass
+
+import psutil
+
+from nodedaemon.nvml import Gpu, find_gpus
+from penstock.v1 import node_pb2
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+
+MB = 1024 * 1024
+GPUS_MAX = 1024  # a bitmask per node and job; the largest machines have 16
+CPUS_MAX = 65_536
+MEMORY_MB_MAX = 2**40
+
+
+@dataclass(frozen=True)
+class Pretended:
+    """Sizes given by hand; None = ask the hardware."""
+
+    cpus: int | None = None
+    real_memory_mb: int | None = None
+    gpus: tuple[int, str] | None = None
+
+    def is_any(self) -> bool:
+        """True when anything was given."""
+        return any(value is not None for value in (self.cpus, self.real_memory_mb, self.gpus))
+
+
+def parse_gpus(text: str) -> tuple[int, str]:
+    """`4` or `4:a100`."""
+    count, colon, type_ = text.partition(":")
+    if colon and not type_.replace("-", "").replace("_", "").isalnum():
+        raise BadValue(f"--gpus: {text!r}: the type may have letters, digits, '-' and '_'")
+    return parse_int(count, 0, GPUS_MAX, "--gpus"), type_
+
+
+def take_inventory(node_name: str, pretended: Pretended) -> tuple[node_pb2.Inventory, str]:
+    """What there is, and a remark for the log ("" = none)."""
+    cpus = pretended.cpus or len(os.sched_getaffinity(0))
+    sockets, cores, threads = (1, cpus, 1) if pretended.cpus else _topology(cpus)
+    remark = ""
+    if pretended.gpus is not None:
+        gpus = _pretended_gpus(node_name, *pretended.gpus)
+    else:
+        gpus, remark = find_gpus()
+    inventory = node_pb2.Inventory(
+        cpus=cpus,
+        boards=1,
+        sockets=sockets,
+        cores_per_socket=cores,
+        threads_per_core=threads,
+        real_memory_mb=pretended.real_memory_mb or psutil.virtual_memory().total // MB,
+        tmp_disk_mb=psutil.disk_usage("/tmp").total // MB,  # noqa: S108 (Slurm's TmpFS)
+        gpus=[_gpu_message(gpu) for gpu in gpus],
+        os=f"{platform.system()} {platform.release()}",
+        arch=platform.machine(),
+        hostname=platform.node(),
+        boot_at_us=int(psutil.boot_time() * 1_000_000),
+        pretended=pretended.is_any(),
+    )
+    return inventory, remark
+
+
+def _topology(cpus: int) -> tuple[int, int, int]:
+    """Sockets, cores per socket, threads per core; flat when they do not divide (we have a part of a machine)."""
+    cores = psutil.cpu_count(logical=False) or cpus
+    sockets = max(_sockets(), 1)
+    threads = max(cpus // cores, 1)
+    if sockets * (cores // sockets) * threads != cpus:
+        return 1, cpus, 1
+    return sockets, cores // sockets, threads
+
+
+def _sockets() -> int:
+    found: set[str] = set()
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("physical id"):
+                found.add(line.partition(":")[2].strip())
+    return len(found)
+
+
+def _pretended_gpus(node_name: str, count: int, type_: str) -> list[Gpu]:
+    name = f"pretended {type_}".strip()
+    return [Gpu(f"GPU-pretended-{node_name}-{i}", i, i, type_, 0, name, f"00000000:{i:02X}:00.0") for i in range(count)]
+
+
+def _gpu_message(gpu: Gpu) -> node_pb2.GpuDevice:
+    return node_pb2.GpuDevice(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        minor=gpu.minor,
+        type=gpu.type,
+        memory_mb=gpu.memory_mb,
+        name=gpu.name,
+        bus_id=gpu.bus_id,
+    )
+
+
+def load_and_free_memory() -> tuple[int, int]:
+    """CPU load in hundredths and free memory in MB, for a heartbeat."""
+    return int(os.getloadavg()[0] * 100), psutil.virtual_memory().available // MB
+
+
+def boot_id() -> str:
+    """The kernel's name for the time since it was started."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

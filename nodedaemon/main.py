@@ -1,0 +1,162 @@
+"""`penstock noded`: read the arguments, prepare the spool, fork the launcher, run the daemon. Exit 78 for a bad set-up.
+
+The order is the point of this module: gRPC, asyncio and psutil are imported only after the launcher has been forked,
+so that every process forked from it is small and has one thread.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import platform
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from nodedaemon import cgroup
+from nodedaemon.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
+from nodedaemon.launching import LauncherHandle, start_launcher
+from nodedaemon.spool import Spool, SpoolError, prepare_folder
+
+log = logging.getLogger("penstock.noded")
+
+EX_CONFIG = 78
+#: A refusal to start that another try may mend (the launcher died, the disk is full).
+EX_TEMPFAIL = 75
+SEEN_NAME = "spool-seen"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock noded", description="The node daemon: runs this node's jobs.")
+    add = parser.add_argument
+    add(
+        "--node-name",
+        default=platform.node().partition(".")[0],
+        metavar="NAME",
+        help="this node's name (default: %(default)s)",
+    )
+    add("--controller", required=True, metavar="HOST:PORT", help="the controller's port for nodes, or unix:PATH")
+    add("--cert-dir", metavar="DIR", help="folder with node.pem, node.key and ca.pem")
+    add(
+        "--spool", metavar="DIR", default="/var/spool/penstock/noded", help="where state is kept (default: %(default)s)"
+    )
+    add("--cpus", metavar="N", help="pretend to have N CPUs")
+    add("--real-memory", metavar="MB", help="pretend to have that much memory")
+    add("--gpus", metavar="N[:TYPE]", help="pretend to have N GPUs")
+    add("--cluster-file", metavar="FILE", default="", help="cluster.json for commands inside jobs")
+    add("--cgroup", choices=("auto", "off"), default="auto", help="put steps into control groups where possible")
+    add(
+        "--constrain-memory", action="store_true", help="limit a step's memory to its allocation (needs control groups)"
+    )
+    add("--insecure", action="store_true", help="connect to HOST:PORT without TLS, for trying things out")
+    add("--join", metavar="TOKEN", help="get this node's certificate with a join token, write it to --cert-dir and end")
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """The daemon's whole life; the exit status."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s noded %(levelname)s %(message)s")
+    if args.join:
+        return _join(args)
+    if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
+        return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
+    try:
+        prepare_folder(args.spool)
+        boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
+        _exempt_from_oom_kill()
+        cgroups = cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.constrain_memory)
+        launcher = start_launcher(args.spool, args.node_name, cgroups)
+        return _run(args, boot_id, launcher, cgroups)
+    except SpoolError as error:
+        return _bad(str(error))
+
+
+def _run(args: argparse.Namespace, boot_id: str, launcher: LauncherHandle, cgroups: cgroup.Cgroups) -> int:
+    """Everything that comes after the fork of the launcher."""
+    import asyncio
+
+    from nodedaemon import daemon, inventory, link, wire
+    from penstock.values.errors import BadValue
+    from penstock.values.numbers import parse_int
+
+    spool = Spool(args.spool, boot_id, secrets.token_hex(8))
+    try:
+        pretended = inventory.Pretended(
+            cpus=parse_int(args.cpus, 1, inventory.CPUS_MAX, "--cpus") if args.cpus else None,
+            real_memory_mb=parse_int(args.real_memory, 1, inventory.MEMORY_MB_MAX, "--real-memory")
+            if args.real_memory
+            else None,
+            gpus=inventory.parse_gpus(args.gpus) if args.gpus else None,
+        )
+        target = link.make_target(args.controller, None if args.insecure else args.cert_dir)
+    except (BadValue, link.BadCredentials) as error:
+        return _bad(str(error))
+    limits = any(tree.limits_memory for tree in cgroups.hierarchies)
+    if args.constrain_memory and not limits:
+        log.warning("--constrain-memory: no writable memory control group; memory is not limited")
+    node = wire.NodeFacts(args.node_name, platform.node(), args.cluster_file, limits)
+    lost = _spool_lost(args.cert_dir, spool, boot_id)
+    log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
+
+    async def serve() -> None:
+        await daemon.Daemon(daemon.Settings(node, target, pretended, lost), spool, launcher, cgroups).run()
+
+    try:
+        asyncio.run(serve())
+    except daemon.Fatal as error:
+        log.error("%s", error)
+        return EX_TEMPFAIL
+    return 0
+
+
+def _join(args: argparse.Namespace) -> int:
+    """Trade a join token for a certificate."""
+    from penstock.errors import PenstockError
+    from penstock.security.join import join
+
+    if args.cert_dir is None:
+        return _bad("--join needs --cert-dir, the folder for the certificate")
+    try:
+        join(args.join, args.node_name, Path(args.cert_dir), time.time_ns() // 1000, address=args.controller)
+    except PenstockError as error:
+        return _bad(str(error))
+    print(f"node {args.node_name} has joined; its certificate is in {args.cert_dir}")  # noqa: T201 (the command's answer)
+    return 0
+
+
+def _spool_lost(cert_dir: str | None, spool: Spool, boot_id: str) -> bool:
+    """True when the spool is new although this boot had one. The sign is kept with the certificates."""
+    if cert_dir is None:
+        return False
+    seen = Path(cert_dir, SEEN_NAME)
+    lost = False
+    if spool.is_new:
+        with contextlib.suppress(FileNotFoundError):
+            lost = seen.read_text("ascii").strip() == boot_id
+    try:
+        seen.write_text(boot_id + "\n", "ascii")
+    except OSError as error:
+        log.warning("%s: %s; a lost spool will not be noticed", seen, error.strerror)
+    return lost
+
+
+def _exempt_from_oom_kill() -> None:
+    """Short memory is the jobs' trouble, not the daemon's. Needs root; tasks take it back for themselves."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("-1000", "ascii")
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def _bad(text: str) -> int:
+    print(f"penstock noded: error: {text}", file=sys.stderr)  # noqa: T201 (the command's answer)
+    return EX_CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""The spool folder: what outlives the daemon.
+
+    SPOOL/lock                 held by the running noded (POSIX lock: it ends with the process and is not inherited)
+    SPOOL/journal              fence records, tombstones, reports, the highest epoch
+    SPOOL/steps/J.A.S/record   the claim (who decided over the start) and the end (steprecord.py)
+    SPOOL/steps/J.A.S/slurm_script   the user's own copy, 0500
+
+As root, folders belong to root and are 0711: a user must reach his script by its path, and can list or change
+nothing. Without root they are 0700. All records are 0600. Everything is opened relative to a folder's descriptor, and
+no link is followed.
+
+The step folders are written by stepd (stepd.py); here is what noded does with them, and the formats both share.
+"""
+
+import fcntl
+import os
+import shutil
+
+from nodedaemon import steprecord
+from nodedaemon.core.messages import AnyRecord, BootSeen, SpoolBorn, StepEnded
+from nodedaemon.core.steps import StepKey
+from nodedaemon.crash import crash_point
+from nodedaemon.folders import SCRIPT_NAME, folder_mode, open_folder
+from nodedaemon.journal import Journal
+from nodedaemon.steprecord import NEVER, Claim, place_claim, read_record
+
+_KNOWN_FILES = (SCRIPT_NAME, steprecord.NAME)
+
+
+class SpoolError(Exception):
+    """The spool cannot be used; the message says what to do."""
+
+
+def prepare_folder(path: str) -> None:
+    """Make the spool folder and `steps`; refuse one that others could change."""
+    steps = os.path.join(path, "steps")
+    try:
+        os.makedirs(steps, exist_ok=True)
+        for folder in (path, steps):
+            status = os.stat(folder)
+            if status.st_uid != os.geteuid():
+                raise SpoolError(
+                    f"{folder} belongs to uid {status.st_uid}, not to uid {os.geteuid()} that runs this daemon"
+                )
+            os.chmod(folder, folder_mode())
+    except OSError as error:
+        raise SpoolError(
+            f"cannot prepare the spool folder {path}: {error.strerror}; choose another with --spool"
+        ) from error
+
+
+class Spool:
+    """noded's side of the spool. Opening it takes the lock and reads the journal."""
+
+    def __init__(self, path: str, boot_id: str, new_spool_id: str) -> None:
+        prepare_folder(path)
+        self.boot_id = boot_id
+        self.dir_fd = open_folder(path)
+        self.steps_fd = open_folder("steps", self.dir_fd)
+        self._lock_fd = self._lock(path)
+        self.journal = Journal(self.dir_fd)
+        self.records: list[AnyRecord] = self.journal.read()
+        self.is_new = not self.records
+        boots = [record.boot_id for record in self.records if isinstance(record, BootSeen)]
+        self.was_rebooted = bool(boots) and boots[-1] != boot_id
+        new: list[AnyRecord] = [SpoolBorn(new_spool_id)] if self.is_new else []
+        if self.is_new or self.was_rebooted:
+            new.append(BootSeen(boot_id))
+            self.journal.append(new)
+            self.journal.sync()
+            self.records += new
+
+    def _lock(self, path: str) -> int:
+        fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self.dir_fd)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise SpoolError(
+                f"another node daemon runs with the spool folder {path}; each needs its own --spool"
+            ) from error
+        return fd
+
+    def read(self, key: StepKey) -> tuple[Claim | None, StepEnded | None]:
+        """Who decided over the step's start, and how it ended; None for what is not known (yet)."""
+        claim, end = read_record(self.steps_fd, f"{key}/{steprecord.NAME}")
+        if end is None:
+            return claim, None
+        crash_point("exit.read")
+        user_cpu_us, system_cpu_us, max_rss_kb, disk_read_bytes, disk_write_bytes = end.usage
+        return claim, StepEnded(
+            key,
+            end.start_at_us,
+            end.end_at_us,
+            end.exit_code,
+            end.exit_signal,
+            end.failure,
+            end.out_of_memory,
+            user_cpu_us,
+            system_cpu_us,
+            max_rss_kb,
+            disk_read_bytes,
+            disk_write_bytes,
+        )
+
+    def make_folder(self, key: StepKey) -> None:
+        """Make the folder of a step that is about to be ordered. stepd only opens it: no folder, no start."""
+        os.mkdir(str(key), folder_mode(), dir_fd=self.steps_fd)
+
+    def claim_never(self, key: StepKey, now_us: int) -> bool:
+        """Make sure that the step never starts. False = its stepd was quicker."""
+        try:
+            folder_fd = open_folder(str(key), self.steps_fd)
+        except FileNotFoundError:
+            return True  # never ordered, and a stepd that came by now would find no folder
+        try:
+            fd = place_claim(folder_fd, Claim(NEVER, os.getpid(), 0, 0, now_us, b""))
+        finally:
+            os.close(folder_fd)
+        if fd >= 0:
+            os.close(fd)
+            return True
+        return self.read(key)[0] is None  # damaged, so nobody's
+
+    def sweep(self, keys: list[StepKey]) -> None:
+        """Remove step folders. Blocks: called in a worker thread."""
+        for key in keys:
+            try:
+                folder_fd = open_folder(str(key), self.steps_fd)
+            except FileNotFoundError:
+                continue
+            try:
+                _empty(folder_fd)
+            finally:
+                os.close(folder_fd)
+            os.rmdir(str(key), dir_fd=self.steps_fd)
+        crash_point("forget.swept")
+
+    def folders(self) -> list[str]:
+        """Names of the step folders that exist."""
+        return os.listdir(self.steps_fd)
+
+    def close(self) -> None:
+        """Give the spool back."""
+        self.journal.close()
+        for fd in (self._lock_fd, self.steps_fd, self.dir_fd):
+            os.close(fd)
+
+
+def _empty(folder_fd: int) -> None:
+    for name in _KNOWN_FILES:
+        try:
+            os.unlink(name, dir_fd=folder_fd)
+        except FileNotFoundError:
+            continue
+    for name in os.listdir(folder_fd):  # without root the folder is the user's own, and he may have put things there
+        try:
+            os.unlink(name, dir_fd=folder_fd)
+        except IsADirectoryError:
+            shutil.rmtree(name, dir_fd=folder_fd)

@@ -1,0 +1,235 @@
+"""noded's dealings with launcher and stepds: hand over orders, hear how they fare, find them again after a restart.
+
+What is heard becomes events of the core. A stepd of this noded's launcher is reaped by the launcher, which says so; a
+stepd of an earlier noded is watched through a pidfd, after boot id, pid and start time have said that it is the same
+process. In both cases the exit record tells the end, and a stepd that went without one is a lost supervisor: what it
+supervised is killed here.
+
+Deliberately absent: decisions (core), waiting for anything in the loop: what may block runs in a worker thread.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from nodedaemon import orders, proctree
+from nodedaemon.cgroup import Cgroups
+from nodedaemon.core.machine import NodeMachine
+from nodedaemon.core.messages import Event, SignalStep, StepBegan, StepEnded
+from nodedaemon.core.steps import StepKey, StepState
+from nodedaemon.crash import crash_point
+from nodedaemon.framing import unpack
+from nodedaemon.launching import LauncherHandle
+from nodedaemon.spool import Spool
+from nodedaemon.steprecord import NEVER, Claim
+
+log = logging.getLogger("penstock.noded")
+
+#: Packets taken per wake-up of the loop, so that a storm of ends does not starve the stream.
+PACKETS_PER_WAKE_MAX = 256
+NEVER_STARTED = "the node daemon was restarted before the step was started"
+NODE_REBOOTED = "the node was rebooted"
+SUPERVISOR_LOST = "supervisor lost"
+
+
+class Supervisors:
+    """All stepds of this node, ours and adopted."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        launcher: LauncherHandle,
+        cgroups: Cgroups,
+        executor: Executor,
+        post: Callable[[Event], None],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._spool = spool
+        self._launcher = launcher
+        self._cgroups = cgroups
+        self._executor = executor
+        self._post = post
+        self._now_us = now_us
+        self._loop = asyncio.get_running_loop()
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._adopted: dict[StepKey, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writer: asyncio.StreamWriter | None = None
+        self.launcher_lost = asyncio.Event()
+
+    async def open(self) -> None:
+        """Begin to talk with the launcher."""
+        _, self._writer = await asyncio.open_unix_connection(sock=self._launcher.orders)
+        self._launcher.packets.setblocking(False)
+        self._loop.add_reader(self._launcher.packets.fileno(), self._hear)
+
+    def close(self) -> None:
+        """Let go: the launcher stays as long as it has stepds."""
+        self._loop.remove_reader(self._launcher.packets.fileno())
+        for pidfd in self._adopted.values():
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+        self._adopted.clear()
+        if self._writer is not None:
+            self._writer.close()
+        self._control.close()
+        self._launcher.packets.close()
+
+    # -- orders
+
+    def launch(self, key: StepKey, order: orders.LaunchOrder) -> None:
+        """Hand a journaled launch to the launcher."""
+        try:
+            self._spool.make_folder(key)
+        except OSError as error:
+            self._ended_unstarted(key, f"cannot make the step folder: {error.strerror}")
+            return
+        assert self._writer is not None
+        self._writer.write(order.encode())
+        crash_point("launch.ordered")
+
+    def send(self, effect: SignalStep) -> None:
+        """Signal a step through its stepd; a SIGKILL that no stepd takes is dealt here."""
+        claim, end = self._spool.read(effect.key)
+        if claim is None or claim.by == NEVER or end is not None:
+            return  # not begun (the core says it again when it has), or over
+        order = orders.encode_signals(effect.signals, effect.scope, effect.note)
+        try:
+            self._control.sendto(order, claim.control)
+        except OSError as error:
+            log.warning(
+                "step %s: its supervisor does not take signals %s: %s", effect.key, effect.signals, error.strerror
+            )
+            if signal.SIGKILL in effect.signals:
+                self._in_thread(self._kill_leftovers, effect.key, claim)
+
+    # -- what launcher and stepds say
+
+    def _hear(self) -> None:
+        for _ in range(PACKETS_PER_WAKE_MAX):
+            try:
+                data = self._launcher.packets.recv(orders.PACKET_BYTES_MAX)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                self._loop.remove_reader(self._launcher.packets.fileno())
+                self.launcher_lost.set()
+                return
+            self._take(unpack(data))
+
+    def _take(self, packet: list[bytes]) -> None:
+        kind, *values = packet
+        if kind == orders.BEGAN:
+            key, at_us, pid = values
+            self._post(StepBegan(_key(key), int(at_us), int(pid)))
+        elif kind == orders.GONE:
+            for key, status in zip(values[::2], values[1::2], strict=True):
+                self._stepd_gone(_key(key), int(status))
+        else:
+            key, text = values
+            log.error("step %s: its supervisor failed: %s", key.decode(), text.decode("utf-8", "replace"))
+
+    def _stepd_gone(self, key: StepKey, status: int = 0) -> None:
+        claim, end = self._spool.read(key)
+        if end is not None:
+            self._post(end)
+        elif claim is not None and claim.by != NEVER:
+            log.error("step %s: its supervisor is gone without a word (wait status %d)", key, status)
+            self._in_thread(self._clear_lost, key, claim)
+        elif self._spool.claim_never(key, self._now_us()):
+            self._ended_unstarted(key, f"no supervisor could be started (wait status {status})")
+
+    # -- after a restart
+
+    def adopt(self, machine: NodeMachine) -> None:
+        """Find out what became of every step that an earlier noded left."""
+        for step in machine.live_steps():
+            self._find(step.key)
+        known = {str(key) for key, step in machine.steps.items() if step.state is not StepState.TOMBSTONE}
+        stale = [_parse_key(name) for name in self._spool.folders() if name not in known]
+        self._spool.sweep([key for key in stale if key is not None])
+        for name in self._cgroups.leftovers():
+            if name not in known:
+                self._cgroups.remove(name)
+
+    def _find(self, key: StepKey) -> None:
+        claim, end = self._spool.read(key)
+        if end is not None:
+            self._post(end)
+        elif self._spool.was_rebooted:  # its claim may not even have reached the disk
+            self._post(StepEnded(key, claim.at_us if claim else 0, self._now_us(), failure=NODE_REBOOTED))
+        elif claim is None and self._spool.claim_never(key, self._now_us()):
+            self._ended_unstarted(key, NEVER_STARTED)
+        else:
+            claim = claim or self._spool.read(key)[0]  # none a moment ago: its stepd was quicker
+            assert claim is not None
+            if claim.by == NEVER:
+                self._ended_unstarted(key, NEVER_STARTED)
+            else:
+                self._adopt_stepd(key, claim)
+
+    def _adopt_stepd(self, key: StepKey, claim: Claim) -> None:
+        try:
+            pidfd = os.pidfd_open(claim.pid)
+        except ProcessLookupError:
+            self._stepd_gone(key)
+            return
+        if proctree.start_time(claim.pid) != claim.pid_start:  # after the pidfd is open, so it is of that process
+            os.close(pidfd)
+            self._stepd_gone(key)
+            return
+        self._adopted[key] = pidfd
+        self._loop.add_reader(pidfd, self._adopted_gone, key)
+        log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
+
+    def _adopted_gone(self, key: StepKey) -> None:
+        pidfd = self._adopted.pop(key)
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
+        self._stepd_gone(key)
+
+    # -- a step without supervisor
+
+    def _ended_unstarted(self, key: StepKey, why: str) -> None:
+        self._post(StepEnded(key, 0, self._now_us(), failure=why))
+
+    def _clear_lost(self, key: StepKey, claim: Claim) -> None:
+        """Kill what a dead stepd supervised, then say so. Blocks: in a worker thread."""
+        is_empty = proctree.kill_session(claim.pid, claim.user_id)
+        is_empty = self._cgroups.kill(str(key)) and is_empty
+        self._cgroups.remove(str(key))
+        if not is_empty:
+            log.error("step %s: processes of it are left that SIGKILL does not end", key)
+        end = StepEnded(key, claim.at_us, self._now_us(), exit_signal=signal.SIGKILL, failure=SUPERVISOR_LOST)
+        self._loop.call_soon_threadsafe(self._post, end)
+
+    def _kill_leftovers(self, key: StepKey, claim: Claim) -> None:
+        """Blocks: in a worker thread."""
+        proctree.kill_session(claim.pid, claim.user_id)
+        self._cgroups.kill(str(key))
+
+    def _in_thread(self, work: Callable[..., None], *args: object) -> None:
+        async def run() -> None:
+            await self._loop.run_in_executor(self._executor, work, *args)
+
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _key(text: bytes) -> StepKey:
+    return StepKey(*map(int, text.split(b".")))
+
+
+def _parse_key(name: str) -> StepKey | None:
+    with contextlib.suppress(ValueError):
+        job_id, attempt, step_id = (int(word) for word in name.split("."))
+        return StepKey(job_id, attempt, step_id)
+    return None

@@ -1,0 +1,209 @@
+"""The border between protobuf and the core: messages in to events, effects and records out to messages. No decisions.
+
+A launch that cannot be read, or breaks a limit, becomes a `Launch` with `invalid`: the core refuses it like any other.
+"""
+
+import msgspec
+
+from nodedaemon import orders
+from nodedaemon.core import messages as core
+from nodedaemon.core.environment import NodeShare, StepFacts, step_environment
+from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
+from nodedaemon.core.steps import Step, StepKey
+from penstock.v1 import common_pb2, node_pb2
+from penstock.values.errors import BadValue
+from penstock.values.filenames import FileNames, default_output, expand_pattern
+from penstock.values.text import check_no_nul
+
+#: The controller's limits, enforced again: a node trusts nobody's arithmetic.
+SCRIPT_BYTES_MAX = 4 * 1024 * 1024
+ENVIRONMENT_BYTES_MAX = 1024 * 1024
+#: The kernel's limit of one argument or variable (MAX_ARG_STRLEN), less the closing NUL.
+WORD_BYTES_MAX = 128 * 1024 - 1
+SIGNAL_MAX = 64
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What this node adds to a job's environment and order."""
+
+    node_name: str
+    hostname: str
+    cluster_file: str
+    limit_memory: bool
+
+
+def key_of(message: node_pb2.StepKey) -> StepKey:
+    """A wire key as the core's."""
+    return StepKey(message.job_id, message.attempt, message.step_id)
+
+
+def to_key(key: StepKey) -> node_pb2.StepKey:
+    """A core key as the wire's."""
+    return node_pb2.StepKey(job_id=key.job_id, attempt=key.attempt, step_id=key.step_id)
+
+
+def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core.Command | None:
+    """A command as an event; None for a kind that this version does not know."""
+    head = (link, message.sequence, message.epoch)
+    kind = message.WhichOneof("kind")
+    if kind == "launch":
+        return _launch(head, message.launch, node)
+    if kind == "signal":
+        order = message.signal
+        scope = SCOPE_BATCH if order.batch_only and not order.full else SCOPE_ALL
+        signum = order.signal if 0 < order.signal <= SIGNAL_MAX else 0
+        return core.Signal(*head, key_of(order.key), signum, scope)
+    if kind == "terminate":
+        end = message.terminate
+        return core.Terminate(*head, key_of(end.key), end.grace_ms * 1000, end.note)
+    if kind == "forget":
+        return core.Forget(*head, key_of(message.forget.key))
+    return None
+
+
+def _launch(head: tuple[int, int, int], message: node_pb2.LaunchStep, node: NodeFacts) -> core.Launch:
+    key = key_of(message.key)
+    try:
+        return core.Launch(*head, key, launch_order(message, node))
+    except BadValue as error:
+        return core.Launch(*head, key, None, invalid=str(error))
+
+
+def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.LaunchOrder:
+    """Everything stepd needs. Raises BadValue with the reason why this cannot be launched."""
+    spec = message.spec
+    _check_spec(spec)
+    facts = step_facts(message, node)
+    is_array = facts.array_task_id is not None
+    names = FileNames(
+        job_id=facts.job_id,
+        array_job_id=facts.array_job_id,
+        array_task_id=facts.array_task_id,
+        job_name=facts.job_name,
+        user_name=facts.user_name,
+        node_name=node.node_name,
+        node_index=facts.node_index,
+        step=facts.step_id,
+        restart_count=facts.restart_count,
+    )
+    return orders.LaunchOrder(
+        key=str(key_of(message.key)),
+        user_id=message.user_id,
+        group_id=message.group_id,
+        user_name=message.user_name,
+        script=spec.script,
+        argv=list(spec.argv),
+        environment=step_environment(spec.environment, facts),
+        work_dir=check_no_nul(message.work_dir, "work folder") or b"/",
+        std_out=expand_pattern(message.std_out or default_output(is_array), names),
+        std_err=expand_pattern(message.std_err, names) if message.std_err else b"",
+        std_in=expand_pattern(message.std_in, names) if message.std_in else b"",
+        open_append=message.open_append,
+        rlimits=dict(message.rlimits),
+        umask=message.umask if message.HasField("umask") else 0o022,
+        memory_limit_mb=message.allocation.mem_mb if node.limit_memory else 0,
+    )
+
+
+def _check_spec(spec: common_pb2.JobSpec) -> None:
+    if len(spec.script) > SCRIPT_BYTES_MAX:
+        raise BadValue(f"the script has {len(spec.script)} bytes, the limit is {SCRIPT_BYTES_MAX}")
+    if sum(len(entry) for entry in spec.environment) > ENVIRONMENT_BYTES_MAX:
+        raise BadValue(f"the environment is larger than {ENVIRONMENT_BYTES_MAX} bytes")
+    for what, words in (("argument", spec.argv), ("environment variable", spec.environment)):
+        for position, word in enumerate(words):
+            if b"\0" in word:
+                raise BadValue(f"{what} {position} contains a NUL byte at position {word.index(0)}")
+            if len(word) > WORD_BYTES_MAX:
+                raise BadValue(f"{what} {position} has {len(word)} bytes, the limit is {WORD_BYTES_MAX}")
+
+
+def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
+    """What the SLURM_* variables are made of."""
+    facts = message.facts
+    share = _share(message.allocation, node.node_name)
+    return StepFacts(
+        job_id=message.key.job_id,
+        step_id=message.key.step_id,
+        user_id=message.user_id,
+        group_id=message.group_id,
+        user_name=message.user_name,
+        group_name=message.group_name,
+        share=share,
+        nodes=tuple(_share(part, "") for part in facts.nodes) or (share,),
+        cluster_name=facts.cluster_name,
+        job_name=facts.job_name,
+        partition=facts.partition,
+        account=facts.account,
+        qos=facts.qos,
+        array_job_id=facts.array_job_id,
+        array_task_id=facts.array_task_id if facts.HasField("array_task_id") else None,
+        array_task_count=facts.array_task_count,
+        array_task_min=facts.array_task_min,
+        array_task_max=facts.array_task_max,
+        array_task_step=facts.array_task_step,
+        node_list=facts.node_list or share.node,
+        node_index=message.node_index,
+        ntasks=facts.ntasks,
+        cpus_per_task=facts.cpus_per_task,
+        ntasks_per_node=facts.ntasks_per_node,
+        mem_per_node_mb=facts.mem_per_node_mb if facts.HasField("mem_per_node_mb") else None,
+        mem_per_cpu_mb=facts.mem_per_cpu_mb if facts.HasField("mem_per_cpu_mb") else None,
+        start_at_us=facts.start_at_us,
+        end_at_us=facts.end_at_us,
+        restart_count=facts.restart_count,
+        submit_dir=facts.submit_dir,
+        submit_host=facts.submit_host,
+        dependency=facts.dependency,
+        reservation=facts.reservation,
+        licenses=facts.licenses,
+        gpus_per_node=facts.gpus_per_node,
+        export_env=facts.export_env,
+        comment=facts.comment,
+        hostname=node.hostname,
+        cluster_file=node.cluster_file,
+    )
+
+
+def _share(message: common_pb2.NodeAllocation, node_name: str) -> NodeShare:
+    gpus = sorted(index for part in message.gres if part.name == "gpu" for index in part.index)
+    return NodeShare(message.node or node_name, message.cpus, message.mem_mb, message.tasks, tuple(gpus))
+
+
+def ack_message(effect: core.AckCommand) -> node_pb2.NodeMessage:
+    """The answer to a command."""
+    return node_pb2.NodeMessage(command_ack=node_pb2.CommandAck(sequence=effect.sequence, refused=effect.refused))
+
+
+def report_message(effect: core.SendReport, boot_id: str, spool_id: str) -> node_pb2.NodeMessage:
+    """A report as the wire's."""
+    record = effect.report
+    report = node_pb2.Report(boot_id=boot_id, sequence=effect.sequence, spool_id=spool_id)
+    if isinstance(record, core.Started):
+        report.started.CopyFrom(node_pb2.StepStarted(key=to_key(record.key), at_us=record.at_us, pid=record.pid))
+    else:
+        report.exited.CopyFrom(_exited(record.end))
+    return node_pb2.NodeMessage(report=report)
+
+
+def _exited(end: core.StepEnded) -> node_pb2.StepExited:
+    return node_pb2.StepExited(
+        key=to_key(end.key),
+        start_at_us=end.start_at_us,
+        end_at_us=end.end_at_us,
+        exit=common_pb2.ExitStatus(code=end.exit_code, signal=end.exit_signal),
+        failure=end.failure,
+        out_of_memory=end.out_of_memory,
+        usage=common_pb2.Usage(
+            user_cpu_us=end.user_cpu_us,
+            system_cpu_us=end.system_cpu_us,
+            max_rss_kb=end.max_rss_kb,
+            disk_read_bytes=end.disk_read_bytes,
+            disk_write_bytes=end.disk_write_bytes,
+        ),
+    )
+
+
+def held_step(step: Step) -> node_pb2.HeldStep:
+    """A step as told at registration; the states have the wire's numbers."""
+    return node_pb2.HeldStep(key=to_key(step.key), state=int(step.state), epoch=step.epoch)  # type: ignore[arg-type]

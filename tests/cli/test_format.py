@@ -1,0 +1,193 @@
+"""The three languages that describe a line, without any command around them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.format import (
+    Clock,
+    Field,
+    TableColumn,
+    TableStyle,
+    amount,
+    body_line,
+    clipped_tasks,
+    header_line,
+    parse_names,
+    parse_percent,
+    parse_table,
+    place,
+    table_lines,
+)
+from cli.listing import numbers_in, sort_letters, sort_rows, words
+from cli.run import CommandError
+
+LETTERS = {
+    "i": Field("JOBID", lambda row, view: row["i"]),
+    "j": Field("NAME", lambda row, view: row["j"]),
+    "l": Field("LIMIT", lambda row, view: row["l"], uncut=True),
+}
+NAMES = {"jobid": LETTERS["i"], "name": LETTERS["j"], "tres-alloc": LETTERS["l"]}
+ROW = {"i": "12", "j": "simulation", "l": "1-02:03:04"}
+
+
+def percent(text):
+    columns, unknown = parse_percent(text, LETTERS)
+    return header_line(columns), body_line(columns, ROW, None), [part.what for part in unknown]
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "line", "unknown"),
+    [
+        ("%i", "JOBID", "12", []),
+        ("%.8i|%8i|", "   JOBID|JOBID   |", "      12|12      |", []),
+        ("%.4j|%4j", "NAME|NAME", "simu|simu", []),
+        ("%.3j|%3j", "NAM|NAM", "sim|sim", []),
+        ("%.4l|%4l|%l", "LIMI|LIMI|LIMIT", "1-02:03:04|1-02|1-02:03:04", []),
+        ("job %i is %j!", "job JOBID is NAME!", "job 12 is simulation!", []),
+        ("%i%j", "JOBIDNAME", "12simulation", []),
+        ("", "", "", []),
+        ("plain", "plain", "plain", []),
+        ("100%%%i", "100JOBID", "10012", []),
+        ("%i%", "JOBID", "12", []),
+        ("%.i|", "JOBID|", "12|", []),
+        ("%q", "%q", "%q", ["q"]),
+        ("%5.2i %i", "%5.2i JOBID", "%5.2i 12", ["."]),
+        ("%all", "JOBID|NAME|LIMIT", "12|simulation|1-02:03:04", []),
+        ("%20all", "%20all", "%20all", ["a"]),
+        ("%é", "%é", "%é", ["é"]),
+    ],
+)
+def test_percent(text, head, line, unknown):
+    assert percent(text) == (head, line, unknown)
+
+
+@given(st.text(max_size=40))
+def test_percent_takes_any_text(text):
+    head, line, _ = percent(text)
+    if "%" not in text:
+        assert head == line == text
+
+
+@given(st.integers(1, 40), st.booleans(), st.text(max_size=60))
+def test_a_placed_value_has_its_width(width, right, text):
+    shown = place(text, width, right)
+    assert len(shown) == width
+    assert shown.strip(" ") in text
+    assert place(text, 0, right) == text
+
+
+@given(st.integers(0, 10**30))
+def test_absurd_widths_are_bounded(width):
+    columns, _ = parse_percent(f"%{width}i", LETTERS)
+    assert 0 <= columns[0].width <= 65535
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "unknown"),
+    [
+        ("JobID", "12" + " " * 18, []),
+        ("jobid:5,NAME:.12|", "12     simulation|", []),
+        ("name:4,tres-alloc:3;", "simu1-0;", []),
+        ("jobid:,name:", "12simulation", []),
+        ("jobid:x,name:.", "12xsimulation", []),
+        ("bogus,jobid:2", "12", ["bogus"]),
+        ("jobid:2, name", "12", [" name"]),
+        ("", "", []),
+    ],
+)
+def test_names(text, line, unknown):
+    columns, found = parse_names(text, NAMES)
+    assert body_line(columns, ROW, None) == line
+    assert [part.what for part in found] == unknown
+
+
+KNOWN = (
+    TableColumn("JobID", -6, lambda row, view: row["i"]),
+    TableColumn("JobName", 8, lambda row, view: row["j"]),
+    TableColumn("Job", 3, lambda row, view: "?"),
+)
+
+
+def table(text, style=TableStyle()):  # noqa: B008 (a tuple)
+    columns, unknown = parse_table(text, KNOWN)
+    return list(table_lines(columns, [ROW], None, style)), [part.what for part in unknown]
+
+
+def test_table():
+    assert table("jobid,jobname") == (["JobID   JobName ", "------ -------- ", "12     simulat+ "], [])
+    assert table("jobn%-12")[0] == ["JobName      ", "------------ ", "simulation   "]
+    assert table("job")[0][0] == "JobID  "  # the first that begins like it
+    assert table("jobid%3,jobname%3")[0] == ["Job Job ", "--- --- ", " 12 si+ "]
+    assert table("x,jobid%0,") == (["JobID  ", "------ ", "12     "], ["x"])
+
+
+def test_delimited_table():
+    assert table("jobid,jobname", TableStyle("|"))[0] == ["JobID|JobName", "12|simulation"]
+    assert table("jobid,jobname", TableStyle(";;", closed=True, header=False))[0] == ["12;;simulation;;"]
+
+
+@given(st.lists(st.sampled_from(["jobid", "jobname", "job"]), min_size=1), st.integers(-50, 50))
+def test_table_lines_are_equally_long(names, width):
+    lines, _ = table(",".join(f"{name}%{width}" for name in names))
+    assert len({len(line) for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "options", "shown"),
+    [
+        (0, "M", {}, "0"),
+        (100, "M", {}, "100M"),
+        (2048, "M", {}, "2G"),
+        (2048, "M", {"convert": False}, "2048M"),
+        (1500, "M", {}, "1500M"),
+        (1024**3, "K", {}, "1T"),
+        (1024, "", {}, "1K"),
+        (1000, "", {}, "1000"),
+        (1536, "M", {"unit": "G"}, "1.50G"),
+        (4096, "M", {"unit": "G"}, "4G"),
+        (0, "K", {"unit": "G"}, "0"),
+        (1024**6, "P", {}, f"{1024**6}P"),
+    ],
+)
+def test_amounts(value, base, options, shown):
+    assert amount(value, base, **options) == shown
+
+
+def test_task_lists(monkeypatch):
+    tasks = ",".join(map(str, range(0, 100, 2)))
+    monkeypatch.delenv("SLURM_BITSTR_LEN", raising=False)
+    shown = clipped_tasks(tasks)
+    assert shown.endswith(",...") and len(shown) <= 64 and tasks.startswith(shown.removesuffix("..."))
+    assert clipped_tasks("0-99999") == "0-99999"
+    for text, limit in (("10", 10), ("0", 10**6), ("1000000", 10**6), ("-5", 64), ("x", 64)):
+        monkeypatch.setenv("SLURM_BITSTR_LEN", text)
+        assert len(clipped_tasks(tasks)) <= limit
+
+
+def test_clock(monkeypatch):
+    assert Clock(5).text(0) == "N/A"
+    assert Clock(5).text(0, "Unknown") == "Unknown"
+    assert Clock(5).text(-1, "None") == "None"
+
+
+def test_sort_lists():
+    assert list(sort_letters("P,t,-p")) == [("P", False), ("t", False), ("p", True)]
+    assert list(sort_letters("#P+a-b")) == [("#P", False), ("a", False), ("b", True)]
+    assert list(sort_letters("-#P")) == [("#P", True)]
+    assert list(sort_letters("")) == []
+    assert list(sort_letters("#")) == [("#", False)]
+    rows = [(1, "b"), (2, "a"), (1, "a"), (2, "b")]
+    keys = {"n": lambda row, view: row[0], "t": lambda row, view: row[1]}
+    sort_rows(rows, "-n,t", keys.get, None)
+    assert rows == [(2, "a"), (2, "b"), (1, "a"), (1, "b")]
+    with pytest.raises(CommandError, match="Invalid sort specification: z"):
+        sort_rows(rows, "n,z", keys.get, None)
+
+
+def test_words_and_ranges():
+    assert words(" a, ,b,") == ["a", "b"] and words(None) == [] and words("") == []
+    assert numbers_in("5", "x") == (5, 5) and numbers_in("2-7", "x") == (2, 7) and numbers_in("2-", "x") == (2, None)
+    for text in ("", "-", "a", "1-2-3", "１", "5 "):
+        with pytest.raises(CommandError):
+            numbers_in(text, "range")

@@ -1,0 +1,397 @@
+"""sacct over made-up records; columns, widths and messages are Slurm's."""
+
+import grp
+import json
+import os
+import time
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+
+from cli.sacct import body
+from cli.sacct_fields import COLUMNS, VALUES
+from penstock.errors import Unreachable
+from penstock.v1.accounting_pb2 import ListRecordsReply
+from tests.cli import reports
+from tests.cli.fake_controller import run_body
+
+MIDNIGHT_US = 1_795_219_200_000_000
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.fixture
+def client(monkeypatch):
+    return reports.install(monkeypatch)
+
+
+def only(monkeypatch, *ids):
+    some = [record for record in reports.records() if record.job_id in ids]
+    return reports.install(monkeypatch, ListRecords=[ListRecordsReply(records=[record]) for record in some])
+
+
+def run(capsys, *argv):
+    return run_body(capsys, "sacct", body, *argv)
+
+
+def out(capsys, *argv):
+    status, shown, wrong = run(capsys, *argv)
+    assert (status, wrong) == (0, "")
+    return shown
+
+
+def asked(client):
+    return MessageToDict(client.request, preserving_proto_field_name=True)
+
+
+def test_default_table(client, capsys):
+    assert out(capsys) == (
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n"
+        "------------ ---------- ---------- ---------- ---------- ---------- -------- \n"
+        "20           simulatio+       main       proj          2  COMPLETED      0:0 \n"
+        "20.batch          batch                  proj          2  COMPLETED      0:0 \n"
+        "21                 wrap       main       proj          2 CANCELLED+     0:15 \n"
+        "21.batch          batch                  proj          2  CANCELLED     0:15 \n"
+        "22                 wrap       main       proj          0 CANCELLED+      0:0 \n"
+        "23_[0-9%2]         wrap       main       proj          0    PENDING      0:0 \n"
+        "23_10              wrap       main       proj          2    RUNNING      0:0 \n"
+        "23_10.batch       batch                  proj          2    RUNNING      0:0 \n"
+        "25                 wrap       main       proj          2     FAILED      2:0 \n"
+    )
+
+
+def test_brief(client, capsys):
+    assert out(capsys, "-b", "-X").splitlines()[:3] == [
+        "JobID             State ExitCode ",
+        "------------ ---------- -------- ",
+        "20            COMPLETED      0:0 ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "lines"),
+    [
+        (["-P"], ["JobID|State", "20|COMPLETED", "20.batch|COMPLETED"]),
+        (["-p"], ["JobID|State|", "20|COMPLETED|", "20.batch|COMPLETED|"]),
+        (["-P", "--delimiter=, "], ["JobID, State", "20, COMPLETED", "20.batch, COMPLETED"]),
+        (["-nP"], ["20|COMPLETED", "20.batch|COMPLETED"]),
+        (["-XP"], ["JobID|State", "20|COMPLETED"]),
+        (["-n", "--delimiter=,"], ["20            COMPLETED ", "20.batch      COMPLETED "]),
+    ],
+)
+def test_styles(monkeypatch, capsys, argv, lines):
+    only(monkeypatch, 20)
+    assert out(capsys, "-o", "jobid,state", *argv).splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ("jobid%6,jobname%-20,state%5", "    20 simulation_long      COMP+ "),
+        ("JobName%20,JobName%4", "     simulation_long sim+ "),
+        ("jobid%-4,jobid%1", "20   + "),
+        ("stat,exit,elapsed,part", " COMPLETED      0:0   01:01:40       main "),
+        (" jobid , state ", "20            COMPLETED "),
+        ("jobid%abc", "20           "),
+    ],
+)
+def test_widths(monkeypatch, capsys, fields, line):
+    only(monkeypatch, 20)
+    assert out(capsys, "-n", "-X", "-o", fields) == line + "\n"
+
+
+def test_times_and_states(client, capsys):
+    fields = "jobid,jobidraw,state%20,submit,start,end,elapsed,elapsedraw,timelimit,timelimitraw,planned,nodelist"
+    assert out(capsys, "-n", "-X", "-P", "-o", fields).splitlines() == [
+        "20|20|COMPLETED|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10"
+        "|00:00:10|n1",
+        "21|21|CANCELLED by 1000|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10"
+        "|00:00:10|n2",
+        "22|22|CANCELLED by 0|2026-11-21T01:57:20|None|2026-11-21T02:14:00|00:00:00|0|00:10:00|10|00:16:40"
+        "|None assigned",
+        "23_[0-9%2]|23|PENDING|2026-11-21T01:57:20|Unknown|Unknown|00:00:00|0|00:10:00|10|01:06:40|None assigned",
+        "23_10|24|RUNNING|2026-11-21T01:57:20|2026-11-21T03:03:00|Unknown|00:01:00|60|UNLIMITED|UNLIMITED"
+        "|01:05:40|n[1-2]",
+        "25|25|FAILED|2026-11-21T01:57:20|2026-11-21T01:57:30|2026-11-21T02:59:10|01:01:40|3700|00:10:00|10|00:00:10"
+        "|None assigned",
+    ]
+
+
+def test_counts(client, capsys):
+    fields = "jobid,alloccpus,ncpus,reqcpus,nnodes,allocnodes,reqnodes,cputime,cputimeraw,reqmem,derivedexitcode"
+    shown = dict(line.split("|", 1) for line in out(capsys, "-n", "-P", "-o", fields).splitlines())
+    assert shown["20"] == "2|2|2|1|1|1|02:03:20|7400|4G|0:0"
+    assert shown["20.batch"] == "2|2|2|1|1|1|02:03:20|7400||"
+    assert shown["23_[0-9%2]"] == "0|0|2|1|0|1|00:00:00|0|4G|0:0"
+    assert shown["23_10"].split("|")[3:5] == ["2", "2"]
+    assert shown["25"].endswith("|2:0")
+
+
+def test_usage(monkeypatch, capsys):
+    only(monkeypatch, 20, 24)
+    fields = (
+        "jobid,totalcpu,usercpu,systemcpu,avecpu,maxrss,averss,maxvmsize,maxdiskread,ntasks,maxrssnode,tresusageintot"
+    )
+    assert out(capsys, "-n", "-P", "-o", fields).splitlines() == [
+        "20|01:01.734|01:01.234|00:00.500||||||||",
+        "20.batch|01:01.734|01:01.234|00:00.500|00:01:01|1228K|1228K|200M|2K|1|n1"
+        "|cpu=00:01:01,mem=1228K,vmem=200M,fs/disk=2048",
+        "23_10|00:00.000|00:00.000|00:00.000||||||||",
+        "23_10.batch|00:00.000|00:00.000|00:00.000||||||1||",  # nothing was measured yet
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        ([], "4G 1228K 2K"),
+        (["--units=M"], "4096M 1.20M 0.00M"),
+        (["--units", "k"], "4194304K 1228K 2K"),
+        (["--noconvert"], "4096M 1257472 2048"),
+    ],
+)
+def test_units(monkeypatch, capsys, argv, shown):
+    only(monkeypatch, 20)
+    lines = out(capsys, "-n", "-P", "-o", "reqmem,maxrss,maxdiskread", *argv).splitlines()
+    assert lines[0].split("|")[0] + " " + " ".join(lines[1].split("|")[1:]) == shown
+
+
+def test_every_field_of_slurm_is_known(client, capsys):
+    assert {name for name in VALUES} <= {column.name for column in COLUMNS}
+    fields = ",".join(column.name for column in COLUMNS)
+    lines = out(capsys, "-P", "-o", fields).splitlines()
+    assert lines[0].split("|") == [column.name for column in COLUMNS]
+    assert {line.count("|") for line in lines} == {len(COLUMNS) - 1}
+    shown = dict(zip(lines[0].split("|"), lines[1].split("|"), strict=True))
+    assert shown["SubmitLine"] == "sbatch job.sh" and shown["WorkDir"] == "/home/ann" and shown["User"] == "ann"
+    assert shown["StdOut"] == shown["StdErr"] == "/home/ann/out.txt" and shown["StdIn"] == "/dev/null"
+    assert shown["ConsumedEnergy"] == shown["Layout"] == shown["QOS"] == ""
+
+
+def test_long_format(client, capsys):
+    lines = out(capsys, "-l", "-P").splitlines()
+    assert lines[0].startswith("JobID|JobIDRaw|JobName|Partition|MaxVMSize|") and lines[0].endswith("|TRESUsageOutTot")
+    assert len(lines) == 10
+
+
+def test_field_list(capsys):
+    shown = out(capsys, "-e")
+    lines = shown.splitlines()
+    assert lines[0] == "Account             AdminComment        AllocCPUS           AllocNodes         "
+    assert shown.split() == [column.name for column in COLUMNS]
+    assert out(capsys, "--helpformat") == shown
+
+
+@pytest.mark.parametrize(
+    ("argv", "window"),
+    [
+        ([], (MIDNIGHT_US, None)),
+        (["-j", "20"], (None, None)),
+        (["-s", "R"], (reports.NOW_US, reports.NOW_US)),
+        (["-j", "20", "-s", "CD"], (None, reports.NOW_US)),
+        (["-S", "2026-11-01"], (1_793_491_200_000_000, None)),
+        (["-S", "now-1hour", "-E", "now"], (reports.at(-3600), reports.NOW_US)),
+        (["-S", "01:30"], (MIDNIGHT_US + 5_400_000_000, None)),
+        (["-s", "F", "-S", "now-1hour"], (reports.at(-3600), reports.at(-3600))),
+    ],
+)
+def test_time_window(client, capsys, argv, window):
+    out(capsys, *argv)
+    assert (client.request.start_at_us or None, client.request.end_at_us or None) == window
+
+
+def test_filters_are_sent(client, capsys):
+    out(
+        capsys, "-A", "a,b", "-r", "main", "-q", "q", "--name", "x,y", "-N", "n[1-2]", "-u", "0,5", "-s", "r,F,S", "-D",
+        "-T", "-X", "-S", "now-1day", "-E", "now",
+    )  # fmt: skip
+    assert asked(client) == {
+        "accounts": ["a", "b"], "partitions": ["main"], "qos": ["q"], "names": ["x", "y"], "nodes": ["n[1-2]"],
+        "users": ["0", "5"], "states": ["COMPLETING", "CONFIGURING", "FAILED", "RUNNING"], "duplicates": True,
+        "truncate": True, "no_steps": True, "start_at_us": str(reports.at(-86400)), "end_at_us": str(reports.NOW_US),
+    }  # fmt: skip
+
+
+def test_states_of_other_versions_match_nothing(client, capsys):
+    assert out(capsys, "-n", "-s", "SUSPENDED,DL", "-S", "now-1day", "-E", "now") == ""
+    assert client.calls == []
+
+
+@pytest.mark.parametrize(
+    ("uid", "argv", "users"),
+    [
+        (1000, [], ["1000"]),
+        (1000, ["-a"], []),
+        (1000, ["-j", "20"], []),
+        (1000, ["-u", "0"], ["0"]),
+        (0, [], []),
+        (0, ["--uid=root"], ["0"]),
+    ],
+)
+def test_whose_jobs(client, capsys, monkeypatch, uid, argv, users):
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    out(capsys, *argv)
+    assert list(client.request.users) == users
+
+
+@pytest.mark.parametrize(
+    ("ids", "sent", "shown"),
+    [
+        ("20", ["20"], ["20", "20.batch"]),
+        ("20.batch", ["20"], ["20.batch"]),
+        ("20.0", ["20"], []),
+        ("20,20.batch", ["20", "20"], ["20", "20.batch"]),
+    ],
+)
+def test_jobs_and_steps(monkeypatch, capsys, ids, sent, shown):
+    client = only(monkeypatch, 20)
+    assert out(capsys, "-n", "-o", "jobid", "-j", ids).split() == shown
+    assert list(client.request.ids) == sent
+
+
+def test_array_ids_are_sent(client, capsys):
+    out(capsys, "-j", "23_4,23_[0-3],7")
+    assert list(client.request.ids) == ["23_[4]", "23_[0-3]", "7"]
+
+
+def test_array_tasks_one_by_one(monkeypatch, capsys):
+    only(monkeypatch, 23)
+    assert out(capsys, "-n", "-o", "jobid,jobidraw,state", "--array", "-P").splitlines() == [
+        f"23_{n}|23|PENDING" for n in range(10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "ids"),
+    [
+        (["-i", "2"], ["24"]),
+        (["-i", "1-"], ["20", "21", "24", "25"]),
+        (["-I", "0-1"], ["22", "23"]),
+        (["-R", "resources"], ["23"]),
+        (["-C", "x"], []),
+        (["-W", "key"], []),
+        (["-g", "100"], ["20", "21", "22", "23", "24", "25"]),
+        (["-g", grp.getgrgid(0).gr_name], []),
+        (["-k", "5"], []),
+        (["-k", "5", "-K", "10"], ["20", "21", "22", "23", "25"]),
+    ],
+)
+def test_filters_on_this_side(client, capsys, argv, ids):
+    assert out(capsys, "-n", "-X", "-P", "-o", "jobidraw", *argv).split() == ids
+
+
+# What tools run.
+
+
+def test_submitit(monkeypatch, capsys):
+    client = only(monkeypatch, 20, 23, 24)
+    assert out(capsys, "-o", "JobID,State,NodeList", "--parsable2", "-j", "20", "-j", "23") == (
+        "JobID|State|NodeList\n20|COMPLETED|n1\n20.batch|COMPLETED|n1\n23_[0-9%2]|PENDING|None assigned\n"
+        "23_10|RUNNING|n[1-2]\n23_10.batch|RUNNING|n1\n"
+    )
+    assert list(client.request.ids) == ["23"]  # the last one wins, as in Slurm's own parser
+
+
+def test_snakemake(client, capsys):
+    shown = out(
+        capsys, "-X", "--parsable2", "--clusters", "all", "--noheader", "--format=JobIdRaw,State",
+        "--starttime", "2026-11-20T10:00", "--endtime", "now", "--name", "4b825dc6",
+    )  # fmt: skip
+    assert shown.splitlines() == [
+        "20|COMPLETED", "21|CANCELLED by 1000", "22|CANCELLED by 0", "23|PENDING", "24|RUNNING", "25|FAILED",
+    ]  # fmt: skip
+    request = client.request
+    assert list(request.names) == ["4b825dc6"]
+    assert (request.start_at_us, request.end_at_us) == (1_795_168_800_000_000, reports.NOW_US)
+
+
+def test_format_of_the_environment(client, capsys, monkeypatch):
+    monkeypatch.setenv("SACCT_FORMAT", "jobid%5,state")
+    assert out(capsys, "-n", "-X").splitlines()[0] == "   20  COMPLETED "
+    assert out(capsys, "-n", "-X", "-o", "user").splitlines()[0] == "      ann "
+    assert out(capsys, "-n", "-X", "-b").splitlines()[0] == "20            COMPLETED      0:0 "
+
+
+def test_scripts_and_environments(monkeypatch, capsys):
+    one = reports.record(20, "COMPLETED", script=b"#!/bin/sh\necho hi\n", environment=[b"A=1", b"B=x y"])
+    two = reports.record(23, "PENDING", array_job_id=23, array_task_id=4)
+    client = reports.install(monkeypatch, ListRecords=[ListRecordsReply(records=[one, two])])
+    rule = "-" * 80
+    assert out(capsys, "-j", "20,23", "-B") == (
+        f"Batch Script for 20\n{rule}\n#!/bin/sh\necho hi\n\nBatch Script for 23_4\n{rule}\nNONE\n"
+    )
+    assert client.request.with_script and not client.request.with_environment
+    client.calls.clear()
+    assert out(capsys, "-j", "20,23", "--env-vars") == (
+        f"Environment used for 20 (must be batch to display)\n{rule}\nA=1\nB=x y\n"
+        f"Environment used for 23_4 (must be batch to display)\n{rule}\nNONE\n"
+    )
+    assert client.request.with_environment and not client.request.with_script
+
+
+def test_json(client, capsys):
+    document = json.loads(out(capsys, "--json", "-j", "20"))
+    assert set(document) == {"jobs", "meta", "errors", "warnings"}
+    by_id = {job["job_id"]: job for job in document["jobs"]}
+    assert sorted(by_id) == [20, 21, 22, 23, 24, 25]
+    job = by_id[20]
+    assert job["state"] == {"current": ["COMPLETED"], "reason": "None"}
+    assert job["time"]["elapsed"] == 3700 and job["time"]["start"] == 1795226250
+    assert job["time"]["total"] == {"seconds": 61, "microseconds": 734000}
+    assert job["time"]["limit"] == {"set": True, "infinite": False, "number": 10}
+    assert by_id[24]["time"]["limit"]["infinite"]
+    assert {"type": "mem", "name": "", "id": 2, "count": 4096} in job["tres"]["allocated"]
+    assert [step["step"] for step in job["steps"]] == [{"id": "20.batch", "name": "batch"}]
+    assert by_id[21]["exit_code"]["signal"] == {
+        "id": {"set": True, "infinite": False, "number": 15}, "name": "TERM",
+    }  # fmt: skip
+    assert by_id[23]["array"]["task"] == "0-9" and by_id[24]["array"]["task_id"]["number"] == 10
+
+
+def test_no_records(monkeypatch, capsys):
+    reports.install(monkeypatch, ListRecords=[])
+    assert len(out(capsys).splitlines()) == 2
+    assert out(capsys, "-n") == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["-o", "jobid,foo"], 'sacct: error: Invalid field requested: "foo"\n'),
+        (["-s", "bogus"], "sacct: fatal: unrecognized job state value 'bogus'\n"),
+        (["-j", "abc"], "sacct: fatal: Bad job/step specified: abc\n"),
+        (["-u", "nosuchuser"], "sacct: error: Invalid user id: nosuchuser\n"),
+        (["-g", "nosuchgroup"], "sacct: error: Invalid group id: nosuchgroup\n"),
+        (["-B"], "sacct: fatal: When requesting job script you must also request specific jobs with the '-j' "
+         "option.\n"),
+        (["-B", "--env-vars", "-j", "1"],
+         "sacct: fatal: Options --batch-script and --env-vars are mutually exclusive\n"),
+        (["-o", "jobid", "-l"],
+         "sacct: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.\n"),
+        (["--units=X"], "sacct: fatal: Invalid unit type 'X': one of K, M, G, T, P\n"),
+        (["-i", "x"], "sacct: error: invalid node range -i 'x'\n"),
+        (["-S", "2026-11-22", "-E", "2026-11-20"],
+         "sacct: error: Start time (2026-11-22T00:00:00) requested is after end time (2026-11-20T00:00:00).\n"),
+        (["-c"], "sacct: error: option --completion is not supported yet by Penstock\n"),
+        (["--name"], "sacct: option '--name' requires an argument\nTry \"sacct --help\" for more information\n"),
+        (["--whole-hetjob=maybe"], 'sacct: fatal: Invalid --whole-hetjob value "maybe". Valid values: [yes|no].\n'),
+    ],
+)  # fmt: skip
+def test_bad_input(client, capsys, argv, words):
+    assert run(capsys, *argv) == (1, "", words)
+    assert client.calls == []
+
+
+def test_bad_time(client, capsys):
+    status, shown, wrong = run(capsys, "-S", "bogus")
+    assert (status, shown) == (1, "")
+    assert wrong.startswith("Invalid time specification (pos=0): bogus\nsacct: ")
+
+
+def test_controller_is_down(monkeypatch, capsys):
+    reports.install(monkeypatch, ListRecords=Unreachable())
+    assert run(capsys) == (1, "", "sacct: error: Unable to contact slurm controller (connect failure)\n")

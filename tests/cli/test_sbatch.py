@@ -1,0 +1,395 @@
+"""sbatch against a controller that answers from a table: what is asked for, what is printed, which status."""
+
+import os
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+
+from cli.sbatch import body
+from penstock.errors import PenstockError
+from penstock.v1.common_pb2 import ExitStatus
+from penstock.v1.controller_pb2 import AwaitJobReply, SubmitJobReply
+from penstock.values.refusals import TEXT, Code
+from tests.cli.fake_controller import FakeClient, run_body
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch, tmp_path):
+    for name in list(os.environ):
+        if name.startswith(("SBATCH_", "SLURM_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def client(monkeypatch):
+    answers = {"SubmitJob": SubmitJobReply(job_id=123), "AwaitJob": AwaitJobReply(exit=ExitStatus(code=3))}
+    return FakeClient(**answers).install(monkeypatch)
+
+
+def run(capsys, *argv):
+    return run_body(capsys, "sbatch", body, *argv)
+
+
+def submitted(client):
+    return next(request for method, request in client.calls if method == "SubmitJob")
+
+
+def asked(client):
+    """What the user asked for: the request without what every submission carries."""
+    job = MessageToDict(submitted(client).job, preserving_proto_field_name=True)
+    for key in ("submit_line", "submit_host", "submit_dir", "rlimits", "umask", "work_dir", "command", "name"):
+        job.pop(key, None)
+    return job
+
+
+def test_a_wrapped_command(client, capsys, tmp_path):
+    assert run(capsys, "--wrap=echo hi") == (0, "Submitted batch job 123\n", "")
+    request = submitted(client)
+    assert len(client.calls) == 1
+    assert request.spec.script == b"#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\necho hi\n"
+    assert list(request.spec.argv) == []
+    assert asked(client) == {}
+    job = request.job
+    assert (job.name, job.command, job.submit_line) == ("wrap", "(null)", "sbatch --wrap=echo hi")
+    assert job.work_dir == job.submit_dir == os.fsencode(tmp_path)
+    assert job.submit_host == os.uname().nodename
+    assert len(request.request_key) == 32
+    assert not request.test_only
+
+
+EVERY_OPTION = [
+    (["-J", "j"], {}),
+    (["-p", "a,b"], {"partitions": ["a", "b"]}),
+    (["-A", "acc", "-q", "high"], {"account": "acc", "qos": "high"}),
+    (["-t", "1-2:03:04"], {"time_limit_s": str(93784)}),
+    (["--time=0"], {"time_limit_s": "-1"}),
+    (["--time=UNLIMITED"], {"time_limit_s": "-1"}),
+    (["-N", "2-4"], {"nodes_min": 2, "nodes_max": 4}),
+    (["--nodes=3"], {"nodes_min": 3, "nodes_max": 3}),
+    (["-n8", "-c2", "--ntasks-per-node=4"], {"ntasks": 8, "cpus_per_task": 2, "ntasks_per_node": 4}),
+    (["--mem=4G"], {"mem_per_node_mb": "4096"}),
+    (["--mem=0"], {"mem_per_node_mb": "0"}),
+    (["--mem-per-cpu=512"], {"mem_per_cpu_mb": "512"}),
+    (
+        ["--gres=gpu:a100:2,tmp:1"],
+        {"gres_per_node": [{"name": "gpu", "type": "a100", "count": "2"}, {"name": "tmp", "count": "1"}]},
+    ),
+    (["--gpus-per-node=h100:4"], {"gres_per_node": [{"name": "gpu", "type": "h100", "count": "4"}]}),
+    (["--gres=gpu:1", "--gpus-per-node=2"], {"gres_per_node": [{"name": "gpu", "count": "2"}]}),
+    (["--gres=none"], {}),
+    (["-w", "n[1-2]", "-x", "n3"], {"nodes_required": "n[1-2]", "nodes_excluded": "n3"}),
+    (["-C", "a&b"], {"features": "a&b"}),
+    (["-C", ""], {}),
+    (["--exclusive"], {"exclusive": True}),
+    (["-d", "afterok:5:6,afterany:7"], {"dependency": "afterok:5:6,afterany:7"}),
+    (["-H"], {"hold": True}),
+    (["-i", "in", "-o", "out%j"], {"std_in": "aW4=", "std_out": "b3V0JWo="}),
+    (["--open-mode=a"], {"open_append": True, "open_truncate": False}),
+    (["--open-mode=truncate"], {"open_truncate": True}),
+    (["--requeue"], {"requeue": True}),
+    (["--no-requeue"], {"requeue": False}),
+    (["--comment=a 'b' \"c\"; -- % {} $()"], {"comment": "a 'b' \"c\"; -- % {} $()"}),
+    (["--nice"], {"nice": 100}),
+    (["--nice=-5"], {"nice": -5}),
+    (["--priority=7"], {"priority": 7}),
+    (["--priority=0"], {"priority": 0}),
+    (["-a", "0-9:3%2"], {"array": "0-9:3%2"}),
+    (["--kill-on-invalid-dep=yes"], {"kill_on_invalid_dep": True}),
+    (["--kill-on-invalid-dep=no"], {}),
+    (["--export=ALL,A=1"], {"export_env": "ALL,A=1"}),
+    (["--export=A=\x1b,B"], {"export_env": "A,B"}),
+    (["--signal=B:USR1@60"], {"signal": "B:USR1@60"}),
+    (["--wckey=w"], {"wckey": "w"}),
+    (["--mail-type=NONE", "--mail-user=me", "--get-user-env"], {}),
+    (["--propagate=NONE"], {}),
+]
+
+
+@pytest.mark.parametrize(("argv", "expected"), EVERY_OPTION, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_options(client, capsys, argv, expected):
+    status, _, err = run(capsys, *argv, "--wrap=x")
+    assert (status, err) == (0, "")
+    assert asked(client) == expected
+
+
+def test_lines_of_workflow_tools(client, capsys, tmp_path):
+    snakemake = (
+        "--parsable --job-name 3f2b --output log/%j.log --export=ALL --comment rule_a -t 5 -C '' --mem 1000 "
+        f"--ntasks=1 --cpus-per-task=2 -D {tmp_path}"
+    )
+    import shlex
+
+    assert run(capsys, *shlex.split(snakemake), "--wrap=echo 'a b'") == (0, "123\n", "")
+    assert asked(client) == {
+        "std_out": "bG9nLyVqLmxvZw==", "export_env": "ALL", "comment": "rule_a", "time_limit_s": "300",
+        "mem_per_node_mb": "1000", "ntasks": 1, "cpus_per_task": 2,
+    }  # fmt: skip
+    write("nf.sh", "#!/bin/bash\n#SBATCH -J nf-a\n#SBATCH -o .command.log\n#SBATCH --no-requeue\n"
+          "#SBATCH --signal B:USR2@30\n#SBATCH -c 2\n#SBATCH --mem 2048M\nNXF_CHDIR=/x\n")  # fmt: skip
+    assert run(capsys, "nf.sh") == (0, "Submitted batch job 123\n", "")
+    write("submitit.sh", "#!/bin/bash\n\n# Parameters\n#SBATCH --array=0-3%2\n#SBATCH --error=/x/%A_%a_0_log.err\n"
+          "#SBATCH --job-name=submitit\n#SBATCH --open-mode=append\n#SBATCH --signal=USR2@90\n"
+          "#SBATCH --wckey=submitit\n\n# command\nexport A=1\n")  # fmt: skip
+    assert run(capsys, "submitit.sh") == (0, "Submitted batch job 123\n", "")
+    job = client.calls[-1][1].job
+    assert (job.array, job.signal, job.open_append, job.name) == ("0-3%2", "USR2@90", True, "submitit")
+
+
+def test_begin_is_sent_as_a_time(client, capsys):
+    run(capsys, "-b", "2030-01-02T03:04:05", "--wrap=x")
+    from penstock.values.dates import format_date
+
+    assert format_date(submitted(client).job.begin_at_us) == "2030-01-02T03:04:05"
+
+
+def test_rlimits_and_umask_travel(client, capsys):
+    run(capsys, "--propagate=NOFILE", "--wrap=x")
+    assert list(submitted(client).job.rlimits) == ["NOFILE"]
+    assert submitted(client).job.HasField("umask")
+
+
+def test_chdir(client, capsys, tmp_path):
+    run(capsys, "-D", "sub/x/", "--wrap=x")
+    run(capsys, "-D", "/abs\udcff", "--wrap=x")
+    first, second = (request.job for _, request in client.calls)
+    assert first.work_dir == os.fsencode(tmp_path / "sub/x")
+    assert second.work_dir == b"/abs\xff"
+    assert first.submit_dir == second.submit_dir == os.fsencode(tmp_path)
+
+
+SCRIPT = "#!/bin/sh\n#SBATCH -J scripted -t 5 --mem=1G\n#SBATCH --hold\n#SBATCH --wait --parsable\necho $1\n"
+
+
+def write(name="job.sh", text=SCRIPT):
+    with open(name, "w") as file:
+        file.write(text)
+    return name
+
+
+def test_a_script_with_directives_and_arguments(client, capsys, tmp_path):
+    assert run(capsys, write(), "--hold", "b c") == (3, "123\n", "")
+    request = submitted(client)
+    assert request.spec.script == SCRIPT.encode()
+    assert list(request.spec.argv) == [b"--hold", b"b c"]
+    assert request.job.name == "scripted"
+    assert request.job.command == str(tmp_path / "job.sh")
+    assert asked(client) == {"time_limit_s": "300", "mem_per_node_mb": "1024", "hold": True}
+
+
+def test_command_line_over_environment_over_script(client, capsys, monkeypatch):
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "6")
+    monkeypatch.setenv("SBATCH_JOB_NAME", "env")
+    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "77")
+    run(capsys, "-J", "line", write())
+    assert submitted(client).job.name == "line"
+    assert asked(client) == {"time_limit_s": "360", "mem_per_cpu_mb": "77", "hold": True}
+
+
+def test_default_names(client, capsys, monkeypatch):
+    run(capsys, write("my.job", "#!/bin/sh\n"))
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"#!/bin/sh\n#SBATCH --hold\n")))
+    run(capsys)
+    (_, first), (_, second) = client.calls
+    assert (first.job.name, second.job.name) == ("my.job", "sbatch")
+    assert second.job.hold
+    assert second.job.command == "(null)"
+
+
+def test_quiet_parsable(client, capsys):
+    assert run(capsys, "-Q", "--wrap=x") == (0, "", "")
+    assert run(capsys, "--parsable", "--wrap=x") == (0, "123\n", "")
+    assert run(capsys, "--parsable", "-Q", "--wrap=x") == (0, "123\n", "")
+
+
+@pytest.mark.parametrize(("code", "signal", "status"), [(0, 0, 0), (3, 0, 3), (0, 9, 137)])
+def test_wait_ends_as_the_job_ends(capsys, monkeypatch, code, signal, status):
+    FakeClient(
+        SubmitJob=SubmitJobReply(job_id=5), AwaitJob=AwaitJobReply(exit=ExitStatus(code=code, signal=signal))
+    ).install(monkeypatch)
+    assert run(capsys, "-W", "--wrap=x") == (status, "Submitted batch job 5\n", "")
+
+
+def test_test_only(capsys, monkeypatch):
+    reply = SubmitJobReply(job_id=9, start_at_us=10**15, cpus=4, node_list="n[1-2]", partition="p")
+    client = FakeClient(SubmitJob=reply).install(monkeypatch)
+    status, out, err = run(capsys, "--test-only", "--wrap=x")
+    assert (status, out) == (0, "")
+    assert err.startswith("sbatch: Job 9 to start at 2001-09-09T")
+    assert err.endswith(" using 4 processors on nodes n[1-2] in partition p\n")
+    assert client.request.test_only
+
+
+def test_refusals(capsys, monkeypatch):
+    refusal = PenstockError(Code.INVALID_PARTITION, TEXT[Code.INVALID_PARTITION])
+    FakeClient(SubmitJob=refusal).install(monkeypatch)
+    text = "Invalid partition name specified\n"
+    assert run(capsys, "--wrap=x") == (1, "", f"sbatch: error: Batch job submission failed: {text}")
+    assert run(capsys, "--test-only", "--wrap=x") == (1, "", f"allocation failure: {text}")
+
+
+def test_warnings_are_shown_unless_quiet(capsys, monkeypatch):
+    FakeClient(SubmitJob=SubmitJobReply(job_id=1, warnings=["odd"])).install(monkeypatch)
+    assert run(capsys, "--wrap=x")[2] == "sbatch: warning: odd\n"
+    assert run(capsys, "-Q", "--wrap=x")[2] == ""
+
+
+NUMBERS = ["-1", "9223372036854775808", "1e309", "NaN", "1_000", "０", "+5", "0x10", "", " 1"]
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+@pytest.mark.parametrize(
+    "option", ["time", "nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "priority"]
+)
+def test_numbers_that_are_none(client, capsys, option, value):
+    if option == "time" and value == "-1":
+        pytest.skip("a spelling of UNLIMITED")
+    status, out, err = run(capsys, f"--{option}={value}", "--wrap=x")
+    assert (status, out, client.calls) == (1, "", [])
+    assert err.startswith("sbatch: error: ")
+    assert "Traceback" not in err
+    assert option.split("-")[0].rstrip("s") in err
+
+
+@pytest.mark.parametrize(
+    "value", ["9223372036854775808", "1e309", "NaN", "1_000", "０", "+5", "0x10", "2147483646", ""]
+)
+def test_nice_that_is_none(client, capsys, value):
+    status, _, err = run(capsys, f"--nice={value}", "--wrap=x")
+    assert (status, client.calls) == (1, [])
+    assert err.startswith("sbatch: error: Invalid --nice value: ")
+
+
+@pytest.mark.parametrize("value", ["0-4294967295", "1-10:0", "5-1", "1,,2", "%0", "1-3%0", "a", "-1", "1-", "0-9,x"])
+def test_arrays_that_are_none(client, capsys, value):
+    status, _, err = run(capsys, f"--array={value}", "--wrap=x")
+    assert (status, client.calls) == (1, [])
+    assert err.startswith("sbatch: error: Batch job submission failed: Invalid job array specification: ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["-N", "abc"], '"abc" is not a valid node count: '),
+        (["-N", "4-2"], "Maximum node count 2 is less than minimum node count 4"),
+        (["--time=1:2:3:4"], "Invalid --time specification: "),
+        (["--begin=xx"], "Invalid --begin specification: "),
+        (["--gres=gpu:x:y:"], "Invalid generic resource (gres) specification: "),
+        (["--open-mode=x"], "Invalid --open-mode specification: "),
+        (["--exclusive=user"], "only a plain --exclusive is"),
+        (["--dependency=foo"], "Batch job submission failed: Job dependency problem: "),
+        (["--signal=foo"], "Invalid --signal specification: "),
+        (["--signal=X:USR1"], "Invalid --signal specification: "),
+        (["--mail-type=END"], "Invalid --mail-type specification: mail is not supported yet by Penstock"),
+        (["--propagate=foo"], "--propagate=foo is not valid"),
+        (["--kill-on-invalid-dep=maybe"], "Invalid --kill-on-invalid-dep specification: "),
+        (["--mem=1", "--mem-per-cpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
+        (["-J", "a\nb"], "Invalid --job-name specification: Invalid job name: control character 0x0a at position 1"),
+        (["--comment=\x1b[2J"], "control character 0x1b at position 0"),
+        (["-J", "\udcff"], "not valid UTF-8 at position 0"),
+        (["-A", "x" * 2000], "the limit is 1024 bytes"),
+        (["-w", "n[1-"], "Invalid --nodelist specification: "),
+        (["-C", "a&"], "Invalid feature specification: "),
+        (["-F", "/nonexistent"], "Invalid --nodefile node file: "),
+        (["--gpus=2"], "option --gpus is not supported yet by Penstock"),
+        (["--uid=0"], "option --uid is not supported yet by Penstock"),
+    ],
+)
+def test_values_that_are_refused_before_anything_is_sent(client, capsys, argv, words):
+    status, out, err = run(capsys, *argv, "--wrap=x")
+    assert (status, out, client.calls) == (1, "", [])
+    assert err.startswith("sbatch: error: ")
+    assert words in err
+
+
+def test_node_file(client, capsys, tmp_path):
+    (tmp_path / "hosts").write_text("n1\nn2,n[3-4]\n")
+    assert run(capsys, "-F", "hosts", "--wrap=x")[0] == 0
+    assert submitted(client).job.nodes_required == "n1,n2,n[3-4]"
+
+
+@pytest.mark.parametrize(
+    ("line", "err"),
+    [
+        ("--foo", "sbatch: unrecognized option '--foo'"),
+        ("--time=abc", "sbatch: error: Invalid --time specification: "),
+        ("foo", "sbatch: error: Invalid directive found in batch script: foo"),
+        ('-J "abc', "sbatch: error: line 2: Unmatched"),
+        ("--gpus=2", "sbatch: error: option --gpus is not supported yet by Penstock"),
+    ],
+)
+def test_bad_directives_end_with_255(client, capsys, line, err):
+    status, out, shown = run(capsys, write("job.sh", f"#!/bin/sh\n#SBATCH {line}\ntrue\n"))
+    assert (status, out, client.calls) == (255, "", [])
+    assert shown.startswith(err)
+    assert "line 2" in shown
+
+
+def test_help_and_wrap_mean_nothing_in_a_script(client, capsys):
+    assert run(capsys, write("job.sh", "#!/bin/sh\n#SBATCH --help\n#SBATCH --wrap=y\n"))[0] == 0
+    assert submitted(client).spec.script.endswith(b"--wrap=y\n")
+
+
+def test_lines_of_other_systems_are_reported(client, capsys):
+    write("job.sh", "#!/bin/sh\n#PBS -N x\n")
+    assert "#PBS and #BSUB lines are not read (line 2)" in run(capsys, "job.sh")[2]
+    assert run(capsys, "--ignore-pbs", "job.sh")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "err"),
+    [
+        (["--wrap=x", "job.sh"], "sbatch: error: Script arguments not permitted with --wrap option\n"),
+        (
+            ["/nonexistent/job.sh"],
+            "sbatch: error: Unable to open file /nonexistent/job.sh: No such file or directory\n",
+        ),
+        (["/"], "sbatch: error: Unable to open file /: Is a directory\n"),
+        (["/dev/null"], "sbatch: error: Batch script is empty!\n"),
+        (["--wrap="], "sbatch: error: Batch script is empty!\n"),
+    ],
+)
+def test_sources_that_cannot_be_used(client, capsys, argv, err):
+    assert run(capsys, *argv) == (1, "", err)
+    assert client.calls == []
+
+
+def test_a_bad_variable_is_named(client, capsys, monkeypatch):
+    monkeypatch.setenv("SBATCH_MEM_PER_NODE", "lots")
+    status, _, err = run(capsys, "--wrap=x")
+    assert (status, client.calls) == (1, [])
+    assert "(from the environment variable SBATCH_MEM_PER_NODE)" in err
+
+
+def test_an_unsupported_variable_is_not_swallowed(client, capsys, monkeypatch):
+    monkeypatch.setenv("SBATCH_GPUS", "2")
+    status, _, err = run(capsys, "--wrap=x")
+    assert status == 1
+    assert "option --gpus is not supported yet by Penstock (from the environment variable SBATCH_GPUS)" in err
+
+
+def test_the_submit_line_is_clean_text(client, capsys):
+    run(capsys, "--wrap=a\nb\udcff\x1b")
+    assert submitted(client).job.submit_line == r"sbatch --wrap=a\nb\udcff\x1b"
+    assert submitted(client).spec.script.endswith(b"a\nb\xff\x1b\n")
+
+
+def test_verbose_tells_the_options(client, capsys):
+    assert "time_limit" not in run(capsys, "--wrap=x")[2]
+    assert "time=300" in run(capsys, "-v", "-t5", "--wrap=x")[2]
+
+
+def test_arguments_have_a_limit(client, capsys):
+    status, _, err = run(capsys, write(), "x" * 1024 * 1024)
+    assert (status, client.calls) == (1, [])
+    assert err == "sbatch: error: Arguments of the script too large: 1048577 bytes, the limit is 1048576\n"
+
+
+def test_long_texts_have_a_limit(client, capsys):
+    for option in ("dependency", "constraint", "nodelist", "comment", "array"):
+        status, _, err = run(capsys, f"--{option}={'x' * 1024 * 1024}", "--wrap=x")
+        assert (status, client.calls) == (1, [])
+        assert "the limit is" in err and len(err) < 500

@@ -1,0 +1,441 @@
+"""scontrol against a controller that answers from a table: records, keywords, updates."""
+
+import os
+import re
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+
+from cli.scontrol import body
+from cli.show import Report, job_record, layout
+from penstock.cluster import ClusterFile
+from penstock.errors import PenstockError, Unreachable
+from penstock.v1 import controller_pb2 as pb
+from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation
+from penstock.values.refusals import TEXT, Code
+from tests.cli.fake_controller import FakeClient, run_body
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch, tmp_path):
+    for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_TIME_FORMAT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.chdir(tmp_path)
+    cluster = ClusterFile("c", host="ctl")
+    monkeypatch.setattr("cli.scontrol.find_cluster", lambda: cluster)
+    monkeypatch.setattr("cli.entities.find_cluster", lambda: cluster)
+    import time
+
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def fake(monkeypatch, **answers):
+    return FakeClient(**answers).install(monkeypatch)
+
+
+def run(capsys, *argv):
+    return run_body(capsys, "scontrol", body, *argv)
+
+
+def fields(request):
+    return MessageToDict(request, preserving_proto_field_name=True)
+
+
+T0 = 1_700_000_000_000_000  # 2023-11-14T22:13:20 UTC
+
+JOB = pb.JobInfo(
+    job_id=7, state="RUNNING", reason="None", user_id=1000, group_id=100, user_name="ann", group_name="users",
+    partition="gpu", priority=4294901757, submit_at_us=T0, eligible_at_us=T0, start_at_us=T0 + 5_000_000,
+    end_at_us=T0 + 3_605_000_000, time_limit_s=3600, node_list="n[1-2]", batch_node="n1", cpus=4, nodes=2, tasks=2,
+    tres_req="cpu=4,mem=8G,node=2,billing=4,gres/gpu=2", tres_alloc="cpu=4,mem=8G,node=2,billing=4,gres/gpu=2",
+    last_sched_at_us=T0 + 5_000_000, mem_mb=4096, std_out=b"/w/slurm-7.out",
+    exit=ExitStatus(code=0),
+    request=JobRequest(
+        name="train", work_dir=b"/w", command="/w/job.sh", submit_host="login", cpus_per_task=2, requeue=True,
+        comment="hello world", gres_per_node=[GresCount(name="gpu", type="a100", count=1)],
+    ),
+    allocation=[
+        NodeAllocation(node=n, cpus=2, mem_mb=4096, gres=[GresIndices(name="gpu", type="a100", index=[0, 1])])
+        for n in ("n1", "n2")
+    ],
+)  # fmt: skip
+
+JOB_TEXT = """\
+JobId=7 JobName=train
+   UserId=ann(1000) GroupId=users(100) MCS_label=N/A
+   Priority=4294901757 Nice=0 Account=(null) QOS=(null)
+   JobState=RUNNING Reason=None Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
+   RunTime=00:01:00 TimeLimit=01:00:00 TimeMin=N/A
+   SubmitTime=2023-11-14T22:13:20 EligibleTime=2023-11-14T22:13:20
+   AccrueTime=2023-11-14T22:13:20
+   StartTime=2023-11-14T22:13:25 EndTime=2023-11-14T23:13:25 Deadline=N/A
+   SuspendTime=None SecsPreSuspend=0 LastSchedEval=2023-11-14T22:13:25 Scheduler=Main
+   Partition=gpu AllocNode:Sid=login:0
+   ReqNodeList=(null) ExcNodeList=(null)
+   NodeList=n[1-2]
+   BatchHost=n1
+   NumNodes=2 NumCPUs=4 NumTasks=2 CPUs/Task=2 ReqB:S:C:T=0:0:*:*
+   ReqTRES=cpu=4,mem=8G,node=2,billing=4,gres/gpu=2
+   AllocTRES=cpu=4,mem=8G,node=2,billing=4,gres/gpu=2
+   Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
+   MinCPUsNode=2 MinMemoryNode=4G MinTmpDiskNode=0
+   Features=(null) DelayBoot=00:00:00
+   OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)
+   Command=/w/job.sh
+   WorkDir=/w
+   Comment=hello world
+   StdErr=/w/slurm-7.out
+   StdIn=/dev/null
+   StdOut=/w/slurm-7.out
+   TresPerNode=gres/gpu:a100:1
+
+"""
+NOW = Report(T0 + 65_000_000)
+
+
+def test_the_record_of_a_job():
+    assert layout(job_record(JOB, NOW), one_line=False) == JOB_TEXT
+
+
+def test_one_line_holds_the_same():
+    line = layout(job_record(JOB, NOW), one_line=True)
+    assert line.count("\n") == 1
+    assert line.split() == JOB_TEXT.split()
+
+
+def test_details_show_what_is_held():
+    record = job_record(JOB, NOW._replace(detail=True))
+    assert "DerivedExitCode=0:0" in record
+    at = record.index("JOB_GRES=gpu:a100:4")
+    assert record[at + 1] == "  Nodes=n1 CPU_IDs=(null) Mem=4096 GRES=gpu:a100:2(IDX:0-1)"
+
+
+def test_a_pending_array():
+    job = pb.JobInfo(
+        job_id=9, array_job_id=9, array_tasks="5-99", array_throttle=2, state="PENDING", reason="Priority",
+        submit_at_us=T0, time_limit_s=-1, nodes=1, mem_is_per_cpu=True, mem_mb=100, reason_detail="starts soon",
+        request=JobRequest(name="a", nodes_min=1, nodes_max=4, exclusive=True, wckey="k"),
+    )  # fmt: skip
+    text = layout(job_record(job, NOW), one_line=False)
+    assert text.startswith("JobId=9 ArrayJobId=9 ArrayTaskId=5-99 ArrayTaskThrottle=2 JobName=a\n")
+    for part in (
+        "RunTime=00:00:00 TimeLimit=UNLIMITED", "StartTime=Unknown EndTime=Unknown", "NodeList=(null)\n   NumNodes=1-4",
+        "MinMemoryCPU=100M", "OverSubscribe=NO", "WCKey=k", "Requeue=0", "ReasonDetail=starts soon",
+    ):  # fmt: skip
+        assert part in text
+    assert "BatchHost" not in text
+    done = pb.JobInfo(job_id=10, array_job_id=9, array_task_id=0, state="FAILED", exit=ExitStatus(code=3, signal=9))
+    assert layout(job_record(done, NOW), one_line=True).startswith("JobId=10 ArrayJobId=9 ArrayTaskId=0 JobName=")
+    assert "ExitCode=3:9" in layout(job_record(done, NOW), one_line=True)
+
+
+def test_show_job_asks_for_all_states(monkeypatch, capsys):
+    client = fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[JOB]), pb.ListJobsReply(jobs=[JOB])])
+    status, out, err = run(capsys, "show", "job", "7,9_[1-3]", "-do")
+    assert (status, err, out.count("\n"), out.count("JOB_GRES")) == (0, "", 2, 2)
+    assert fields(client.request) == {"filter": {"ids": ["7", "9_[1-3]"]}, "all_states": True, "detail": True}
+    run(capsys, "SHOW", "Jobs")
+    assert fields(client.calls[1][1]) == {"filter": {}, "all_states": True}
+
+
+def test_jobs_that_are_not_there(monkeypatch, capsys):
+    fake(monkeypatch, ListJobs=[])
+    assert run(capsys, "show", "job", "5") == (1, "", "slurm_load_jobs error: Invalid job id specified\n")
+    assert run(capsys, "show", "job") == (0, "No jobs in the system\n", "")
+    fake(monkeypatch, ListJobs=PenstockError(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID]))
+    assert run(capsys, "show", "job", "5") == (1, "", "slurm_load_jobs error: Invalid job id specified\n")
+    status, out, err = run(capsys, "show", "job", "abc")
+    assert (status, out) == (1, "")
+    assert err.startswith("scontrol_print_job error: Invalid job id specified\n")
+
+
+NODE = pb.NodeInfo(
+    name="n1", hostname="h1", addr="10.0.0.1", base_state="MIXED", flags=["DRAIN", "NO_RESPOND"], reason="bad fan",
+    reason_user="ann", reason_at_us=T0, cpus=8, cpus_alloc=2, boards=1, sockets=1, cores_per_socket=4,
+    threads_per_core=2, real_memory_mb=16384, mem_alloc_mb=4096, free_memory_mb=9000, gres=[
+        GresCount(name="gpu", type="a100", count=4)], gres_used=[GresIndices(name="gpu", type="a100", index=[0, 1])],
+    features=["fast", "ib"], partitions=["gpu", "all"], weight=1, version="25.05.0", os="Linux 6.1", arch="x86_64",
+    cpu_load_centi=151, boot_at_us=T0, noded_start_at_us=T0, last_busy_at_us=T0, pretended=True,
+)  # fmt: skip
+
+NODE_TEXT = """\
+NodeName=n1 Arch=x86_64 CoresPerSocket=4 |
+   CPUAlloc=2 CPUEfctv=8 CPUTot=8 CPULoad=1.51
+   AvailableFeatures=fast,ib
+   ActiveFeatures=fast,ib
+   Gres=gpu:a100:4
+   GresDrain=N/A
+   GresUsed=gpu:a100:2(IDX:0-1)
+   NodeAddr=10.0.0.1 NodeHostName=h1 Version=25.05.0
+   OS=Linux 6.1 |
+   RealMemory=16384 AllocMem=4096 FreeMem=9000 Sockets=1 Boards=1
+   State=MIXED+DRAIN+NOT_RESPONDING ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
+   Partitions=gpu,all |
+   BootTime=2023-11-14T22:13:20 SlurmdStartTime=2023-11-14T22:13:20
+   LastBusyTime=2023-11-14T22:13:20 ResumeAfterTime=None
+   CfgTRES=cpu=8,mem=16G,billing=8,gres/gpu=4
+   AllocTRES=cpu=2,mem=4G,gres/gpu=2
+   CurrentWatts=0 AveWatts=0
+   Reason=bad fan [ann@2023-11-14T22:13:20]
+   Pretended=YES
+
+""".replace("|", "")
+
+
+def test_show_node(monkeypatch, capsys):
+    client = fake(monkeypatch, ListNodes=pb.ListNodesReply(nodes=[NODE]))
+    assert run(capsys, "-d", "show", "node", "n1") == (0, NODE_TEXT, "")
+    assert list(client.request.names) == ["n1"]
+    status, out, err = run(capsys, "show", "node", "n[1-2]", "-o")
+    assert (status, err) == (1, "Node n2 not found\n")
+    assert out.startswith("NodeName=n1 ") and out.count("\n") == 1 and "GresUsed" not in out
+
+
+PARTITION = pb.PartitionInfo(
+    name="gpu", state="UP", is_default=True, nodes=["n1", "n2"], max_time_s=-1, min_nodes=0, max_nodes=-1,
+    total_cpus=16, total_nodes=2, priority_tier=1, priority_job_factor=1, over_subscribe="NO", max_cpus_per_node=-1,
+    def_mem_per_cpu_mb=100, allow_accounts=["a", "b"], tres="cpu=16,mem=32G,node=2,billing=16",
+)  # fmt: skip
+
+PARTITION_TEXT = """\
+PartitionName=gpu
+   AllowGroups=ALL AllowAccounts=a,b AllowQos=ALL
+   AllocNodes=ALL Default=YES QoS=N/A
+   DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO GraceTime=0 Hidden=NO
+   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED
+   Nodes=n[1-2]
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode=OFF
+   State=UP TotalCPUs=16 TotalNodes=2 SelectTypeParameters=NONE
+   JobDefaults=(null)
+   DefMemPerCPU=100 MaxMemPerNode=UNLIMITED
+   TRES=cpu=16,mem=32G,node=2,billing=16
+
+"""
+
+
+def test_show_partition(monkeypatch, capsys):
+    hidden = pb.PartitionInfo(name="secret", hidden=True, deny_accounts=["x"], default_time_s=60)
+    fake(monkeypatch, ListPartitions=pb.ListPartitionsReply(partitions=[PARTITION, hidden]))
+    assert run(capsys, "show", "partition") == (0, PARTITION_TEXT, "")
+    status, out, _ = run(capsys, "--all", "--oneliner", "show", "partition")
+    assert (status, out.count("\n")) == (0, 2)
+    assert re.search(r"^PartitionName=gpu .*Default=YES ", out)
+    assert "DenyAccounts=x" in out and "DefaultTime=00:01:00" in out
+    assert "PartitionName=secret" in run(capsys, "show", "part", "secret")[1]
+    assert run(capsys, "show", "partition", "foo") == (1, "", "Partition foo not found\n")
+
+
+def test_show_config(monkeypatch, capsys):
+    lines = [pb.ConfigLine(key="ClusterName", value="c"), pb.ConfigLine(key="Epilog")]
+    fake(monkeypatch, ShowConfig=pb.ShowConfigReply(lines=lines, at_us=T0))
+    status, out, err = run(capsys, "show", "config")
+    assert (status, err) == (0, "")
+    assert out == (
+        "Configuration data as of 2023-11-14T22:13:20\n"
+        "ClusterName             = c\n"
+        "Epilog                  = (null)\n"
+        "\nSlurmctld(primary) at ctl is UP\n"
+    )
+    assert dict(re.findall(r"^(\S+) += (.*)$", out, re.MULTILINE)) == {"ClusterName": "c", "Epilog": "(null)"}
+
+
+def test_hostlists(monkeypatch, capsys, tmp_path):
+    assert run(capsys, "show", "hostnames", "n[1-2],m0[8-9]") == (0, "n1\nn2\nm08\nm09\n", "")
+    assert run(capsys, "show", "hostlist", "n3,n1,n2,n1") == (0, "n[3,1-2,1]\n", "")
+    assert run(capsys, "show", "hostlistsorted", "n3,n1,n2,n1") == (0, "n[1,1-3]\n", "")
+    (tmp_path / "hosts").write_text("n1\nn2\n")
+    assert run(capsys, "show", "hostlist", str(tmp_path / "hosts")) == (0, "n[1-2]\n", "")
+    assert run(capsys, "show", "hostnames") == (1, "", "scontrol: error: host list is empty\n")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    assert run(capsys, "show", "hostnames") == (0, "n1\nn2\n", "")
+    for bad in ("n[1-", "n[1-99999999]", "n[5-1]", "n;rm"):
+        status, out, err = run(capsys, "show", "hostnames", bad)
+        assert (status, out) == (1, "")
+        assert err.startswith("scontrol: error: Invalid hostlist")
+
+
+def test_show_story(monkeypatch, capsys):
+    lines = [pb.StoryLine(at_us=T0, event="submitted"), pb.StoryLine(at_us=T0, attempt=1, event="requeued", detail="x")]
+    client = fake(monkeypatch, Story=pb.StoryReply(lines=lines))
+    assert run(capsys, "show", "story", "7") == (
+        0,
+        "2023-11-14T22:13:20 attempt=0 submitted\n2023-11-14T22:13:20 attempt=1 requeued x\n",
+        "",
+    )
+    assert client.request.job_id == 7
+
+
+Action = pb.ControlJobsRequest.Action
+
+
+@pytest.mark.parametrize(
+    ("keyword", "action"),
+    [
+        ("hold", Action.HOLD), ("uhold", Action.USER_HOLD), ("release", Action.RELEASE), ("requeue", Action.REQUEUE),
+        ("requeuehold", Action.REQUEUE_HOLD), ("RELEASE", Action.RELEASE), ("req", Action.REQUEUE),
+    ],
+)  # fmt: skip
+def test_control(monkeypatch, capsys, keyword, action):
+    client = fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=[pb.JobResult(id="5")]))
+    assert run(capsys, keyword, "5", "6,7_[1-2]") == (0, "", "")
+    assert client.request.action == action
+    assert list(client.request.ids) == ["5", "6", "7_[1-2]"]
+
+
+def test_control_that_is_refused(monkeypatch, capsys):
+    results = [pb.JobResult(id="5", code=2017, text="Invalid job id specified"), pb.JobResult(id="6")]
+    fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=results))
+    assert run(capsys, "hold", "5", "6") == (1, "", "Invalid job id specified for job 5\n")
+    status, _, err = run(capsys, "hold", "foo")
+    assert (status, err.split("\n")[0]) == (1, "Invalid job id specified for job foo")
+    fake(monkeypatch, ControlJobs=PenstockError(2002, "Access/permission denied"))
+    assert run(capsys, "requeue", "5") == (1, "", "slurm_requeue error: Access/permission denied\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "expected"),
+    [
+        (["JobId=5", "TimeLimit=10", "JobName='a b'"], "UpdateJobs",
+         {"ids": ["5"], "changes": {"timelimit": "10", "jobname": "a b"}}),
+        (["partition=p", "job=5,6_1"], "UpdateJobs", {"ids": ["5", "6_1"], "changes": {"partition": "p"}}),
+        (["job", "5", "TimeLimit+=5"], "UpdateJobs", {"ids": ["5"], "changes": {"timelimit": "+5"}}),
+        (["JOBID=5", "name=x", "comment=a=b"], "UpdateJobs",
+         {"ids": ["5"], "changes": {"jobname": "x", "comment": "a=b"}}),
+        (["NodeName=n[1-2]", "State=drain", "Reason=bad fan"], "UpdateNodes",
+         {"names": "n[1-2]", "changes": {"state": "drain", "reason": "bad fan"}}),
+        (["nodename=n1", "state=resume"], "UpdateNodes", {"names": "n1", "changes": {"state": "resume"}}),
+        (["PartitionName=p", "State=DOWN"], "UpdatePartition", {"name": "p", "changes": {"state": "DOWN"}}),
+    ],
+)  # fmt: skip
+def test_update(monkeypatch, capsys, words, method, expected):
+    client = fake(monkeypatch, UpdateJobs=pb.JobResultsReply(), UpdateNodes=pb.Empty(), UpdatePartition=pb.Empty())
+    assert run(capsys, "update", *words) == (0, "", "")
+    assert [m for m, _ in client.calls] == [method]
+    assert fields(client.request) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        (["foo=1"], "No valid entity in update command\n"),
+        (["jobid=4", "foo=bar"], "Update of this parameter is not supported: foo=bar\nRequest aborted\n"),
+        (["jobid=4"], "No changes specified\n"),
+        (["jobid=4", "foo"], "Invalid input: foo\nRequest aborted\n"),
+        (["jobid=abc", "timelimit=5"], "Invalid job id specified for job abc\n"),
+        (["nodename=n1", "state=drain"], "You must specify a reason when DOWNING or DRAINING a node. Request denied\n"),
+        (["nodename=n1", "state=foo"], "Invalid input: state=foo\nRequest aborted\nValid states are: "),
+        ([], "too few arguments for keyword:update\n"),
+    ],
+)
+def test_updates_that_are_refused_here(monkeypatch, capsys, words, err):
+    client = fake(monkeypatch)
+    status, out, shown = run(capsys, "update", *words)
+    assert (status, out, client.calls) == (1, "", [])
+    assert shown.startswith(err)
+
+
+def test_an_update_that_is_refused_there(monkeypatch, capsys):
+    fake(monkeypatch, UpdateNodes=PenstockError(Code.INVALID_NODE_NAME, TEXT[Code.INVALID_NODE_NAME]))
+    words = ["update", "nodename=n1", "state=resume"]
+    assert run(capsys, *words) == (1, "", "slurm_update error: Invalid node name specified\n")
+
+
+def test_write_batch_script(monkeypatch, capsys, tmp_path):
+    script = b"#!/bin/sh\n\xff\n"
+    fake(monkeypatch, GetBatchScript=pb.GetBatchScriptReply(script=script))
+    shown = "batch script for job 5 written to slurm-5.sh\n"
+    assert run(capsys, "write", "batch_script", "5") == (0, shown, "")
+    assert (tmp_path / "slurm-5.sh").read_bytes() == script
+    assert run(capsys, "write", "batch_script", "5", "x.sh")[0] == 0
+    assert (tmp_path / "x.sh").read_bytes() == script
+
+
+def test_write_to_stdout_is_byte_exact(monkeypatch):
+    fake(monkeypatch, GetBatchScript=pb.GetBatchScriptReply(script=b"#!/bin/sh\n\xff\n"))
+    import io
+    import sys
+
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw))
+    assert body(["write", "batch_script", "5", "-"]) == 0
+    assert raw.getvalue() == b"#!/bin/sh\n\xff\n"
+
+
+def test_ping(monkeypatch, capsys):
+    fake(monkeypatch, Ping=pb.PingReply(controller_host="ctl1"))
+    assert run(capsys, "ping") == (0, "Slurmctld(primary) at ctl1 is UP\n", "")
+    fake(monkeypatch, Ping=Unreachable())
+    status, out, err = run(capsys, "ping")
+    assert (status, err) == (1, "")
+    assert out.startswith("Slurmctld(primary) at ctl is DOWN\n****")
+
+
+def test_reconfigure_and_shutdown(monkeypatch, capsys):
+    client = fake(monkeypatch, Reconfigure=pb.ReconfigureReply(warnings=["odd key"]), Shutdown=pb.Empty())
+    assert run(capsys, "reconfigure") == (0, "", "scontrol: warning: odd key\n")
+    assert run(capsys, "shutdown") == (0, "", "")
+    assert run(capsys, "shutdown", "foo") == (1, "", "invalid shutdown argument:foo\n")
+    assert [method for method, _ in client.calls] == ["Reconfigure", "Shutdown"]
+    fake(monkeypatch, Reconfigure=PenstockError(Code.CONFIG_INVALID, "slurm.conf:3: unknown key"))
+    assert run(capsys, "reconfigure") == (1, "", "slurm_reconfigure error: slurm.conf:3: unknown key\n")
+
+
+def test_completing_and_listjobs(monkeypatch, capsys):
+    job = pb.JobInfo(job_id=7, end_at_us=T0, node_list="n1")
+    client = fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[job])])
+    status, out, _ = run(capsys, "completing")
+    assert status == 0
+    assert re.fullmatch(r"JobId=7 EndTime=2023-11-14T22:13:20 CompletingTime=[-0-9:]+ Nodes\(COMPLETING\)=n1\n", out)
+    assert fields(client.calls[0][1]) == {"filter": {"states": ["COMPLETING"]}}
+    assert run(capsys, "listjobs", "n1") == (0, "JOBID\n7\n", "")
+    fake(monkeypatch, ListJobs=[])
+    assert run(capsys, "listjobs", "n1") == (1, "", "No slurm jobs found on node n1\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "out", "err"),
+    [
+        (["version"], 0, "slurm 25.05.0 (Penstock 0.1.0)\n", ""),
+        (["-V"], 0, "slurm 25.05.0 (Penstock 0.1.0)\n", ""),
+        (["errnumstr", "2000"], 0, "Invalid partition name specified\n", ""),
+        (["errnumstr", "99999"], 0, "Unknown error 99999\n", ""),
+        (["errnumstr", "foo"], 1, "", "numeric arguments required for keyword:errnumstr\n"),
+        (["foo"], 1, "", "invalid keyword: foo\n"),
+        (["s"], 1, "", "invalid keyword: s\n"),
+        (["show"], 1, "", "too few arguments for keyword:show\n"),
+        (["show", "foo"], 1, "", "invalid entity:foo for keyword:show \n"),
+        (["show", "steps"], 1, "", "scontrol: error: show steps is not supported yet by Penstock\n"),
+        (["suspend", "5"], 1, "", "scontrol: error: suspend is not supported yet by Penstock\n"),
+        (["write", "foo"], 1, "", "invalid write argument:foo\n"),
+        (["write", "config"], 1, "", "scontrol: error: write config is not supported yet by Penstock\n"),
+        (["hold"], 1, "", "too few arguments for keyword:hold\n"),
+        (["ping", "x"], 1, "", "too many arguments for keyword:ping\n"),
+        (["--json", "show", "job"], 1, "", "scontrol: error: option --json is not supported yet by Penstock\n"),
+        (["show", "story", "x"], 1, "", "Invalid job id specified\n"),
+    ],
+)
+def test_keywords(monkeypatch, capsys, argv, status, out, err):
+    client = fake(monkeypatch)
+    got = run(capsys, *argv)
+    assert got[:2] == (status, out)
+    assert got[2].startswith(err) and bool(err) == bool(got[2])
+    assert client.calls == []
+
+
+def test_no_keyword(capsys):
+    status, _, err = run(capsys)
+    assert status == 1
+    assert "interactive mode is not supported" in err
+
+
+def test_times_follow_the_users_wish(monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "%Y")
+    fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[JOB])])
+    assert "SubmitTime=2023 EligibleTime=2023\n" in run(capsys, "show", "job", "7")[1]
+    assert os.environ["SLURM_TIME_FORMAT"] == "%Y"

@@ -1,0 +1,52 @@
+"""What every test shares: which marked tests run where, and how hard hypothesis looks.
+
+- `root` tests run when pytest runs as root and are skipped otherwise. As root they may not skip themselves: that would be a
+  test nobody ever runs. The one exception is a skip whose reason begins with MACHINE_LACKS (a container without cgroups).
+- `realgpu` tests need PENSTOCK_REAL_GPU=1.
+- Hypothesis draws the same examples in every run of `make test`; `make test-full` looks further.
+- No test sees the user's own cluster: PENSTOCK_HOME and PENSTOCK_CLUSTER are removed from the environment.
+"""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # a machine that runs the tests without the development packages
+    pass
+else:
+    slow_is_fine = [HealthCheck.too_slow]
+    settings.register_profile(
+        "quick", derandomize=True, deadline=None, max_examples=60, database=None, suppress_health_check=slow_is_fine
+    )
+    settings.register_profile("full", deadline=None, max_examples=1000, suppress_health_check=slow_is_fine)
+    settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", "quick"))
+
+MACHINE_LACKS = "machine lacks"
+IS_ROOT = os.geteuid() == 0
+
+for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER"):
+    os.environ.pop(name, None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this run cannot do."""
+    for item in items:
+        if not IS_ROOT and item.get_closest_marker("root"):
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+        if os.environ.get("PENSTOCK_REAL_GPU") != "1" and item.get_closest_marker("realgpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a real GPU and PENSTOCK_REAL_GPU=1"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A root test that skips itself although we are root has failed."""
+    report = yield
+    if IS_ROOT and report.skipped and item.get_closest_marker("root") and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not reason.removeprefix("Skipped: ").startswith(MACHINE_LACKS) and not item.get_closest_marker("realgpu"):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} is marked root, runs as root and was skipped: {reason}"
+    return report

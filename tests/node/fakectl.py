@@ -1,0 +1,231 @@
+"""A controller as small as it can be: admits one node, sends commands, keeps acknowledgements and reports, acks and forgets.
+
+It runs in the test's own event loop and speaks the real protocol over a Unix socket.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from penstock.v1 import common_pb2, node_pb2, node_pb2_grpc
+
+BATCH = -5
+WAIT_S = 30
+
+
+class FakeController(node_pb2_grpc.NodeLinkServicer):
+    def __init__(self, address: str, epoch: int = 1) -> None:
+        self.address = address
+        self.epoch = epoch
+        self.refusal = ""
+        self.ack_reports = True
+        self.registrations: list[node_pb2.Register] = []
+        self.acks: dict[int, str] = {}  # of the present stream
+        self.reports: list[node_pb2.Report] = []
+        self.heartbeats = 0
+        self.sequence = 0
+        self._down: asyncio.Queue | None = None
+        self._changed = asyncio.Condition()
+        self._server: grpc.aio.Server | None = None
+
+    async def __aenter__(self) -> "FakeController":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server()
+        node_pb2_grpc.add_NodeLinkServicer_to_server(self, self._server)
+        self._server.add_insecure_port(self.address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    async def Connect(self, requests, context):  # noqa: N802
+        first = await anext(aiter(requests))
+        self.registrations.append(first.register)
+        registered = node_pb2.Registered(
+            epoch=self.epoch, heartbeat_interval_ms=500, refusal=self.refusal, cluster_name="test", kill_wait_s=1
+        )
+        yield node_pb2.ControllerMessage(registered=registered)
+        if self.refusal:
+            await self._notify()
+            return
+        down = self._down = asyncio.Queue()
+        self.sequence, self.acks = 0, {}
+        await self._notify()
+        reader = asyncio.create_task(self._read(requests, down))
+        try:
+            while (message := await down.get()) is not None:
+                yield message
+        finally:
+            reader.cancel()
+            if self._down is down:
+                self._down = None
+            await self._notify()
+
+    async def _read(self, requests, down) -> None:
+        async for message in requests:
+            kind = message.WhichOneof("kind")
+            if kind == "heartbeat":
+                self.heartbeats += 1
+                down.put_nowait(node_pb2.ControllerMessage(heartbeat_ack=node_pb2.HeartbeatAck(at_us=1)))
+            elif kind == "command_ack":
+                self.acks[message.command_ack.sequence] = message.command_ack.refused
+            elif kind == "report":
+                self.reports.append(message.report)
+                if self.ack_reports:
+                    self.ack(message.report)
+            await self._notify()
+        down.put_nowait(None)
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    # -- what tests do
+
+    async def until(self, condition) -> None:
+        async with asyncio.timeout(WAIT_S), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def connected(self, times: int = 1) -> None:
+        await self.until(lambda: len(self.registrations) >= times and self._down is not None)
+
+    def ack(self, report: node_pb2.Report) -> None:
+        if self._down is not None:
+            acked = node_pb2.ReportAck(through_sequence=report.sequence, spool_id=report.spool_id)
+            self._down.put_nowait(node_pb2.ControllerMessage(report_ack=acked))
+
+    def hang_up(self) -> None:
+        if self._down is not None:
+            self._down.put_nowait(None)
+
+    def command(self, epoch: int | None = None, **kind) -> int:
+        self.sequence += 1
+        command = node_pb2.Command(epoch=self.epoch if epoch is None else epoch, sequence=self.sequence, **kind)
+        self._down.put_nowait(node_pb2.ControllerMessage(command=command))
+        return self.sequence
+
+    async def acked(self, sequence: int) -> str:
+        await self.until(lambda: sequence in self.acks)
+        return self.acks[sequence]
+
+    def launch(self, job_id: int, script: str | bytes, epoch: int | None = None, **fields) -> int:
+        return self.command(epoch, launch=make_launch(job_id, script, **fields))
+
+    def terminate(self, job_id: int, grace_ms: int = 1000, note: str = "", attempt: int = 1, epoch=None) -> int:
+        end = node_pb2.TerminateStep(key=make_key(job_id, attempt), grace_ms=grace_ms, note=note)
+        return self.command(epoch, terminate=end)
+
+    def forget(self, job_id: int, attempt: int = 1) -> int:
+        return self.command(forget=node_pb2.ForgetStep(key=make_key(job_id, attempt)))
+
+    def signal(self, job_id: int, signum: int, **flags) -> int:
+        return self.command(signal=node_pb2.SignalStep(key=make_key(job_id), signal=signum, **flags))
+
+    def exits(self, job_id: int) -> list[node_pb2.StepExited]:
+        """Distinct exit reports (a report may come again after a reconnect)."""
+        found = {
+            (r.spool_id, r.sequence): r.exited
+            for r in self.reports
+            if r.WhichOneof("kind") == "exited" and r.exited.key.job_id == job_id
+        }
+        return list(found.values())
+
+    def starts(self, job_id: int) -> list[node_pb2.StepStarted]:
+        found = {
+            (r.spool_id, r.sequence): r.started
+            for r in self.reports
+            if r.WhichOneof("kind") == "started" and r.started.key.job_id == job_id
+        }
+        return list(found.values())
+
+    async def started(self, job_id: int) -> node_pb2.StepStarted:
+        await self.until(lambda: self.starts(job_id))
+        return self.starts(job_id)[0]
+
+    async def exited(self, job_id: int) -> node_pb2.StepExited:
+        await self.until(lambda: self.exits(job_id))
+        return self.exits(job_id)[0]
+
+
+def make_key(job_id: int, attempt: int = 1) -> node_pb2.StepKey:
+    return node_pb2.StepKey(job_id=job_id, attempt=attempt, step_id=BATCH)
+
+
+def make_launch(job_id: int, script: str | bytes, attempt: int = 1, env=None, argv=(), **fields) -> node_pb2.LaunchStep:
+    body = script.encode() if isinstance(script, str) else script
+    if not body.startswith(b"#!"):
+        body = b"#!/bin/sh\n" + body
+    environment = [b"PATH=/usr/bin:/bin"] if env is None else env
+    part = common_pb2.NodeAllocation(node="n1", cpus=1, mem_mb=100, tasks=1)
+    facts = fields.pop("facts", None) or node_pb2.JobFacts(
+        cluster_name="test", job_name=f"job{job_id}", partition="p", node_list="n1", nodes=[part]
+    )
+    message = node_pb2.LaunchStep(
+        key=make_key(job_id, attempt),
+        user_id=fields.pop("user_id", os.getuid()),
+        group_id=fields.pop("group_id", os.getgid()),
+        user_name=fields.pop("user_name", "user"),
+        facts=facts,
+        spec=common_pb2.JobSpec(script=body, argv=argv, environment=environment),
+        allocation=fields.pop("allocation", part),
+    )
+    for name, value in fields.items():
+        if name == "rlimits":
+            message.rlimits.update(value)
+        else:
+            setattr(message, name, value)
+    return message
+
+
+class Noded:
+    """A real node daemon as a child process."""
+
+    def __init__(self, folder: Path, address: str, *options: str) -> None:
+        self.folder = folder
+        self.spool = folder / "spool"
+        self.address = address
+        self.options = options
+        self.process: asyncio.subprocess.Process | None = None
+        self.log = folder / "noded.log"
+
+    async def start(self, crash_at: str = "", boot_id: str = "") -> None:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        env |= {"PENSTOCK_CRASH_AT": crash_at, "PENSTOCK_BOOT_ID": boot_id}
+        arguments = ["--node-name", "n1", "--controller", self.address, "--spool", str(self.spool)]
+        sizes = ["--cpus", "4", "--real-memory", "1000", "--gpus", "2:fake"]
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "nodedaemon.main", *arguments, *sizes, *self.options,
+                env=env, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+    async def stop(self) -> int:
+        if self.process.returncode is None:
+            self.process.terminate()
+        async with asyncio.timeout(WAIT_S):
+            return await self.process.wait()
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+
+def read_env(path: Path) -> dict[str, str]:
+    """What a job wrote with `json` of its environment."""
+    return json.loads(path.read_text())

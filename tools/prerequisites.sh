@@ -1,0 +1,47 @@
+#!/bin/sh
+# Checks what `make build` needs from the machine and prints the Python to use. Each thing that is missing is named with
+# the Debian package that has it; exit 1 then. The first argument, when not empty, is the Python to take.
+set -u
+
+missing=""
+lack() { # what, package
+    echo "penstock: $1 is missing: install the Debian package $2" >&2
+    missing="$missing $2"
+}
+
+python=""
+for candidate in ${1:+"$1"} ${1:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+
+if [ -z "$python" ]; then
+    lack "${1:-python3} 3.11 or newer" "python3"
+    lack "venv (ensurepip) of python3" "python3-venv"
+    lack "Python.h of python3" "python3-dev"
+else
+    # Debian's default Python has python3-venv and python3-dev; another one has pythonX.Y-venv and so on.
+    name=python3
+    case $(basename "$python") in python3.*) name=$(basename "$python") ;; esac
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || lack "venv (ensurepip) of $python" "$name-venv"
+    headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [ -f "$headers/Python.h" ] || lack "Python.h of $python" "$name-dev"
+fi
+
+compiler=${CC:-gcc}
+[ -n "${CC:-}" ] || command -v gcc >/dev/null || compiler=cc
+if ! command -v "${compiler%% *}" >/dev/null; then
+    lack "a C compiler ($compiler)" "gcc"
+    lack "the C library's headers" "libc6-dev"
+elif ! echo '#include <stdio.h>' | $compiler -E -x c - >/dev/null 2>&1; then
+    lack "the C library's headers" "libc6-dev"
+fi
+command -v make >/dev/null || lack "make" "make"
+
+if [ -n "$missing" ]; then
+    echo "penstock: for example: sudo apt-get install$missing" >&2
+    exit 1
+fi
+echo "$python"
