@@ -17,7 +17,7 @@ def test_multi_node_job_runs_its_script_on_the_first_node(cluster: LiveCluster) 
         "echo $SLURMD_NODENAME $SLURM_JOB_NODELIST $SLURM_NNODES $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE "
         "$SLURM_TASKS_PER_NODE"
     )
-    job_id = cluster.sbatch("-N", "3", "-n", "6", "-w", "n[1-3]", "-o", "multi.txt", "--wrap", text)
+    job_id = cluster.sbatch("-N", "3", "--ntasks-per-node=2", "-w", "n[1-3]", "-o", "multi.txt", "--wrap", text)
     job = cluster.wait_state(job_id, "COMPLETED")
     assert (cluster.work / "multi.txt").read_text() == "n1 n[1-3] 3 6 2(x3) 2(x3)\n"
     assert (job.node_list, job.batch_node, job.nodes, job.cpus) == ("n[1-3]", "n1", 3, 6)
@@ -51,11 +51,11 @@ def test_gpus_of_concurrent_jobs_are_distinct(cluster: LiveCluster) -> None:
     ids = [cluster.sbatch("-w", "n1", f"--gres=gpu:{n}", "-o", "gpu-%j.txt", "--wrap", text) for n in (1, 2, 1)]
     for job_id in ids:
         cluster.wait_text(cluster.work / f"gpu-{job_id}.txt", "\n")
-    fifth = cluster.sbatch("-w", "n1", "--gpus-per-node=h200:1", "-o", "/dev/null", "--wrap", "true")
-    cluster.wait(lambda: cluster.job(fifth).reason == "Resources", "no GPU is left", show=lambda: shown(cluster.job(fifth)))
     none = cluster.sbatch("-w", "n1", "-o", "no-gpu.txt", "--wrap", "echo \"[${CUDA_VISIBLE_DEVICES-unset}]\"")
     cluster.wait_state(none, "COMPLETED")
     assert (cluster.work / "no-gpu.txt").read_text() == "[]\n"
+    fifth = cluster.sbatch("-w", "n1", "--gpus-per-node=h200:1", "-o", "/dev/null", "--wrap", "true")
+    cluster.wait(lambda: cluster.job(fifth).reason == "Resources", "no GPU is left", show=lambda: shown(cluster.job(fifth)))
     held: list[str] = []
     for job_id, count in zip(ids, (1, 2, 1), strict=True):
         devices, number = (cluster.work / f"gpu-{job_id}.txt").read_text().split()
