@@ -63,7 +63,9 @@ class Storm:
         self.threads: list[threading.Thread] = []
 
     def request(self, told: Told) -> c.SubmitJobRequest:
-        job = m.JobRequest(name=told.name, work_dir=os.fsencode(self.cluster.work), std_out=b"/dev/null", hold=told.hold)
+        job = m.JobRequest(
+            name=told.name, work_dir=os.fsencode(self.cluster.work), std_out=b"/dev/null", hold=told.hold
+        )
         script = m.JobSpec(script=LOGGING_SCRIPT, argv=[os.fsencode(self.log)], environment=[b"PATH=/usr/bin:/bin"])
         return c.SubmitJobRequest(request_key=told.key, job=job, spec=script)
 
@@ -99,7 +101,9 @@ class Storm:
         if daemon.runs():
             self.cluster.kill(CTLD)
             return False
-        assert daemon.process.returncode == CRASHED, f"{point}: status {daemon.process.returncode}\n{self.cluster.logs()}"
+        assert daemon.process.returncode == CRASHED, (
+            f"{point}: status {daemon.process.returncode}\n{self.cluster.logs()}"
+        )
         return True
 
     def settle(self) -> None:
@@ -147,7 +151,11 @@ class Storm:
         """The nodes have been told that all is recorded: nothing is left in their spools."""
 
         def left() -> list[str]:
-            return [str(p) for name in self.cluster.node_names for p in (self.cluster.home / "noded" / name / "steps").iterdir()]
+            return [
+                str(p)
+                for name in self.cluster.node_names
+                for p in (self.cluster.home / "noded" / name / "steps").iterdir()
+            ]
 
         self.cluster.wait(lambda: not left(), "the spools are empty", show=left)
 
@@ -254,7 +262,9 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
     for point in points:
         daemon = cluster.start_node("n1", PENSTOCK_CRASH_AT=point)
         # Some points strike before the node has registered; the job waits for the next daemon then.
-        cluster.wait(lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}")
+        cluster.wait(
+            lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}"
+        )
         job_id = cluster.sbatch("--no-requeue", "-J", point, "-o", "/dev/null", str(script), str(log))
         cluster.wait(
             lambda d=daemon, j=job_id: not d.runs() or (cluster.job(j).state in ENDED and point.startswith("stepd.")),
@@ -278,4 +288,3 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
         assert (job.state == "COMPLETED") <= (ended[job_id] == 1), where
         (record,) = cluster.records(job_id)
         assert record.state == job.state, where
-
