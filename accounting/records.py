@@ -68,16 +68,6 @@ class Records:
         asking = question(asked)
         return self._pages(asking, asked)
 
-    def plan(self, asked: RecordFilter) -> tuple[str, ...]:
-        """How the database will find the rows: what it says to EXPLAIN QUERY PLAN, for tests and for the curious."""
-        with self._connect() as connection:
-            lines = []
-            for statement in question(asked).selects:
-                compiled = statement.compile(self._engine, compile_kwargs={"render_postcompile": True})
-                values = tuple(compiled.params[name] for name in compiled.positiontup or ())
-                lines += [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", values)]
-            return tuple(lines)
-
     def _connect(self) -> Connection:
         try:
             return self._engine.connect()

@@ -198,6 +198,7 @@ class FakeNode:
         self.site = site
         self.credentials = site.node_credentials(name)
         self.sequence = 0
+        self.unread: list[node_pb2.ControllerMessage] = []
 
     async def __aenter__(self) -> "FakeNode":
         self.channel = grpc.aio.secure_channel(
@@ -219,10 +220,12 @@ class FakeNode:
         return (await self.read()).registered
 
     async def read(self) -> node_pb2.ControllerMessage:
-        async with asyncio.timeout(LIMIT_S):
-            message = await self.call.read()
-        assert message is not grpc.aio.EOF, "the controller has ended the stream"
-        return message
+        if not self.unread:
+            async with asyncio.timeout(LIMIT_S):
+                bundle = await self.call.read()
+            assert bundle is not grpc.aio.EOF, "the controller has ended the stream"
+            self.unread = [bundle, *bundle.more]
+        return self.unread.pop(0)
 
     async def command(self, kind: str) -> node_pb2.Command:
         """The next message, which must be that command; it is acknowledged."""
@@ -288,9 +291,7 @@ class AutoNode:
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(target, node_channel(self.credentials), options) as channel:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()
-            held = [
-                node_pb2.HeldStep(key=self._key(key), state=state, epoch=1) for key, state in self.states.items()
-            ]
+            held = [node_pb2.HeldStep(key=self._key(key), state=state, epoch=1) for key, state in self.states.items()]
             register = node_pb2.Register(
                 node_name=self.name, boot_id="boot", spool_id=f"spool-{self.name}", version="1", protocol=1, held=held,
                 inventory=node_pb2.Inventory(cpus=4, real_memory_mb=4000),
@@ -302,13 +303,14 @@ class AutoNode:
             self.call = call
             for report in list(self.reports.values()):
                 await call.write(node_pb2.NodeMessage(report=report))
-            while (message := await call.read()) is not grpc.aio.EOF:
-                kind = message.WhichOneof("kind")
-                if kind == "report_ack":
-                    through = message.report_ack.through_sequence
-                    self.reports = {n: r for n, r in self.reports.items() if n > through}
-                elif kind == "command":
-                    await self._obey(call, message.command)
+            while (bundle := await call.read()) is not grpc.aio.EOF:
+                for message in (bundle, *bundle.more):
+                    kind = message.WhichOneof("kind")
+                    if kind == "report_ack":
+                        through = message.report_ack.through_sequence
+                        self.reports = {n: r for n, r in self.reports.items() if n > through}
+                    elif kind == "command":
+                        await self._obey(call, message.command)
 
     async def _obey(self, call, command: node_pb2.Command) -> None:
         kind = command.WhichOneof("kind")
