@@ -315,3 +315,19 @@ def test_await_answers_at_the_end_and_is_dropped_when_its_caller_goes(tmp_path):
             assert unknown.value.code == Code.INVALID_JOB_ID
 
     asyncio.run(story())
+
+
+def test_the_answer_to_a_registration_comes_alone(tmp_path):
+    """A node reads it before it is ready for commands: a launch that travelled with it would be lost."""
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            await submit(client, array="1-3")
+            async with FakeNode(site) as node:
+                await node.register()
+                assert node.unread == []
+                for _ in range(3):
+                    await node.command("launch")
+
+    asyncio.run(story())
