@@ -191,7 +191,6 @@ def test_a_node_may_not_pose_as_another(tmp_path):
         async with site.controller() as controller, FakeNode(site, name="n2") as node:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await node.register(name="n1")
-                await node.read()
             assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
             assert not controller._registry.by_node
             assert not controller._runtime.core.state.nodes["n1"].connected
@@ -248,8 +247,8 @@ def test_what_is_no_registration_is_refused(tmp_path, message, words):
 
     async def story():
         async with site.controller() as controller, FakeNode(site) as node:
+            await node.call.write(message)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await node.call.write(message)
                 await node.read()
             assert words in refused.value.details()
             assert not controller._registry.links
