@@ -199,10 +199,11 @@ class Store:
                 changed.append(rows.job_update(row))
         # A request that was changed again before this batch was sealed belongs to nobody.
         requests = [rows.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
+        specs = {spec.spec_hash: spec for spec in batch.specs}  # a loop around sbatch sends the same one over and over
         sql = self._sql
         return [
             (sql.insert_requests, requests),
-            (sql.insert_specs, [rows.spec_values(spec) for spec in batch.specs]),
+            (sql.insert_specs, [rows.spec_values(spec) for spec in specs.values()]),
             (sql.insert_jobs, new),
             (sql.replace_jobs, replaced),
             (sql.update_jobs, changed),
