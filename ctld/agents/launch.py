@@ -1,0 +1,144 @@
+"""Effects as messages to a node. No decisions; what the SLURM_* variables are made of is gathered here.
+
+Numbers that were not asked for are sent as 0: the node leaves their variables out.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ctld.core.effects import Effect, ForgetStep, LaunchStep, SignalStep, TerminateStep
+from ctld.core.model import JobRow, NodeAlloc
+from penstock.v1 import common_pb2, node_pb2
+from penstock.values.hostlist import compress
+
+#: What ended a job, as the line in its error file says it. A note that is not here is no line's business.
+DUE_TO: Final = {
+    "CANCELLED": "",
+    "TIME LIMIT": " DUE TO TIME LIMIT",
+    "REQUEUE": " DUE TO JOB REQUEUE",
+    "NODE FAILURE": " DUE TO NODE FAILURE",
+}
+
+
+def key_of(effect: Any) -> node_pb2.StepKey:
+    """The step an effect speaks of."""
+    return node_pb2.StepKey(job_id=effect.job_id, attempt=effect.attempt, step_id=effect.step_id)
+
+
+def allocation_of(part: NodeAlloc) -> common_pb2.NodeAllocation:
+    """What a job holds on one node."""
+    message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
+    for name, type_, mask in part.gres:
+        message.gres.add(name=name, type=type_, index=indices(mask))
+    return message
+
+
+def indices(mask: int) -> list[int]:
+    """The numbers of the bits that are set."""
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def launch_message(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_pb2.LaunchStep:
+    """Everything the node needs to start the step."""
+    job = effect.job
+    request = job.request
+    index = next(i for i, part in enumerate(job.alloc) if part.node == effect.node)
+    message = node_pb2.LaunchStep(
+        key=key_of(effect),
+        user_id=job.user_id,
+        group_id=job.group_id,
+        user_name=job.user_name,
+        group_name=job.group_name,
+        facts=facts_of(effect, cluster),
+        spec=spec,
+        work_dir=request.work_dir,
+        std_out=request.std_out,
+        std_err=request.std_err,
+        std_in=request.std_in,
+        open_append=request.open_append,
+        umask=request.umask,
+        allocation=allocation_of(job.alloc[index]),
+        node_index=index,
+    )
+    if request.rlimits:
+        message.rlimits.update(request.rlimits)
+    return message
+
+
+def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
+    """What the job's environment says of the job."""
+    job = effect.job
+    request = job.request
+    facts = node_pb2.JobFacts(
+        cluster_name=cluster,
+        job_name=request.name,
+        partition=job.partition,
+        account=request.account,
+        qos=request.qos,
+        node_list=compress(part.node for part in job.alloc),
+        nodes=[allocation_of(part) for part in job.alloc],
+        ntasks=request.ntasks if request.ntasks_asked else 0,
+        cpus_per_task=request.cpus_per_task if request.cpus_per_task_asked else 0,
+        ntasks_per_node=request.ntasks_per_node,
+        mem_per_node_mb=request.mem_per_node_mb,
+        mem_per_cpu_mb=request.mem_per_cpu_mb,
+        start_at_us=job.start_at_us,
+        end_at_us=end_of(job),
+        restart_count=job.attempt,
+        submit_dir=request.submit_dir,
+        submit_host=request.submit_host,
+        dependency=request.dependency,
+        gpus_per_node=gpus_text(job),
+        export_env=request.export_env,
+        comment=request.comment,
+    )
+    if job.array_task_id is not None:
+        facts.array_job_id, facts.array_task_id = job.array_job_id, job.array_task_id
+        facts.array_task_count, facts.array_task_min = effect.array_count, effect.array_min
+        facts.array_task_max, facts.array_task_step = effect.array_max, effect.array_step
+    return facts
+
+
+def end_of(job: JobRow) -> int:
+    """When the job's time limit ends it; 0 = never."""
+    return job.start_at_us + job.time_limit_s * 1_000_000 if job.time_limit_s >= 0 else 0
+
+
+def gpus_text(job: JobRow) -> str:
+    """GPUs per node as asked for: `a100:4`, `4`, "" = none."""
+    gpus = [entry for entry in job.request.gres_per_node if entry[0] == "gpu"]
+    return ",".join(f"{type_}:{count}" if type_ else str(count) for _, type_, count in gpus)
+
+
+def note_text(effect: TerminateStep, now_us: int) -> str:
+    """The line for the job's error file; "" = none."""
+    due_to = DUE_TO.get(effect.note)
+    if due_to is None:
+        return ""
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now_us // 1_000_000))
+    return f"*** JOB {effect.job_id} ON {effect.node} CANCELLED AT {at}{due_to} ***"
+
+
+def _signal(command: node_pb2.Command, effect: SignalStep, now_us: int) -> None:
+    command.signal.CopyFrom(
+        node_pb2.SignalStep(key=key_of(effect), signal=effect.signal_no, batch_only=effect.batch_only, full=effect.full)
+    )
+
+
+def _terminate(command: node_pb2.Command, effect: TerminateStep, now_us: int) -> None:
+    command.terminate.CopyFrom(
+        node_pb2.TerminateStep(key=key_of(effect), grace_ms=effect.grace_ms, note=note_text(effect, now_us))
+    )
+
+
+def _forget(command: node_pb2.Command, effect: ForgetStep, now_us: int) -> None:
+    command.forget.CopyFrom(node_pb2.ForgetStep(key=key_of(effect)))
+
+
+#: Commands that need nothing but their effect.
+FILL: Final[dict[type[Effect], Callable[[node_pb2.Command, Any, int], None]]] = {
+    SignalStep: _signal,
+    TerminateStep: _terminate,
+    ForgetStep: _forget,
+}

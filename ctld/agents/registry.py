@@ -1,0 +1,113 @@
+"""Which link is whose: effects are addressed to nodes, and go to the stream that the core has admitted last.
+
+A stream exists before the core has judged its registration; until then only AdmitNode reaches it, by its number. A
+newer admitted stream of the same node ends the older one.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
+from ctld.agents.specs import SpecCache
+from ctld.core.effects import AckReports, AdmitNode, ForgetStep, LaunchStep, SignalStep, TerminateStep
+from ctld.core.events import NodeDisconnected
+from ctld.runtime.loop import Runtime
+from penstock.v1 import node_pb2
+
+log = logging.getLogger("penstock.ctld")
+
+
+class Registry:
+    """All links. Takes the node effects of a runtime."""
+
+    def __init__(self, runtime: Runtime, specs: SpecCache, epoch: int, version: str) -> None:
+        self.links: dict[int, NodeLink] = {}
+        self.by_node: dict[str, NodeLink] = {}  # admitted
+        self._runtime = runtime
+        self._specs = specs
+        self._epoch = epoch
+        self._version = version
+        self._next_link_id = 1
+        self._loop = asyncio.get_running_loop()
+        for kind in (LaunchStep, SignalStep, TerminateStep, ForgetStep):
+            runtime.handlers[kind] = self._send
+        runtime.handlers[AdmitNode] = self._admit
+        runtime.handlers[AckReports] = self._acknowledge
+        self._watched_at = time.monotonic()
+        self._watcher = self._loop.call_later(HEARTBEAT_MS / 1000, self._watch)
+
+    def open(self, node: str) -> NodeLink:
+        """A stream of that node, by its certificate; not admitted yet."""
+        link = NodeLink(node, self._next_link_id, self._runtime, self._specs, self._epoch)
+        self._next_link_id += 1
+        self.links[link.link_id] = link
+        self._runtime.metrics.links_opened += 1
+        return link
+
+    def close(self, link: NodeLink, was_registered: bool) -> None:
+        """The stream is over."""
+        link.end("the stream is over")
+        del self.links[link.link_id]
+        if self.by_node.get(link.node) is link:
+            del self.by_node[link.node]
+        if was_registered:
+            self._runtime.post(NodeDisconnected(link.node, link.link_id))
+
+    def stop(self) -> None:
+        """End all streams."""
+        self._watcher.cancel()
+        for link in list(self.links.values()):
+            link.end("the controller is stopping")
+
+    def _send(self, effect: Any) -> None:
+        link = self.by_node.get(effect.node)
+        if link is not None:
+            link.send(effect)
+
+    def _admit(self, effect: AdmitNode) -> None:
+        link = self.links.get(effect.link_id)
+        if link is None:
+            return
+        answer = node_pb2.ControllerMessage(registered=self._registered(effect.refusal))
+        if effect.refusal:
+            log.warning("node %s: registration refused: %s", effect.node, effect.refusal)
+            link.finish(answer)
+            return
+        older = self.by_node.get(effect.node)
+        if older is not None and older is not link:
+            older.end("a newer stream of the same node was admitted")
+        self.by_node[effect.node] = link
+        link.send(answer)
+        log.info("node %s registered, stream %d", effect.node, effect.link_id)
+
+    def _registered(self, refusal: str) -> node_pb2.Registered:
+        config = self._runtime.core.state.config
+        return node_pb2.Registered(
+            epoch=self._epoch,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            refusal=refusal,
+            cluster_name=config.cluster_name,
+            kill_wait_s=config.kill_wait_s,
+            unkillable_step_timeout_s=config.unkillable_step_timeout_s,
+            controller_version=self._version,
+        )
+
+    def _acknowledge(self, effect: AckReports) -> None:
+        link = self.links.get(effect.link_id)
+        if link is not None:
+            ack = node_pb2.ReportAck(through_sequence=effect.sequence, spool_id=effect.spool_id)
+            link.send(node_pb2.ControllerMessage(report_ack=ack))
+
+    def _watch(self) -> None:
+        """End streams that have been silent for too long. A round that comes late proves nothing: we were silent."""
+        limit_s = HEARTBEAT_MS / 1000 * SILENT_BEATS
+        now = time.monotonic()
+        was_late = now - self._watched_at > 2 * HEARTBEAT_MS / 1000
+        self._watched_at = now
+        oldest = 0.0 if was_late else now - limit_s
+        for link in list(self.links.values()):
+            if link.heard_at < oldest:
+                link.end(f"silent for {limit_s:.0f} s")
+        self._watcher = self._loop.call_later(HEARTBEAT_MS / 1000, self._watch)

@@ -1,0 +1,73 @@
+"""Scripts and environments by hash: what a launch needs beside the job's row.
+
+A cache bounded in bytes, filled by each commit's new specs (most jobs start soon after they were submitted) and from
+the database on a miss, once for all who wait for the same one: an array of 1,000 tasks shares one message.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import Final
+
+from ctld.core.model import SpecRow
+from ctld.metrics import Metrics
+from penstock.v1.common_pb2 import JobSpec
+
+SPEC_BYTES_MAX: Final = 24 * 1024 * 1024
+#: What a message costs beside its content.
+_OVERHEAD_BYTES: Final = 512
+
+
+class SpecCache:
+    """Least recently used goes first."""
+
+    def __init__(self, fetch: Callable[[bytes], SpecRow | None], reader: Executor, metrics: Metrics) -> None:
+        self._fetch = fetch
+        self._reader = reader
+        self._metrics = metrics
+        self._specs: dict[bytes, tuple[JobSpec, int]] = {}
+        self._bytes = 0
+        self._under_way: dict[bytes, asyncio.Task[JobSpec | None]] = {}
+
+    def keep(self, rows: Iterable[SpecRow]) -> None:
+        """Specs that have just been committed."""
+        for row in rows:
+            if row.spec_hash not in self._specs:
+                self._put(row)
+
+    def cached(self, spec_hash: bytes) -> JobSpec | None:
+        """The spec, if it is here."""
+        found = self._specs.pop(spec_hash, None)
+        if found is None:
+            return None
+        self._specs[spec_hash] = found
+        self._metrics.spec_hits += 1
+        return found[0]
+
+    async def get(self, spec_hash: bytes) -> JobSpec | None:
+        """The spec, from the database if need be; None when it is not there either."""
+        found = self.cached(spec_hash)
+        if found is not None:
+            return found
+        task = self._under_way.get(spec_hash)
+        if task is None:
+            self._metrics.spec_misses += 1
+            task = self._under_way[spec_hash] = asyncio.create_task(self._load(spec_hash))
+        return await asyncio.shield(task)
+
+    async def _load(self, spec_hash: bytes) -> JobSpec | None:
+        try:
+            row = await asyncio.get_running_loop().run_in_executor(self._reader, self._fetch, spec_hash)
+        finally:
+            del self._under_way[spec_hash]
+        return None if row is None else self._put(row)
+
+    def _put(self, row: SpecRow) -> JobSpec:
+        message = JobSpec(script=row.script, argv=row.argv, environment=row.environment)
+        size = message.ByteSize() + _OVERHEAD_BYTES
+        self._specs[row.spec_hash] = (message, size)
+        self._bytes += size
+        while self._bytes > SPEC_BYTES_MAX and len(self._specs) > 1:
+            oldest = next(iter(self._specs))
+            self._bytes -= self._specs.pop(oldest)[1]
+        return message

@@ -1,0 +1,61 @@
+"""`penstock ctld`: read the configuration, open the state, lead, serve, stop.
+
+    configuration -> lock and state folder -> certificates -> database, lease, load -> core -> sockets -> serve
+
+Exit status: 0 after a clean stop; 78 when the configuration, a key or the state folder cannot be used (with the file
+and line, or the path); 75 when another controller leads; 70 when something happened that cannot be (the log says
+what; the next start goes on from the database).
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Final
+
+from ctld.runtime.daemon import Daemon, serve
+from ctld.runtime.logs import LogFile
+from ctld.runtime.statefolder import StateFolder
+from ctld.store.errors import LeaseHeld, StorageFull, StoreError
+from penstock.config import DEFAULT_PATH, ConfigError, load
+from penstock.errors import BadSetup
+
+EX_TEMPFAIL: Final = 75
+EX_CONFIG: Final = 78
+
+
+def main(argv: list[str]) -> int:
+    """The controller's whole life; the exit status."""
+    parser = argparse.ArgumentParser(prog="penstock ctld", description="The controller.")
+    parser.add_argument("--config", default=DEFAULT_PATH, metavar="FILE", help="slurm.conf (default: %(default)s)")
+    parser.add_argument("--foreground", action="store_true", help="stay in the foreground (it always does)")
+    options = parser.parse_args(argv)
+    try:
+        loaded = load(options.config)
+        for warning in loaded.warnings:
+            _say(f"warning: {warning}")
+        logs = LogFile(loaded.config.slurmctld_log_file)
+        os.umask(0o077)  # what is for others says so itself
+        with StateFolder(loaded.config.state_save_location) as folder:
+            return asyncio.run(serve(Daemon(os.path.abspath(options.config), loaded.config, folder, logs)))
+    except ConfigError as error:
+        _say(f"error: {error}")
+    except BadSetup as error:
+        _say(f"error: {error.text}")
+    except OSError as error:
+        _say(f"error: {error.filename or ''}: {error.strerror}")
+    except (LeaseHeld, StorageFull) as error:
+        _say(f"error: {error}")
+        return EX_TEMPFAIL
+    except StoreError as error:
+        _say(f"error: {error}")
+    return EX_CONFIG
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines():
+        print(f"penstock ctld: {line}", file=sys.stderr)  # noqa: T201 (the command's answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

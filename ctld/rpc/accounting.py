@@ -1,0 +1,58 @@
+"""The Accounting service: sacct's queries, read in a thread through a connection of their own.
+
+All users see all records; scripts and environments only their owner and operators. (PrivateData is not there yet; it
+belongs here, before a page leaves.)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, Final
+
+from ctld.core.events import Role
+from ctld.rpc.auth import caller
+from ctld.rpc.records import record_filter, record_message
+from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.services import Services
+from penstock.v1 import accounting_pb2
+from penstock.values.errors import BadValue
+from penstock.values.refusals import TEXT, Code
+
+PAGE_RECORDS: Final = 200
+#: Queries at a time: each may read for seconds; the rest stand in line.
+QUERIES_MAX: Final = 2
+
+
+class AccountingService:
+    """One method."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._threads = ThreadPoolExecutor(QUERIES_MAX, "accounting")
+
+    async def ListRecords(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Records in pages."""
+        records, actor = self._services.records, caller()
+        uids, unknown = await self._services.names.uids(list(request.users))
+        if unknown:
+            return
+        try:
+            found = records.list(record_filter(request, uids))
+        except BadValue as error:
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+        only_uid = None if actor.role >= Role.OPERATOR else actor.uid
+        cluster = self._services.runtime.core.state.config.cluster_name
+        loop = asyncio.get_running_loop()
+        pages = _pages(found, only_uid, cluster)
+        try:
+            while (page := await loop.run_in_executor(self._threads, next, pages, None)) is not None:
+                yield page
+        except BadValue as error:  # found out while reading: more records than one answer may have
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+
+
+def _pages(records: Iterator[Any], only_uid: int | None, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:
+    """Pages of messages, made in the thread that reads."""
+    while page := list(islice(records, PAGE_RECORDS)):
+        yield accounting_pb2.ListRecordsReply(records=[record_message(r, only_uid, cluster) for r in page])

@@ -1,0 +1,102 @@
+"""Nodes and partitions out: read from the core between two steps, as numbers of the moment.
+
+A node's base state is derived (DOWN, UNKNOWN, IDLE, MIXED, ALLOCATED); its flags are told beside it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ctld.agents.launch import indices
+from ctld.agents.link import NodeLink
+from ctld.core.model import Node, Partition
+from ctld.core.state import ClusterState
+from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.states import JobState, NodeFlag
+from penstock.values.tres import format_tres
+
+_SHOWN_FLAGS: Final = (NodeFlag.DRAIN, NodeFlag.NO_RESPOND, NodeFlag.INVAL, NodeFlag.FAIL)
+_NODE_FIELDS: Final = (
+    "name", "reason", "reason_at_us", "cpus", "cpus_alloc", "real_memory_mb", "mem_alloc_mb", "features", "weight",
+    "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id",
+)  # fmt: skip
+_NODE_CONFIG_FIELDS: Final = (
+    "hostname", "addr", "boards", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb",
+)  # fmt: skip
+_PARTITION_FIELDS: Final = (
+    "name", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "priority_tier",
+    "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb",
+    "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node",
+    "disable_root_jobs", "exclusive_user", "lln", "deny_accounts",
+)  # fmt: skip
+
+
+def partitions_of_nodes(state: ClusterState) -> dict[str, list[str]]:
+    """The partitions each node is in."""
+    found: dict[str, list[str]] = {}
+    for partition in state.partition_list:
+        for name in partition.config.nodes:
+            found.setdefault(name, []).append(partition.name)
+    return found
+
+
+def base_state(node: Node) -> str:
+    """The state beside the flags."""
+    if node.flags & NodeFlag.DOWN:
+        return "DOWN"
+    if node.flags & NodeFlag.UNKNOWN:
+        return "UNKNOWN"
+    if not node.cpus_alloc and not node.jobs:
+        return "IDLE"
+    return "ALLOCATED" if node.cpus_alloc >= node.cpus else "MIXED"
+
+
+def flags_of(state: ClusterState, node: Node) -> list[str]:
+    """What else is true of it."""
+    flags = [flag.name or "" for flag in _SHOWN_FLAGS if node.flags & flag]
+    if any(state.jobs[job_id].state is JobState.COMPLETING for job_id in node.jobs):
+        flags.append("COMPLETING")
+    return flags
+
+
+def node_info(
+    state: ClusterState, node: Node, partitions: Iterable[str], link: NodeLink | None, reason_user: str
+) -> controller_pb2.NodeInfo:
+    """One node as it is shown."""
+    fields = {name: getattr(node, name) for name in _NODE_FIELDS}
+    fields |= {name: getattr(node.config, name) for name in _NODE_CONFIG_FIELDS}
+    return controller_pb2.NodeInfo(
+        **fields,
+        base_state=base_state(node),
+        flags=flags_of(state, node),
+        reason_user=reason_user,
+        gres=[common_pb2.GresCount(name=g.name, type=g.type, count=g.count) for g in node.config.gres],
+        gres_used=[
+            common_pb2.GresIndices(name=name, type=type_, index=indices(mask))
+            for (name, type_), mask in node.gres_used.items()
+            if mask
+        ],
+        partitions=partitions,
+        noded_start_at_us=node.started_at_us,
+        free_memory_mb=link.free_memory_mb if link else 0,
+        cpu_load_centi=link.cpu_load_centi if link else 0,
+    )
+
+
+def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.PartitionInfo:
+    """One partition as it is shown."""
+    fields = {name: getattr(partition.config, name) for name in _PARTITION_FIELDS}
+    nodes = [state.nodes[name] for name in partition.config.nodes]
+    cpus = sum(node.cpus for node in nodes)
+    tres = {"cpu": cpus, "mem": sum(node.real_memory_mb for node in nodes), "node": len(nodes), "billing": cpus}
+    for node in nodes:
+        for gres in node.config.gres:
+            key = f"gres/{gres.name}"
+            tres[key] = tres.get(key, 0) + gres.count
+    return controller_pb2.PartitionInfo(
+        **fields,
+        state=partition.state,
+        total_cpus=cpus,
+        total_nodes=len(nodes),
+        tres=format_tres(tres),
+        configured_nodes=partition.config.nodes,
+    )

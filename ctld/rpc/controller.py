@@ -1,0 +1,308 @@
+"""The Controller service: each method turns a message into an event, waits for its Reply, and turns that into the
+answer. No decisions: who may call is the gate's (rights.py), what may be done is the core's.
+
+Reading methods do not trouble the core: jobs come from the committed snapshot, histories from the database.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from ctld.core.effects import Done, Ended, Refusal, Results, Submitted
+from ctld.core.events import (
+    AwaitJob,
+    CancelJobs,
+    ControlAction,
+    ControlJobs,
+    Role,
+    SubmitJob,
+    UpdateJobs,
+    UpdateNodes,
+    UpdatePartition,
+)
+from ctld.core.model import JobRow
+from ctld.rpc import clusterinfo, jobinfo, wanted
+from ctld.rpc.auth import caller
+from ctld.rpc.listing import select_rows
+from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.services import Services
+from ctld.rpc.users import job_filter
+from ctld.runtime.errors import NotTaken
+from ctld.runtime.points import crash_point
+from penstock.errors import PenstockError
+from penstock.security.join import SECRET_BYTES, admit
+from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.dates import parse_date_us
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import compress, expand
+from penstock.values.refusals import TEXT, Code
+
+#: Jobs in one page of a listing: some 5 ms of work between two turns of the loop.
+PAGE_JOBS: Final = 200
+#: JobInfo is field 1 of ListJobsReply: its tag and wire type, before a length.
+_JOBS_TAG: Final = b"\x0a"
+_DATES: Final = ("starttime", "eligibletime")
+
+Handler = Callable[[Any, Any], Awaitable[Any]]
+
+
+def translated(handler: Callable[[Any, Any, Any], Awaitable[Any]]) -> Callable[[Any, Any, Any], Awaitable[Any]]:
+    """A method whose refusals become statuses."""
+
+    async def method(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return await handler(self, request, context)
+        except (BadRequest, NotTaken) as error:
+            await refuse_as(context, error)
+        except PenstockError as error:
+            await refuse_as(context, BadRequest(Code(error.code), error.text))
+
+    return method
+
+
+class ControllerService:
+    """The methods, by the names of the service."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._runtime = services.runtime
+        self._names = services.names
+
+    async def _ask(self, event: Any, context: Any) -> Any:
+        body = await self._runtime.ask(event)
+        if type(body) is Refusal:
+            await refuse_as(context, body)
+        return body
+
+    # ---- submit and wait -----------------------------------------------------------------------------------------
+
+    @translated
+    async def SubmitJob(self, request: Any, context: Any) -> Any:
+        """Queue a job; the answer leaves when it is durable."""
+        key, key_at_us = wanted.submit_key(request.request_key)
+        job = wanted.wanted_job(request.job)
+        spec = wanted.spec_row(request.spec, self._runtime.core.state.config)
+        event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, self._runtime.new_reply_to())
+        crash_point("submit:before-step")
+        body: Submitted = await self._ask(event, context)
+        return controller_pb2.SubmitJobReply(
+            job_id=body.job_id,
+            warnings=body.warnings,
+            start_at_us=body.start_at_us,
+            node_list=compress(body.nodes) if body.nodes else "",
+            cpus=body.cpus,
+            partition=body.partition,
+        )
+
+    @translated
+    async def AwaitJob(self, request: Any, context: Any) -> Any:
+        """Answer when the job has ended."""
+        event = AwaitJob(caller(), request.job_id, self._runtime.new_reply_to())
+        body: Ended = await self._ask(event, context)
+        exit_status = common_pb2.ExitStatus(code=body.exit_code, signal=body.exit_signal)
+        return controller_pb2.AwaitJobReply(exit=exit_status, state=body.state)
+
+    # ---- change --------------------------------------------------------------------------------------------------
+
+    @translated
+    async def CancelJobs(self, request: Any, context: Any) -> Any:
+        """scancel."""
+        which = await job_filter(request.filter, self._names)
+        event = CancelJobs(
+            caller(), which, request.signal, request.batch_only, request.full, self._runtime.new_reply_to()
+        )
+        crash_point("cancel:before-step")
+        return _results(await self._ask(event, context))
+
+    @translated
+    async def ControlJobs(self, request: Any, context: Any) -> Any:
+        """Hold, release, requeue."""
+        try:
+            action = ControlAction(request.action)
+        except ValueError:
+            raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
+        event = ControlJobs(caller(), tuple(request.ids), action, self._runtime.new_reply_to())
+        return _results(await self._ask(event, context))
+
+    @translated
+    async def UpdateJobs(self, request: Any, context: Any) -> Any:
+        """scontrol update jobid=."""
+        changes = wanted.changes_of(request.changes)
+        begin_at_us = 0
+        for name in _DATES:
+            if name in changes:
+                try:
+                    begin_at_us = parse_date_us(changes[name], self._runtime.clock_us())
+                except BadValue as error:
+                    raise BadRequest(Code.INVALID_TIME_VALUE, f"{TEXT[Code.INVALID_TIME_VALUE]}: {error}") from None
+        event = UpdateJobs(caller(), tuple(request.ids), changes, begin_at_us, self._runtime.new_reply_to())
+        return _results(await self._ask(event, context))
+
+    @translated
+    async def UpdateNodes(self, request: Any, context: Any) -> Any:
+        """scontrol update nodename=."""
+        try:
+            names = tuple(dict.fromkeys(expand(request.names)))
+        except BadValue as error:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
+        changes = wanted.changes_of(request.changes)
+        await self._ask(UpdateNodes(caller(), names, changes, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
+    @translated
+    async def UpdatePartition(self, request: Any, context: Any) -> Any:
+        """scontrol update partitionname=."""
+        changes = wanted.changes_of(request.changes)
+        await self._ask(UpdatePartition(caller(), request.name, changes, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
+    # ---- read ----------------------------------------------------------------------------------------------------
+
+    async def ListJobs(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+        """Jobs as committed, in pages, encoded already."""
+        snapshot = self._runtime.snapshot
+        try:
+            which = await job_filter(request.filter, self._names)
+            rows = await select_rows(snapshot, which, request.all_states)
+        except BadRequest as error:
+            await refuse_as(context, error)
+        for first in range(0, len(rows), PAGE_JOBS):
+            page = [self._encoded(row, request.detail) for row in rows[first : first + PAGE_JOBS]]
+            yield b"".join([part for data in page for part in (_JOBS_TAG, _varint(len(data)), data)])
+            await asyncio.sleep(0)
+
+    def _encoded(self, row: JobRow, detail: bool) -> bytes:
+        if detail:
+            return jobinfo.job_info(row, True).SerializeToString()
+        data = self._runtime.snapshot.encoded(row)
+        if data is None:
+            data = jobinfo.job_info(row, False).SerializeToString()
+            self._runtime.snapshot.keep(row, data)
+        return data
+
+    @translated
+    async def ListNodes(self, request: Any, context: Any) -> Any:
+        """Nodes, in the order of the configuration."""
+        try:
+            wanted_names = {name for text in request.names for name in expand(text)}
+        except BadValue as error:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
+        state, links = self._runtime.core.state, self._services.registry.by_node
+        uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
+        users = {uid: await self._names.name(uid) for uid in uids}
+        partitions = clusterinfo.partitions_of_nodes(state)
+        return controller_pb2.ListNodesReply(
+            nodes=[
+                clusterinfo.node_info(
+                    state,
+                    node,
+                    partitions.get(node.name, ()),
+                    links.get(node.name),
+                    users.get(node.reason_uid, "") if node.reason else "",
+                )
+                for node in state.node_list
+                if not wanted_names or node.name in wanted_names
+            ]
+        )
+
+    @translated
+    async def ListPartitions(self, request: Any, context: Any) -> Any:
+        """Partitions, in the order of the configuration."""
+        state = self._runtime.core.state
+        return controller_pb2.ListPartitionsReply(
+            partitions=[clusterinfo.partition_info(state, partition) for partition in state.partition_list]
+        )
+
+    @translated
+    async def ShowConfig(self, request: Any, context: Any) -> Any:
+        """The configuration in force."""
+        lines = [controller_pb2.ConfigLine(key=k, value=v) for k, v in self._runtime.core.state.config.shown]
+        return controller_pb2.ShowConfigReply(lines=lines, at_us=self._runtime.clock_us())
+
+    @translated
+    async def GetBatchScript(self, request: Any, context: Any) -> Any:
+        """A job's script, for its owner and operators."""
+        row = self._runtime.snapshot.jobs.get(request.job_id)
+        if row is None:
+            raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+        actor = caller()
+        if actor.uid != row.user_id and actor.role < Role.OPERATOR:
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+        spec = await self._services.specs.get(row.spec_hash)
+        if spec is None:
+            raise BadRequest(Code.INTERNAL, TEXT[Code.INTERNAL])
+        return controller_pb2.GetBatchScriptReply(script=spec.script)
+
+    @translated
+    async def Story(self, request: Any, context: Any) -> Any:
+        """What happened to a job."""
+        store, reader = self._services.store, self._services.reader
+        lines = await asyncio.get_running_loop().run_in_executor(reader, store.history, request.job_id)
+        if not lines:
+            raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+        return controller_pb2.StoryReply(
+            lines=[
+                controller_pb2.StoryLine(at_us=h.at_us, attempt=h.attempt, event=h.event, detail=h.detail)
+                for h in lines
+            ]
+        )
+
+    @translated
+    async def Ping(self, request: Any, context: Any) -> Any:
+        """Who answers, and how much there is to do."""
+        return self._services.ping()
+
+    # ---- the controller itself -----------------------------------------------------------------------------------
+
+    @translated
+    async def Reconfigure(self, request: Any, context: Any) -> Any:
+        """Read the configuration again; all of it takes force or nothing."""
+        warnings = await self._services.reconfigure()
+        return controller_pb2.ReconfigureReply(warnings=warnings)
+
+    @translated
+    async def Shutdown(self, request: Any, context: Any) -> Any:
+        """Stop cleanly; jobs go on."""
+        self._services.shutdown(f"asked by {caller().user_name}")
+        return controller_pb2.Empty()
+
+    @translated
+    async def CreateNodeToken(self, request: Any, context: Any) -> Any:
+        """A one-use token with which a node of the configuration may join."""
+        if request.node_name not in self._runtime.core.state.nodes:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {request.node_name[:64]!r}")
+        token, expires_at_us = self._services.join_tokens.create(
+            request.node_name, secrets.token_bytes(SECRET_BYTES), self._runtime.clock_us()
+        )
+        return controller_pb2.CreateNodeTokenReply(token=token, expires_at_us=expires_at_us)
+
+    @translated
+    async def JoinNode(self, request: Any, context: Any) -> Any:
+        """Trade a join token for a certificate."""
+        certificate, ca = admit(
+            self._services.authority(),
+            self._services.join_tokens,
+            request.token,
+            request.node_name,
+            request.csr_pem,
+            self._runtime.clock_us(),
+        )
+        return controller_pb2.JoinNodeReply(certificate_pem=certificate, ca_pem=ca)
+
+
+def _results(body: Results | Done) -> controller_pb2.JobResultsReply:
+    results = body.results if isinstance(body, Results) else ()
+    return controller_pb2.JobResultsReply(
+        results=[controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results]
+    )
+
+
+def _varint(number: int) -> bytes:
+    """A length as protobuf writes it."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -1,0 +1,130 @@
+"""Jobs out: committed rows as JobInfo messages.
+
+The short form leaves out what only `scontrol show job` and JSON show: the allocation by node, the submit line, resource
+limits. File names are expanded as far as they are known: a pending job keeps `%N`.
+"""
+
+import os.path
+from typing import Any, Final
+
+from ctld.agents.launch import allocation_of
+from ctld.core.model import JobRequest, JobRow
+from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.errors import BadValue
+from penstock.values.filenames import FileNames, expand_pattern
+from penstock.values.hostlist import compress
+from penstock.values.states import ACTIVE_STATES, JobState
+
+#: Fields of a request that are sent as they are, when they say something.
+_REQUEST_FIELDS: Final = (
+    "name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append",
+    "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb",
+    "features", "exclusive", "dependency", "array", "requeue", "nice", "umask", "kill_on_invalid_dep", "export_env",
+    "submit_host", "submit_dir", "command", "wckey", "ntasks", "cpus_per_task",
+)  # fmt: skip
+#: Fields of a row that have the same name and meaning in JobInfo.
+_ROW_FIELDS: Final = (
+    "job_id", "array_job_id", "array_task_id", "array_throttle", "reason_detail", "user_id", "group_id", "user_name",
+    "group_name", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "time_limit_s", "batch_node", "attempt",
+    "tres_req", "tres_alloc", "admin_comment", "dependency", "hold",
+)  # fmt: skip
+
+
+def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
+    """What was asked for, with the defaults that were put in."""
+    fields: dict[str, Any] = {}
+    for name in _REQUEST_FIELDS:
+        value = getattr(request, name)
+        if value:
+            fields[name] = value
+    fields["requeue"] = request.requeue
+    for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb", "umask"):
+        value = getattr(request, name)
+        if value is not None:
+            fields[name] = value
+    if request.gres_per_node:
+        fields["gres_per_node"] = [
+            common_pb2.GresCount(name=name, type=type_, count=count) for name, type_, count in request.gres_per_node
+        ]
+    if request.nodes_required:
+        fields["nodes_required"] = compress(request.nodes_required)
+    if request.nodes_excluded:
+        fields["nodes_excluded"] = compress(request.nodes_excluded)
+    if detail:
+        fields["submit_line"] = request.submit_line
+        fields["rlimits"] = dict(request.rlimits)
+    return common_pb2.JobRequest(**fields)
+
+
+def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
+    """One job as it is shown."""
+    request = row.request
+    fields: dict[str, Any] = {}
+    for name in _ROW_FIELDS:
+        value = getattr(row, name)
+        if value:
+            fields[name] = value
+    if row.hold:
+        fields.pop("priority", None)  # Slurm shows 0 of a held job; the number it will have again is kept apart here
+    if row.array_task_id is not None:
+        fields["array_task_id"] = row.array_task_id
+    if row.array_tasks is not None:
+        fields["array_tasks"] = row.array_tasks.format()
+    fields["state"], fields["reason"] = row.state.name, row.reason.value
+    pending = row.state is JobState.PENDING
+    fields["partition"] = ",".join(request.partitions) if pending else row.partition
+    fields["end_at_us"] = end_at(row)
+    if row.alloc:
+        fields["node_list"] = compress(part.node for part in row.alloc)
+        if detail:
+            fields["allocation"] = [allocation_of(part) for part in row.alloc]
+    fields |= counts(row)
+    if row.exit_code or row.exit_signal:
+        fields["exit"] = common_pb2.ExitStatus(code=row.exit_code, signal=row.exit_signal)
+    per_cpu = request.mem_per_cpu_mb is not None
+    fields["mem_is_per_cpu"] = per_cpu
+    fields["mem_mb"] = (request.mem_per_cpu_mb if per_cpu else request.mem_per_node_mb) or 0
+    fields["request"] = request_message(request, detail)
+    fields |= file_names(row, request)
+    return controller_pb2.JobInfo(**fields)
+
+
+def counts(row: JobRow) -> dict[str, int]:
+    """CPUs, nodes and tasks: what it holds or held, else what it asks for."""
+    request = row.request
+    if row.alloc:
+        cpus, nodes = sum(part.cpus for part in row.alloc), len(row.alloc)
+    else:
+        cpus, nodes = request.ntasks * request.cpus_per_task, request.nodes_min
+    return {"cpus": cpus, "nodes": nodes, "tasks": request.ntasks}
+
+
+def end_at(row: JobRow) -> int:
+    """When it ended, else when its time limit would end it, else 0."""
+    if row.end_at_us or row.state not in ACTIVE_STATES or not row.start_at_us or row.time_limit_s < 0:
+        return row.end_at_us
+    return row.start_at_us + row.time_limit_s * 1_000_000
+
+
+def file_names(row: Any, request: JobRequest) -> dict[str, bytes]:
+    """The files of a JobRow (or of a record of it) with their symbols replaced, absolute."""
+    names = FileNames(
+        job_id=row.job_id,
+        array_job_id=row.array_job_id,
+        array_task_id=row.array_task_id,
+        job_name=request.name,
+        user_name=row.user_name,
+        node_name=row.batch_node or "%N",
+        short_node="" if row.batch_node else "%N",
+        restart_count=row.attempt,
+    )
+    found: dict[str, bytes] = {}
+    for field in ("std_out", "std_err", "std_in"):
+        pattern: bytes = getattr(request, field)
+        if pattern:
+            try:
+                name = expand_pattern(pattern, names) if b"%" in pattern or b"\\" in pattern else pattern
+            except BadValue:
+                name = pattern  # too long once expanded: the node will say so
+            found[field] = os.path.join(request.work_dir, name)
+    return found

@@ -1,0 +1,121 @@
+"""The NodeLink service: a node daemon's stream becomes a link.
+
+The node is who its certificate says; a registration under another name ends the call. Everything after the first
+message is the link's (ctld/agents/link.py).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc
+
+from ctld.core.events import HeldStep, NodeRegistered
+from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.rights import require_node
+from ctld.rpc.services import Services
+from penstock.v1 import node_pb2
+from penstock.values.refusals import Code
+
+PROTOCOL: Final = 1
+REGISTER_TIMEOUT_S: Final = 20.0
+#: As many as a node daemon keeps.
+HELD_STEPS_MAX: Final = 200_000
+GPUS_MAX: Final = 4096
+TEXT_MAX: Final = 256
+
+_STATE_NAMES: Final = {value: name for name, value in node_pb2.HeldStep.State.items()}
+
+
+class NodeLinkService:
+    """One method: the stream."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def Connect(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """Registration first, then commands down and reports up until one side goes."""
+        try:
+            register = await self._first(requests)
+        except BadRequest as error:
+            await refuse_as(context, error)
+        node = await require_node(context, register.node_name)
+        registry, runtime = self._services.registry, self._services.runtime
+        link = registry.open(node)
+        reader: asyncio.Task[None] | None = None
+        try:
+            runtime.post(registration(register, link.link_id))
+            reader = asyncio.create_task(link.incoming(requests))
+            reader.add_done_callback(lambda task: link.end(_why(task)))
+            async for message in link.outgoing():
+                yield message
+        finally:
+            if reader is not None:
+                reader.cancel()
+            registry.close(link, was_registered=True)
+
+    async def _first(self, requests: AsyncIterator[Any]) -> node_pb2.Register:
+        try:
+            async with asyncio.timeout(REGISTER_TIMEOUT_S):
+                async for message in requests:
+                    if message.WhichOneof("kind") != "register":
+                        break
+                    check(message.register)
+                    return message.register  # type: ignore[no-any-return]
+        except TimeoutError:
+            raise BadRequest(Code.INVALID_VALUE, f"no registration within {REGISTER_TIMEOUT_S:.0f} s") from None
+        raise BadRequest(Code.INVALID_VALUE, "a node's first message must be its registration")
+
+
+def _why(task: "asyncio.Task[None]") -> str:
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, grpc.RpcError):
+        return "the connection broke"
+    return f"reading it failed: {error!r}" if error else "the node closed it"
+
+
+def check(register: node_pb2.Register) -> None:
+    """Limits of a registration. Raises BadRequest."""
+    if register.protocol != PROTOCOL:
+        text = f"the node speaks protocol {register.protocol}, this controller {PROTOCOL}: use the same version"
+        raise BadRequest(Code.NOT_SUPPORTED, text)
+    if len(register.held) > HELD_STEPS_MAX or len(register.inventory.gpus) > GPUS_MAX:
+        raise BadRequest(Code.INVALID_VALUE, "the registration holds more steps or GPUs than a node can have")
+    inventory = register.inventory
+    for text in (register.boot_id, register.spool_id, register.version, inventory.os, inventory.arch):
+        if len(text) > TEXT_MAX:
+            raise BadRequest(Code.INVALID_VALUE, f"a text of the registration is longer than {TEXT_MAX} characters")
+    if not register.boot_id or not register.spool_id:
+        raise BadRequest(Code.INVALID_VALUE, "the registration has no boot_id or no spool_id")
+
+
+def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
+    """A registration as an event."""
+    inventory = register.inventory
+    gpus: dict[str, int] = {}
+    for gpu in inventory.gpus:
+        gpus[gpu.type] = gpus.get(gpu.type, 0) + 1
+    return NodeRegistered(
+        node=register.node_name,
+        link_id=link_id,
+        boot_id=register.boot_id,
+        spool_id=register.spool_id,
+        version=register.version,
+        cpus=inventory.cpus,
+        sockets=inventory.sockets,
+        cores_per_socket=inventory.cores_per_socket,
+        threads_per_core=inventory.threads_per_core,
+        real_memory_mb=inventory.real_memory_mb,
+        tmp_disk_mb=inventory.tmp_disk_mb,
+        gres=tuple(("gpu", type_, count) for type_, count in gpus.items()),
+        held=tuple(
+            HeldStep(h.key.job_id, h.key.attempt, h.key.step_id, _STATE_NAMES.get(h.state, "UNKNOWN"), h.epoch)
+            for h in register.held
+        ),
+        os=inventory.os,
+        arch=inventory.arch,
+        boot_at_us=inventory.boot_at_us,
+        started_at_us=register.started_at_us,
+        pretended=inventory.pretended,
+        spool_lost=register.spool_lost,
+    )

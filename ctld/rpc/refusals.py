@@ -1,0 +1,52 @@
+"""Refusals as gRPC statuses: one table. The number and the text travel unchanged; the status is for tools that know
+only gRPC. Nothing here is UNAVAILABLE but what a client shall try again by itself.
+"""
+
+from typing import Any, Final, NoReturn
+
+import grpc
+
+from ctld.core.effects import Refusal
+from ctld.rpc.rights import refuse
+from ctld.runtime.errors import NotTaken
+from penstock.values.refusals import Code
+
+_S = grpc.StatusCode
+
+STATUS: Final[dict[int, grpc.StatusCode]] = {
+    Code.ACCESS_DENIED: _S.PERMISSION_DENIED,
+    Code.INVALID_JOB_ID: _S.NOT_FOUND,
+    Code.INVALID_NODE_NAME: _S.NOT_FOUND,
+    Code.INVALID_PARTITION: _S.INVALID_ARGUMENT,
+    Code.INVALID_VALUE: _S.INVALID_ARGUMENT,
+    Code.INVALID_ARRAY: _S.INVALID_ARGUMENT,
+    Code.INVALID_DEPENDENCY: _S.INVALID_ARGUMENT,
+    Code.INVALID_FEATURE: _S.INVALID_ARGUMENT,
+    Code.INVALID_GRES: _S.INVALID_ARGUMENT,
+    Code.INVALID_TIME_VALUE: _S.INVALID_ARGUMENT,
+    Code.PATHNAME_TOO_LONG: _S.INVALID_ARGUMENT,
+    Code.SCRIPT_TOO_LARGE: _S.INVALID_ARGUMENT,
+    Code.ENVIRONMENT_TOO_LARGE: _S.INVALID_ARGUMENT,
+    Code.JOB_SCRIPT_MISSING: _S.INVALID_ARGUMENT,
+    Code.NOT_SUPPORTED: _S.UNIMPLEMENTED,
+    Code.MAX_JOB_COUNT: _S.RESOURCE_EXHAUSTED,
+    Code.STORAGE_FULL: _S.RESOURCE_EXHAUSTED,
+    Code.BUSY: _S.RESOURCE_EXHAUSTED,
+    Code.INTERNAL: _S.INTERNAL,
+}
+
+
+class BadRequest(Exception):
+    """A message that cannot be turned into an event: refused before the core sees it."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+async def refuse_as(context: Any, error: BadRequest | NotTaken | Refusal) -> NoReturn:
+    """End the call with what was refused."""
+    code = Code(error.code)
+    passing = isinstance(error, NotTaken) and error.passing
+    await refuse(context, _S.UNAVAILABLE if passing else STATUS.get(code, _S.FAILED_PRECONDITION), code, error.text)

@@ -1,0 +1,94 @@
+"""Names of users in filters as uids, with a memory: behind pwd may be a slow LDAP server, so it is asked in a thread."""
+
+import asyncio
+import pwd
+import time
+from typing import Final
+
+from ctld.core.events import JobFilter
+from ctld.rpc.refusals import BadRequest
+from penstock.v1 import controller_pb2
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
+from penstock.values.refusals import Code
+from penstock.values.states import parse_job_states
+
+TTL_S: Final = 60.0
+NAMES_MAX: Final = 10_000
+UID_MAX: Final = 0xFFFFFFFE
+#: A state that no job has: a filter of words that this version never enters must match nothing.
+NO_STATE: Final = -1
+
+
+class UserNames:
+    """Both directions."""
+
+    def __init__(self) -> None:
+        self._uids: dict[str, tuple[int | None, float]] = {}
+        self._names: dict[int, tuple[str, float]] = {}
+
+    async def uid(self, text: str) -> int | None:
+        """The uid of a name or number; None for a name that this host does not know."""
+        if text.isascii() and text.isdigit() and len(text) <= 10:
+            return min(int(text), UID_MAX)
+        now = time.monotonic()
+        known = self._uids.get(text)
+        if known is None or known[1] < now:
+            known = (await asyncio.to_thread(_find_uid, text), now + TTL_S)
+            if len(self._uids) >= NAMES_MAX:
+                self._uids.clear()
+            self._uids[text] = known
+        return known[0]
+
+    async def name(self, uid: int) -> str:
+        """The name of a uid, its number when it has none."""
+        now = time.monotonic()
+        known = self._names.get(uid)
+        if known is None or known[1] < now:
+            known = (await asyncio.to_thread(_find_name, uid), now + TTL_S)
+            if len(self._names) >= NAMES_MAX:
+                self._names.clear()
+            self._names[uid] = known
+        return known[0]
+
+    async def uids(self, texts: list[str]) -> tuple[tuple[int, ...], bool]:
+        """The uids of several, and whether none of them is known."""
+        found = [uid for text in texts if (uid := await self.uid(text)) is not None]
+        return tuple(dict.fromkeys(found)), bool(texts) and not found
+
+
+def _find_uid(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):  # ValueError: a NUL byte in it
+        return None
+
+
+def _find_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+async def job_filter(message: controller_pb2.JobFilter, names: UserNames) -> JobFilter:
+    """A filter as the core takes it. Raises BadRequest."""
+    uids, unknown = await names.uids(list(message.users))
+    try:
+        states: tuple[int, ...] = ()
+        if message.states:
+            states = tuple(sorted(int(s) for s in parse_job_states(",".join(message.states))[0])) or (NO_STATE,)
+        nodes = tuple(dict.fromkeys(name for text in message.nodes for name in expand(text)))
+    except BadValue as error:
+        raise BadRequest(Code.INVALID_VALUE, str(error)) from None
+    return JobFilter(
+        ids=tuple(message.ids),
+        uids=uids,
+        partitions=tuple(message.partitions),
+        names=tuple(message.names),
+        states=states,
+        nodes=nodes,
+        accounts=tuple(message.accounts),
+        qos=tuple(message.qos),
+        unknown_user=unknown,
+    )

@@ -1,0 +1,271 @@
+"""The controller as a process: its parts put together, its signals, its end.
+
+SIGTERM and SIGINT stop it cleanly: no more requests, everything that was taken is committed and answered, the lease is
+given back. SIGHUP reads the configuration again and reopens the log. What cannot be mended (see loop.py) flushes the
+log and leaves at once with status 70.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from typing import Any, Final
+
+from accounting.records import Records
+from ctld.agents.registry import Registry
+from ctld.agents.specs import SpecCache
+from ctld.core.controller import Core
+from ctld.core.effects import Batch, Refusal
+from ctld.core.events import LoadConfig
+from ctld.core.submit import SUBMIT_KEY_AGE_US
+from ctld.metrics import Metrics
+from ctld.rpc.auth import Authenticator, Roles
+from ctld.rpc.refusals import BadRequest
+from ctld.rpc.server import listen, make_server
+from ctld.rpc.services import Services
+from ctld.runtime.clock import Clock
+from ctld.runtime.errors import NotTaken
+from ctld.runtime.flightrec import FlightRecorder
+from ctld.runtime.logs import LogFile, log_transitions
+from ctld.runtime.loop import Runtime
+from ctld.runtime.snapshot import Snapshot
+from ctld.runtime.statefolder import StateFolder
+from ctld.store.committer import Store
+from ctld.store.errors import StorageFull
+from penstock.cluster import ClusterFile, write_cluster
+from penstock.config import ConfigError, load, reload_problems
+from penstock.security.authd import AuthServer
+from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
+from penstock.security.join import JoinTokens
+from penstock.security.tokens import TokenIssuer, TokenVerifier
+from penstock.values.config import Config
+from penstock.values.gres import Gres
+from penstock.values.refusals import TEXT, Code
+
+log = logging.getLogger("penstock.ctld")
+
+EX_SOFTWARE: Final = 70
+#: How long calls that are under way may take at a stop.
+STOP_GRACE_S: Final = 1.0
+#: A commit that waits for space is not waited for at a stop: nobody has been told of what it holds.
+STOP_LIMIT_S: Final = 20.0
+#: Allocations between two looks of the garbage collector: the state is a million objects without cycles, and the
+#: default of 700 would look at the young ones ten times for every submission.
+GC_THRESHOLD: Final = 50_000
+
+
+def version() -> str:
+    """The installed version."""
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:
+        return "0.1.0"
+
+
+@dataclass
+class Daemon:
+    """What a controller is started with."""
+
+    config_path: str
+    config: Config
+    folder: StateFolder
+    logs: LogFile
+
+
+async def serve(daemon: Daemon) -> int:
+    """From the state folder to a clean stop."""
+    controller = Controller(daemon)
+    await controller.start()
+    controller.heed_signals()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
+    try:
+        await controller.until_told()
+    finally:
+        await controller.stop()
+    return 0
+
+
+class Controller:
+    """One run of the controller."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._clock = Clock()
+        self._boot_at_us = self._clock()
+        self._told = asyncio.Event()
+        self._acts: set[asyncio.Task[Any]] = set()
+        self._reader = ThreadPoolExecutor(1, "reader")
+
+    async def start(self) -> None:
+        """Everything up to the listening sockets. Raises BadSetup, StoreError."""
+        config, folder, clock = self._daemon.config, self._daemon.folder, self._clock
+        credentials = self._certificates(config)
+        self._store = store = Store.open(config.penstock_database_url or folder.database, folder.holder)
+        epoch = store.acquire_lease(clock())
+        loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
+        core = Core(config, loaded._replace(epoch=epoch), clock())
+        del loaded
+        self._runtime = runtime = Runtime(
+            core,
+            store,
+            Snapshot(core.state.jobs.values()),
+            clock,
+            self._fail,
+            FlightRecorder(folder.path / "flight"),
+            Metrics(),
+            StorageFull,
+        )
+        self._records = Records(config.penstock_database_url or folder.database)
+        specs = SpecCache(store.spec, self._reader, runtime.metrics)
+        self._registry = Registry(runtime, specs, epoch, version())
+        runtime.observers += [partial(_keep_specs, specs), log_transitions]
+        self._authenticator = self._make_authenticator(credentials, config)
+        address = f"{config.controller_addr}:{config.slurmctld_port}"
+        services = Services(
+            runtime,
+            store,
+            self._reader,
+            specs,
+            self._registry,
+            JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, address),
+            partial(load_ca, folder.certificates),
+            self._reconfigure,
+            self._shutdown,
+            epoch,
+            self._boot_at_us,
+            version(),
+            self._records,
+        )
+        self._server = make_server(services, self._authenticator)
+        listen(self._server, config, folder.socket, credentials)
+        runtime.start()
+        await self._server.start()
+        self._auth = AuthServer(folder.auth_socket, TokenIssuer(credentials), clock)
+        self._auth.start()
+        write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
+        log.info(
+            "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
+            config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), address,
+            config.controller_addr, config.penstock_node_port,
+        )  # fmt: skip
+
+    async def until_told(self) -> None:
+        """Return when it is time to stop."""
+        await self._told.wait()
+
+    async def stop(self) -> None:
+        """Commit and answer what was taken, then leave."""
+        self._auth.close()
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self._runtime.stop()
+        except TimeoutError:
+            log.error("the last commit does not end; what it holds has been told to nobody")
+            self._fail("the stop took too long", None)
+        self._registry.stop()
+        await self._server.stop(STOP_GRACE_S)
+        self._records.close()
+        self._store.close()
+        self._reader.shutdown(wait=True)
+        log.info("stopped")
+
+    # ---- parts ---------------------------------------------------------------------------------------------------
+
+    def _certificates(self, config: Config) -> Credentials:
+        """The controller's credentials; a new cluster gets a CA of its own."""
+        folder = self._daemon.folder.certificates
+        now_us = self._clock()
+        if not (folder / "ca.pem").exists() and not (folder / "ca.key").exists():
+            create_ca(folder, config.cluster_name, now_us)
+            log.info("a new certificate authority was made in %s", folder)
+        hosts = tuple(dict.fromkeys((config.controller_host, config.controller_addr, "localhost", "127.0.0.1", "::1")))
+        return ensure_controller(folder, config.controller_host, hosts, now_us)
+
+    def _make_authenticator(self, credentials: Credentials, config: Config) -> Authenticator:
+        denied = load_denied(self._daemon.folder.certificates / "denied.json")
+        cluster = credentials.identity.cluster
+        verifier = TokenVerifier(credentials.ca, cluster, self._boot_at_us, denied)
+        return Authenticator(verifier, credentials.ca, cluster, Roles.of(config), self._clock, denied)
+
+    def _cluster_file(self, config: Config, address: str) -> ClusterFile:
+        folder = self._daemon.folder
+        return ClusterFile(
+            cluster_name=config.cluster_name,
+            host=config.controller_host,
+            socket=str(folder.socket),
+            auth_socket=str(folder.auth_socket),
+            address=address,
+            ca=str(folder.certificates / "ca.pem"),
+        )
+
+    # ---- acts ----------------------------------------------------------------------------------------------------
+
+    def heed_signals(self) -> None:
+        """SIGTERM, SIGINT and SIGHUP are for this controller."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._shutdown, signal.Signals(number).name)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _shutdown(self, why: str) -> None:
+        log.info("stopping: %s", why)
+        self._told.set()
+
+    def _hang_up(self) -> None:
+        self._daemon.logs.reopen()
+        task = asyncio.create_task(self._reconfigure_by_signal())
+        self._acts.add(task)
+        task.add_done_callback(self._acts.discard)
+
+    async def _reconfigure_by_signal(self) -> None:
+        try:
+            await self._reconfigure()
+        except (BadRequest, NotTaken) as error:
+            log.error("%s", error.text)
+
+    async def _reconfigure(self) -> tuple[str, ...]:
+        """Read, check, take into force; all or nothing. Raises BadRequest, NotTaken."""
+        runtime = self._runtime
+        try:
+            loaded = await asyncio.to_thread(load, self._daemon.config_path)
+        except ConfigError as error:
+            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
+        state = runtime.core.state
+        busy = [node.name for node in state.node_list if node.jobs]
+        problems = reload_problems(state.config, loaded.config, busy, _gres_in_use(state))
+        if problems:
+            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
+        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to()))
+        if isinstance(body, Refusal):
+            raise BadRequest(Code(body.code), body.text)
+        self._authenticator.roles = Roles.of(loaded.config)
+        self._authenticator.directory.clear()
+        self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
+        log.info("the configuration was read again")
+        return loaded.warnings
+
+    def _fail(self, what: str, error: BaseException | None) -> None:
+        """Leave at once: nothing that is not committed has been told to anybody."""
+        log.critical("%s: %s", what, error or "", exc_info=error)
+        self._daemon.logs.flush()
+        os._exit(EX_SOFTWARE)
+
+
+def _keep_specs(specs: SpecCache, batch: Batch) -> None:
+    specs.keep(batch.specs)
+
+
+def _gres_in_use(state: Any) -> dict[str, tuple[Gres, ...]]:
+    """What jobs hold on each node, by kind."""
+    return {
+        node.name: tuple(Gres(name, type_, mask.bit_count()) for (name, type_), mask in node.gres_used.items() if mask)
+        for node in state.node_list
+        if any(node.gres_used.values())
+    }

@@ -1,0 +1,87 @@
+"""The committed view of the jobs: what squeue and its like may see. Advanced by each batch after its commit.
+
+Rows are frozen, so a reader takes what it wants and goes on at its own pace. Nodes' and partitions' numbers are read
+from the core between two steps; jobs never are, since a job that is seen must not vanish with a crash.
+
+Answers are encoded once per row and kept, oldest out first; only what has been asked for costs memory.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ctld.core.effects import Batch
+from ctld.core.model import Job, JobRow, job_row
+from penstock.values.states import JobState
+
+#: Encoded answers that are kept: some 500 bytes each.
+ENCODED_BYTES_MAX: Final = 24 * 1024 * 1024
+
+
+class Snapshot:
+    """Jobs as committed: active ones, and those that ended less than MinJobAge ago."""
+
+    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+        self.jobs: dict[int, JobRow] = {}
+        self.arrays: dict[int, dict[int, None]] = {}  # array job id -> job ids of its records
+        self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
+        self._encoded: dict[int, tuple[JobRow, bytes]] = {}
+        self._encoded_bytes = 0
+        for job in jobs:
+            self._put(job_row(job))
+
+    def apply(self, batch: Batch) -> None:
+        """Take a committed batch in."""
+        for row in batch.jobs:
+            if row.state is not JobState.REQUEUED:  # an attempt that is over; the job's own row follows
+                self._put(row)
+        for job_id in batch.purged:
+            self._drop(job_id)
+
+    def of_array(self, array_job_id: int) -> list[JobRow]:
+        """All records of an array, in the order of their job ids."""
+        return [self.jobs[job_id] for job_id in sorted(self.arrays.get(array_job_id, ()))]
+
+    def _put(self, row: JobRow) -> None:
+        old = self.jobs.get(row.job_id)
+        if old is not None:
+            self.counts[old.state] -= _weight(old)
+        elif row.array_job_id:
+            self.arrays.setdefault(row.array_job_id, {})[row.job_id] = None
+        self.jobs[row.job_id] = row
+        self.counts[row.state] += _weight(row)
+
+    def _drop(self, job_id: int) -> None:
+        row = self.jobs.pop(job_id, None)
+        if row is None:
+            return
+        self.counts[row.state] -= _weight(row)
+        self._forget(job_id)
+        members = self.arrays.get(row.array_job_id)
+        if members is not None:
+            members.pop(job_id, None)
+            if not members:
+                del self.arrays[row.array_job_id]
+
+    def encoded(self, row: JobRow) -> bytes | None:
+        """What was kept for exactly this row."""
+        kept = self._encoded.get(row.job_id)
+        return kept[1] if kept is not None and kept[0] is row else None
+
+    def keep(self, row: JobRow, data: bytes) -> None:
+        """Keep an encoded answer for as long as the row is the present one and there is room."""
+        if self.jobs.get(row.job_id) is not row:
+            return
+        self._forget(row.job_id)
+        self._encoded[row.job_id] = (row, data)
+        self._encoded_bytes += len(data)
+        while self._encoded_bytes > ENCODED_BYTES_MAX:
+            self._forget(next(iter(self._encoded)))
+
+    def _forget(self, job_id: int) -> None:
+        kept = self._encoded.pop(job_id, None)
+        if kept is not None:
+            self._encoded_bytes -= len(kept[1])
+
+
+def _weight(row: JobRow) -> int:
+    return len(row.array_tasks) if row.array_tasks is not None else 1

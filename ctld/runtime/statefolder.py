@@ -1,0 +1,74 @@
+"""The state folder: who may use it, one process at a time.
+
+StateSaveLocation is mode 0711: everybody may reach the sockets in it, nobody else may list it or write to it. A lock on
+`ctld.pid` keeps a second controller of this machine out (the lease in the database keeps those of other machines out,
+but would let this machine's take over its own, as it must after a crash).
+"""
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from penstock.errors import BadSetup
+
+
+class StateFolder:
+    """The folder, locked while in the `with` block."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path).absolute()
+        self._lock = -1
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file, unless a URL says otherwise."""
+        return self.path / "penstock.db"
+
+    @property
+    def certificates(self) -> Path:
+        """The CA and the controller's own key and certificate."""
+        return self.path / "ca"
+
+    @property
+    def socket(self) -> Path:
+        """Commands of this machine."""
+        return self.path / "ctld.sock"
+
+    @property
+    def auth_socket(self) -> Path:
+        """Tokens for this machine's users."""
+        return self.path / "auth.sock"
+
+    @property
+    def holder(self) -> str:
+        """This controller's name for the lease."""
+        return f"{socket.gethostname()}:{self.path}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.mkdir(mode=0o711, parents=True, exist_ok=True)
+            status = self.path.stat()
+            if status.st_uid != os.geteuid():
+                raise BadSetup(f"{self.path}: belongs to uid {status.st_uid}; run the controller as that user")
+            self.path.chmod(0o711)
+            pid_file = self.path / "ctld.pid"
+            self._lock = os.open(pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.read(self._lock, 32).decode("ascii", "replace").strip()
+            os.close(self._lock)
+            raise BadSetup(f"{self.path}: another controller (pid {pid}) uses it") from None
+        except OSError as error:
+            raise BadSetup(f"{self.path}: cannot be used: {error.strerror}") from error
+        os.truncate(self._lock, 0)
+        os.write(self._lock, b"%d\n" % os.getpid())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.truncate(self._lock, 0)
+        os.close(self._lock)
