@@ -11,6 +11,7 @@ limits, pids.max.
 
 import contextlib
 import os
+import zlib
 
 from nodedaemon import proctree
 from nodedaemon.framing import pack, pack_values, unpack
@@ -130,9 +131,13 @@ def decode(data: bytes) -> Cgroups:
     return Cgroups(kind.decode(), tuple(found))
 
 
-def detect(node_name: str, limit_memory: bool, root: str = ROOT) -> Cgroups:
-    """Find what may be used and make the subtree. Never raises: a node without cgroups is a node."""
-    name = f"penstock-{node_name.replace('/', '_')}"
+def detect(node_name: str, spool_path: str, limit_memory: bool, root: str = ROOT) -> Cgroups:
+    """Find what may be used and make the subtree. Never raises: a node without cgroups is a node.
+
+    The subtree's name holds the spool's: two clusters on one machine may have nodes of one name and steps of one key.
+    """
+    spool = zlib.crc32(os.path.realpath(spool_path).encode("utf-8", "surrogateescape"))
+    name = f"penstock-{node_name.replace('/', '_')}-{spool:08x}"
     own = _own_groups()
     try:
         if os.path.exists(f"{root}/cgroup.controllers"):

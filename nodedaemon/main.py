@@ -66,7 +66,9 @@ def main(argv: list[str]) -> int:
         prepare_folder(args.spool)
         boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
         _exempt_from_oom_kill()
-        cgroups = cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.constrain_memory)
+        cgroups = (
+            cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.spool, args.constrain_memory)
+        )
         launcher = start_launcher(args.spool, args.node_name, cgroups)
         return _run(args, boot_id, launcher, cgroups)
     except SpoolError as error:

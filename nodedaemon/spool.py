@@ -133,7 +133,7 @@ class Spool:
             finally:
                 os.close(folder_fd)
             os.rmdir(str(key), dir_fd=self.steps_fd)
-        crash_point("forget.swept")
+            crash_point("forget.swept")
 
     def folders(self) -> list[str]:
         """Names of the step folders that exist."""

@@ -308,7 +308,7 @@ class NodeMachine:
             return
         if event.start_at_us and step.state is StepState.ACCEPTED:
             self._report(Started(self.next_sequence, event.key, event.start_at_us, 0))
-        elif step.start_at_us and not event.start_at_us:  # lost, but it had begun
+        elif step.start_at_us != event.start_at_us and step.start_at_us:  # lost: when it began is known better here
             event = msgspec.structs.replace(event, start_at_us=step.start_at_us)
         self._report(Exited(self.next_sequence, event))
 

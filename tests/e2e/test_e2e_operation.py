@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +16,15 @@ New = Callable[..., LiveCluster]
 
 
 def test_commands_without_a_controller_fail_clearly_and_soon(new_cluster: New) -> None:
-    cluster = new_cluster(0, start=False)
-    lines = [("sbatch", "--wrap=true"), ("squeue",), ("sinfo",), ("sacct",), ("scancel", "1"), ("scontrol", "show", "job")]
+    cluster = new_cluster(start=False)
+    lines = [
+        ("sbatch", "--wrap=true"),
+        ("squeue",),
+        ("sinfo",),
+        ("sacct",),
+        ("scancel", "1"),
+        ("scontrol", "show", "job"),
+    ]
     cluster.start_controller()
     cluster.kill("ctld")
     for name, *words in lines:
@@ -30,7 +39,7 @@ def test_commands_without_a_controller_fail_clearly_and_soon(new_cluster: New) -
 
 
 def test_commands_without_any_cluster(new_cluster: New) -> None:
-    cluster = new_cluster(0, start=False)
+    cluster = new_cluster(start=False)
     for name in ("sbatch", "squeue", "sinfo", "sacct", "scontrol"):
         words = {"sbatch": ("--wrap=true",), "scontrol": ("show", "job")}.get(name, ())
         done = cluster.run(name, *words, env={"PENSTOCK_CLUSTER": str(cluster.home / "none.json")})
@@ -61,14 +70,15 @@ def test_clean_stop_and_start_keep_everything(new_cluster: New) -> None:
 
 
 def test_shutdown_by_command(new_cluster: New) -> None:
-    cluster = new_cluster(0)
+    cluster = new_cluster(start=False)
+    cluster.start_controller()
     cluster.run("scontrol", "shutdown").ok()
     assert cluster.wait_death("ctld") == 0
 
 
 def test_reconfigure_is_all_or_nothing(new_cluster: New) -> None:
     cluster = new_cluster(1)
-    good = cluster.conf_text("PartitionName=more Nodes=n1 State=UP", "KillWait=7")
+    good = cluster.conf_text("PartitionName=more Nodes=n1 State=UP").replace("KillWait=1", "KillWait=7")
     cluster.slurm_conf.write_text(good)
     cluster.run("scontrol", "reconfigure").ok()
     partitions = cluster.run("sinfo", "-h", "-o", "%P").ok().out.split()
@@ -88,15 +98,14 @@ def test_reconfigure_is_all_or_nothing(new_cluster: New) -> None:
 @pytest.fixture
 def home(new_cluster: New) -> Path:
     """A folder for `penstock up`, cleaned up whatever happens."""
-    return new_cluster(0, start=False).home / "mine"
+    return new_cluster(start=False).home / "mine"
 
 
 def test_penstock_up_status_down(new_cluster: New, home: Path) -> None:
     """The two-minute tour: up, a job, up again after a crash, down, and nothing is left running."""
-    import subprocess
-
     env = {"PENSTOCK_HOME": str(home), "PENSTOCK_CLUSTER": ""}
-    tool = new_cluster(0, start=False)
+    tool = new_cluster(start=False)
+    squeue = f"'{sys.executable}' -P -m cli.squeue -h -o %N"
 
     def status() -> dict[str, object]:
         return json.loads(tool.run("penstock", "status", "--json", env=env).ok().out)
@@ -107,7 +116,7 @@ def test_penstock_up_status_down(new_cluster: New, home: Path) -> None:
         state = status()
         pids = [state["ctld"]["pid"], *(n["pid"] for n in state["nodes"])]
         assert len(set(pids)) == 3 and all(Path(f"/proc/{p}").exists() for p in pids)
-        done = tool.run("sbatch", "--wait", "-N2", "--gres=gpu:1", "-o", "up.txt", "--wrap", "squeue -h -o %N", env=env).ok()
+        done = tool.run("sbatch", "--wait", "-N2", "--gres=gpu:1", "-o", "up.txt", "--wrap", squeue, env=env).ok()
         assert (tool.work / "up.txt").read_text() == "n[1-2]\n", str(done)
         os.kill(state["ctld"]["pid"], signal.SIGKILL)
         tool.run("penstock", "up", env=env).ok()
@@ -118,7 +127,11 @@ def test_penstock_up_status_down(new_cluster: New, home: Path) -> None:
         assert rows == ["COMPLETED"]
     finally:
         down = subprocess.run(
-            command("penstock", "down", "--purge"), env=tool.environment(**env), capture_output=True, timeout=90, check=False
+            command("penstock", "down", "--purge"),
+            env=tool.environment(**env),
+            capture_output=True,
+            timeout=90,
+            check=False,
         )
     assert down.returncode == 0, down.stdout + down.stderr
     assert not [p for p in pids if running(p)] and not home.exists()

@@ -63,7 +63,9 @@ class Storm:
         self.threads: list[threading.Thread] = []
 
     def request(self, told: Told) -> c.SubmitJobRequest:
-        job = m.JobRequest(name=told.name, work_dir=os.fsencode(self.cluster.work), std_out=b"/dev/null", hold=told.hold)
+        job = m.JobRequest(
+            name=told.name, work_dir=os.fsencode(self.cluster.work), std_out=b"/dev/null", hold=told.hold
+        )
         script = m.JobSpec(script=LOGGING_SCRIPT, argv=[os.fsencode(self.log)], environment=[b"PATH=/usr/bin:/bin"])
         return c.SubmitJobRequest(request_key=told.key, job=job, spec=script)
 
@@ -99,7 +101,9 @@ class Storm:
         if daemon.runs():
             self.cluster.kill(CTLD)
             return False
-        assert daemon.process.returncode == CRASHED, f"{point}: status {daemon.process.returncode}\n{self.cluster.logs()}"
+        assert daemon.process.returncode == CRASHED, (
+            f"{point}: status {daemon.process.returncode}\n{self.cluster.logs()}"
+        )
         return True
 
     def settle(self) -> None:
@@ -147,7 +151,11 @@ class Storm:
         """The nodes have been told that all is recorded: nothing is left in their spools."""
 
         def left() -> list[str]:
-            return [str(p) for name in self.cluster.node_names for p in (self.cluster.home / "noded" / name / "steps").iterdir()]
+            return [
+                str(p)
+                for name in self.cluster.node_names
+                for p in (self.cluster.home / "noded" / name / "steps").iterdir()
+            ]
 
         self.cluster.wait(lambda: not left(), "the spools are empty", show=left)
 
@@ -156,16 +164,15 @@ class Storm:
         return "\n".join([*lines, self.log.read_text() if self.log.exists() else "no run", self.cluster.logs()])
 
 
-def run_storm(cluster: LiveCluster, points: tuple[str, ...], with_cancel: bool = False) -> Storm:
-    """Kill a controller at each of these points, one after the other."""
+def run_storm(cluster: LiveCluster, points: tuple[str, ...], *, nodes: bool = True, with_cancel: bool = False) -> Storm:
+    """Kill a controller at each of these points, one after the other. Without nodes, jobs are only submitted."""
     storm = Storm(cluster, with_cancel)
-    for name in cluster.node_names:
+    for name in cluster.node_names if nodes else ():
         cluster.start_node(name)
 
     def quiet() -> bool:
-        return all(in_contact(cluster.node(n)) for n in cluster.node_names) and not cluster.active() if nodes else True
+        return not nodes or (all(in_contact(cluster.node(n)) for n in cluster.node_names) and not cluster.active())
 
-    nodes = bool(cluster.node_names)
     lived = [point for point in points if not storm.strike(point, quiet)]
     assert [p for p in lived if "@" not in p] == []  # of the numbered ones, a life may have fewer
     storm.settle()
@@ -194,15 +201,15 @@ def test_crash_points_are_all_known_and_all_passed(new_cluster: New) -> None:
 
 
 def test_scenario_01_controller_dies_at_each_point_of_submit(new_cluster: New) -> None:
-    cluster = new_cluster(0, start=False)
-    storm = run_storm(cluster, (*SUBMIT, *at_passes(COMMIT, 1, 2)))
+    cluster = new_cluster(start=False)
+    storm = run_storm(cluster, (*SUBMIT, *at_passes(COMMIT, 1, 2)), nodes=False)
     storm.check_ids()
     assert {j.state for j in cluster.jobs() if j.job_id in {t.job_id for t in storm.told}} == {"PENDING"}
 
 
 def test_scenario_02_five_submits_then_kill(new_cluster: New) -> None:
     """What Slurm loses: jobs acknowledged right before kill -9."""
-    cluster = new_cluster(0, start=False)
+    cluster = new_cluster(start=False)
     cluster.start_controller()
     storm = Storm(cluster, with_cancel=False)
     for _ in range(3):
@@ -255,7 +262,9 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
     for point in points:
         daemon = cluster.start_node("n1", PENSTOCK_CRASH_AT=point)
         # Some points strike before the node has registered; the job waits for the next daemon then.
-        cluster.wait(lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}")
+        cluster.wait(
+            lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}"
+        )
         job_id = cluster.sbatch("--no-requeue", "-J", point, "-o", "/dev/null", str(script), str(log))
         cluster.wait(
             lambda d=daemon, j=job_id: not d.runs() or (cluster.job(j).state in ENDED and point.startswith("stepd.")),
@@ -279,4 +288,3 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
         assert (job.state == "COMPLETED") <= (ended[job_id] == 1), where
         (record,) = cluster.records(job_id)
         assert record.state == job.state, where
-

@@ -4,7 +4,7 @@ It runs in the test's own event loop and speaks the real protocol over a Unix so
 """
 
 import asyncio
-import json
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -16,6 +16,13 @@ from penstock.v1 import common_pb2, node_pb2, node_pb2_grpc
 
 BATCH = -5
 WAIT_S = 30
+
+
+async def unbundled(messages):
+    """The messages of a stream one by one."""
+    async for bundle in messages:
+        for message in (bundle, *bundle.more):
+            yield message
 
 
 class FakeController(node_pb2_grpc.NodeLinkServicer):
@@ -51,7 +58,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
             await self._server.stop(0)
             self._server = None
 
-    async def Connect(self, requests, context):  # noqa: N802
+    async def Connect(self, requests, context):
         first = await anext(aiter(requests))
         self.registrations.append(first.register)
         registered = node_pb2.Registered(
@@ -75,7 +82,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
             await self._notify()
 
     async def _read(self, requests, down) -> None:
-        async for message in requests:
+        async for message in unbundled(requests):
             kind = message.WhichOneof("kind")
             if kind == "heartbeat":
                 self.heartbeats += 1
@@ -226,6 +233,43 @@ class Noded:
         return self.log.read_text()
 
 
-def read_env(path: Path) -> dict[str, str]:
-    """What a job wrote with `json` of its environment."""
-    return json.loads(path.read_text())
+@contextlib.asynccontextmanager
+async def cluster(folder: Path, *options: str):
+    """A fake controller and a node daemon that has registered; both are gone afterwards, and every step with them."""
+    address = f"unix:{folder}/ctl.sock"
+    daemon = Noded(folder, address, *options)
+    async with FakeController(address) as controller:
+        await daemon.start()
+        try:
+            await controller.connected()
+            yield controller, daemon
+        finally:
+            if daemon.process.returncode is None and controller._down is not None:
+                for key in os.listdir(daemon.spool / "steps"):
+                    job_id, attempt, _ = map(int, key.split("."))
+                    controller.terminate(job_id, grace_ms=0, attempt=attempt)
+                    await controller.exited(job_id)
+            await daemon.stop()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def processes_with(word: str) -> list[int]:
+    """Pids whose command line or environment holds a word: what a job left behind."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if word.encode() in Path("/proc", name, "cmdline").read_bytes():
+                    found.append(int(name))
+    return found
+
+
+async def eventually(condition, wait_s: float = WAIT_S):
+    """Poll for something that only the file system or /proc can tell."""
+    async with asyncio.timeout(wait_s):
+        while not (value := condition()):
+            await asyncio.sleep(0.02)
+        return value

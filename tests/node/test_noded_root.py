@@ -1,0 +1,188 @@
+"""As root: steps become the user for good, root opens nothing of the user's, control groups hold what is theirs."""
+
+import asyncio
+import os
+import pwd
+import signal
+import socket
+import stat
+
+import pytest
+
+from nodedaemon import cgroup, task
+from nodedaemon.context import Context
+from nodedaemon.orders import LaunchOrder, encode_signals
+from nodedaemon.steprecord import read_record
+from penstock.v1 import common_pb2
+from tests.node.fakectl import cluster, eventually, lines
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+NOBODY = 65534
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+@pytest.fixture
+def open_path(tmp_path):
+    """tmp_path with a folder that belongs to nobody, and a way there."""
+    folder = tmp_path
+    while folder != folder.parent and not folder.stat().st_mode & stat.S_IXOTH:
+        os.chmod(folder, folder.stat().st_mode | stat.S_IXOTH)
+        folder = folder.parent
+    mine = tmp_path / "nobody"
+    mine.mkdir()
+    os.chown(mine, NOBODY, NOBODY)
+    return mine
+
+
+def as_nobody(folder, **fields):
+    return {"user_id": NOBODY, "group_id": NOBODY, "user_name": "nobody", "work_dir": str(folder).encode(), **fields}
+
+
+def test_a_step_runs_as_its_user_with_nothing_of_root_left(tmp_path, open_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            status = "grep -E '^(Uid|Gid|Groups|NoNewPrivs|CapEff)' /proc/self/status"
+            script = f"{status}; id -un; head -c 9 $0; echo; touch $(dirname $0)/x"
+            controller.launch(1, script, **as_nobody(open_path))
+            assert (await controller.exited(1)).exit.code == 1  # touch
+            written = lines(open_path / "slurm-1.out")
+            said = dict(line.split(":", 1) for line in written if ":" in line)
+            assert said["Uid"].split() == [str(NOBODY)] * 4
+            assert said["Gid"].split() == [str(NOBODY)] * 4
+            assert "0" not in said["Groups"].split()
+            assert (said["NoNewPrivs"].strip(), int(said["CapEff"], 16)) == ("1", 0)
+            assert {pwd.getpwuid(NOBODY).pw_name, "#!/bin/sh"} <= set(written)
+            assert (open_path / "slurm-1.out").stat().st_uid == NOBODY
+            folder = daemon.spool / "steps" / "1.1.-5"
+            assert folder.stat().st_uid == 0 and stat.S_IMODE(folder.stat().st_mode) == 0o711
+            assert (folder / "slurm_script").stat().st_uid == NOBODY
+            assert stat.S_IMODE((folder / "record").stat().st_mode) == 0o600
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("target", ["rootfile", "link", "newfile"])
+def test_output_goes_only_where_the_user_himself_may_write(tmp_path, open_path, target):
+    async def scenario():
+        private = tmp_path / "private"
+        private.mkdir()
+        (private / "rootfile").write_text("root's")
+        os.chmod(private, 0o755)
+        os.chmod(private / "rootfile", 0o644)
+        (open_path / "link").symlink_to(private / "rootfile")
+        path = open_path / "link" if target == "link" else private / target
+        async with cluster(tmp_path) as (controller, _):
+            controller.launch(1, "echo hacked", **as_nobody(open_path, std_out=str(path).encode()))
+            end = await controller.exited(1)
+            assert end.failure == f"cannot open stdout: {path}: Permission denied"
+            assert end.start_at_us == 0
+        assert (private / "rootfile").read_text() == "root's"
+        assert sorted(os.listdir(private)) == ["rootfile"]
+
+    run(scenario())
+
+
+def test_a_user_that_the_node_does_not_know_is_not_run(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            fields = as_nobody("/", user_id=4_000_000_000, user_name="ghost")
+            controller.launch(1, "true", **fields)
+            assert (await controller.exited(1)).failure == "user unknown on this node: uid 4000000000 (ghost)"
+
+    run(scenario())
+
+
+def test_another_users_orders_are_not_taken(tmp_path, open_path):
+    """The control socket has an abstract name, which anybody may send to: the kernel's word on the sender decides."""
+
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            controller.launch(1, "while :; do sleep 0.05; done", **as_nobody(open_path))
+            start = await controller.started(1)
+            steps_fd = os.open(tmp_path / "spool" / "steps", os.O_RDONLY)
+            claim, _ = read_record(steps_fd, "1.1.-5/record")
+            os.close(steps_fd)
+            if (child := os.fork()) == 0:
+                try:
+                    os.setgroups([])
+                    os.setgid(1)
+                    os.setuid(1)
+                    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                    sender.sendto(encode_signals((9,), 1, ""), claim.control)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+            assert (
+                await controller.acked(controller.signal(1, signal.SIGCONT)) == ""
+            )  # comes behind it in the same queue
+            os.kill(start.pid, 0)
+            assert controller.exits(1) == []
+
+    run(scenario())
+
+
+def test_without_root_only_the_one_user_can_be_run(tmp_path):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if (child := os.fork()) == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        order = LaunchOrder(
+            key="1.1.-5",
+            user_id=0,
+            group_id=0,
+            user_name="root",
+            script=b"",
+            argv=[],
+            environment={},
+            work_dir=b"/",
+            std_out=b"/dev/null",
+        )
+        context = Context(
+            steps_path="/", steps_fd=-1, packets=ours, null_fd=-1, node_name="n1", cgroups=cgroup.NONE, is_root=False
+        )
+        task.become(order, context, "/bin/true", theirs)
+    os.waitpid(child, 0)
+    assert ours.recv(1000) == b"this node daemon runs as uid 65534, not as root: it cannot run jobs of uid 0"
+    ours.close()
+    theirs.close()
+
+
+def test_a_control_group_holds_the_step_and_is_gone_afterwards(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            groups = cgroup.detect("n1", str(daemon.spool), False)
+            if groups.kind == "none":
+                pytest.skip("no writable control group")
+            controller.launch(1, "sleep 1000", work_dir=str(tmp_path).encode())
+            start = await controller.started(1)
+            assert start.pid in groups.members("1.1.-5")
+            controller.terminate(1, grace_ms=0)
+            await controller.exited(1)
+            await eventually(lambda: groups.leftovers() == [])
+            other = cgroup.detect("n1", str(tmp_path / "another"), False)
+            assert other.hierarchies[0].path != groups.hierarchies[0].path
+            cgroup.remove_subtree(other)
+        assert not os.path.exists(groups.hierarchies[0].path)
+
+    run(scenario())
+
+
+def test_a_memory_limit_ends_the_step_as_out_of_memory(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path, "--constrain-memory") as (controller, daemon):
+            if "memory is not limited" in daemon.text():
+                pytest.skip("no writable memory control group")
+            part = common_pb2.NodeAllocation(node="n1", cpus=1, mem_mb=40, tasks=1)
+            eat = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}"
+            controller.launch(1, eat, allocation=part, work_dir=str(tmp_path).encode())
+            end = await controller.exited(1)
+            assert end.out_of_memory
+            assert (end.exit.code, end.exit.signal) != (0, 0)
+            controller.launch(2, "echo small", allocation=part, work_dir=str(tmp_path).encode())
+            assert not (await controller.exited(2)).out_of_memory
+
+    run(scenario())
