@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import DBAPIError
 
+from accounting.database import DatabaseUrlError
 from ctld.core.effects import Batch
 from ctld.core.model import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import Loaded
@@ -58,7 +59,10 @@ class Store:
         """Open or create the database at a path or URL. `holder` names this controller to others, for their errors."""
         if not holder:
             raise ValueError("the holder needs a name")
-        engine = write_engine(str(place))
+        try:
+            engine = write_engine(str(place))
+        except DatabaseUrlError as error:
+            raise StoreError(str(error)) from error
         try:
             with engine.begin() as connection:
                 migrate(connection)

@@ -17,7 +17,14 @@ New = Callable[..., LiveCluster]
 
 def test_commands_without_a_controller_fail_clearly_and_soon(new_cluster: New) -> None:
     cluster = new_cluster(start=False)
-    lines = [("sbatch", "--wrap=true"), ("squeue",), ("sinfo",), ("sacct",), ("scancel", "1"), ("scontrol", "show", "job")]
+    lines = [
+        ("sbatch", "--wrap=true"),
+        ("squeue",),
+        ("sinfo",),
+        ("sacct",),
+        ("scancel", "1"),
+        ("scontrol", "show", "job"),
+    ]
     cluster.start_controller()
     cluster.kill("ctld")
     for name, *words in lines:
@@ -120,7 +127,11 @@ def test_penstock_up_status_down(new_cluster: New, home: Path) -> None:
         assert rows == ["COMPLETED"]
     finally:
         down = subprocess.run(
-            command("penstock", "down", "--purge"), env=tool.environment(**env), capture_output=True, timeout=90, check=False
+            command("penstock", "down", "--purge"),
+            env=tool.environment(**env),
+            capture_output=True,
+            timeout=90,
+            check=False,
         )
     assert down.returncode == 0, down.stdout + down.stderr
     assert not [p for p in pids if running(p)] and not home.exists()

@@ -150,7 +150,9 @@ def test_input_and_chdir(cluster: LiveCluster) -> None:
     folder = cluster.work / "else where"
     folder.mkdir(exist_ok=True)
     (folder / "in.txt").write_text("read me\n")
-    job_id = cluster.sbatch("-D", str(folder), "-i", "in.txt", "-o", "here.txt", "--wrap", "pwd; cat; echo $SLURM_SUBMIT_DIR")
+    job_id = cluster.sbatch(
+        "-D", str(folder), "-i", "in.txt", "-o", "here.txt", "--wrap", "pwd; cat; echo $SLURM_SUBMIT_DIR"
+    )
     assert output(cluster, job_id, folder / "here.txt") == f"{folder}\nread me\n{cluster.work}\n"
 
 
@@ -164,7 +166,9 @@ def test_output_that_cannot_be_opened_fails_the_job_with_a_reason(cluster: LiveC
 
 def test_a_daemonised_child_does_not_outlive_the_job(cluster: LiveCluster) -> None:
     pid_file = cluster.work / "left.pid"
-    script = "setsid sh -c 'echo $$ >left.pid.new; mv left.pid.new left.pid; exec sleep 300' </dev/null >/dev/null 2>&1 & "
+    script = (
+        "setsid sh -c 'echo $$ >left.pid.new; mv left.pid.new left.pid; exec sleep 300' </dev/null >/dev/null 2>&1 & "
+    )
     job_id = cluster.sbatch("--wrap", script + "while [ ! -e left.pid ]; do sleep 0.02; done")
     cluster.wait_state(job_id, "COMPLETED")
     assert not Path(f"/proc/{int(pid_file.read_text())}").exists()

@@ -51,11 +51,13 @@ def test_gpus_of_concurrent_jobs_are_distinct(cluster: LiveCluster) -> None:
     ids = [cluster.sbatch("-w", "n1", f"--gres=gpu:{n}", "-o", "gpu-%j.txt", "--wrap", text) for n in (1, 2, 1)]
     for job_id in ids:
         cluster.wait_text(cluster.work / f"gpu-{job_id}.txt", "\n")
-    none = cluster.sbatch("-w", "n1", "-o", "no-gpu.txt", "--wrap", "echo \"[${CUDA_VISIBLE_DEVICES-unset}]\"")
+    none = cluster.sbatch("-w", "n1", "-o", "no-gpu.txt", "--wrap", 'echo "[${CUDA_VISIBLE_DEVICES-unset}]"')
     cluster.wait_state(none, "COMPLETED")
     assert (cluster.work / "no-gpu.txt").read_text() == "[]\n"
     fifth = cluster.sbatch("-w", "n1", "--gpus-per-node=h200:1", "-o", "/dev/null", "--wrap", "true")
-    cluster.wait(lambda: cluster.job(fifth).reason == "Resources", "no GPU is left", show=lambda: shown(cluster.job(fifth)))
+    cluster.wait(
+        lambda: cluster.job(fifth).reason == "Resources", "no GPU is left", show=lambda: shown(cluster.job(fifth))
+    )
     held: list[str] = []
     for job_id, count in zip(ids, (1, 2, 1), strict=True):
         devices, number = (cluster.work / f"gpu-{job_id}.txt").read_text().split()
@@ -121,9 +123,13 @@ def test_squeue(cluster: LiveCluster) -> None:
     lines = cluster.run("squeue").ok().out.splitlines()
     assert lines[0] == "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
     assert {line.split()[0] for line in lines[1:]} == {str(running), str(held)}
-    assert re.fullmatch(rf" +{running} +main +runner +\S+ +R +0:\d\d +1 n2", next(x for x in lines if str(running) in x))
+    assert re.fullmatch(
+        rf" +{running} +main +runner +\S+ +R +0:\d\d +1 n2", next(x for x in lines if str(running) in x)
+    )
     assert next(x for x in lines if str(held) in x).endswith("(JobHeldUser)")
-    form = cluster.run("squeue", "-h", "-t", "all", "-S", "i", "-j", f"{running},{held},{ended}", "-o", "%i|%t|%C|%N").ok()
+    form = cluster.run(
+        "squeue", "-h", "-t", "all", "-S", "i", "-j", f"{running},{held},{ended}", "-o", "%i|%t|%C|%N"
+    ).ok()
     assert form.out == f"{running}|R|2|n2\n{held}|PD|1|\n{ended}|CD|1|{cluster.job(ended).node_list}\n"
     assert cluster.run("squeue", "-h", "-n", "holder", "--me", "-o", "%i").ok().out == f"{held}\n"
     assert cluster.run("squeue", "-h", "-p", "short", "-w", "n1", "-o", "%i").ok().out == ""
@@ -143,7 +149,13 @@ def test_sinfo(cluster: LiveCluster) -> None:
     assert cluster.run("sinfo", "-h", "-o", "%P|%C|%G", "-p", "short").ok().out == "short|0/32/0/32|gpu:h200:4\n"
     nodes = cluster.run("sinfo", "-hN", "-p", "main", "-o", "%N %c %m %f").ok().out.splitlines()
     assert nodes == ["n1 16 16000 old", "n2 16 16000 old", "n3 16 16000 new", "n4 16 16000 new,big"]
-    assert cluster.run("sinfo", "-s").ok().out.splitlines()[1].split() == ["main*", "up", "infinite", "0/4/0/4", "n[1-4]"]
+    assert cluster.run("sinfo", "-s").ok().out.splitlines()[1].split() == [
+        "main*",
+        "up",
+        "infinite",
+        "0/4/0/4",
+        "n[1-4]",
+    ]
 
 
 def test_sacct(cluster: LiveCluster) -> None:

@@ -64,9 +64,13 @@ class Storm:
         self.threads: list[threading.Thread] = []
 
     def request(self, told: Told) -> c.SubmitJobRequest:
-        job = m.JobRequest(name=told.name, work_dir=os.fsencode(self.cluster.work), std_out=b"/dev/null", hold=told.hold)
+        job = m.JobRequest(
+            name=told.name, work_dir=os.fsencode(self.cluster.work), std_out=b"/dev/null", hold=told.hold
+        )
         gate = os.fsencode(self.cluster.work / "never") if told.takes_back else b""
-        script = m.JobSpec(script=LOGGING_SCRIPT, argv=[os.fsencode(self.log), gate], environment=[b"PATH=/usr/bin:/bin"])
+        script = m.JobSpec(
+            script=LOGGING_SCRIPT, argv=[os.fsencode(self.log), gate], environment=[b"PATH=/usr/bin:/bin"]
+        )
         return c.SubmitJobRequest(request_key=told.key, job=job, spec=script)
 
     def _client(self, told: Told) -> None:
@@ -107,7 +111,9 @@ class Storm:
         if daemon.runs():
             self.cluster.kill(CTLD)
             return False
-        assert daemon.process.returncode == CRASHED, f"{point}: status {daemon.process.returncode}\n{self.cluster.logs()}"
+        assert daemon.process.returncode == CRASHED, (
+            f"{point}: status {daemon.process.returncode}\n{self.cluster.logs()}"
+        )
         return True
 
     def settle(self) -> None:
@@ -156,7 +162,11 @@ class Storm:
         """The nodes have been told that all is recorded: nothing is left in their spools."""
 
         def left() -> list[str]:
-            return [str(p) for name in self.cluster.node_names for p in (self.cluster.home / "noded" / name / "steps").iterdir()]
+            return [
+                str(p)
+                for name in self.cluster.node_names
+                for p in (self.cluster.home / "noded" / name / "steps").iterdir()
+            ]
 
         self.cluster.wait(lambda: not left(), "the spools are empty", show=left)
 
@@ -266,7 +276,9 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
     for point in points:
         daemon = cluster.start_node("n1", PENSTOCK_CRASH_AT=point)
         # Some points strike before the node has registered; the job waits for the next daemon then.
-        cluster.wait(lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}")
+        cluster.wait(
+            lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}"
+        )
         job_id = cluster.sbatch("--no-requeue", "-J", point, "-o", "/dev/null", str(script), str(log))
         cluster.wait(
             lambda d=daemon, j=job_id: not d.runs() or (cluster.job(j).state in ENDED and point.startswith("stepd.")),
@@ -290,4 +302,3 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
         assert (job.state == "COMPLETED") <= (ended[job_id] == 1), where
         (record,) = cluster.records(job_id)
         assert record.state == job.state, where
-

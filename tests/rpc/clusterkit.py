@@ -198,6 +198,7 @@ class FakeNode:
         self.site = site
         self.credentials = site.node_credentials(name)
         self.sequence = 0
+        self.unread: list[node_pb2.ControllerMessage] = []
 
     async def __aenter__(self) -> "FakeNode":
         self.channel = grpc.aio.secure_channel(
@@ -219,10 +220,12 @@ class FakeNode:
         return (await self.read()).registered
 
     async def read(self) -> node_pb2.ControllerMessage:
-        async with asyncio.timeout(LIMIT_S):
-            message = await self.call.read()
-        assert message is not grpc.aio.EOF, "the controller has ended the stream"
-        return message
+        if not self.unread:
+            async with asyncio.timeout(LIMIT_S):
+                bundle = await self.call.read()
+            assert bundle is not grpc.aio.EOF, "the controller has ended the stream"
+            self.unread = [bundle, *bundle.more]
+        return self.unread.pop(0)
 
     async def command(self, kind: str) -> node_pb2.Command:
         """The next message, which must be that command; it is acknowledged."""
@@ -263,15 +266,15 @@ class FakeNode:
 
 
 class AutoNode:
-    """A node daemon without processes: every launch starts and ends at once, with the given exit code."""
+    """A node daemon without processes: a launch starts at once and ends with that code, or (None) when told so."""
 
-    def __init__(self, site: Site, name: str = "n1", code: int = 3, hold: asyncio.Event | None = None) -> None:
-        self.site, self.name, self.code, self.hold = site, name, code, hold
+    def __init__(self, site: Site, name: str = "n1", code: int | None = 0) -> None:
+        self.site, self.name, self.code = site, name, code
         self.starts: list[tuple[int, int]] = []  # (job, attempt), in order
-        self.epochs: list[int] = []  # of each start
         self.states: dict[tuple[int, int], int] = {}
         self.reports: dict[int, node_pb2.Report] = {}
-        self.terminated: set[tuple[int, int]] = set()
+        self.over: set[tuple[int, int]] = set()
+        self.call = None  # of the stream that is registered
         self.sequence = 0
         self.credentials = site.node_credentials(name)
 
@@ -280,6 +283,7 @@ class AutoNode:
         while True:
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self._session()
+            self.call = None
             await asyncio.sleep(0.05)
 
     async def _session(self) -> None:
@@ -287,9 +291,7 @@ class AutoNode:
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(target, node_channel(self.credentials), options) as channel:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()
-            held = [
-                node_pb2.HeldStep(key=self._key(key), state=state, epoch=1) for key, state in self.states.items()
-            ]
+            held = [node_pb2.HeldStep(key=self._key(key), state=state, epoch=1) for key, state in self.states.items()]
             register = node_pb2.Register(
                 node_name=self.name, boot_id="boot", spool_id=f"spool-{self.name}", version="1", protocol=1, held=held,
                 inventory=node_pb2.Inventory(cpus=4, real_memory_mb=4000),
@@ -298,52 +300,53 @@ class AutoNode:
             answer = await call.read()
             if answer is grpc.aio.EOF or answer.registered.refusal:
                 return
+            self.call = call
             for report in list(self.reports.values()):
                 await call.write(node_pb2.NodeMessage(report=report))
-            while (message := await call.read()) is not grpc.aio.EOF:
-                kind = message.WhichOneof("kind")
-                if kind == "report_ack":
-                    through = message.report_ack.through_sequence
-                    self.reports = {n: r for n, r in self.reports.items() if n > through}
-                elif kind == "command":
-                    await self._obey(call, message.command)
+            while (bundle := await call.read()) is not grpc.aio.EOF:
+                for message in (bundle, *bundle.more):
+                    kind = message.WhichOneof("kind")
+                    if kind == "report_ack":
+                        through = message.report_ack.through_sequence
+                        self.reports = {n: r for n, r in self.reports.items() if n > through}
+                    elif kind == "command":
+                        await self._obey(call, message.command)
 
     async def _obey(self, call, command: node_pb2.Command) -> None:
         kind = command.WhichOneof("kind")
         step = getattr(command, kind).key
         key = (step.job_id, step.attempt)
-        known = key in self.states or key in self.terminated
+        known = key in self.states or key in self.over
         if kind == "launch" and not known:
             self.starts.append(key)
-            self.epochs.append(command.epoch)
             self.states[key] = node_pb2.HeldStep.RUNNING
-        ack = node_pb2.CommandAck(sequence=command.sequence)
-        await call.write(node_pb2.NodeMessage(command_ack=ack))
+        await call.write(node_pb2.NodeMessage(command_ack=node_pb2.CommandAck(sequence=command.sequence)))
         if kind == "launch" and not known:
             await self._report(call, started=node_pb2.StepStarted(key=step, at_us=now_us(), pid=1))
-            if self.hold is not None:
-                await self.hold.wait()
-            await self._end(call, key, self.code, 0)
-        elif kind == "terminate" and self.states.get(key) != node_pb2.HeldStep.EXITED and key not in self.terminated:
-            self.terminated.add(key)
-            await self._end(call, key, 0, 15)
+            if self.code is not None:
+                await self.end(key, self.code)
+        elif kind == "terminate" and self.states.get(key) == node_pb2.HeldStep.RUNNING:
+            await self.end(key, 0, 15)
         elif kind == "forget":
             self.states.pop(key, None)
-            self.terminated.add(key)
+            self.over.add(key)
 
-    async def _end(self, call, key: tuple[int, int], code: int, number: int) -> None:
+    async def end(self, key: tuple[int, int], code: int, number: int = 0) -> None:
+        """The step ends by itself, whether or not there is a stream."""
         self.states[key] = node_pb2.HeldStep.EXITED
         end = node_pb2.StepExited(
             key=self._key(key), start_at_us=now_us(), end_at_us=now_us(),
             exit=common_pb2.ExitStatus(code=code, signal=number),
         )  # fmt: skip
-        await self._report(call, exited=end)
+        await self._report(self.call, exited=end)
 
     async def _report(self, call, **kind) -> None:
         self.sequence += 1
         report = node_pb2.Report(boot_id="boot", spool_id=f"spool-{self.name}", sequence=self.sequence, **kind)
         self.reports[self.sequence] = report
-        await call.write(node_pb2.NodeMessage(report=report))
+        if call is not None:
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await call.write(node_pb2.NodeMessage(report=report))
 
     @staticmethod
     def _key(key: tuple[int, int]) -> node_pb2.StepKey:

@@ -46,7 +46,13 @@ class FakeNode:
         self.boot_id = secrets.token_hex(8)
         self.spool_id = secrets.token_hex(8)
         self.inventory = n.Inventory(
-            cpus=cpus, boards=1, sockets=1, cores_per_socket=cpus, threads_per_core=1, real_memory_mb=memory_mb, pretended=True
+            cpus=cpus,
+            boards=1,
+            sockets=1,
+            cores_per_socket=cpus,
+            threads_per_core=1,
+            real_memory_mb=memory_mb,
+            pretended=True,
         )
         self.sequence = 0
         self.received: list[n.ControllerMessage] = []
@@ -57,7 +63,9 @@ class FakeNode:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._out.put(None)
         self._channel.close()
 
@@ -99,7 +107,9 @@ class FakeNode:
     def exited(self, key: n.StepKey, code: int = 0, failure: str = "") -> n.Report:
         now_us = time.time_ns() // 1000
         start_us = 0 if failure else now_us
-        ended = n.StepExited(key=key, start_at_us=start_us, end_at_us=now_us, exit=m.ExitStatus(code=code), failure=failure)
+        ended = n.StepExited(
+            key=key, start_at_us=start_us, end_at_us=now_us, exit=m.ExitStatus(code=code), failure=failure
+        )
         return self.report(exited=ended)
 
     def commands(self, kind: str, job_id: int) -> list[n.Command]:
@@ -140,11 +150,15 @@ class FakeController(services.NodeLinkServicer):
         self._server.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._down.put(None)
         self._server.stop(None).wait()
 
-    def Connect(self, requests: Iterator[n.NodeMessage], context: grpc.ServicerContext) -> Iterator[n.ControllerMessage]:  # noqa: N802
+    def Connect(
+        self, requests: Iterator[n.NodeMessage], context: grpc.ServicerContext
+    ) -> Iterator[n.ControllerMessage]:
         register = next(requests).register
         self._down = down = queue.SimpleQueue()
         self.sequence, self.acks = 0, {}
@@ -190,7 +204,9 @@ class FakeController(services.NodeLinkServicer):
         sequence = self.sequence
         command = n.Command(epoch=self.epoch if epoch is None else epoch, sequence=sequence, **kind)
         self._down.put(n.ControllerMessage(command=command))
-        return wait(lambda: [self.acks[sequence]] if sequence in self.acks else [], f"command {sequence} is acknowledged")[0]
+        return wait(
+            lambda: [self.acks[sequence]] if sequence in self.acks else [], f"command {sequence} is acknowledged"
+        )[0]
 
     def exits(self, job_id: int) -> list[n.StepExited]:
         """Exit reports for a job, each once however often it came."""

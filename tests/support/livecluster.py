@@ -360,9 +360,7 @@ class LiveCluster:
             assert job.state in states or job.state not in ENDED, f"job {job_id} {shown(job)}, wanted {states}"
             return job if job.state in states else None
 
-        found = self.wait(
-            look, f"job {job_id} is {' or '.join(states)}", limit_s, show=lambda: shown(self.job(job_id))
-        )
+        found = self.wait(look, f"job {job_id} is {' or '.join(states)}", limit_s, show=lambda: shown(self.job(job_id)))
         assert found is not None
         return found
 
@@ -436,7 +434,9 @@ class LiveCluster:
     def clean(self) -> None:
         """End what a test has left running."""
         if self.active():
-            self.call("CancelJobs", c.CancelJobsRequest(filter=c.JobFilter(states=["PENDING", "RUNNING", "CONFIGURING"])))
+            self.call(
+                "CancelJobs", c.CancelJobsRequest(filter=c.JobFilter(states=["PENDING", "RUNNING", "CONFIGURING"]))
+            )
             self.wait(lambda: not self.active(), "no job is left", show=lambda: [shown(j) for j in self.active()])
 
     # ---- commands --------------------------------------------------------------------------------------------------

@@ -11,7 +11,13 @@ import sys
 
 def main() -> None:
     uid, name = int(sys.argv[1]), sys.argv[2]
-    for module in ("penstock.client", "penstock.v1.controller_pb2", "penstock.v1.accounting_pb2", "google.protobuf", "grpc"):
+    for module in (
+        "penstock.client",
+        "penstock.v1.controller_pb2",
+        "penstock.v1.accounting_pb2",
+        "google.protobuf",
+        "grpc",
+    ):
         importlib.import_module(module)
     for module in ("penstock.security.tls", "penstock.values.hostlist", "penstock.values.taskset", "pwd", "grp"):
         importlib.import_module(module)

@@ -13,6 +13,7 @@ down_revision = None
 def upgrade() -> None:
     """All tables, and the one row of `meta`."""
     _job()
+    _job_indexes()
     _of_jobs()
     _of_the_controller()
     op.execute(
@@ -70,6 +71,9 @@ def _job() -> None:
         sa.Column("node_list", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("job_id", "attempt"),
     )
+
+
+def _job_indexes() -> None:
     op.create_index(
         "job_active",
         "job",
