@@ -15,6 +15,8 @@ READ_BUSY_TIMEOUT_MS = 10_000
 #: Connections kept open for readers. More readers than that at once queue up for one.
 READ_CONNECTIONS_MAX = 4
 
+_PRAGMAS = (f"PRAGMA busy_timeout = {READ_BUSY_TIMEOUT_MS}", "PRAGMA query_only = ON")
+
 
 class DatabaseUrlError(ValueError):
     """The place of the database cannot be understood."""
@@ -43,7 +45,7 @@ def read_engine(text: str | Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
-        connection.execute(f"PRAGMA busy_timeout = {READ_BUSY_TIMEOUT_MS}")
-        connection.execute("PRAGMA query_only = ON")
+        for pragma in _PRAGMAS:
+            connection.execute(pragma).close()
 
     return engine

@@ -35,6 +35,7 @@ def main(argv: list[str]) -> int:
         for warning in loaded.warnings:
             _say(f"warning: {warning}")
         logs = LogFile(loaded.config.slurmctld_log_file)
+        os.umask(0o077)  # what is for others says so itself
         with StateFolder(loaded.config.state_save_location) as folder:
             return asyncio.run(serve(Daemon(os.path.abspath(options.config), loaded.config, folder, logs)))
     except ConfigError as error:

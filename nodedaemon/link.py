@@ -40,6 +40,10 @@ SILENT_HEARTBEATS_MAX = 3
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 #: Messages waiting to be written. The core's reports are bounded; beyond this the stream does not move and is given up.
 OUTBOX_MAX = 200_000
+#: Messages in one bundle: reports and acknowledgements are below a kilobyte or two each.
+BUNDLE_MESSAGES_MAX = 256
+#: An acknowledgement that says only "accepted" waits so long for company.
+ACK_PAUSE_S = 0.02
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 _OPTIONS = (
@@ -107,6 +111,7 @@ class Link:
         self._call: Any = None  # of the admitted stream
         self._outbox: deque[node_pb2.NodeMessage] = deque()
         self._waiting = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._heard_at = 0.0
         self._dropped = ""
 
@@ -118,7 +123,10 @@ class Link:
             self.drop(link, f"{OUTBOX_MAX} messages wait to be sent")
             return
         self._outbox.append(message)
-        self._waiting.set()
+        if message.HasField("command_ack") and not message.command_ack.refused:
+            self._loop.call_later(ACK_PAUSE_S, self._waiting.set)  # it mostly travels with a report
+        else:
+            self._waiting.set()
 
     def drop(self, link: int, why: str) -> None:
         """Give up a stream; another is opened after the usual pause."""
@@ -156,6 +164,8 @@ class Link:
                     answer = await call.read()
                 registered = _registered(answer)
                 self._admitted(link, call, registered)
+                for message in answer.more:  # commands may travel with the answer
+                    self._take(link, message)
                 interval_s = registered.heartbeat_interval_ms / 1000 or HEARTBEAT_DEFAULT_S
                 async with asyncio.TaskGroup() as tasks:
                     side = [tasks.create_task(self._write(call)), tasks.create_task(self._beat(interval_s))]
@@ -180,25 +190,35 @@ class Link:
 
     async def _read(self, link: int, call: Any) -> None:
         loop = asyncio.get_running_loop()
-        while (message := await call.read()) is not _EOF:
+        while (bundle := await call.read()) is not _EOF:
             self._heard_at = loop.time()
-            kind = message.WhichOneof("kind")
-            if kind == "command":
-                event = wire.command_event(link, message.command, self._node)
-                if event is None:
-                    raise LinkError(f"command {message.command.sequence} is of a kind that this version does not know")
-                self._post(event)
-            elif kind == "report_ack":
-                self._post(ReportsAcked(message.report_ack.spool_id, message.report_ack.through_sequence))
+            for message in (bundle, *bundle.more):
+                self._take(link, message)
+
+    def _take(self, link: int, message: node_pb2.ControllerMessage) -> None:
+        kind = message.WhichOneof("kind")
+        if kind == "command":
+            event = wire.command_event(link, message.command, self._node)
+            if event is None:
+                raise LinkError(f"command {message.command.sequence} is of a kind that this version does not know")
+            self._post(event)
+        elif kind == "report_ack":
+            self._post(ReportsAcked(message.report_ack.spool_id, message.report_ack.through_sequence))
 
     async def _write(self, call: Any) -> None:
+        """Send what waits; what is ready together travels together."""
         while True:
             await self._waiting.wait()
             self._waiting.clear()
             while self._outbox:
-                message = self._outbox.popleft()
-                await call.write(message)
-                crash_point("report.sent" if message.HasField("report") else "command.acked")
+                bundle = self._outbox.popleft()
+                while self._outbox and len(bundle.more) < BUNDLE_MESSAGES_MAX:
+                    bundle.more.append(self._outbox.popleft())
+                await call.write(bundle)
+                if any(message.HasField("report") for message in (bundle, *bundle.more)):
+                    crash_point("report.sent")
+                else:
+                    crash_point("command.acked")
 
     async def _beat(self, interval_s: float) -> None:
         loop = asyncio.get_running_loop()

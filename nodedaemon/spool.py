@@ -131,9 +131,9 @@ class Spool:
     def sweep(self, keys: list[StepKey]) -> None:
         """Remove step folders, or put them by for other steps. Blocks: called in a worker thread.
 
-        Only a folder whose step was ended by its own stepd is put by: nobody else can have it in hand any more. Making and
-        removing files is the most expensive thing here on some file systems; a script's file is never used again, as its
-        user may have kept it open.
+        Only a folder whose step was ended by its own stepd is put by: nobody else can have it in hand any more.
+        Making and removing files is the most expensive thing here on some file systems; a script's file is never used
+        again, as its user may have kept it open.
         """
         for key in keys:
             name = str(key)

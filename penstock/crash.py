@@ -1,7 +1,8 @@
 """Named points at which a test may make the process die, as if the machine had lost it.
 
 A crash point is a call `crash_point("commit:before")` between two things of which one may happen without the other.
-$PENSTOCK_CRASH_AT names the point at which the process ends at once: no cleanup, no flush, status 137 as after SIGKILL.
+$PENSTOCK_CRASH_AT names the point at which the process ends at once: no cleanup, no flush, status 137 as after SIGKILL;
+`NAME@3` ends it when the point is passed for the third time.
 With $PENSTOCK_CRASH_LIST the names of the points passed are appended to that file, one a line, so that a sweep knows
 what there is to crash at. Both are read when the module is imported; unset, a crash point costs one empty call.
 
@@ -21,7 +22,8 @@ CRASH_POINTS: dict[str, str] = {
     "commit:after": "the batch is durable, nobody has been told",
 }
 
-_crash_at = os.environ.get("PENSTOCK_CRASH_AT", "")
+_crash_at, _, _passes = os.environ.get("PENSTOCK_CRASH_AT", "").partition("@")
+_passes_left = int(_passes or 1)
 _list_path = os.environ.get("PENSTOCK_CRASH_LIST", "")
 
 
@@ -30,12 +32,15 @@ def _pass_by(name: str) -> None:
 
 
 def _pass_armed(name: str) -> None:
+    global _passes_left
     if name not in CRASH_POINTS:
         raise ValueError(f"{name!r} is not in penstock.crash.CRASH_POINTS; add it there with what it stands between")
     if _list_path:
         with open(_list_path, "a", encoding="ascii") as file:
             file.write(name + "\n")
     if name == _crash_at:
+        _passes_left -= 1
+    if name == _crash_at and not _passes_left:
         os._exit(EXIT_STATUS)
 
 

@@ -33,6 +33,8 @@ HEARTBEAT_MS: Final = 5_000
 SILENT_BEATS: Final = 3
 #: Commands that wait or are not acknowledged. A node of 256 jobs has some hundred at its busiest.
 COMMANDS_MAX: Final = 20_000
+#: A bundle is closed when it has so much: with one more launch of the largest size it still fits a gRPC message.
+BUNDLE_BYTES_MAX: Final = 1024 * 1024
 
 
 class NodeLink:
@@ -87,31 +89,46 @@ class NodeLink:
         self._wake.set()
 
     async def outgoing(self) -> AsyncIterator[node_pb2.ControllerMessage]:
-        """The messages, as they become due, until the link ends."""
-        out = self._out
+        """The messages, as they become due, until the link ends. What is ready together travels together."""
         while True:
-            while out:
-                item = out.popleft()
-                if isinstance(item, node_pb2.ControllerMessage):
-                    acks = item.HasField("report_ack")
-                    if acks:
-                        crash_point("report:before-ack")
-                    yield item
-                    if acks:
-                        crash_point("report:after-ack")
-                elif isinstance(item, LaunchStep):
-                    command = await self._launch(item)
-                    if command is not None:
-                        crash_point("launch:before-send")
-                        yield command
-                        crash_point("launch:after-send")
-                else:
-                    _about_to_send(item)
-                    yield self._command(item)
+            while self._out:
+                bundle, sent = await self._bundle()
+                if bundle is not None:
+                    yield bundle
+                for point in sent:
+                    crash_point(point)
             if self._ended:
                 return
             self._wake.clear()
             await self._wake.wait()
+
+    async def _bundle(self) -> tuple[node_pb2.ControllerMessage | None, list[str]]:
+        """What waits, up to BUNDLE_BYTES_MAX, as one message; and the crash points that follow its sending."""
+        bundle: node_pb2.ControllerMessage | None = None
+        size_bytes, sent = 0, []
+        while self._out and size_bytes < BUNDLE_BYTES_MAX:
+            item = self._out.popleft()
+            message = await self._message(item)
+            if message is None:
+                continue
+            before, after = _points(item)
+            if before:
+                crash_point(before)
+            if after:
+                sent.append(after)
+            size_bytes += message.ByteSize()
+            if bundle is None:
+                bundle = message
+            else:
+                bundle.more.append(message)
+            if message.HasField("registered"):  # the answer to a registration is read alone
+                break
+        return bundle, sent
+
+    async def _message(self, item: Effect | node_pb2.ControllerMessage) -> node_pb2.ControllerMessage | None:
+        if isinstance(item, node_pb2.ControllerMessage):
+            return item
+        return await self._launch(item) if isinstance(item, LaunchStep) else self._command(item)
 
     async def _launch(self, effect: LaunchStep) -> node_pb2.ControllerMessage | None:
         spec = await self._specs.get(effect.job.spec_hash)
@@ -142,14 +159,15 @@ class NodeLink:
     async def incoming(self, messages: AsyncIterator[node_pb2.NodeMessage]) -> None:
         """Take messages until the node has nothing more to say."""
         takers, runtime = self._takers, self._runtime
-        async for message in messages:
+        async for bundle in messages:
             self.heard_at = time.monotonic()
-            kind = message.WhichOneof("kind")
-            taker = takers.get(kind or "")
-            if taker is None:
-                self.end(f"it sent {kind or 'an empty message'} after its registration")
-                return
-            taker(getattr(message, kind))
+            for message in (bundle, *bundle.more):
+                kind = message.WhichOneof("kind")
+                taker = takers.get(kind or "")
+                if taker is None:
+                    self.end(f"it sent {kind or 'an empty message'} after its registration")
+                    return
+                taker(getattr(message, kind))
             await runtime.room()
         if not self._ended:
             self.end("the node closed it")
@@ -209,6 +227,7 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         exit_signal=end.exit.signal,
         failure=end.failure[:WHY_MAX],
         out_of_memory=end.out_of_memory,
+        untried=end.untried,
         user_cpu_us=usage.user_cpu_us,
         system_cpu_us=usage.system_cpu_us,
         max_rss_kb=usage.max_rss_kb,
@@ -218,11 +237,18 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
     )
 
 
-def _about_to_send(effect: Effect) -> None:
-    if isinstance(effect, TerminateStep):
-        crash_point("terminate:before-send")
-    elif isinstance(effect, ForgetStep):
-        crash_point("forget:before-send")
+def _points(item: Effect | node_pb2.ControllerMessage) -> tuple[str, str]:
+    """Names of the crash points before and after something is sent; "" = none."""
+    if isinstance(item, node_pb2.ControllerMessage):
+        return ("report:before-ack", "report:after-ack") if item.HasField("report_ack") else ("", "")
+    return POINTS.get(type(item), ("", ""))
+
+
+POINTS: Final[dict[type, tuple[str, str]]] = {
+    LaunchStep: ("launch:before-send", "launch:after-send"),
+    TerminateStep: ("terminate:before-send", ""),
+    ForgetStep: ("forget:before-send", ""),
+}
 
 
 def _describe(effect: Any) -> str:

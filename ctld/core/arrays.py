@@ -27,7 +27,7 @@ def blank(array_job_id: int, tasks: TaskSet) -> ArrayRecord:
     record = ArrayRecord()
     record.array_job_id, record.total = array_job_id, len(tasks)
     record.pending = record.running = record.ok = record.failed = record.exit_code = record.exit_signal = 0
-    record.holders, record.members = {}, {}
+    record.holders, record.members, record.waiting = {}, {}, {}
     ranges = tasks.ranges
     record.facts = (len(tasks), ranges[0][0], max(r[1] for r in ranges), ranges[0][2] if len(ranges) == 1 else 1)
     return record
@@ -53,10 +53,13 @@ def count_move(state: ClusterState, job: Job, was: JobState, to: JobState) -> No
         record.running -= number
     elif was is JobState.PENDING:
         record.pending -= number
+        record.waiting.pop(job.job_id, None)
     if to in HOLDING_STATES:
         record.running += number
     elif to is JobState.PENDING:
         record.pending += number
+        if job.array_task_id is not None:
+            record.waiting[job.job_id] = None
 
 
 def count_end(state: ClusterState, job: Job) -> None:
@@ -86,8 +89,8 @@ def take_task(state: ClusterState, holder: Job) -> Job:
     """The record's first pending task as a job of its own, ready to start."""
     if holder.array_tasks is None:
         return holder
-    first = holder.array_tasks.first()
-    return split(state, holder, TaskSet.of([first]))
+    taken, rest = holder.array_tasks.pop_first(1)
+    return _split_off(state, holder, TaskSet.of(taken), rest)
 
 
 def split(state: ClusterState, holder: Job, tasks: TaskSet) -> Job:
@@ -95,9 +98,13 @@ def split(state: ClusterState, holder: Job, tasks: TaskSet) -> Job:
 
     The new record has the same attempt 0, request and times, and a new job id.
     """
-    assert holder.array_tasks is not None and holder.state is JobState.PENDING
+    assert holder.array_tasks is not None
+    return _split_off(state, holder, tasks, holder.array_tasks.minus(tasks))
+
+
+def _split_off(state: ClusterState, holder: Job, tasks: TaskSet, rest: TaskSet) -> Job:
+    assert holder.state is JobState.PENDING
     record = state.arrays[holder.array_job_id]
-    rest = holder.array_tasks.minus(tasks)
     if rest:
         job = _copy(state, holder)
         holder.array_tasks = rest
@@ -111,6 +118,7 @@ def split(state: ClusterState, holder: Job, tasks: TaskSet) -> Job:
         job.array_task_id, job.array_tasks = tasks.first(), None
         record.members[job.array_task_id] = job.job_id
         record.holders.pop(job.job_id, None)
+        record.waiting[job.job_id] = None
     state.touch(job)
     return job
 
@@ -136,7 +144,8 @@ def refresh_throttle(state: ClusterState, job: Job) -> None:
         return
     from ctld.core.ready import refresh  # ready.py asks `startable` of us
 
-    for job_id in (*state.arrays[job.array_job_id].holders, *state.arrays[job.array_job_id].members.values()):
+    record = state.arrays[job.array_job_id]
+    for job_id in (*record.holders, *record.waiting):  # not all members: tasks that ended stay among them for MinJobAge
         member = state.jobs.get(job_id)
         if member is not None and member.state is JobState.PENDING:
             refresh(state, member, state.now_us)

@@ -89,6 +89,9 @@ def _check_arrays(state: ClusterState) -> None:
             counts = pending if job.state is JobState.PENDING else running if job.state in HOLDING_STATES else None
             if counts is not None:
                 counts[job.array_job_id] = counts.get(job.array_job_id, 0) + arrays.weight(job)
+            waits = job.state is JobState.PENDING and job.array_task_id is not None
+            known = job.job_id in state.arrays[job.array_job_id].waiting
+            _need(waits == known, f"job {job.job_id}: among its array's waiting tasks: {known}")
     for array_job_id, record in state.arrays.items():
         found = (pending.get(array_job_id, 0), running.get(array_job_id, 0))
         _need(found == (record.pending, record.running), f"array {array_job_id}: {found} counted")

@@ -345,6 +345,7 @@ class ArrayRecord:
         "pending",
         "running",
         "total",
+        "waiting",
     )
 
     array_job_id: int
@@ -358,6 +359,7 @@ class ArrayRecord:
     holders: dict[int, None]  # job ids of the records that stand for pending tasks
     facts: tuple[int, int, int, int]  # number of tasks, lowest and highest id, step: as submitted
     members: dict[int, int]  # task id -> job id, of the records in memory that stand for one task
+    waiting: dict[int, None]  # job ids of those members that are pending
 
 
 class PartitionRow(NamedTuple):

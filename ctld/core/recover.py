@@ -110,6 +110,8 @@ def _load_arrays(state: ClusterState, config: Config, loaded: Loaded) -> None:
                 record.exit_code, record.exit_signal = ended.exit_code, ended.exit_signal
         if job.array_task_id is not None:
             record.members[job.array_task_id] = job.job_id
+            if job.state is JobState.PENDING:
+                record.waiting[job.job_id] = None
         else:
             record.holders[job.job_id] = None
         if job.state is JobState.PENDING:

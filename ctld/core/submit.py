@@ -18,6 +18,7 @@ from ctld.core.feasible import can_ever_run, where_now
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.ready import refresh
 from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
@@ -72,6 +73,8 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     if found.tasks is not None:
         arrays.create(state, job, found.tasks)
     depends.attach(state, job, found.dependency, now_us)
+    if job.request.begin_at_us > now_us:
+        state.timers.set(job.request.begin_at_us, Timer.BEGIN_TIME, job.job_id)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")
     state.reply(event.reply_to, Submitted(job.job_id, found.warnings))

@@ -64,6 +64,8 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
         value = getattr(row, name)
         if value:
             fields[name] = value
+    if row.hold:
+        fields.pop("priority", None)  # Slurm shows 0 of a held job; the number it will have again is kept apart here
     if row.array_task_id is not None:
         fields["array_task_id"] = row.array_task_id
     if row.array_tasks is not None:

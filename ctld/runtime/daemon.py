@@ -81,6 +81,10 @@ async def serve(daemon: Daemon) -> int:
     """From the state folder to a clean stop."""
     controller = Controller(daemon)
     await controller.start()
+    controller.heed_signals()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
     try:
         await controller.until_told()
     finally:
@@ -118,6 +122,7 @@ class Controller:
             Metrics(),
             StorageFull,
         )
+        self._records = Records(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
         self._registry = Registry(runtime, specs, epoch, version())
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
@@ -136,19 +141,15 @@ class Controller:
             epoch,
             self._boot_at_us,
             version(),
-            Records(str(config.penstock_database_url or folder.database)),
+            self._records,
         )
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD, 20, 50)
         runtime.start()
         await self._server.start()
         self._auth = AuthServer(folder.auth_socket, TokenIssuer(credentials), clock)
         self._auth.start()
         write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
-        self._on_signals()
         log.info(
             "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
             config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), address,
@@ -170,6 +171,7 @@ class Controller:
             self._fail("the stop took too long", None)
         self._registry.stop()
         await self._server.stop(STOP_GRACE_S)
+        self._records.close()
         self._store.close()
         self._reader.shutdown(wait=True)
         log.info("stopped")
@@ -205,7 +207,8 @@ class Controller:
 
     # ---- acts ----------------------------------------------------------------------------------------------------
 
-    def _on_signals(self) -> None:
+    def heed_signals(self) -> None:
+        """SIGTERM, SIGINT and SIGHUP are for this controller."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._shutdown, signal.Signals(number).name)

@@ -54,7 +54,6 @@ class StateFolder:
             if status.st_uid != os.geteuid():
                 raise BadSetup(f"{self.path}: belongs to uid {status.st_uid}; run the controller as that user")
             self.path.chmod(0o711)
-            os.umask(0o077)
             pid_file = self.path / "ctld.pid"
             self._lock = os.open(pid_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,7 +29,17 @@ WAL_CHECKPOINT_PAGES = 4_000
 #: What the log is cut back to after a burst.
 WAL_BYTES_MAX = 64 * 1024 * 1024
 #: Page cache of the writing connection.
-CACHE_KIB = 16 * 1024
+CACHE_KB = 16 * 1024
+
+_PRAGMAS = (
+    f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}",
+    f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}",
+    f"PRAGMA cache_size = -{CACHE_KB}",  # negative = kilobytes
+    "PRAGMA trusted_schema = OFF",
+)
 
 #: Extended result codes that mean "the disk does not take it now": full, no room for the log's index, over quota.
 _FULL_CODES = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE))
@@ -96,13 +106,5 @@ def _create_private(path: str) -> None:
 
 def _prepare_writer(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
-    for pragma in (
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        f"wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}",
-        f"journal_size_limit = {WAL_BYTES_MAX}",
-        f"cache_size = -{CACHE_KIB}",
-        "trusted_schema = OFF",
-    ):
-        connection.execute(f"PRAGMA {pragma}").close()
+    for pragma in _PRAGMAS:
+        connection.execute(pragma).close()

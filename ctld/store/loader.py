@@ -4,7 +4,7 @@
 index will do.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, select
@@ -24,7 +24,7 @@ from ctld.store.schema import (
     PARTITION_STATE,
     STEP,
 )
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
 
 #: Ids in one IN list: below every driver's limit of parameters.
@@ -40,20 +40,19 @@ IS_OF_ARRAY = JOB.c.array_job_id > literal_column("0")
 def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -> Loaded:
     """Everything, as of one moment: inside the caller's transaction."""
     meta = connection.execute(select(META)).one()
-    recent = and_(HAS_ENDED, JOB.c.end_at_us >= ended_since_us, JOB.c.state != int(JobState.REQUEUED))
+    has_state = and_(JOB.c.state >= ENDED_FROM, JOB.c.state != int(JobState.REQUEUED))
+    recent = and_(HAS_ENDED, JOB.c.end_at_us >= ended_since_us, has_state)
     reader = rows.JobReader()
     jobs = [*_jobs(connection, reader, IS_ACTIVE), *_jobs(connection, reader, recent)]
     jobs.sort(key=lambda row: row.job_id)
-    holding = and_(IS_ACTIVE, JOB.c.state.in_([int(state) for state in sorted(HOLDING_STATES)]))
-    steps = [*_steps(connection, holding), *_steps(connection, recent)]
-    steps.sort(key=lambda row: row[:3])
+    attempts = {row.job_id: row.attempt for row in jobs if row.state is not JobState.PENDING}
     arrays = sorted({row.array_job_id for row in jobs if row.array_job_id})
     return Loaded(
         epoch=meta.epoch,
         next_job_id=meta.next_job_id,
         next_request_id=meta.next_request_id,
         jobs=jobs,
-        steps=steps,
+        steps=[step for some in _chunks(list(attempts)) for step in _steps(connection, some, attempts)],
         nodes=[rows.node_from(tuple(r)) for r in connection.execute(select(NODE).order_by(NODE.c.name))],
         partitions=[
             rows.partition_from(tuple(r))
@@ -74,10 +73,12 @@ def _jobs(connection: Connection, reader: rows.JobReader, condition: ColumnEleme
         yield reader.read(tuple(values))
 
 
-def _steps(connection: Connection, condition: ColumnElement[bool]) -> Iterator[StepRow]:
-    tables = JOB.join(STEP, and_(JOB.c.job_id == STEP.c.job_id, JOB.c.attempt == STEP.c.attempt))
-    for values in connection.execute(select(STEP).select_from(tables).where(condition)):
-        yield rows.step_from(tuple(values))
+def _steps(connection: Connection, job_ids: Sequence[int], attempts: Mapping[int, int]) -> Iterator[StepRow]:
+    query = select(STEP).where(STEP.c.job_id.in_(job_ids)).order_by(*STEP.primary_key)
+    for values in connection.execute(query):
+        step = rows.step_from(tuple(values))
+        if step.attempt == attempts[step.job_id]:
+            yield step
 
 
 def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Iterator[ArrayCounts]:

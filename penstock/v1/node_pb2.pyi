@@ -9,28 +9,32 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class NodeMessage(_message.Message):
-    __slots__ = ("register", "heartbeat", "command_ack", "report")
+    __slots__ = ("register", "heartbeat", "command_ack", "report", "more")
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     COMMAND_ACK_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     register: Register
     heartbeat: Heartbeat
     command_ack: CommandAck
     report: Report
-    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., command_ack: _Optional[_Union[CommandAck, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[NodeMessage]
+    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., command_ack: _Optional[_Union[CommandAck, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., more: _Optional[_Iterable[_Union[NodeMessage, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack")
+    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack", "more")
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     REPORT_ACK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     registered: Registered
     command: Command
     report_ack: ReportAck
     heartbeat_ack: HeartbeatAck
-    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[ControllerMessage]
+    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id")
@@ -352,7 +356,7 @@ class StepStarted(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., at_us: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class StepExited(_message.Message):
-    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage")
+    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried")
     KEY_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -360,6 +364,7 @@ class StepExited(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    UNTRIED_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     start_at_us: int
     end_at_us: int
@@ -367,7 +372,8 @@ class StepExited(_message.Message):
     failure: str
     out_of_memory: bool
     usage: _common_pb2.Usage
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ...) -> None: ...
+    untried: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ...) -> None: ...
 
 class ReportAck(_message.Message):
     __slots__ = ("through_sequence", "spool_id")

@@ -18,6 +18,13 @@ BATCH = -5
 WAIT_S = 30
 
 
+async def unbundled(messages):
+    """The messages of a stream one by one."""
+    async for bundle in messages:
+        for message in (bundle, *bundle.more):
+            yield message
+
+
 class FakeController(node_pb2_grpc.NodeLinkServicer):
     def __init__(self, address: str, epoch: int = 1) -> None:
         self.address = address
@@ -75,7 +82,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
             await self._notify()
 
     async def _read(self, requests, down) -> None:
-        async for message in requests:
+        async for message in unbundled(requests):
             kind = message.WhichOneof("kind")
             if kind == "heartbeat":
                 self.heartbeats += 1

@@ -12,6 +12,17 @@ down_revision = None
 
 def upgrade() -> None:
     """All tables, and the one row of `meta`."""
+    _job()
+    _job_indexes()
+    _of_jobs()
+    _of_the_controller()
+    op.execute(
+        "INSERT INTO meta (id, name, sequence, epoch, holder, expires_at_us, next_job_id, next_request_id,"
+        " created_at_us) VALUES (1, 'penstock', 0, 0, '', 0, 1, 1, 0)"
+    )
+
+
+def _job() -> None:
     op.create_table(
         "job",
         sa.Column("job_id", sa.BigInteger(), nullable=False),
@@ -60,6 +71,9 @@ def upgrade() -> None:
         sa.Column("node_list", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("job_id", "attempt"),
     )
+
+
+def _job_indexes() -> None:
     op.create_index(
         "job_active",
         "job",
@@ -93,19 +107,9 @@ def upgrade() -> None:
         sqlite_where=sa.text("end_at_us > 0"),
         postgresql_where=sa.text("end_at_us > 0"),
     )
-    op.create_table(
-        "job_history",
-        sa.Column(
-            "history_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
-        ),
-        sa.Column("at_us", sa.BigInteger(), nullable=False),
-        sa.Column("job_id", sa.BigInteger(), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("detail", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("history_id"),
-    )
-    op.create_index("job_history_job", "job_history", ["job_id"], unique=False)
+
+
+def _of_jobs() -> None:
     op.create_table(
         "job_request",
         sa.Column(
@@ -126,6 +130,44 @@ def upgrade() -> None:
         sa.Column("environment", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("spec_hash"),
     )
+    op.create_table(
+        "step",
+        sa.Column("job_id", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("step_id", sa.BigInteger(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("state", sa.Integer(), nullable=False),
+        sa.Column("node", sa.Text(), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("tasks", sa.Integer(), nullable=False),
+        sa.Column("start_at_us", sa.BigInteger(), nullable=False),
+        sa.Column("end_at_us", sa.BigInteger(), nullable=False),
+        sa.Column("exit_code", sa.Integer(), nullable=False),
+        sa.Column("exit_signal", sa.Integer(), nullable=False),
+        sa.Column("user_cpu_us", sa.BigInteger(), nullable=False),
+        sa.Column("system_cpu_us", sa.BigInteger(), nullable=False),
+        sa.Column("max_rss_kb", sa.BigInteger(), nullable=False),
+        sa.Column("max_vmsize_kb", sa.BigInteger(), nullable=False),
+        sa.Column("disk_read_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("disk_write_bytes", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "attempt", "step_id"),
+    )
+
+
+def _of_the_controller() -> None:
+    op.create_table(
+        "job_history",
+        sa.Column(
+            "history_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
+        ),
+        sa.Column("at_us", sa.BigInteger(), nullable=False),
+        sa.Column("job_id", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("history_id"),
+    )
+    op.create_index("job_history_job", "job_history", ["job_id"], unique=False)
     op.create_table(
         "meta",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
@@ -158,30 +200,4 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
-    )
-    op.create_table(
-        "step",
-        sa.Column("job_id", sa.BigInteger(), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("step_id", sa.BigInteger(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("state", sa.Integer(), nullable=False),
-        sa.Column("node", sa.Text(), nullable=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("tasks", sa.Integer(), nullable=False),
-        sa.Column("start_at_us", sa.BigInteger(), nullable=False),
-        sa.Column("end_at_us", sa.BigInteger(), nullable=False),
-        sa.Column("exit_code", sa.Integer(), nullable=False),
-        sa.Column("exit_signal", sa.Integer(), nullable=False),
-        sa.Column("user_cpu_us", sa.BigInteger(), nullable=False),
-        sa.Column("system_cpu_us", sa.BigInteger(), nullable=False),
-        sa.Column("max_rss_kb", sa.BigInteger(), nullable=False),
-        sa.Column("max_vmsize_kb", sa.BigInteger(), nullable=False),
-        sa.Column("disk_read_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("disk_write_bytes", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("job_id", "attempt", "step_id"),
-    )
-    op.execute(
-        "INSERT INTO meta (id, name, sequence, epoch, holder, expires_at_us, next_job_id, next_request_id,"
-        " created_at_us) VALUES (1, 'penstock', 0, 0, '', 0, 1, 1, 0)"
     )

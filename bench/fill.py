@@ -1,0 +1,145 @@
+"""Fills the database of a stopped cluster with a long history and a long queue.
+
+    python -m bench.fill HOME [--finished 1000000] [--pending 100000]
+
+HOME is a cluster's folder as `penstock up` makes it. The rows are real ones: a core with fake nodes and the store run
+some thousand jobs to their end, SQL copies their rows with other ids and earlier times until the history is long enough,
+and the pending jobs, each with a shape, names and paths of its own, go through the core one by one.
+"""
+
+import argparse
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import incore
+from bench.measure import CannotMeasure
+from ctld.core.recover import Loaded
+from ctld.store.committer import Store
+from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, STEP
+from penstock.config import load
+from penstock.values.config import Config
+
+#: Finished jobs that are really run through the core; the rest are copies of them.
+SEEDS = 10_000
+#: Submissions for each commit while the queue is filled.
+SUBMISSIONS_PER_BATCH = 1_000
+HOUR_US = 3600 * 1_000_000
+
+
+def fill(database: Path, config: Config, finished: int, pending: int, seeds: int = SEEDS) -> None:
+    """Put `finished` ended and `pending` waiting jobs behind what is there."""
+    now_us = time.time_ns() // 1000
+    seeds = min(seeds, finished)
+    first = _run_seeds(database, config, seeds, now_us - 24 * HOUR_US)
+    _copy(database, first, seeds, finished)
+    _submit(database, config, pending, now_us - 12 * HOUR_US)
+
+
+def _open(database: Path) -> tuple[Store, Loaded]:
+    store = Store.open(str(database), "bench")
+    epoch = store.acquire_lease(time.time_ns() // 1000)
+    # As of now nothing in the history is young enough to be loaded.
+    return store, store.load(time.time_ns() // 1000, 0, 0)._replace(epoch=epoch)
+
+
+def _run_seeds(database: Path, config: Config, jobs: int, start_us: int) -> int:
+    """Run `jobs` jobs to their end on fake nodes; the first one's id."""
+    store, loaded = _open(database)
+    try:
+        cluster = incore.Cluster(config, start_us, loaded, store.commit)
+        for number in range(jobs):
+            cluster.submit(**_shape(number))
+        ended = cluster.run_until_idle()
+        if ended != jobs or cluster.accepted() != jobs:
+            raise CannotMeasure(f"of {jobs} jobs that were to be history, {ended} ended")
+    finally:
+        store.close()
+    return loaded.next_job_id
+
+
+def _copy(database: Path, first: int, seeds: int, wanted: int) -> None:
+    """Copy the seeds' rows until there are `wanted` jobs, each copy an hour earlier than the last one."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        first_request = connection.execute("SELECT request_id FROM job WHERE job_id = ?", (first,)).fetchone()[0]
+        copies = range(1, -(-wanted // seeds))
+        for table in (JOB, STEP, JOB_REQUEST, JOB_HISTORY):
+            names = [c.name for c in table.columns if c is not table.autoincrement_column or c.name == "request_id"]
+            sql = _copy_sql(table.name, names)
+            for copy in copies:
+                values = {"ids": copy * seeds, "earlier_us": copy * HOUR_US, "first": first, "last": first + seeds - 1}
+                connection.execute(sql, values)
+        added = len(copies) * seeds
+        connection.execute(
+            "UPDATE meta SET next_job_id = next_job_id + ?, next_request_id = max(next_request_id, ?) + ?",
+            (added, first_request, added),
+        )
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+
+
+def _copy_sql(table: str, names: Sequence[str]) -> str:
+    """Names are those of the schema, not of anybody's input."""
+    values = []
+    for name in names:
+        if name in ("job_id", "request_id"):
+            values.append(f"{name} + :ids")
+        elif name == "at_us" or name.endswith("_at_us"):
+            values.append(f"{name} - CASE WHEN {name} > 0 THEN :earlier_us ELSE 0 END")
+        else:
+            values.append(name)
+    chosen = "WHERE job_id BETWEEN :first AND :last ORDER BY job_id"
+    return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {table} {chosen}"
+
+
+def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
+    """Submit jobs of different shapes, which wait as no node is there."""
+    store, loaded = _open(database)
+    try:
+        cluster = incore.Cluster(config, start_us, loaded, store.commit, register=False)
+        for number in range(jobs):
+            cluster.submit(**_shape(number))
+            if (number + 1) % SUBMISSIONS_PER_BATCH == 0:
+                cluster.seal()
+                cluster.plan = None
+        cluster.seal()
+        if cluster.accepted() != jobs:
+            raise CannotMeasure(f"{cluster.accepted()} of {jobs} submissions were accepted")
+    finally:
+        store.close()
+
+
+def _shape(number: int) -> dict[str, object]:
+    """The number-th job: sizes, limits, names and paths differ as those of many users' jobs do."""
+    gpus = (("gpu", "", 1 + number % 8),) if number % 3 == 0 else ()
+    return {
+        "name": f"train-{number % 5000}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
+        "std_out": b"/home/ann/run%d/slurm-%%j.out" % number, "command": f"/home/ann/run{number % 900}/train.sbatch",
+        "submit_line": f"sbatch --time={1 + number % 96}:00:00 train.sbatch {number}",
+        "submit_host": "login1", "submit_dir": b"/home/ann", "gres_per_node": gpus,
+        "ntasks": 1 + number % 4, "cpus_per_task": 1 + number % 3, "mem_per_node_mb": 100 + number % 4000,
+        "time_limit_s": 60 * (1 + number % 5760),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """From the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.fill", description=__doc__.partition("\n")[0])
+    parser.add_argument("home", type=Path, help="the folder of a cluster that is stopped")
+    parser.add_argument("--finished", type=int, default=1_000_000)
+    parser.add_argument("--pending", type=int, default=100_000)
+    asked = parser.parse_args()
+    config = load(str(asked.home / "slurm.conf")).config
+    began = time.perf_counter()
+    fill(asked.home / "ctld" / "penstock.db", config, asked.finished, asked.pending)
+    print(f"{asked.finished + asked.pending} jobs in {time.perf_counter() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

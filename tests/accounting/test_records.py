@@ -1,0 +1,330 @@
+"""sacct's records: which jobs a filter means, in what order, by which index."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, event
+
+from accounting import records as records_module
+from accounting.filter import Record, RecordFilter
+from accounting.query import question
+from accounting.records import Records, RecordsUnavailable
+from accounting.schema import METADATA
+from ctld.core.model import JobRequest, JobRow, NodeAlloc
+from ctld.store.committer import Store
+from penstock.values.errors import BadValue
+from penstock.values.states import JobState
+from penstock.values.taskset import TaskSet
+from tests.store.making import NOW_US, SPEC, end, leading, make_job, make_step, start, submitted
+
+S = 1_000_000
+
+
+def at(seconds: int) -> int:
+    return NOW_US + seconds * S
+
+
+class Past:
+    """Writes a history of jobs, and asks about it."""
+
+    def __init__(self, place: Path) -> None:
+        self.store: Store = leading(place)
+        self.sequence = 0
+        self.reader = Records(place)
+
+    def put(self, *jobs: JobRow, steps: bool = True) -> None:
+        self.sequence += 1
+        begun = [job for job in jobs if job.start_at_us and steps]
+        made = [make_step(j, state=j.state, end_at_us=j.end_at_us, exit_code=j.exit_code) for j in begun]
+        self.store.commit(submitted(self.sequence, list(jobs), steps=made))
+
+    def ask(self, **fields: Any) -> list[Record]:
+        return list(self.reader.list(RecordFilter(**fields)))
+
+    def ids(self, **fields: Any) -> list[int]:
+        return [record.job_id for record in self.ask(**fields)]
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Iterator[Past]:
+    past = Past(tmp_path / "penstock.db")
+    yield past
+    past.reader.close()
+    past.store.close()
+
+
+def life(job_id: int, submit: int, begin: int, stop: int, **changes: Any) -> JobRow:
+    """A job with times in seconds; 0 = has not happened. `state` is COMPLETED when it has ended and nothing is said."""
+    job = make_job(job_id, submit_at_us=at(submit), eligible_at_us=at(submit))
+    if begin:
+        job = start(job, changes.pop("node", "n1"), at(begin))
+    if stop:
+        job = end(job, at(stop), changes.pop("state", JobState.COMPLETED))
+    return job._replace(**changes)
+
+
+# ---- one record ------------------------------------------------------------------------------------------------------
+
+
+def test_record_says_all(past: Past) -> None:
+    request = JobRequest(name="train", account="physics", qos="high", ntasks=3, cpus_per_task=2, nodes_min=2)
+    alloc = (
+        NodeAlloc("n1", 4, 200, 2, (("gpu", "a100", 0b1011),)),
+        NodeAlloc("n2", 2, 100, 1, (("gpu", "", 0b1),)),
+    )
+    job = life(1, 1, 2, 9, request=request, alloc=alloc, exit_code=3, tres_req="cpu=6", tres_alloc="cpu=6,gres/gpu=4",
+               cancelled_by_uid=5, admin_comment="hm", failed_node="n9", time_limit_s=60)  # fmt: skip
+    past.put(job)
+    (record,) = past.ask(ids=("1",))
+    fields = ("job_id", "attempt", "array_job_id", "array_task_id", "user_id", "group_id", "user_name", "group_name",
+              "partition", "state", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s",
+              "tres_req", "tres_alloc", "exit_code", "exit_signal", "cancelled_by_uid", "admin_comment",
+              "failed_node", "batch_node", "priority", "array_throttle", "derived_code", "derived_signal")  # fmt: skip
+    for name in fields:
+        assert getattr(record, name) == getattr(job, name), name
+    assert (record.name, record.account, record.qos, record.reason) == ("train", "physics", "high", "None")
+    assert (record.nodes_req, record.cpus_req, record.nodes_alloc, record.cpus_alloc) == (2, 6, 2, 6)
+    assert (record.node_list, record.array_tasks) == ("n[1-2]", "")
+    assert b'"ntasks":3' in record.request
+    assert (record.script, record.environment) == (b"", ())
+    (step,) = record.steps
+    assert (step.step_id, step.name, step.node, step.exit_code) == (-5, "batch", "n1", 3)
+    assert (step.cpus_alloc, step.tres_alloc) == (4, "cpu=4,mem=200M,node=1,gres/gpu=3,gres/gpu:a100=3")
+    (record,) = past.ask(ids=("1",), with_script=True, with_environment=True, no_steps=True)
+    assert (record.script, record.environment, record.steps) == (SPEC.script, SPEC.environment, ())
+
+
+def test_truncate_cuts_at_the_window(past: Past) -> None:
+    past.put(life(1, 1, 10, 90), life(2, 1, 30, 0), life(3, 1, 0, 0), life(4, 1, 30, 40))
+    window = {"start_at_us": at(20), "end_at_us": at(50)}
+    times = [(r.start_at_us, r.end_at_us) for r in past.ask(truncate=True, **window)]
+    assert times == [(at(20), at(50)), (at(30), at(50)), (0, 0), (at(30), at(40))]
+    assert [s.start_at_us for r in past.ask(truncate=True, **window) for s in r.steps] == [at(20), at(30), at(30)]
+    assert past.ask(**window)[0].start_at_us == at(10)
+
+
+# ---- which jobs ------------------------------------------------------------------------------------------------------
+
+
+def test_ids_at_any_time_arrays_tasks_and_steps(past: Past) -> None:
+    holder = life(10, 1, 0, 0, array_job_id=10, array_tasks=TaskSet.parse("4-9"))
+    tasks = [life(10 + i, 1, 5, 6, array_job_id=10, array_task_id=i, submit_key="") for i in (1, 2, 3)]
+    past.put(life(1, 1, 2, 3), life(2, 1, 0, 0), holder, *tasks)
+    assert past.ids(ids=("2", "1", "1", "999")) == [1, 2]
+    assert past.ids(ids=("10",)) == [10, 11, 12, 13]
+    assert past.ids(ids=("10_2",)) == [12]
+    assert past.ids(ids=("10_7",)) == [10]
+    assert past.ids(ids=("10_[3-5]",)) == [10, 13]
+    assert past.ids(ids=("10_77",)) == []
+    assert past.ids(ids=("12",)) == [12]
+    assert past.ids(ids=("1+0",)) == []
+    assert [[s.step_id for s in r.steps] for r in past.ask(ids=("1.batch",))] == [[-5]]
+    assert [[s.step_id for s in r.steps] for r in past.ask(ids=("1.0", "11"))] == [[], [-5]]
+    assert [[s.step_id for s in r.steps] for r in past.ask(ids=("1.0", "1"))] == [[-5]]
+    assert past.ask(ids=("10",))[0].array_tasks == "4-9"
+
+
+@pytest.mark.parametrize("ids", [("x",), ("0",), ("1_",), ("1.foo",)])
+def test_bad_ids_are_said_before_anything_is_read(past: Past, ids: tuple[str, ...]) -> None:
+    with pytest.raises(BadValue, match="Invalid job id"):
+        past.reader.list(RecordFilter(ids=ids))
+
+
+def test_window_without_states(past: Past) -> None:
+    past.put(
+        life(1, 1, 2, 10),  # over before
+        life(2, 1, 2, 20),  # ends as the window begins
+        life(3, 1, 2, 30),
+        life(4, 1, 2, 99),  # runs all through it
+        life(5, 1, 2, 0),
+        life(6, 25, 0, 28, state=JobState.CANCELLED),
+        life(7, 1, 0, 0),
+        life(8, 51, 0, 0),  # submitted after it
+        life(9, 1, 0, 0, eligible_at_us=at(60)),
+        life(10, 1, 0, 0, eligible_at_us=0),
+    )
+    assert past.ids(start_at_us=at(20), end_at_us=at(50)) == [2, 3, 4, 5, 6, 7, 10]
+    assert past.ids(start_at_us=at(20)) == [2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert past.ids(end_at_us=at(5)) == [1, 2, 3, 4, 5, 7, 10]
+    assert past.ids() == list(range(1, 11))
+    assert past.ids(start_at_us=at(20), end_at_us=at(50), states=("all",)) == [2, 3, 4, 5, 6, 7, 10]
+    assert past.ids(ids=("1", "3"), start_at_us=at(20)) == [3]
+    assert past.ids(names=("job1", "job3"), start_at_us=at(20)) == [3]
+
+
+def test_states_now_and_in_a_window(past: Past) -> None:
+    past.put(
+        life(1, 1, 10, 20),
+        life(2, 1, 10, 0),
+        life(3, 1, 0, 0),
+        life(4, 1, 10, 20, state=JobState.FAILED),
+        life(5, 1, 0, 15, state=JobState.CANCELLED),
+        life(6, 1, 40, 60),
+        life(7, 1, 40, 0, state=JobState.COMPLETING, end_state=JobState.COMPLETED),
+    )
+
+    def of(states: str, start: int = 0, stop: int = 0) -> list[int]:
+        return past.ids(
+            states=tuple(states.split(",")), start_at_us=at(start) if start else 0, end_at_us=at(stop) if stop else 0
+        )
+
+    assert (of("RUNNING"), of("pd"), of("CD,F"), of("COMPLETING")) == ([2], [3], [1, 4, 6], [7])
+    assert of("SUSPENDED") == []
+    assert of("R", 12, 15) == [1, 2, 4]
+    assert of("R", 45, 45) == [2, 6, 7]
+    assert of("CG", 45, 45) == [7]
+    assert of("PD", 12, 15) == [3, 5, 6, 7]
+    assert of("PD", 16, 17) == [3, 6, 7]
+    assert of("CD", 15, 30) == [1]
+    assert of("CD", 15) == [1, 6]
+    assert of("CA,F", 1, 30) == [4, 5]
+    assert of("CD", 21, 59) == []
+    with pytest.raises(BadValue, match="Invalid job state specified: NONSENSE"):
+        of("nonsense")
+
+
+def test_other_filters(past: Past) -> None:
+    physics, high = JobRequest(name="same", account="physics"), JobRequest(name="same", qos="high")
+    past.put(
+        life(1, 1, 2, 3, user_id=7, request=physics),
+        life(2, 1, 2, 0, user_id=8, request=high, partition="gpu"),
+        life(3, 1, 0, 0, user_id=7, request=high),
+    )
+    assert past.ids(uids=(7,)) == [1, 3]
+    assert past.ids(uids=(7, 8)) == [1, 2, 3]
+    assert past.ids(uids=(9,)) == []
+    assert past.ids(uids=(7,), start_at_us=at(5)) == [3]
+    assert past.ids(accounts=("physics", "x")) == [1]
+    assert past.ids(qos=("high",)) == [2, 3]
+    assert past.ids(partitions=("gpu",)) == [2]
+    assert past.ids(names=("same",)) == [1, 2, 3]
+    assert past.ids(names=("same",), uids=(7,), qos=("high",)) == [3]
+    assert past.ids(names=("sam",)) == []
+
+
+def test_nodes_overlap(past: Past) -> None:
+    wide = tuple(NodeAlloc(f"n{i}", 1, 1, 1, ()) for i in range(1, 6))
+    past.put(life(1, 1, 2, 3, node="n10"), life(2, 1, 2, 3, alloc=wide), life(3, 1, 0, 0), life(4, 1, 2, 0, node="n3"))
+    assert past.ids(nodes=("n3",)) == [2, 4]
+    assert past.ids(nodes=("n[5-10]",)) == [1, 2]
+    assert past.ids(nodes=("n99", "n10")) == [1]
+    assert past.ids(nodes=("n1",)) == [2]
+    with pytest.raises(BadValue):
+        past.ask(nodes=("n[1",))
+
+
+def test_last_attempt_or_all(past: Past) -> None:
+    first = life(1, 1, 10, 20, state=JobState.REQUEUED)
+    second = life(1, 1, 40, 50, attempt=1, request_id=1)
+    past.put(first, second, life(2, 1, 2, 3))
+    assert [(r.job_id, r.attempt) for r in past.ask()] == [(1, 1), (2, 0)]
+    assert [(r.job_id, r.attempt) for r in past.ask(duplicates=True)] == [(1, 0), (1, 1), (2, 0)]
+    assert [(r.job_id, r.attempt, len(r.steps)) for r in past.ask(ids=("1",))] == [(1, 1, 1)]
+    assert [(r.attempt, r.steps[0].start_at_us) for r in past.ask(ids=("1",), duplicates=True)] == [
+        (0, at(10)), (1, at(40)),
+    ]  # fmt: skip
+    # Slurm shows the last of the attempts that the question is about.
+    assert [(r.attempt, r.state) for r in past.ask(states=("RQ",))] == [(0, JobState.REQUEUED)]
+
+
+def test_pages_join_without_gap_or_repeat(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_module, "PAGE_RECORDS", 3)
+    rows = []
+    for job_id in range(1, 11):
+        rows += [life(job_id, 1, 2, 3, state=JobState.REQUEUED), life(job_id, 1, 4, 5, attempt=1, request_id=job_id)]
+    past.put(*rows)
+    assert past.ids() == list(range(1, 11))
+    assert past.ids(duplicates=True) == [i for i in range(1, 11) for _ in range(2)]
+
+
+def test_records_are_read_while_jobs_are_written(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reader keeps the log from being cut: between two pages nothing is held."""
+    monkeypatch.setattr(records_module, "PAGE_RECORDS", 2)
+    past.put(*(life(i, 1, 2, 3) for i in range(1, 8)))
+    reading = past.reader.list(RecordFilter())
+    seen = [next(reading).job_id]
+    past.put(life(8, 1, 2, 3))
+    busy, in_log, copied = past.store._raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert (busy, in_log, copied) == (0, 0, 0)
+    seen += [record.job_id for record in reading]
+    assert seen == list(range(1, 8))
+
+
+# ---- limits and faults -----------------------------------------------------------------------------------------------
+
+
+def test_too_much_is_refused_with_advice(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+    past.put(*(life(i, 1, 2, 3) for i in range(1, 8)))
+    with pytest.raises(BadValue, match="the limit is 10000"):
+        past.ask(ids=tuple(str(i) for i in range(1, 10_002)))
+    with pytest.raises(BadValue, match="more than 10000 values"):
+        past.ask(names=tuple(str(i) for i in range(10_001)))
+    assert past.ids(ids=tuple(str(i) for i in range(1, 10_001))) == list(range(1, 8))
+    monkeypatch.setattr(records_module, "RECORDS_MAX", 6)
+    with pytest.raises(BadValue, match="more than 6 records match; ask for a shorter time"):
+        past.ask()
+
+
+def test_missing_database_is_said(tmp_path: Path) -> None:
+    with Records(tmp_path / "gone.db") as reader, pytest.raises(RecordsUnavailable, match=r"gone\.db"):
+        list(reader.list(RecordFilter()))
+    assert not (tmp_path / "gone.db").exists()
+
+
+def test_odd_path(tmp_path: Path) -> None:
+    place = tmp_path / "a b?c#d%20e.db"
+    store = leading(place)
+    store.commit(submitted(1, [make_job(1)]))
+    with Records(place) as reader:
+        assert [r.job_id for r in reader.list(RecordFilter())] == [1]
+    store.close()
+
+
+def test_reader_cannot_write(past: Past) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    with past.reader._engine.connect() as connection, pytest.raises(OperationalError, match="readonly"):
+        connection.exec_driver_sql("DELETE FROM job")
+
+
+# ---- indexes ---------------------------------------------------------------------------------------------------------
+
+SINCE = {"start_at_us": at(1000)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "indexes"),
+    [
+        (RecordFilter(ids=("5", "6_1")), ["sqlite_autoindex_job_1", "job_array"]),
+        (RecordFilter(ids=("5",), uids=(7,), states=("CD",)), ["sqlite_autoindex_job_1", "job_array"]),
+        (RecordFilter(**SINCE), ["job_end", "job_active"]),
+        (RecordFilter(**SINCE, end_at_us=at(2000), states=("R", "PD", "CD")), ["job_end", "job_active"]),
+        (RecordFilter(**SINCE, accounts=("physics",), nodes=("n1",)), ["job_end", "job_active"]),
+        (RecordFilter(**SINCE, uids=(7,)), ["job_user_end", "job_active"]),
+        (RecordFilter(uids=(7, 8)), ["job_user_end", "job_active"]),
+        (RecordFilter(names=("x",)), ["job_name"]),
+        (RecordFilter(**SINCE, names=("x", "y"), uids=(7,)), ["job_name"]),
+    ],
+)  # fmt: skip
+def test_usual_questions_use_indexes(asked: RecordFilter, indexes: list[str]) -> None:
+    """What EXPLAIN QUERY PLAN says: a search in one index for each part, and a scan of the active jobs' at most."""
+    engine = create_engine("sqlite://")
+    METADATA.create_all(engine)
+    plans: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def _explain(connection: Any, cursor: Any, sql: str, values: Any, context: Any, many: bool) -> tuple[str, Any]:
+        plans.extend(row[3] for row in cursor.connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
+        return sql, values
+
+    with engine.connect() as connection:
+        for statement in question(asked).selects:
+            connection.execute(statement)
+    engine.dispose()
+    lines = [line for line in plans if "job" in line]
+    assert len(lines) == len(indexes), plans
+    for line, index in zip(lines, indexes, strict=True):
+        assert f"USING INDEX {index}" in line, plans
+        assert line.startswith("SEARCH") or index == "job_active", plans

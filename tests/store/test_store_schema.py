@@ -1,0 +1,109 @@
+"""Migrations: they give the tables that the code works with, and know whom to refuse."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from ctld.store import migrate
+from ctld.store.committer import Store
+from ctld.store.errors import SchemaTooNew, StoreError
+from ctld.store.schema import META, METADATA, SCHEMA_NAME
+
+
+def tables_of(path: Path) -> dict[str, str]:
+    """Name to SQL text, white space aside; alembic's own table left out."""
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {name: " ".join(sql.split()) for name, sql in found if name != "alembic_version"}
+
+
+def test_migrated_schema_is_the_metadata(tmp_path: Path) -> None:
+    Store.open(tmp_path / "migrated.db", "me").close()
+    engine = create_engine(f"sqlite:///{tmp_path}/created.db")
+    METADATA.create_all(engine)
+    engine.dispose()
+    assert tables_of(tmp_path / "migrated.db") == tables_of(tmp_path / "created.db")
+    engine = create_engine(f"sqlite:///{tmp_path}/migrated.db")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        row = connection.execute(META.select()).one()
+    engine.dispose()
+    assert (row.id, row.name, row.epoch, row.sequence, row.next_job_id) == (1, SCHEMA_NAME, 0, 0, 1)
+
+
+def test_known_revisions_are_those_of_the_scripts() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrate.MIGRATIONS))
+    scripts = ScriptDirectory.from_config(config)
+    assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == migrate.REVISIONS
+
+
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.db"
+    Store.open(path, "me").close()
+    before = path.read_bytes()
+    Store.open(path, "me").close()
+    assert path.read_bytes() == before
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.db"
+    Store.open(path, "me").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(SchemaTooNew, match=r"penstock\.db: the database has schema 9999.*newer Penstock"):
+        Store.open(path, "me")
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+
+
+def test_foreign_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+    with pytest.raises(StoreError, match=r"another program \(it has a table recipes\)"):
+        Store.open(path, "me")
+
+
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("buy milk\n" * 1000)
+    with pytest.raises(StoreError, match=r"notes\.txt: file is not a database"):
+        Store.open(path, "me")
+    assert path.read_text() == "buy milk\n" * 1000
+
+
+def test_missing_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"gone/penstock\.db: No such file or directory"):
+        Store.open(tmp_path / "gone" / "penstock.db", "me")
+
+
+def test_unknown_database_system_is_refused() -> None:
+    with pytest.raises(StoreError, match="only SQLite"):
+        Store.open("postgresql://host/penstock", "me")
+
+
+def test_failed_migration_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "penstock.db"
+    copy = tmp_path / "migrations"
+    (copy / "versions").mkdir(parents=True)
+    for source in (migrate.MIGRATIONS / "env.py", migrate.MIGRATIONS / "script.py.mako"):
+        (copy / source.name).write_text(source.read_text())
+    script = (migrate.MIGRATIONS / "versions" / "0001_first_schema.py").read_text()
+    (copy / "versions" / "0001.py").write_text(script.replace("    op.execute(\n", "    1 / 0\n    op.execute(\n"))
+    monkeypatch.setattr(migrate, "MIGRATIONS", copy)
+    with pytest.raises(ZeroDivisionError):
+        Store.open(path, "me")
+    assert tables_of(path) == {}
+    monkeypatch.undo()
+    Store.open(path, "me").close()
+    assert "meta" in tables_of(path)

@@ -1,0 +1,556 @@
+"""A cluster of real processes for tests: one controller, node daemons, SQLite, the cluster's own CA, free ports.
+
+    with LiveCluster(nodes=2) as cluster:
+        job = cluster.sbatch("--wrap", "true")
+        cluster.wait_state(job, "COMPLETED")
+
+Rules
+    - Everything is in one folder of its own under the system's temporary folder: sockets' names stay short there, and
+      other users can pass through it. It is removed at the end.
+    - Commands are run as a user runs them: as processes, with an environment that names this cluster and nothing else.
+    - Nobody sleeps to let something happen: `wait` asks again and again until it is so, and fails with what it last saw.
+    - Only processes that were started here are ended, each through its own handle.
+    - A failed test shows the end of every daemon's log (`logs`, called by the conftest of tests/e2e).
+
+`ClusterConf` says what is in slurm.conf; KillWait is short, as tests wait for it.
+"""
+
+import contextlib
+import getpass
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from penstock.client import Client
+from penstock.cluster import ClusterFile, write_cluster
+from penstock.errors import PenstockError, Unreachable
+from penstock.v1 import accounting_pb2 as a
+from penstock.v1 import controller_pb2 as c
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Of a cold start on a machine that is busy with other tests.
+START_LIMIT_S = 60.0
+#: What a test waits for takes a fraction of a second; the limit is for the busy machine.
+WAIT_LIMIT_S = 30.0
+COMMAND_LIMIT_S = 60.0
+STOP_LIMIT_S = 15.0
+POLL_S = 0.02
+LOG_TAIL_BYTES = 6000
+CTLD = "ctld"
+ENDED = frozenset(("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"))
+#: Ports are drawn below the range from which the kernel takes them for outgoing connections.
+PORTS = range(20000, 32000)
+
+
+@dataclass(frozen=True)
+class ClusterConf:
+    """What slurm.conf says beyond names and addresses."""
+
+    cpus: int = 16
+    memory_mb: int = 16000
+    gpus: int = 0
+    gpu_type: str = "h200"
+    kill_wait_s: int = 1
+    more: tuple[str, ...] = ()
+    features: Mapping[str, str] = field(default_factory=dict)  # node -> comma list
+    partitions: tuple[str, ...] = ("PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP",)
+
+
+@dataclass
+class Done:
+    """How a command ended. Bytes as they came; `out` and `err` as text."""
+
+    words: list[str]
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def out(self) -> str:
+        return self.stdout.decode("utf-8", "surrogateescape")
+
+    @property
+    def err(self) -> str:
+        return self.stderr.decode("utf-8", "surrogateescape")
+
+    def ok(self) -> Self:
+        """The command succeeded and complained of nothing."""
+        assert self.status == 0 and self.stderr == b"", f"{self}"
+        return self
+
+    def __str__(self) -> str:
+        return f"$ {' '.join(self.words)}\nstatus {self.status}\nstdout: {self.out}\nstderr: {self.err}"
+
+
+@dataclass
+class Daemon:
+    """One process of the cluster."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+
+@dataclass
+class LogLine:
+    """One run of a job as the job itself wrote it down: see LOGGING_SCRIPT."""
+
+    job_id: int
+    task_id: str
+    attempt: int
+    node: str
+    start_ns: int
+    end_ns: int
+
+
+#: The job writes what it is when it ends, and before that that it has begun: one write(2) to a file opened O_APPEND.
+LOGGING_SCRIPT = b"""#!/bin/sh
+start=$(date +%s%N)
+echo "begin $SLURM_JOB_ID ${SLURM_ARRAY_TASK_ID:--} ${SLURM_RESTART_COUNT:-0} $SLURMD_NODENAME $start -" >>"$1"
+while [ -n "$2" ] && [ ! -e "$2" ]; do sleep 0.05; done
+echo "end $SLURM_JOB_ID ${SLURM_ARRAY_TASK_ID:--} ${SLURM_RESTART_COUNT:-0} $SLURMD_NODENAME $start $(date +%s%N)" >>"$1"
+"""
+
+
+def read_log(path: Path) -> tuple[list[LogLine], list[LogLine]]:
+    """All beginnings and all ends that jobs have written down."""
+    lines: dict[str, list[LogLine]] = {"begin": [], "end": []}
+    for text in path.read_text().splitlines() if path.exists() else []:
+        kind, job, task, attempt, node, start, end = text.split()
+        lines[kind].append(LogLine(int(job), task, int(attempt), node, int(start), int(end) if end != "-" else 0))
+    return lines["begin"], lines["end"]
+
+
+class LiveCluster:
+    """One cluster. As a context manager it is started, and at the end stopped and removed."""
+
+    def __init__(self, nodes: int = 2, conf: ClusterConf | None = None) -> None:
+        self.conf = conf or ClusterConf()
+        self.node_names = [f"n{i}" for i in range(1, nodes + 1)]
+        self.home = Path(tempfile.mkdtemp(prefix="pstk-"))
+        self.home.chmod(0o755)
+        self.work = self.home / "jobs"  # where commands are run and outputs land
+        self.work.mkdir()
+        self.work.chmod(0o777)  # other users submit from here, too
+        self.command_port, self.node_port = free_ports(2)
+        self.slurm_conf = self.home / "slurm.conf"
+        self.cluster_file = self.home / "cluster.json"
+        self.boot_ids: dict[str, str] = {}
+        self.daemons: dict[str, Daemon] = {}
+        self.call_limit_s = 10.0  # how long `call` tries; shorter where a test expects the controller to die
+        self._client: Client | None = None
+        self._write_files()
+
+    # ---- files -----------------------------------------------------------------------------------------------------
+
+    def _write_files(self) -> None:
+        from penstock.security.ca import create_ca, issue_to_folder
+
+        for name in (CTLD, "noded", "certs", "log"):
+            (self.home / name).mkdir(mode=0o700)
+        state = self.home / CTLD
+        state.chmod(0o711)
+        self.slurm_conf.write_text(self.conf_text())
+        now_us = time.time_ns() // 1000
+        authority = create_ca(state / "ca", "e2e", now_us)
+        issue_to_folder(authority, state / "ca", "controller", "localhost", now_us, ("localhost", "127.0.0.1"))
+        for name in self.node_names:
+            issue_to_folder(authority, self.home / "certs" / name, "node", name, now_us)
+        shutil.copy(state / "ca" / "ca.pem", self.home / "ca.pem")
+        self.file = ClusterFile(
+            cluster_name="e2e",
+            host="localhost",
+            socket=str(state / "ctld.sock"),
+            auth_socket=str(state / "auth.sock"),
+            address=f"127.0.0.1:{self.command_port}",
+            ca=str(self.home / "ca.pem"),
+        )
+        write_cluster(self.cluster_file, self.file)
+
+    def conf_text(self, *more: str) -> str:
+        """slurm.conf; `more` lines come last."""
+        conf = self.conf
+        gres = f" Gres=gpu:{conf.gpu_type}:{conf.gpus}" if conf.gpus else ""
+        size = f"CPUs={conf.cpus} RealMemory={conf.memory_mb}{gres}"
+        features = {name: f" Feature={words}" for name, words in conf.features.items()}
+        return "\n".join(
+            [
+                "ClusterName=e2e",
+                "SlurmctldHost=localhost(127.0.0.1)",
+                f"SlurmctldPort={self.command_port}",
+                f"PenstockNodePort={self.node_port}",
+                f"SlurmUser={getpass.getuser()}",
+                f'StateSaveLocation="{self.home / CTLD}"',
+                f'SlurmdSpoolDir="{self.home / "noded"}"',
+                f"KillWait={conf.kill_wait_s}",
+                "ReturnToService=2",
+                "SelectType=select/cons_tres",
+                "SelectTypeParameters=CR_Core_Memory",
+                "DefMemPerCPU=10",
+                "GresTypes=gpu",
+                *conf.more,
+                *(f"NodeName={name} {size}{features.get(name, '')} State=UNKNOWN" for name in self.node_names),
+                *conf.partitions,
+                *more,
+                "",
+            ]
+        )
+
+    # ---- daemons ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start all and wait until all nodes have registered."""
+        try:
+            self.start_controller()
+            for name in self.node_names:
+                self.start_node(name)
+            self.wait_nodes()
+        except BaseException:
+            print(self.logs())
+            self.close()
+            raise
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What every process gets: a small environment that names this cluster."""
+        return {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.work),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONFAULTHANDLER": "1",
+            "PENSTOCK_CLUSTER": str(self.cluster_file),
+            **more,
+        }
+
+    def _launch(self, name: str, words: list[str], env: Mapping[str, str]) -> Daemon:
+        old = self.daemons.get(name)
+        assert old is None or not old.runs(), f"{name} runs already"
+        log = self.home / "log" / f"{name}.log"
+        with open(log, "ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "cli.penstock", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.home,
+                env=self.environment(**env),
+                start_new_session=True,
+            )
+        self.daemons[name] = Daemon(name, process, log)
+        return self.daemons[name]
+
+    def start_controller(self, *, wait: bool = True, **env: str) -> Daemon:
+        """Start the controller and, if asked, wait until it answers."""
+        daemon = self._launch(CTLD, ["ctld", "--config", str(self.slurm_conf), "--foreground"], env)
+        if wait:
+            self.wait(lambda: self.answers(), "the controller answers", START_LIMIT_S, alive=(daemon,))
+        return daemon
+
+    def start_node(self, name: str, **env: str) -> Daemon:
+        """Start a node daemon; it has not registered yet when this returns."""
+        conf = self.conf
+        words = ["noded", "--node-name", name, "--controller", f"127.0.0.1:{self.node_port}"]
+        words += ["--cert-dir", str(self.home / "certs" / name), "--spool", str(self.home / "noded" / name)]
+        words += ["--cpus", str(conf.cpus), "--real-memory", str(conf.memory_mb)]
+        words += ["--gpus", f"{conf.gpus}:{conf.gpu_type}"] if conf.gpus else []
+        words += ["--cluster-file", str(self.cluster_file)]
+        if name in self.boot_ids:
+            env = {"PENSTOCK_BOOT_ID": self.boot_ids[name], **env}
+        return self._launch(name, words, env)
+
+    def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal (kill -9) to daemons and reap them."""
+        for name in names:
+            self.daemons[name].process.send_signal(number)
+        for name in names:
+            self.daemons[name].process.wait(STOP_LIMIT_S)
+
+    def wait_death(self, name: str, limit_s: float = WAIT_LIMIT_S) -> int:
+        """Wait until a daemon has ended by itself; its exit status."""
+        return self.daemons[name].process.wait(limit_s)
+
+    def close(self) -> None:
+        """Stop everything that was started here, nodes first, and remove the folder."""
+        self.forget_client()
+        with contextlib.suppress(PenstockError, AssertionError, OSError):
+            if CTLD in self.daemons and self.daemons[CTLD].runs():
+                self.clean()
+        nodes = [d for n, d in self.daemons.items() if n != CTLD]
+        for group in (nodes, [d for n, d in self.daemons.items() if n == CTLD]):
+            stop([d.process for d in group])
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def logs(self) -> str:
+        """The end of every daemon's log."""
+        parts = []
+        for path in sorted((self.home / "log").glob("*.log")):
+            data = path.read_bytes()[-LOG_TAIL_BYTES:]
+            parts.append(f"---- {path.name}\n{data.decode('utf-8', 'replace')}")
+        return "\n".join(parts)
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(
+        self,
+        condition: Callable[[], T],
+        what: str,
+        limit_s: float = WAIT_LIMIT_S,
+        alive: Iterable[Daemon] = (),
+        show: Callable[[], object] | None = None,
+    ) -> T:
+        """Ask until the answer is true, and return it."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            answer = condition()
+            if answer:
+                return answer
+            for daemon in alive:
+                assert daemon.runs(), f"{daemon.name} ended while waiting until {what}\n{self.logs()}"
+            if time.monotonic() > deadline:
+                seen = f"; last seen: {show()}" if show else ""
+                raise AssertionError(f"waited {limit_s:.0f} s until {what}{seen}")
+            time.sleep(POLL_S)
+
+    def answers(self) -> bool:
+        """True when the controller answers."""
+        try:
+            self.call("Ping", c.PingRequest(), timeout_s=2.0)
+        except Unreachable:
+            return False
+        return True
+
+    def wait_nodes(self, *names: str, limit_s: float = START_LIMIT_S) -> None:
+        """Wait until these nodes (all of them) are in contact."""
+        wanted = names or self.node_names
+        self.wait(
+            lambda: all(in_contact(self.node(n)) for n in wanted),
+            f"{', '.join(wanted)} have registered",
+            limit_s,
+            alive=[self.daemons[n] for n in wanted],
+            show=lambda: [(n, self.node(n).base_state, list(self.node(n).flags), self.node(n).reason) for n in wanted],
+        )
+
+    def wait_state(self, job_id: int | str, *states: str, limit_s: float = WAIT_LIMIT_S) -> c.JobInfo:
+        """Wait until a job is in one of these states; fail at once when it has ended otherwise."""
+
+        def look() -> c.JobInfo | None:
+            job = self.job(job_id)
+            assert job.state in states or job.state not in ENDED, f"job {job_id} {shown(job)}, wanted {states}"
+            return job if job.state in states else None
+
+        found = self.wait(look, f"job {job_id} is {' or '.join(states)}", limit_s, show=lambda: shown(self.job(job_id)))
+        assert found is not None
+        return found
+
+    def wait_ends(self, *job_ids: int | str, limit_s: float = WAIT_LIMIT_S) -> list[c.JobInfo]:
+        """Wait until all these jobs have ended, however."""
+        wanted = [str(i) for i in job_ids]
+        self.wait(
+            lambda: all(j.state in ENDED for i in wanted for j in self.jobs(i)),
+            f"jobs {', '.join(wanted)} have ended",
+            limit_s,
+            show=lambda: [shown(j) for i in wanted for j in self.jobs(i)],
+        )
+        return [j for i in wanted for j in self.jobs(i)]
+
+    def wait_text(self, path: Path, text: str, limit_s: float = WAIT_LIMIT_S) -> str:
+        """Wait until a file holds a text; returns all of it."""
+        return self.wait(
+            lambda: content if text in (content := read(path)) else "",
+            f"{path.name} holds {text!r}",
+            limit_s,
+            show=lambda: read(path),
+        )
+
+    # ---- asking ----------------------------------------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """This process's own connection (for one thread)."""
+        if self._client is None:
+            self._client = Client.open(self.call_limit_s, cluster=self.file)
+        return self._client
+
+    def call(self, method: str, request: Any, timeout_s: float | None = None) -> Any:
+        """One call; a connection that has seen another controller is not used again after a failure."""
+        try:
+            return self.client().call(method, request, timeout_s)
+        except Unreachable:
+            self.forget_client()
+            raise
+
+    def forget_client(self) -> None:
+        """Let the next call open a connection of its own."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def jobs(self, *ids: int | str, states: Iterable[str] = ()) -> list[c.JobInfo]:
+        """Jobs as the controller has them, in all states unless some are named."""
+        wanted = c.JobFilter(ids=[str(i) for i in ids], states=list(states))
+        request = c.ListJobsRequest(filter=wanted, all_states=not states, detail=True)
+        return [job for page in self.client().stream("ListJobs", request) for job in page.jobs]
+
+    def job(self, job_id: int | str) -> c.JobInfo:
+        """One job."""
+        found = self.jobs(job_id)
+        assert len(found) == 1, f"job {job_id}: {len(found)} records"
+        return found[0]
+
+    def node(self, name: str) -> c.NodeInfo:
+        """One node."""
+        return self.call("ListNodes", c.ListNodesRequest(names=[name])).nodes[0]
+
+    def records(self, *ids: int | str, duplicates: bool = True) -> list[a.JobRecord]:
+        """What accounting has of these jobs."""
+        request = a.ListRecordsRequest(ids=[str(i) for i in ids], duplicates=duplicates)
+        return [record for page in self.client().stream("ListRecords", request) for record in page.records]
+
+    def active(self) -> list[c.JobInfo]:
+        """Jobs that have not ended."""
+        return [j for j in self.jobs(states=("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"))]
+
+    def clean(self) -> None:
+        """End what a test has left running."""
+        if self.active():
+            self.call(
+                "CancelJobs", c.CancelJobsRequest(filter=c.JobFilter(states=["PENDING", "RUNNING", "CONFIGURING"]))
+            )
+            self.wait(lambda: not self.active(), "no job is left", show=lambda: [shown(j) for j in self.active()])
+
+    # ---- commands --------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        name: str,
+        *words: str | bytes,
+        stdin: bytes = b"",
+        cwd: Path | None = None,
+        uid: int | None = None,
+        env: Mapping[str, str] | None = None,
+        limit_s: float = COMMAND_LIMIT_S,
+    ) -> Done:
+        """Run a command to its end, as another user if asked (root only)."""
+        line = command(name, *words, uid=uid)
+        done = subprocess.run(
+            line,
+            input=stdin,
+            capture_output=True,
+            cwd=cwd or self.work,
+            env=self.environment(**(env or {})),
+            timeout=limit_s,
+            check=False,
+        )
+        return Done([name, *[os.fsdecode(w) for w in words]], done.returncode, done.stdout, done.stderr)
+
+    def popen(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        """Start a command and leave it running."""
+        return subprocess.Popen(
+            command(name, *words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.work,
+            env=self.environment(),
+        )
+
+    def sbatch(self, *words: str | bytes, stdin: bytes = b"", uid: int | None = None, **env: str) -> int:
+        """Submit; the job's id."""
+        done = self.run("sbatch", "--parsable", *words, stdin=stdin, uid=uid, env=env).ok()
+        return int(done.out)
+
+    def script(self, name: str, text: str | bytes) -> Path:
+        """Write a batch script into the folder of the jobs."""
+        path = self.work / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.chmod(0o755)
+        return path
+
+
+def command(name: str, *words: str | bytes, uid: int | None = None) -> list[str | bytes]:
+    """The command line of a command of this tree; as another user, once its modules are loaded."""
+    head: list[str | bytes] = [sys.executable, "-P"]
+    if uid is None:
+        return [*head, "-m", f"cli.{name}", *words]
+    return [*head, str(Path(__file__).with_name("run_as.py")), str(uid), name, *words]
+
+
+def in_contact(node: c.NodeInfo) -> bool:
+    """True when a node has registered and answers."""
+    return node.base_state not in ("UNKNOWN", "DOWN") and "NO_RESPOND" not in node.flags
+
+
+def shown(job: c.JobInfo) -> dict[str, object]:
+    """What matters of a job when a test has failed."""
+    return {
+        "id": job.job_id,
+        "state": job.state,
+        "reason": job.reason,
+        "detail": job.reason_detail,
+        "exit": (job.exit.code, job.exit.signal),
+        "attempt": job.attempt,
+        "nodes": job.node_list,
+    }
+
+
+def read(path: Path) -> str:
+    """A file's text; empty when it is not there yet."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except FileNotFoundError:
+        return ""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens."""
+    import secrets
+
+    found: list[int] = []
+    while len(found) < count:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found += [port] if port not in found else []
+    return found
+
+
+def stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """SIGTERM to all of them, then SIGKILL to who does not go."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_LIMIT_S)
+
+
+def load_json(done: Done) -> Any:
+    """A command's JSON output."""
+    return json.loads(done.ok().stdout)
