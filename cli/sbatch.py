@@ -97,7 +97,9 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
     if not values.get("wait"):
         return 0
     ended = client.call("AwaitJob", AwaitJobRequest(job_id=reply.job_id), timeout_s=math.inf)
-    return shell_status(ended.exit.code, ended.exit.signal)
+    status = shell_status(ended.exit.code, ended.exit.signal)
+    # A job that was cancelled before it started, or whose script caught the signal, has no exit code to tell by.
+    return status or (0 if ended.state == "COMPLETED" else 1)
 
 
 def _prediction(reply: SubmitJobReply) -> str:
@@ -122,7 +124,7 @@ def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
     """The options of the script's own lines. --help and --wrap mean nothing there, as in Slurm."""
     where = positional[0] if positional else "the batch script"
     values: dict[str, Any] = {}
-    for directive in directives(source.data):
+    for directive in directives(source.data, where):
         try:
             line = parse(COMMAND, directive.words)
             if line.positional:
@@ -141,7 +143,7 @@ def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
 def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job = job_request(values)
     job.name = values.get("job_name") or _default_name(source)
-    here = os.getcwdb()
+    here = _here()
     job.submit_dir = here
     job.work_dir = os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
@@ -151,6 +153,13 @@ def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job.umask = current_umask()
     job.rlimits.update(soft_limits(values.get("propagate", "")))
     return job
+
+
+def _here() -> bytes:
+    try:
+        return os.getcwdb()
+    except FileNotFoundError as error:
+        raise CommandError("the current directory does not exist any more: cd to one that does") from error
 
 
 def _spec(values: dict[str, Any], source: Script, arguments: list[str]) -> JobSpec:

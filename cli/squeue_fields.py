@@ -69,7 +69,7 @@ def used_s(job: JobInfo, clock: Clock) -> int:
     if not job.start_at_us or job.state == "PENDING":
         return 0
     end_at_us = job.end_at_us if job.state in ENDED else clock.now_us
-    return (end_at_us - job.start_at_us) // 1_000_000
+    return max(end_at_us - job.start_at_us, 0) // 1_000_000  # it may have started after the clock was read
 
 
 def time_left(row: JobRow, view: JobView) -> str:

@@ -18,7 +18,7 @@ from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag
-from penstock.values.taskset import parse_array
+from penstock.values.taskset import TASK_ID_MAX, parse_array
 
 
 class ArrayCounts(NamedTuple):
@@ -102,7 +102,8 @@ def _load_arrays(state: ClusterState, config: Config, loaded: Loaded) -> None:
             continue
         record = state.arrays.get(job.array_job_id)
         if record is None:
-            tasks, _ = parse_array(job.request.array, config.max_array_size)
+            # By the widest limit: it was accepted under a MaxArraySize that may have been larger than today's.
+            tasks, _ = parse_array(job.request.array, TASK_ID_MAX + 1)
             record = state.arrays[job.array_job_id] = arrays.blank(job.array_job_id, tasks)
             ended = counts.get(job.array_job_id)
             if ended is not None:
