@@ -1,119 +1,144 @@
-"""Fills a database with many jobs, quickly, and measures what a restart makes of it.
+"""Fills the database of a stopped cluster with a long history and a long queue.
 
-    python -m bench.fill DATABASE [--finished 1000000] [--pending 100000]
-    python -m bench.fill DATABASE --load
+    python -m bench.fill HOME [--finished 1000000] [--pending 100000]
 
-Finished jobs are spread over the past 30 days, pending ones over the last hour, each with its own request (as 100,000
-people would have sent them) and, when finished, a step. Rows go through the store's own codec and statements.
-With --load nothing is added: the database is loaded as a starting controller does it, and time and memory are printed.
+HOME is a cluster's folder as `penstock up` makes it. The rows are real ones: a core with fake nodes and the store run
+some thousand jobs to their end, SQL copies their rows with other ids and earlier times until the history is long enough,
+and the pending jobs, each with a shape, names and paths of its own, go through the core one by one.
 """
 
 import argparse
-import resource
-import sys
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
+from pathlib import Path
 
-from ctld.core.effects import Batch
-from ctld.core.model import JobRequest, JobRow, NodeAlloc, SpecRow, StepRow
+from bench import incore
+from bench.measure import CannotMeasure
+from ctld.core.recover import Loaded
 from ctld.store.committer import Store
-from penstock.values.states import Hold, JobState, Reason
+from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, STEP
+from penstock.config import load
+from penstock.values.config import Config
 
-NOW_US = 1_800_000_000_000_000
-DAY_US = 86_400 * 1_000_000
-HASH = bytes(32)
-#: Jobs in one transaction.
-BATCH_JOBS = 5_000
-NODES = 200
-USERS = 50
-
-
-def job(job_id: int, submit_at_us: int, finished: bool) -> JobRow:
-    """One of many: shapes, names and users repeat with different periods."""
-    request = JobRequest(
-        name=f"train{job_id % 1000}", partitions=("batch",), account=f"a{job_id % 20}", ntasks=job_id % 4 + 1,
-        work_dir=b"/home/u/project", std_out=b"slurm-%j.out", time_limit_s=60 * (job_id % 90 + 1),
-        mem_per_node_mb=1000 + job_id % 5000, command="/home/u/project/train.sh", submit_line="sbatch train.sh",
-        submit_host="login1",
-    )  # fmt: skip
-    node = f"n{job_id % NODES}"
-    start_us = submit_at_us + 60 * 1_000_000 if finished else 0
-    return JobRow(
-        job_id=job_id, attempt=0, array_job_id=0, array_task_id=None, array_tasks=None, array_throttle=0,
-        request_id=job_id, request=request, spec_hash=HASH, submit_key=f"{job_id:032x}", user_id=1000 + job_id % USERS,
-        group_id=100, user_name=f"user{job_id % USERS}", group_name="users", partition="batch",
-        state=JobState.COMPLETED if finished else JobState.PENDING, end_state=None,
-        reason=Reason.NONE if finished else Reason.PRIORITY, reason_detail="", hold=Hold.NO, priority=2**32 - job_id,
-        dependency="", submit_at_us=submit_at_us, eligible_at_us=submit_at_us, start_at_us=start_us,
-        end_at_us=start_us + 600 * 1_000_000 if finished else 0, time_limit_s=request.time_limit_s or 0,
-        alloc=(NodeAlloc(node, request.ntasks, 1000, request.ntasks, ()),) if finished else (),
-        batch_node=node if finished else "", exit_code=0, exit_signal=0, derived_code=0, derived_signal=0,
-        cancelled_by_uid=-1, failed_node="", admin_comment="", tres_req=f"cpu={request.ntasks},mem=1000M,node=1",
-        tres_alloc=f"cpu={request.ntasks},mem=1000M,node=1" if finished else "",
-    )  # fmt: skip
+#: Finished jobs that are really run through the core; the rest are copies of them.
+SEEDS = 10_000
+#: Submissions for each commit while the queue is filled.
+SUBMISSIONS_PER_BATCH = 1_000
+HOUR_US = 3600 * 1_000_000
 
 
-def step(row: JobRow) -> StepRow:
-    """The batch step of a finished job."""
-    return StepRow(
-        row.job_id, 0, -5, "batch", row.state, row.batch_node, 1, 1, row.start_at_us, row.end_at_us, 0, 0, 9_000_000,
-        100_000, 50_000, 90_000, 1, 1,
-    )  # fmt: skip
+def fill(database: Path, config: Config, finished: int, pending: int, seeds: int = SEEDS) -> None:
+    """Put `finished` ended and `pending` waiting jobs behind what is there."""
+    now_us = time.time_ns() // 1000
+    seeds = min(seeds, finished)
+    first = _run_seeds(database, config, seeds, now_us - 24 * HOUR_US)
+    _copy(database, first, seeds, finished)
+    _submit(database, config, pending, now_us - 12 * HOUR_US)
 
 
-def batches(first_id: int, finished: int, pending: int) -> Iterator[Batch]:
-    """Finished jobs first, in the order in which they were submitted."""
-    total = finished + pending
-    for sequence, at in enumerate(range(0, total, BATCH_JOBS), 1):
-        rows = []
-        for i in range(at, min(at + BATCH_JOBS, total)):
-            age_us = 30 * DAY_US * (finished - i) // max(1, finished) + DAY_US // 24 if i < finished else DAY_US // 24
-            rows.append(job(first_id + i, NOW_US - age_us, i < finished))
-        next_id = first_id + min(at + BATCH_JOBS, total)
-        yield Batch(
-            sequence=sequence, jobs=rows, requests=[(row.request_id, row.request) for row in rows],
-            specs=[SpecRow(HASH, b"#!/bin/sh\n", (), ())], steps=[step(row) for row in rows if row.end_at_us],
-            nodes=[], partitions=[], history=[], next_job_id=next_id, next_request_id=next_id, effects=[], purged=[],
-        )  # fmt: skip
+def _open(database: Path) -> tuple[Store, Loaded]:
+    store = Store.open(str(database), "bench")
+    epoch = store.acquire_lease(time.time_ns() // 1000)
+    # As of now nothing in the history is young enough to be loaded.
+    return store, store.load(time.time_ns() // 1000, 0, 0)._replace(epoch=epoch)
 
 
-def fill(place: str, finished: int, pending: int) -> None:
-    """Add jobs to a database, new or not."""
-    store = Store.open(place, "fill")
-    store.acquire_lease(NOW_US)
-    for batch in batches(store.load(NOW_US, 0, 0).next_job_id, finished, pending):
-        store.commit(batch)
-    store.close()
+def _run_seeds(database: Path, config: Config, jobs: int, start_us: int) -> int:
+    """Run `jobs` jobs to their end on fake nodes; the first one's id."""
+    store, loaded = _open(database)
+    try:
+        cluster = incore.Cluster(config, start_us, loaded, store.commit)
+        for number in range(jobs):
+            cluster.submit(**_shape(number))
+        ended = cluster.run_until_idle()
+        if ended != jobs or cluster.accepted() != jobs:
+            raise CannotMeasure(f"of {jobs} jobs that were to be history, {ended} ended")
+    finally:
+        store.close()
+    return loaded.next_job_id
 
 
-def measure_load(place: str) -> dict[str, float]:
-    """What a restart costs: seconds, and the growth of the process's memory."""
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.perf_counter()
-    store = Store.open(place, "measure")
-    store.acquire_lease(NOW_US)
-    opened = time.perf_counter()
-    loaded = store.load(NOW_US, 300 * 1_000_000, 600 * 1_000_000)
-    ended = time.perf_counter()
-    store.close()
-    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb
-    return {"jobs": len(loaded.jobs), "open_s": opened - begun, "load_s": ended - opened, "grown_mb": grown_kb / 1024}
+def _copy(database: Path, first: int, seeds: int, wanted: int) -> None:
+    """Copy the seeds' rows until there are `wanted` jobs, each copy an hour earlier than the last one."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        first_request = connection.execute("SELECT request_id FROM job WHERE job_id = ?", (first,)).fetchone()[0]
+        copies = range(1, -(-wanted // seeds))
+        for table in (JOB, STEP, JOB_REQUEST, JOB_HISTORY):
+            names = [c.name for c in table.columns if c is not table.autoincrement_column or c.name == "request_id"]
+            sql = _copy_sql(table.name, names)
+            for copy in copies:
+                values = {"ids": copy * seeds, "earlier_us": copy * HOUR_US, "first": first, "last": first + seeds - 1}
+                connection.execute(sql, values)
+        added = len(copies) * seeds
+        connection.execute(
+            "UPDATE meta SET next_job_id = next_job_id + ?, next_request_id = max(next_request_id, ?) + ?",
+            (added, first_request, added),
+        )
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+
+
+def _copy_sql(table: str, names: Sequence[str]) -> str:
+    """Names are those of the schema, not of anybody's input."""
+    values = []
+    for name in names:
+        if name in ("job_id", "request_id"):
+            values.append(f"{name} + :ids")
+        elif name == "at_us" or name.endswith("_at_us"):
+            values.append(f"{name} - CASE WHEN {name} > 0 THEN :earlier_us ELSE 0 END")
+        else:
+            values.append(name)
+    chosen = "WHERE job_id BETWEEN :first AND :last ORDER BY job_id"
+    return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {table} {chosen}"
+
+
+def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
+    """Submit jobs of different shapes, which wait as no node is there."""
+    store, loaded = _open(database)
+    try:
+        cluster = incore.Cluster(config, start_us, loaded, store.commit, register=False)
+        for number in range(jobs):
+            cluster.submit(**_shape(number))
+            if (number + 1) % SUBMISSIONS_PER_BATCH == 0:
+                cluster.seal()
+                cluster.plan = None
+        cluster.seal()
+        if cluster.accepted() != jobs:
+            raise CannotMeasure(f"{cluster.accepted()} of {jobs} submissions were accepted")
+    finally:
+        store.close()
+
+
+def _shape(number: int) -> dict[str, object]:
+    """The number-th job: sizes, limits, names and paths differ as those of many users' jobs do."""
+    gpus = (("gpu", "", 1 + number % 8),) if number % 3 == 0 else ()
+    return {
+        "name": f"train-{number % 5000}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
+        "std_out": b"/home/ann/run%d/slurm-%%j.out" % number, "command": f"/home/ann/run{number % 900}/train.sbatch",
+        "submit_line": f"sbatch --time={1 + number % 96}:00:00 train.sbatch {number}",
+        "submit_host": "login1", "submit_dir": b"/home/ann", "gres_per_node": gpus,
+        "ntasks": 1 + number % 4, "cpus_per_task": 1 + number % 3, "mem_per_node_mb": 100 + number % 4000,
+        "time_limit_s": 60 * (1 + number % 5760),
+    }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("database")
+    """From the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.fill", description=__doc__.partition("\n")[0])
+    parser.add_argument("home", type=Path, help="the folder of a cluster that is stopped")
     parser.add_argument("--finished", type=int, default=1_000_000)
     parser.add_argument("--pending", type=int, default=100_000)
-    parser.add_argument("--load", action="store_true", help="add nothing, measure a restart")
     asked = parser.parse_args()
-    if not asked.load:
-        begun = time.perf_counter()
-        fill(asked.database, asked.finished, asked.pending)
-        print(f"{asked.finished + asked.pending} jobs in {time.perf_counter() - begun:.1f} s")
-        return
-    for name, value in measure_load(asked.database).items():
-        sys.stdout.write(f"{name} {value:.2f}\n")
+    config = load(str(asked.home / "slurm.conf")).config
+    began = time.perf_counter()
+    fill(asked.home / "ctld" / "penstock.db", config, asked.finished, asked.pending)
+    print(f"{asked.finished + asked.pending} jobs in {time.perf_counter() - began:.1f} s")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ import cProfile
 import pstats
 import statistics
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ctld.core.controller import Core
-from ctld.core.effects import AckReports, LaunchStep, Refusal, Reply, StartPlan, Submitted
+from ctld.core.effects import AckReports, Batch, LaunchStep, Refusal, Reply, StartPlan, Submitted
 from ctld.core.events import Actor, NodeRegistered, StepExited, StepStarted, SubmitJob, Tick, WantedJob
 from ctld.core.model import SpecRow
 from ctld.core.recover import Loaded
@@ -28,6 +29,7 @@ SPEC = SpecRow(bytes(32), b"#!/bin/sh\ntrue\n", (), (b"PATH=/bin",))
 #: Events that are stepped before the next seal when the nodes report: what arrives during one commit.
 REPORTS_PER_SEAL = 64
 LINK = 1
+EMPTY = Loaded(1, 1, 1, [], [], [], [], [], [])
 
 
 def make_config(nodes: int, cpus: int, mem_mb: int = 64_000, gpus: int = 0) -> Config:
@@ -40,18 +42,25 @@ def make_config(nodes: int, cpus: int, mem_mb: int = 64_000, gpus: int = 0) -> C
 
 
 class Cluster:
-    """A core and its fake nodes. `clock_us` is the core's time; it follows the real one."""
+    """A core and its fake nodes. The core's time starts at `start_us` and goes on as the real one does.
 
-    def __init__(self, config: Config) -> None:
+    `commit` gets every batch before its effects are acted on, as a store would.
+    """
+
+    def __init__(
+        self, config: Config, start_us: int = START_US, loaded: Loaded = EMPTY,
+        commit: Callable[[Batch], None] | None = None, register: bool = True,
+    ) -> None:  # fmt: skip
         self._began = time.perf_counter()
-        loaded = Loaded(1, 1, 1, [], [], [], [], [], [])
-        self.core = Core(config, loaded, self.now_us())
+        self._start_us = start_us
+        self._commit = commit
+        self.core = Core(config, loaded, start_us)
         self.sequence = 0
         self.replies: list[object] = []
         self.launches: list[LaunchStep] = []
         self.plan: StartPlan | None = None
         self.keys = 0
-        for node in config.nodes:
+        for node in config.nodes if register else ():
             gres = tuple((g.name, g.type, g.count) for g in node.gres)
             self.core.step(
                 self.now_us(),
@@ -62,20 +71,22 @@ class Cluster:
         self.seal()
 
     def now_us(self) -> int:
-        return START_US + int((time.perf_counter() - self._began) * US)
+        return self._start_us + int((time.perf_counter() - self._began) * US)
 
     def submit(self, **wanted: object) -> None:
         """Step one submission; its reply comes with a later `seal`."""
         self.keys += 1
         now_us = self.now_us()
-        job = WantedJob(work_dir=b"/", name="true", **wanted)  # type: ignore[arg-type]
-        self.core.step(now_us, SubmitJob(ANN, f"{self.keys:032x}", now_us, job, SPEC, reply_to=self.keys))
+        job = WantedJob(**{"work_dir": b"/", "name": "true", **wanted})  # type: ignore[arg-type]
+        self.core.step(now_us, SubmitJob(ANN, f"{now_us:016x}{self.keys:016x}", now_us, job, SPEC, reply_to=self.keys))
 
     def seal(self) -> bool:
         """Take the next batch and act on it as runtime and nodes would. False when there was none."""
         batch = self.core.seal()
         if batch is None:
             return False
+        if self._commit is not None:
+            self._commit(batch)
         for effect in batch.effects:
             kind = type(effect)
             if kind is LaunchStep:

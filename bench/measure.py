@@ -100,3 +100,11 @@ def stopwatch() -> Iterator[Callable[[], float]]:
     """`with stopwatch() as seconds: ...; seconds()` - the time since the start."""
     began = time.perf_counter()
     yield lambda: time.perf_counter() - began
+
+
+def children(pid: int) -> list[int]:
+    """Processes that any thread of a process has started and that have not been waited for."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found

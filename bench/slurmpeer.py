@@ -11,6 +11,7 @@ slurmd has to start jobs as their user and munged wants its files owned by the u
 import os
 import shutil
 import socket
+import statistics
 import subprocess
 import tempfile
 import time
@@ -26,6 +27,8 @@ START_TIMEOUT_S = 20
 STOP_TIMEOUT_S = 10
 RUN_TIMEOUT_S = 90
 MUNGE_KEY_BYTES = 1024
+#: A first array, unmeasured: it pays for loading plugins and credentials.
+WARM_UP_TASKS = 50
 
 CONF = """
 ClusterName=bench
@@ -73,19 +76,22 @@ class SlurmFigures(NamedTuple):
     """What the peer did."""
 
     array_jobs_per_s: float
+    array_runs: list[float]
     sbatch: Times
     squeue: Times
+    version: str
 
 
-def measure(tasks: int, cpus: int, command_runs: int) -> SlurmFigures:
+def measure(tasks: int, runs: int, cpus: int, command_runs: int) -> SlurmFigures:
     """The array and the commands on a private Slurm. Raises CannotMeasure where that cannot be."""
     with private_slurm(cpus) as env:
         script = "#!/bin/sh\ntrue\n"
-        run_array(env, 50)  # the first jobs pay for loading plugins and credentials
-        jobs_per_s = run_array(env, tasks)
+        run_array(env, WARM_UP_TASKS)
+        rates = [run_array(env, tasks) for _ in range(runs)]
         sbatch = timed(["sbatch", "-o", "/dev/null", "--hold"], command_runs, env, script)
         squeue = timed(["squeue"], command_runs, env)
-        return SlurmFigures(jobs_per_s, sbatch, squeue)
+        version = run(["sinfo", "--version"], env).strip()
+        return SlurmFigures(statistics.median(rates), rates, sbatch, squeue, version)
 
 
 def run_array(env: dict[str, str], tasks: int) -> float:

@@ -121,6 +121,8 @@ class NodeLink:
                 bundle = message
             else:
                 bundle.more.append(message)
+            if message.HasField("registered"):  # the answer to a registration is read alone
+                break
         return bundle, sent
 
     async def _message(self, item: Effect | node_pb2.ControllerMessage) -> node_pb2.ControllerMessage | None:

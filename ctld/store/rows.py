@@ -29,6 +29,12 @@ _decode_request = msgspec.json.Decoder(JobRequest).decode
 _AllocJson = tuple[tuple[str, int, int, int, tuple[tuple[str, str, str], ...]], ...]
 _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
 
+#: Fields of requests that are mostly the same in requests that differ.
+_REPEATED = (
+    "name", "partitions", "account", "work_dir", "std_out", "std_err", "submit_line", "submit_host", "submit_dir",
+    "command", "gres_per_node", "rlimits",
+)  # fmt: skip
+
 _STATES = {int(state): state for state in JobState}
 _HOLDS = {int(hold): hold for hold in Hold}
 _REASONS = {reason.value: reason for reason in Reason}
@@ -107,9 +113,7 @@ class JobReader:
             exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
             tres_req, tres_alloc, key_job_id, submit_key, request_json,
         ) = values  # fmt: skip
-        request = self._requests.get(request_json)
-        if request is None:
-            request = self._requests[request_json] = _decode_request(request_json)
+        request = self._requests.get(request_json) or self._request(request_json)
         one: Callable[[Any, Any], Any] = self._words.setdefault
         return JobRow(
             job_id, attempt, array_job_id, array_task_id,
@@ -121,6 +125,14 @@ class JobReader:
             _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal, derived_code, derived_signal,
             cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req), one(tres_alloc, tres_alloc),
         )  # fmt: skip
+
+    def _request(self, request_json: bytes) -> JobRequest:
+        request = self._requests[request_json] = _decode_request(request_json)
+        for name in _REPEATED:
+            value = getattr(request, name)
+            # Nobody else has the new record yet: that it is frozen is not broken by this.
+            msgspec.structs.force_setattr(request, name, self._words.setdefault(value, value))
+        return request
 
 
 def request_values(request_id: int, request: JobRequest, owner: JobRow) -> Params:

@@ -1,0 +1,145 @@
+"""The parts of a run: each measures one thing and gives figures by name, or says why it cannot.
+
+A part that fails leaves its figures null with the reason, and the others go on. Names end in their unit. KEYS are those
+that always stand in bench/out/main.json; what else a part measures stands beside them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bench import cluster, incore, restart, slurmpeer
+from bench.local import private_cluster
+from bench.measure import CannotMeasure
+
+#: The same for both: one node with this many pretended CPUs. Slurm gains little from more (docs/performance.md).
+CPUS = 128
+#: For what does not run jobs: nodes as in a small GPU cluster.
+QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS = 4, 64, 8
+
+KEYS = (
+    "array_jobs_per_s", "slurm_array_jobs_per_s", "durable_submits_per_s", "sbatch_wall_ms", "squeue_wall_ms",
+    "restart_s", "ctld_rss_mb",
+)  # fmt: skip
+
+Figures = dict[str, Any]
+
+
+class Effort(NamedTuple):
+    """How much work a run does."""
+
+    tasks: int = 1_000
+    runs: int = 3
+    command_runs: int = 15
+    submit_s: float = 5.0
+    finished: int = restart.FINISHED
+    pending: int = restart.PENDING
+    gpu_jobs: int = 11_500
+    gpu_nodes: int = 1_000
+    core_jobs: int = 10_000
+
+
+#: Enough to see that every part works; its figures mean little.
+QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500)
+
+
+def slurm(effort: Effort) -> Figures:
+    """The peer."""
+    found = slurmpeer.measure(effort.tasks, effort.runs, CPUS, effort.command_runs)
+    return {
+        "slurm_array_jobs_per_s": found.array_jobs_per_s,
+        "slurm_array_runs": found.array_runs,
+        "slurm_sbatch_wall_ms": found.sbatch.wall_ms,
+        "slurm_sbatch_cpu_ms": found.sbatch.cpu_ms,
+        "slurm_squeue_wall_ms": found.squeue.wall_ms,
+        "slurm_version": found.version,
+    }
+
+
+def array(effort: Effort) -> Figures:
+    """An array of `true`, and one command at a time."""
+    with private_cluster(1, CPUS) as local:
+        found = cluster.run_arrays(local, effort.tasks, effort.runs)
+        commands = cluster.time_commands(local, effort.command_runs)
+    figures: Figures = {
+        "array_jobs_per_s": found.jobs_per_s,
+        "array_runs": found.runs,
+        "array_controller_cpu_ms": found.controller_ms,
+        "array_node_daemon_cpu_ms": found.nodes_ms,
+        "array_steps_cpu_ms": found.steps_ms,
+    }
+    for name, times in commands._asdict().items():
+        figures[f"{name}_wall_ms"], figures[f"{name}_cpu_ms"] = times
+    return figures
+
+
+def submits(effort: Effort) -> Figures:
+    """Durable submissions, and an array of 100,000."""
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local:
+        found = cluster.submit_load(local, effort.submit_s, QUEUE_NODES)
+        big = cluster.big_array(local)
+    return {
+        "durable_submits_per_s": found.per_s,
+        "submit_median_ms": found.median_ms,
+        "submit_p99_ms": found.p99_ms,
+        "submit_clients_cpu_cores": found.client_cpu,
+        "submit_controller_cpu_cores": found.controller_cpu,
+        "submit_controller_cpu_ms": found.controller_ms,
+        "array_100k_accept_ms": big.accept_ms,
+        "array_100k_growth_mb": big.growth_mb,
+    }
+
+
+def core(effort: Effort) -> Figures:
+    """The core alone: what its Python costs, and full passes over a long queue of GPU jobs."""
+    found = incore.congested(effort.gpu_jobs, effort.gpu_nodes)
+    return {
+        "core_array_task_cpu_us": incore.array(effort.core_jobs),
+        "core_single_job_cpu_us": incore.single(effort.core_jobs),
+        "core_queued_submit_cpu_us": incore.queued(effort.core_jobs),
+        "gpu_queue_jobs": found.jobs,
+        "gpu_queue_full_pass_ms": found.full_pass_ms,
+        "gpu_queue_full_pass_max_ms": found.full_pass_max_ms,
+        "gpu_queue_submit_ms": found.submit_ms,
+        "gpu_queue_submit_max_ms": found.submit_max_ms,
+    }
+
+
+def start_again(effort: Effort) -> Figures:
+    """A start with a long history and a long queue."""
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local:
+        found = restart.measure(local, effort.finished, effort.pending)
+    return {
+        "restart_s": found.restart_s,
+        "ctld_rss_mb": found.rss_mb,
+        "ctld_idle_rss_mb": found.idle_mb,
+        "database_mb": found.database_mb,
+        "fill_s": found.fill_s,
+        "squeue_long_queue_wall_ms": found.squeue.wall_ms,
+        "squeue_long_queue_cpu_ms": found.squeue.cpu_ms,
+    }
+
+
+PARTS: dict[str, Callable[[Effort], Figures]] = {
+    "core": core,
+    "slurm": slurm,
+    "array": array,
+    "submits": submits,
+    "restart": start_again,
+}
+
+
+def run_part(name: str, effort: Effort) -> tuple[Figures, str]:
+    """A part's figures, or why there are none."""
+    try:
+        return PARTS[name](effort), ""
+    except CannotMeasure as error:
+        return {}, str(error)
+
+
+def ratios(figures: Figures) -> Figures:
+    """How we compare with Slurm in the same run; null when either is missing."""
+    found: Figures = {}
+    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms"):
+        ours, theirs = figures.get(name), figures.get(f"slurm_{name}")
+        found[f"{name}_ratio_to_slurm"] = ours / theirs if ours and theirs else None
+    return found
