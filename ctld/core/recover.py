@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
-from ctld.core.layout import new_node, take_config
+from ctld.core.layout import misfits, new_node, take_config
 from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow
 from ctld.core.ready import refresh
 from ctld.core.state import NO_STEPS, ClusterState
@@ -48,8 +48,12 @@ class Loaded(NamedTuple):
     submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
 
 
+class Misfit(Exception):
+    """The jobs do not fit the configuration, which was changed since they were accepted: a line for each problem."""
+
+
 def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) -> None:
-    """Fill an empty state."""
+    """Fill an empty state. Raises Misfit."""
     state.epoch = loaded.epoch
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
@@ -60,6 +64,8 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
         if job.state in HOLDING_STATES:
             for part in job.alloc:
                 _hold(state, config, job, part.node)
+    if problems := misfits(state, config):
+        raise Misfit("\n".join(problems))
     _depend(state)
     take_config(state, config, now_us)
     for row in loaded.partitions:
