@@ -22,7 +22,7 @@ from cli.options import YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
-from penstock.errors import PenstockError
+from penstock.errors import RECEIVE_FAILURE, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import AwaitJobRequest, SubmitJobReply, SubmitJobRequest
 from penstock.values.exitcode import shell_status
@@ -33,6 +33,8 @@ ARGUMENTS_BYTES_MAX = 1024 * 1024
 #: What `sacct -o SubmitLine` can usefully show.
 SUBMIT_LINE_MAX = 16 * 1024
 NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
+#: The controller makes a submission durable before it answers, so silence says nothing about which came first.
+MAY_BE_QUEUED = "it is not known whether the job was queued: look with squeue before you submit it again"
 
 COMMAND = Command(
     "sbatch",
@@ -82,7 +84,10 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
         reply: SubmitJobReply = client.call("SubmitJob", request)
     except PenstockError as error:
         words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {REFUSED}"
-        detail = f"\n{COMMAND.name}: {error.detail}" if error.detail else ""
+        lines = [error.detail] if error.detail else []
+        if error.code == RECEIVE_FAILURE and not request.test_only:
+            lines.append(MAY_BE_QUEUED)
+        detail = "".join(f"\n{COMMAND.name}: {line}" for line in lines)
         raise CommandError(f"{words}: {error.text}{detail}", plain=True) from error
     if not values.get("quiet"):
         for warning in reply.warnings:

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from cli.sbatch import body
-from penstock.errors import PenstockError
+from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import AwaitJobReply, SubmitJobReply
 from penstock.values.refusals import TEXT, Code
@@ -221,6 +221,17 @@ def test_wait_ends_as_the_job_ends(capsys, monkeypatch, state, code, signal, sta
         AwaitJob=AwaitJobReply(exit=ExitStatus(code=code, signal=signal), state=state),
     ).install(monkeypatch)
     assert run(capsys, "-W", "--wrap=x") == (status, "Submitted batch job 5\n", "")
+
+
+def test_silence_says_nothing_about_the_job(capsys, monkeypatch):
+    silence = Unreachable(RECEIVE_FAILURE_TEXT, "", RECEIVE_FAILURE)
+    FakeClient(SubmitJob=silence).install(monkeypatch)
+    status, out, err = run(capsys, "--wrap=x")
+    assert (status, out) == (1, "")
+    assert err == (
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"
+        "sbatch: it is not known whether the job was queued: look with squeue before you submit it again\n"
+    )
 
 
 def test_a_folder_that_is_gone(client, capsys, tmp_path, monkeypatch):
