@@ -8,7 +8,6 @@ a diagram and as a table, since not every reader sees diagrams. End states that 
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,7 +68,7 @@ def drawn(text: str) -> str:
         if text.count(start) != 1 or text.count(end) != 1:
             sys.exit(f"{PAGE}: the marks {start!r} and {end!r} are needed once each")
         body = "\n".join([start, *diagram(table), "", *listing(table), end])
-        text = re.sub(f"{re.escape(start)}.*?{re.escape(end)}", lambda _, body=body: body, text, flags=re.S)
+        text = text[: text.index(start)] + body + text[text.index(end) + len(end) :]
     return text
 
 
