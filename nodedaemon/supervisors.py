@@ -98,7 +98,7 @@ class Supervisors:
         claim, end = self._spool.read(effect.key)
         if claim is None or claim.by == NEVER or end is not None:
             return  # not begun (the core says it again when it has), or over
-        order = orders.encode_signals(effect.signals, effect.scope, effect.note)
+        order = orders.encode_signals(str(effect.key), effect.signals, effect.scope, effect.note)
         try:
             self._control.sendto(order, claim.control)
         except OSError as error:
@@ -198,7 +198,7 @@ class Supervisors:
     # -- a step without supervisor
 
     def _ended_unstarted(self, key: StepKey, why: str) -> None:
-        self._post(StepEnded(key, 0, self._now_us(), failure=why))
+        self._post(StepEnded(key, 0, self._now_us(), failure=why, untried=True))
 
     def _clear_lost(self, key: StepKey, claim: Claim) -> None:
         """Kill what a dead stepd supervised, then say so. Blocks: in a worker thread."""

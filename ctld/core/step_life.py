@@ -74,7 +74,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.start_at_us = event.start_at_us or step.start_at_us
     step.end_at_us = max(event.end_at_us, step.start_at_us)
     step.exit_code, step.exit_signal = event.exit_code, event.exit_signal
-    if event.failure and not event.exit_code and not event.exit_signal:
+    if end_state is S.FAILED and not event.exit_code and not event.exit_signal:
         step.exit_signal = NOT_LAUNCHED_SIGNAL
     for name in ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes"):
         setattr(step, name, getattr(event, name))
@@ -82,6 +82,10 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)
     move(state, step, end_state)
+    if event.untried and job.state is S.CONFIGURING:
+        # To start it anew is no second run, so --no-requeue does not matter; MaxBatchRequeue bounds the tries.
+        job.end_state = S.REQUEUED
+        job_life.move(state, job, S.COMPLETING)
     job_life.step_done(state, job, step, now_us)
 
 
