@@ -144,7 +144,9 @@ def fake_node(cluster: LiveCluster) -> FakeNode:
 
 
 def wait_ack(cluster: LiveCluster, job_id: int, state: str) -> None:
-    cluster.wait(lambda: cluster.job(job_id).state == state, f"job {job_id} is {state}", show=lambda: shown(cluster.job(job_id)))
+    cluster.wait(
+        lambda: cluster.job(job_id).state == state, f"job {job_id} is {state}", show=lambda: shown(cluster.job(job_id))
+    )
 
 
 def test_scenario_16_duplicates_at_the_controller(new_cluster: New) -> None:
@@ -196,7 +198,9 @@ def test_scenario_16_duplicates_at_the_controller(new_cluster: New) -> None:
 def launch_order(job_id: int, log: Path, attempt: int = 0) -> n.LaunchStep:
     """A launch of LOGGING_SCRIPT."""
     share = m.NodeAllocation(node="n1", cpus=1, mem_mb=10, tasks=1)
-    facts = n.JobFacts(cluster_name="e2e", job_name="x", partition="main", node_list="n1", nodes=[share], restart_count=attempt)
+    facts = n.JobFacts(
+        cluster_name="e2e", job_name="x", partition="main", node_list="n1", nodes=[share], restart_count=attempt
+    )
     return n.LaunchStep(
         key=step_key(job_id, attempt),
         user_id=os.getuid(),
@@ -212,7 +216,15 @@ def launch_order(job_id: int, log: Path, attempt: int = 0) -> n.LaunchStep:
 
 def start_alone(cluster: LiveCluster, controller: FakeController) -> None:
     """The real node daemon with the test as its controller."""
-    words = ["noded", "--node-name", "n1", "--controller", controller.address, "--spool", str(cluster.home / "noded" / "n1")]
+    words = [
+        "noded",
+        "--node-name",
+        "n1",
+        "--controller",
+        controller.address,
+        "--spool",
+        str(cluster.home / "noded" / "n1"),
+    ]
     cluster._launch("n1", [*words, "--cpus", "4", "--real-memory", "1000"], {})
     controller.admitted()
 

@@ -165,6 +165,7 @@ class LiveCluster:
             (self.home / name).mkdir(mode=0o700)
         state = self.home / CTLD
         state.chmod(0o711)
+        (self.home / "noded").chmod(0o711)  # users execute their scripts below it
         self.slurm_conf.write_text(self.conf_text())
         now_us = time.time_ns() // 1000
         authority = create_ca(state / "ca", "e2e", now_us)
