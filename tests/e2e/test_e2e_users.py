@@ -2,7 +2,6 @@
 
 import os
 import pwd
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,12 @@ NOBODY, DAEMON = 65534, 1
 
 
 @pytest.fixture
-def mine(cluster: LiveCluster) -> Iterator[Path]:
+def mine(cluster: LiveCluster) -> Path:
     """A folder of nobody's own."""
     folder = cluster.work / "of-nobody"
     folder.mkdir(exist_ok=True)
     os.chown(folder, NOBODY, NOBODY)
-    yield folder
+    return folder
 
 
 def test_jobs_run_as_the_submitting_user(cluster: LiveCluster, mine: Path) -> None:

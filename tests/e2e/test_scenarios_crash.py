@@ -162,11 +162,7 @@ class Storm:
         """The nodes have been told that all is recorded: nothing is left in their spools."""
 
         def left() -> list[str]:
-            return [
-                str(p)
-                for name in self.cluster.node_names
-                for p in (self.cluster.home / "noded" / name / "steps").iterdir()
-            ]
+            return [step for name in self.cluster.node_names for step in self.cluster.held_steps(name)]
 
         self.cluster.wait(lambda: not left(), "the spools are empty", show=left)
 

@@ -68,8 +68,7 @@ def test_scenario_05_controller_away_while_jobs_end_and_run(new_cluster: New) ->
     cluster.wait_state(ids[2], "COMPLETED")
     begins, ended = read_log(log)
     assert Counter(x.job_id for x in begins) == Counter(x.job_id for x in ended) == Counter(ids)
-    steps = cluster.home / "noded" / "n1" / "steps"
-    cluster.wait(lambda: not list(steps.iterdir()), "the spool is empty", show=lambda: list(steps.iterdir()))
+    cluster.wait(lambda: not cluster.held_steps("n1"), "the spool is empty", show=lambda: cluster.held_steps("n1"))
 
 
 def test_scenario_06_node_daemon_killed_with_twenty_running_jobs(new_cluster: New) -> None:
@@ -131,8 +130,9 @@ def test_scenario_09_power_loss_and_a_new_boot(new_cluster: New) -> None:
     assert sorted((x.job_id, x.attempt) for x in begins) == [(again, 0), (again, 1), (once, 0)]
     assert [(x.job_id, x.attempt) for x in ends] == [(again, 1)]
     assert [r.state for r in cluster.records(again)] == ["REQUEUED", "COMPLETED"]
-    steps = cluster.home / "noded" / "n1" / "steps"
-    cluster.wait(lambda: not list(steps.iterdir()), "the old boot's spool is swept", show=lambda: list(steps.iterdir()))
+    cluster.wait(
+        lambda: not cluster.held_steps("n1"), "the old boot's spool is swept", show=lambda: cluster.held_steps("n1")
+    )
     cluster.wait_state(cluster.sbatch("-o", "/dev/null", "--wrap", "true"), "COMPLETED")
 
 
@@ -252,7 +252,7 @@ def test_scenario_16_duplicates_at_the_node(new_cluster: New) -> None:
         cluster.wait(lambda: controller.exits(3), "another job has ended")
         assert [e.exit.code for e in controller.exits(1)] == [0] and controller.exits(2) == []
     begins, ends = read_log(log)
-    assert len(begins) == len(ends) == 2 and not list((cluster.home / "noded" / "n1" / "steps").glob("1.*"))
+    assert len(begins) == len(ends) == 2 and cluster.held_steps("n1") == ["3.0.-5"]
 
 
 def test_scenario_17_cancel_arrives_before_launch(new_cluster: New) -> None:

@@ -423,6 +423,10 @@ class LiveCluster:
         """One node."""
         return self.call("ListNodes", c.ListNodesRequest(names=[name])).nodes[0]
 
+    def held_steps(self, name: str) -> list[str]:
+        """The steps in a node's spool that it has not been told to forget. (Emptied folders are kept for new steps.)"""
+        return [p.name for p in (self.home / "noded" / name / "steps").iterdir() if p.name[0].isdigit()]
+
     def records(self, *ids: int | str, duplicates: bool = True) -> list[a.JobRecord]:
         """What accounting has of these jobs."""
         request = a.ListRecordsRequest(ids=[str(i) for i in ids], duplicates=duplicates)
