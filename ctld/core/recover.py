@@ -10,8 +10,7 @@ from typing import NamedTuple
 from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
 from ctld.core.layout import new_node, take_config
-from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow
-from ctld.core.ready import refresh
+from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_of
 from ctld.core.state import NO_STEPS, ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
@@ -61,25 +60,18 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
             for part in job.alloc:
                 _hold(state, config, job, part.node)
     _depend(state)
-    take_config(state, config, now_us)
-    for row in loaded.partitions:
-        if row.name in state.partitions:
-            state.partitions[row.name].state = row.state
+    take_config(state, config, now_us, {row.name: row.state for row in loaded.partitions})
     for key, job_id, at_us in loaded.submit_keys:
         remember_key(state, key, job_id, at_us)
     _set_timers(state, now_us)
     for waiting in list(state.waiting_for):
-        depends.evaluate(state, state.jobs[waiting], now_us)
-    for job in list(state.jobs.values()):
-        refresh(state, job, now_us)
+        if waiting in state.waiting_for:  # an earlier one may have ended it
+            depends.evaluate(state, state.jobs[waiting], now_us)
 
 
 def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
     for row in loaded.jobs:
-        job = Job()
-        for name, value in zip(JobRow._fields, row, strict=True):
-            setattr(job, name, value)
-        job.steps = NO_STEPS
+        job = job_of(row)
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:
             state.enter_name_index(job)

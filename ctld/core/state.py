@@ -14,6 +14,9 @@ from typing import Any
 from ctld.core.columns import MaskTable, NodeColumns, PendingColumns, Shape
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.model import (
+    NO_STEPS as NO_STEPS,
+)
+from ctld.core.model import (
     ArrayRecord,
     HistoryRow,
     Job,
@@ -37,8 +40,6 @@ CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_R
 
 #: Values kept for sharing; beyond it the table starts anew (what is shared stays shared).
 SHARED_MAX = 50_000
-#: The steps of a job that has not started; never changed.
-NO_STEPS: dict[int, Step] = {}
 
 
 class ClusterState:

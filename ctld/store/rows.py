@@ -87,8 +87,12 @@ def job_update(row: JobRow) -> Params:
     return (*_life(row), row.job_id, row.attempt)
 
 
+#: Requests that are remembered while rows are read: arrays and equal submissions follow each other closely.
+REQUESTS_KEPT = 4_096
+
+
 class JobReader:
-    """Decodes job rows. Equal requests and words become one object: 100,000 pending jobs repeat the same few."""
+    """Decodes job rows. Equal requests that come close together become one object, and so do equal words of all."""
 
     #: In the order in which `read` takes them; the last three come from the table of requests.
     COLUMNS = (
@@ -118,7 +122,7 @@ class JobReader:
         return JobRow(
             job_id, attempt, array_job_id, array_task_id,
             TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, request_id, request,
-            one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", user_id, group_id,
+            one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", one(user_id, user_id), one(group_id, group_id),
             one(user_name, user_name), one(group_name, group_name), one(partition, partition), _STATES[state],
             _STATES[end_state] if end_state is not None else None, _REASONS[reason], one(reason_detail, reason_detail),
             _HOLDS[hold], priority, dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s,
@@ -127,6 +131,8 @@ class JobReader:
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:
+        if len(self._requests) >= REQUESTS_KEPT:
+            self._requests.clear()
         request = self._requests[request_json] = _decode_request(request_json)
         for name in _REPEATED:
             value = getattr(request, name)
