@@ -58,12 +58,14 @@ def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int
     A job that the pass saw and that is not in `reasons` any more is merely behind others.
     """
     told: dict[int, None] = {}
+    closed: dict[int, str] = {}
     for job_id, reason in reasons:
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
             continue
         told[job_id] = None
-        _tell(state, job, PLANNED[reason])
+        planned = PLANNED[reason]
+        _tell(state, job, planned, _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else "")
     for job_id in list(state.flagged):
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
@@ -72,10 +74,7 @@ def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int
             _tell(state, job, Reason.PRIORITY)
 
 
-def _tell(state: ClusterState, job: Job, reason: Reason) -> None:
-    detail = ""
-    if reason is Reason.REQ_NODE_NOT_AVAIL:
-        detail = f"UnavailableNodes:{compress(_closed_nodes(state, job))}"
+def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> None:
     if reason is Reason.PRIORITY:
         state.flagged.pop(job.job_id, None)
     else:
@@ -83,9 +82,17 @@ def _tell(state: ClusterState, job: Job, reason: Reason) -> None:
     set_reason(state, job, reason, detail)
 
 
-def _closed_nodes(state: ClusterState, job: Job) -> list[str]:
-    """Nodes that the job could use if they were open."""
+def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:
+    """Names the nodes that the job could use if they were open.
+
+    Few sets of nodes stand for many jobs: `known` holds the texts of this pass by set, so that 100,000 jobs that wait
+    for 1,000 nodes cost a look-up each.
+    """
     bits = 0
     for name in job.request.partitions:
         bits |= state.masks.bits[mask_row(state, state.partitions[name], job.request)]
-    return [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]
+    text = known.get(bits)
+    if text is None:
+        names = [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]
+        text = known[bits] = f"UnavailableNodes:{compress(names)}"
+    return text

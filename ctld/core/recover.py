@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
-from ctld.core.layout import new_node, take_config
-from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow
-from ctld.core.ready import refresh
+from ctld.core.layout import lay_out, new_node, refresh_all
+from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.state import NO_STEPS, ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
@@ -19,6 +18,10 @@ from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag
 from penstock.values.taskset import parse_array
+
+#: How long the nodes have to register before the whole queue is planned. A pass before that would find nearly all nodes
+#: closed, and tell every pending job so, only to take it back a second later.
+SETTLE_US = 5 * 1_000_000
 
 
 class ArrayCounts(NamedTuple):
@@ -61,7 +64,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
             for part in job.alloc:
                 _hold(state, config, job, part.node)
     _depend(state)
-    take_config(state, config, now_us)
+    lay_out(state, config, now_us)
     for row in loaded.partitions:
         if row.name in state.partitions:
             state.partitions[row.name].state = row.state
@@ -70,15 +73,14 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     _set_timers(state, now_us)
     for waiting in list(state.waiting_for):
         depends.evaluate(state, state.jobs[waiting], now_us)
-    for job in list(state.jobs.values()):
-        refresh(state, job, now_us)
+    refresh_all(state, now_us)
+    if loaded.jobs:
+        state.full_pass_not_before_us = now_us + SETTLE_US
 
 
 def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
     for row in loaded.jobs:
-        job = Job()
-        for name, value in zip(JobRow._fields, row, strict=True):
-            setattr(job, name, value)
+        job = job_from(row)
         job.steps = NO_STEPS
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:

@@ -36,6 +36,9 @@ QUICK_ROUNDS_MAX = 4
 FULL_PASS_PAUSE_US = 1_000_000
 FULL_STARTS_MAX = 10_000
 
+#: What the planner says of rows that need no reason.
+SAYS_NOTHING = (_fastsched.STARTED, _fastsched.NOT_TESTED)
+
 Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
 
 
@@ -51,7 +54,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         inputs = (*state.node_columns.views(), state.masks.array(), *state.pending.take(rows), QUICK_STARTS_MAX)
         ids = state.pending.columns["job_id"][rows]
         parts = state.pending.columns["partition"][rows]
-        starts, reasons = decode(_fastsched.plan(*inputs), ids, parts)
+        starts, reasons = decode(_fastsched.plan(*inputs), ids, parts, SAYS_NOTHING)
         started = apply_starts(state, now_us, starts)
         apply_reasons(state, now_us, reasons, set(ids.tolist()))
         if started < len(rows):
@@ -60,10 +63,12 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         want_full_pass(state, now_us)
 
 
-def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
-    """The planner's arrays as starts (job id, partition index, placement) and as (job id.
+def decode(
+    result: Any, ids: Any, parts: Any, unsaid: tuple[int, ...]
+) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
+    """The planner's arrays as starts (job id, partition index, placement) and as (job id, reason) of other rows.
 
-    Reason) of rows that did not start.
+    Rows whose reason is one of `unsaid` are left out.
     """
     first, node = result.node_first.tolist(), result.node.tolist()
     cells = list(zip(node, result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True))
@@ -71,7 +76,7 @@ def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Plac
         (int(ids[row]), int(parts[row]), tuple(cells[first[i] : first[i + 1]]))
         for i, row in enumerate(result.job.tolist())
     ]
-    kept = np.flatnonzero((result.reason != _fastsched.STARTED) & (result.reason != _fastsched.NOT_TESTED))
+    kept = np.flatnonzero(~np.isin(result.reason, unsaid))
     return starts, list(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))
 
 
@@ -179,9 +184,9 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
 def run_plan(revision: int, inputs: Any) -> PlanReady:
     """The worker's part: a function of the copies it got. Releases the GIL while it plans."""
     arrays_in, ids, parts = inputs
-    starts, reasons = decode(_fastsched.plan(*arrays_in), ids, parts)
-    kept = tuple((job_id, reason) for job_id, reason in reasons if reason != _fastsched.PRIORITY)
-    return PlanReady(revision, tuple((job_id, part, placement) for job_id, part, placement in starts), kept)
+    # Most rows of a long queue are merely behind others: they are dropped while they are numbers in an array.
+    starts, reasons = decode(_fastsched.plan(*arrays_in), ids, parts, (*SAYS_NOTHING, _fastsched.PRIORITY))
+    return PlanReady(revision, tuple(starts), tuple(reasons))
 
 
 def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from accounting.schema import join_strings, split_strings
 from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
@@ -23,6 +24,14 @@ Params = tuple[Any, ...]
 
 #: Allocations whose encoded form is remembered: a job's is written at its start, when it runs and at its end.
 ALLOCATIONS_KEPT = 2_048
+
+#: Requests whose JSON is remembered while rows are read: jobs of one array follow each other, others hardly repeat.
+REQUESTS_KEPT = 1_000
+#: Fields of a request that many jobs have alike. Decoded one by one they would be half of the controller's memory.
+SHARED_FIELDS = (
+    "name", "partitions", "account", "qos", "comment", "work_dir", "gres_per_node", "features", "rlimits", "export_env",
+    "submit_host", "submit_dir", "command",
+)  # fmt: skip
 
 encode_json = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(JobRequest).decode
@@ -107,10 +116,16 @@ class JobReader:
             exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
             tres_req, tres_alloc, key_job_id, submit_key, request_json,
         ) = values  # fmt: skip
+        one: Callable[[Any, Any], Any] = self._words.setdefault
         request = self._requests.get(request_json)
         if request is None:
+            if len(self._requests) >= REQUESTS_KEPT:
+                self._requests.clear()
             request = self._requests[request_json] = _decode_request(request_json)
-        one: Callable[[Any, Any], Any] = self._words.setdefault
+            for name in SHARED_FIELDS:
+                value = getattr(request, name)
+                if value:
+                    force_setattr(request, name, one(value, value))
         return JobRow(
             job_id, attempt, array_job_id, array_task_id,
             TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, request_id, request,
