@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Select, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
 from accounting.filter import Record, RecordFilter, StepRecord
@@ -68,22 +68,18 @@ class Records:
         asking = question(asked)
         return self._pages(asking, asked)
 
-    def _connect(self) -> Connection:
-        try:
-            return self._engine.connect()
-        except DBAPIError as error:
-            raise RecordsUnavailable(f"accounting records {self._place}: {error.orig}") from error
-
     def _pages(self, asking: Question, asked: RecordFilter) -> Iterator[Record]:
         try:
-            with self._connect() as connection:
+            with self._engine.connect() as connection:
                 keys = _keys(connection, asking, asked.duplicates)
             for at in range(0, len(keys), PAGE_RECORDS):
-                with self._connect() as connection:
+                with self._engine.connect() as connection:
                     page = _read_page(connection, asking, asked, keys[at : at + PAGE_RECORDS])
                 yield from page
-        except DBAPIError as error:
-            raise RecordsUnavailable(f"accounting records {self._place}: {error.orig}") from error
+        except SQLAlchemyError as error:
+            # The driver's words when it was asked at all; else the pool's (all connections are in use).
+            said = error.orig if isinstance(error, DBAPIError) else error
+            raise RecordsUnavailable(f"accounting records {self._place}: {said}") from error
 
 
 def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":

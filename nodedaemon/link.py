@@ -164,6 +164,8 @@ class Link:
                     answer = await call.read()
                 registered = _registered(answer)
                 self._admitted(link, call, registered)
+                for message in answer.more:  # commands may travel with the answer
+                    self._take(link, message)
                 interval_s = registered.heartbeat_interval_ms / 1000 or HEARTBEAT_DEFAULT_S
                 async with asyncio.TaskGroup() as tasks:
                     side = [tasks.create_task(self._write(call)), tasks.create_task(self._beat(interval_s))]

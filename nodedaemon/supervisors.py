@@ -198,7 +198,7 @@ class Supervisors:
     # -- a step without supervisor
 
     def _ended_unstarted(self, key: StepKey, why: str) -> None:
-        self._post(StepEnded(key, 0, self._now_us(), failure=why))
+        self._post(StepEnded(key, 0, self._now_us(), failure=why, untried=True))
 
     def _clear_lost(self, key: StepKey, claim: Claim) -> None:
         """Kill what a dead stepd supervised, then say so. Blocks: in a worker thread."""

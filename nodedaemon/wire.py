@@ -194,6 +194,7 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         exit=common_pb2.ExitStatus(code=end.exit_code, signal=end.exit_signal),
         failure=end.failure,
         out_of_memory=end.out_of_memory,
+        untried=end.untried,
         usage=common_pb2.Usage(
             user_cpu_us=end.user_cpu_us,
             system_cpu_us=end.system_cpu_us,

@@ -1,8 +1,9 @@
 """The discovery file: how a command finds its cluster without being told.
 
 `cluster.json` is written by `penstock up`, the controller and the node daemons, and read by every command. It holds
-addresses and paths, never a secret. The first file that exists of a short list of places is the cluster; a file that
-exists but cannot be used is an error, never skipped: a command must not talk to another cluster by accident.
+addresses and paths, never a secret. A command must not talk to another cluster by accident: a variable that is set
+decides alone; without one, the first file that exists of a short list of places is the cluster; and a file that exists
+but cannot be used is an error, never skipped.
 Only `local` is free-form: it belongs to `penstock up`, which keeps its processes and folders there.
 
 Paths are texts here: importing pathlib would cost every command some milliseconds.
@@ -38,11 +39,11 @@ class ClusterFile:
 
 def candidate_paths() -> list[str]:
     """Where a cluster file may be, in the order in which they are tried."""
-    explicit, home = os.environ.get("PENSTOCK_CLUSTER"), os.environ.get("PENSTOCK_HOME")
-    places = [explicit] if explicit else []
-    if home:
-        places.append(os.path.join(home, "cluster.json"))
-    return [*places, os.path.expanduser("~/.penstock/cluster.json"), "/etc/penstock/cluster.json"]
+    if explicit := os.environ.get("PENSTOCK_CLUSTER"):
+        return [explicit]
+    if home := os.environ.get("PENSTOCK_HOME"):
+        return [os.path.join(home, "cluster.json")]
+    return [os.path.expanduser("~/.penstock/cluster.json"), "/etc/penstock/cluster.json"]
 
 
 def find_cluster() -> ClusterFile:
@@ -52,7 +53,9 @@ def find_cluster() -> ClusterFile:
             return read_cluster(path)
         except FileNotFoundError:
             continue
-    raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, "looked for " + ", ".join(candidate_paths()))
+    variable = next((name for name in ("PENSTOCK_CLUSTER", "PENSTOCK_HOME") if os.environ.get(name)), "")
+    places = ", ".join(candidate_paths()) + (f" (as {variable} says)" if variable else "")
+    raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, f"looked for {places}")
 
 
 def read_cluster(path: str | os.PathLike[str]) -> ClusterFile:

@@ -121,6 +121,8 @@ class NodeLink:
                 bundle = message
             else:
                 bundle.more.append(message)
+            if message.HasField("registered"):  # the answer to a registration is read alone
+                break
         return bundle, sent
 
     async def _message(self, item: Effect | node_pb2.ControllerMessage) -> node_pb2.ControllerMessage | None:
@@ -225,6 +227,7 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         exit_signal=end.exit.signal,
         failure=end.failure[:WHY_MAX],
         out_of_memory=end.out_of_memory,
+        untried=end.untried,
         user_cpu_us=usage.user_cpu_us,
         system_cpu_us=usage.system_cpu_us,
         max_rss_kb=usage.max_rss_kb,

@@ -272,6 +272,7 @@ class StepExited(Event, frozen=True):
     max_vmsize_kb: int = 0
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
+    untried: bool = False  # nothing of it has run or will, through no fault of the job
 
 
 class LaunchRefused(Event, frozen=True):

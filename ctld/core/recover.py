@@ -79,8 +79,11 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
 
 
 def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
+    young = {key for key, _, _ in loaded.submit_keys}
     for row in loaded.jobs:
         job = job_from(row)
+        if job.submit_key not in young:  # too old to come again: nothing asks for it any more
+            job.submit_key = ""
         job.steps = NO_STEPS
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:

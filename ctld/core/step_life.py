@@ -76,6 +76,10 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)
     move(state, step, end_state)
+    if event.untried and job.state is S.CONFIGURING:
+        # To start it anew is no second run, so --no-requeue does not matter; MaxBatchRequeue bounds the tries.
+        job.end_state = S.REQUEUED
+        job_life.move(state, job, S.COMPLETING)
     job_life.step_done(state, job, step, now_us)
 
 

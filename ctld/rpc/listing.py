@@ -23,7 +23,7 @@ IDS_MAX: Final = 100_000
 
 async def select_rows(snapshot: Snapshot, which: JobFilter, all_states: bool) -> list[JobRow]:
     """The rows that pass, in the order of their job ids. Raises BadRequest."""
-    rows = list(snapshot.jobs.values()) if not which.ids else named_rows(snapshot, which.ids)
+    rows = list(snapshot.jobs.values()) if not which.ids else await named_rows(snapshot, which.ids)
     every_state = all_states or bool(which.states)
     found: list[JobRow] = []
     for first in range(0, len(rows), SLICE_ROWS):
@@ -38,12 +38,14 @@ async def select_rows(snapshot: Snapshot, which: JobFilter, all_states: bool) ->
     return found
 
 
-def named_rows(snapshot: Snapshot, ids: Iterable[str]) -> list[JobRow]:
+async def named_rows(snapshot: Snapshot, ids: Iterable[str]) -> list[JobRow]:
     """The rows that ids mean; an id that means none adds none. Raises BadRequest."""
     found: dict[int, JobRow] = {}
     for number, text in enumerate(ids):
         if number >= IDS_MAX:
             raise BadRequest(Code.INVALID_VALUE, f"more than {IDS_MAX} job ids")
+        if number % SLICE_ROWS == SLICE_ROWS - 1:
+            await asyncio.sleep(0)
         try:
             selector = parse_selector(text)
         except BadValue as error:

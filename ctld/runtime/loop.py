@@ -141,7 +141,7 @@ class Runtime:
     # ---- the pump ------------------------------------------------------------------------------------------------
 
     def _schedule_pump(self) -> None:
-        if not self._pump_due:
+        if not self._pump_due and not self._over:
             self._pump_due = True
             self._idle.clear()
             self._loop.call_soon(self._pump)
@@ -323,9 +323,10 @@ class Runtime:
     async def stop(self) -> None:
         """Take no more requests, commit and release everything that was taken."""
         self._closing = True
-        self._schedule_pump()
-        await self._idle.wait()
-        self._over = True
+        if not self._over:
+            self._schedule_pump()
+            await self._idle.wait()
+            self._over = True
         if self._timer is not None:
             self._timer.cancel()
         for future in self._waiting.values():

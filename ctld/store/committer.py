@@ -10,12 +10,13 @@ memory and database disagree: the batch is rolled back and the process must end.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from accounting.database import DatabaseUrlError
 from ctld.core.effects import Batch
@@ -142,8 +143,16 @@ class Store:
         crash_point("commit:after")
 
     def _write(self, batch: Batch, work: _Work) -> None:
-        raw = self._raw
-        cursor = raw.cursor()
+        with closing(self._raw.cursor()) as cursor:
+            self._write_rows(cursor, batch, work)
+            try:
+                self._raw.commit()
+            except self._dialect.error:
+                self._roll_back()
+                if not self._is_committed(batch):
+                    raise
+
+    def _write_rows(self, cursor: Any, batch: Batch, work: _Work) -> None:
         try:
             cursor.execute(self._dialect.begin)
             fence = (batch.sequence, batch.next_job_id, batch.next_request_id, self._epoch, self._sequence)
@@ -160,14 +169,6 @@ class Store:
         except BaseException:
             self._roll_back()
             raise
-        try:
-            raw.commit()
-        except self._dialect.error:
-            self._roll_back()
-            if not self._is_committed(batch):
-                raise
-        finally:
-            cursor.close()
 
     def _roll_back(self) -> None:
         # Some errors end the transaction by themselves; to ask for it again would be another error.
@@ -199,10 +200,11 @@ class Store:
                 changed.append(rows.job_update(row))
         # A request that was changed again before this batch was sealed belongs to nobody.
         requests = [rows.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
+        specs = {spec.spec_hash: spec for spec in batch.specs}  # a loop around sbatch sends the same one over and over
         sql = self._sql
         return [
             (sql.insert_requests, requests),
-            (sql.insert_specs, [rows.spec_values(spec) for spec in batch.specs]),
+            (sql.insert_specs, [rows.spec_values(spec) for spec in specs.values()]),
             (sql.insert_jobs, new),
             (sql.replace_jobs, replaced),
             (sql.update_jobs, changed),
@@ -237,6 +239,8 @@ class Store:
             yield
         except DBAPIError as error:
             raise self._translate(error.orig if isinstance(error.orig, Exception) else error) from error
+        except PoolTimeout as error:
+            raise StoreError(f"database {self._place}: all connections for look-ups are in use") from error
 
     def _translate(self, error: Exception) -> StoreError:
         kind = StorageFull if self._dialect.is_full(error) else StoreError

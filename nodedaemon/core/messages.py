@@ -94,6 +94,7 @@ class StepEnded(Event, frozen=True):
     max_rss_kb: int = 0
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
+    untried: bool = False  # through no fault of the job nothing of it has run, and nothing will
 
 
 class TimerDue(Event, frozen=True):

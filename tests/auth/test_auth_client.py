@@ -270,11 +270,15 @@ def test_which_cluster(tmp_path, monkeypatch):
     write_cluster(tmp_path / "home/.penstock/cluster.json", replace(ALL, cluster_name="home"))
     assert find_cluster().cluster_name == "home"
     monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "ph"))
-    assert find_cluster().cluster_name == "home"
+    with pytest.raises(PenstockError, match="no cluster found") as raised:  # and not the one at home instead
+        find_cluster()
+    assert raised.value.detail == f"looked for {tmp_path}/ph/cluster.json (as PENSTOCK_HOME says)"
     write_cluster(tmp_path / "ph/cluster.json", replace(ALL, cluster_name="ph"))
     assert find_cluster().cluster_name == "ph"
-    write_cluster(tmp_path / "x.json", replace(ALL, cluster_name="x"))
     monkeypatch.setenv("PENSTOCK_CLUSTER", str(tmp_path / "x.json"))
+    with pytest.raises(PenstockError, match="no cluster found"):
+        find_cluster()
+    write_cluster(tmp_path / "x.json", replace(ALL, cluster_name="x"))
     assert find_cluster().cluster_name == "x"
 
 

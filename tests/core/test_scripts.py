@@ -86,9 +86,9 @@ class Script:
 
     def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
-        failure, oom = keys.get("failure", ""), "oom" in plain
+        failure, oom, untried = keys.get("failure", ""), "oom" in plain, "untried" in plain
         ids = [int(word) for word in plain if word.isdigit()]
-        return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom)]
+        return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom, untried)]
 
     def again(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """An exit report that comes (again): again n1 JOB ATTEMPT."""

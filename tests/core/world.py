@@ -264,22 +264,25 @@ class World:
         link = self.links[node]
         return self.do(StepStarted(node, job_id, attempt, BATCH, self.now_us, f"spool-{node}", self.sequence, link))
 
-    def exited(self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False) -> list[str]:
+    def exited(
+        self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False, untried: bool = False
+    ) -> list[str]:
         """The node says that the job's step has ended."""
         node, attempt = self.where(job_id)
         del self.running[node][job_id, attempt]
-        return self.report_exit(node, job_id, attempt, code, signal, failure, oom)
+        return self.report_exit(node, job_id, attempt, code, signal, failure, oom, untried)
 
     def report_exit(
-        self, node: str, job_id: int, attempt: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False
-    ) -> list[str]:
+        self, node: str, job_id: int, attempt: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False,
+        untried: bool = False,
+    ) -> list[str]:  # fmt: skip
         """An exit report, possibly a repeated or false one."""
         self.sequence += 1
         start_us = 0 if failure else self.now_us
         return self.do(
             StepExited(
                 node, job_id, attempt, BATCH, f"spool-{node}", self.sequence, self.links[node], start_us, self.now_us,
-                code, signal, failure, oom,
+                code, signal, failure, oom, untried=untried,
             )
         )  # fmt: skip
 

@@ -197,7 +197,7 @@ def test_signals_to_the_script_alone_and_to_all(tmp_path):
             script = """
             sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
             trap "echo script" USR1
-            wait; wait
+            wait; wait; wait
             """
             controller.launch(1, script, **where(tmp_path))
             out = tmp_path / "slurm-1.out"

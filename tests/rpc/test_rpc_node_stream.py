@@ -191,7 +191,6 @@ def test_a_node_may_not_pose_as_another(tmp_path):
         async with site.controller() as controller, FakeNode(site, name="n2") as node:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await node.register(name="n1")
-                await node.read()
             assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
             assert not controller._registry.by_node
             assert not controller._runtime.core.state.nodes["n1"].connected
@@ -248,8 +247,8 @@ def test_what_is_no_registration_is_refused(tmp_path, message, words):
 
     async def story():
         async with site.controller() as controller, FakeNode(site) as node:
+            await node.call.write(message)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await node.call.write(message)
                 await node.read()
             assert words in refused.value.details()
             assert not controller._registry.links
@@ -313,5 +312,21 @@ def test_await_answers_at_the_end_and_is_dropped_when_its_caller_goes(tmp_path):
             with pytest.raises(PenstockError) as unknown:
                 await client.call("AwaitJob", controller_pb2.AwaitJobRequest(job_id=99))
             assert unknown.value.code == Code.INVALID_JOB_ID
+
+    asyncio.run(story())
+
+
+def test_the_answer_to_a_registration_comes_alone(tmp_path):
+    """A node reads it before it is ready for commands: a launch that travelled with it would be lost."""
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            await submit(client, array="1-3")
+            async with FakeNode(site) as node:
+                await node.register()
+                assert node.unread == []
+                for _ in range(3):
+                    await node.command("launch")
 
     asyncio.run(story())

@@ -87,7 +87,7 @@ class FakeNode:
     def _read(self, stream: Any) -> None:
         try:
             for message in stream:
-                self.received.append(message)
+                self.received += [message, *message.more]
         except grpc.RpcError:
             return  # the stream is over; what came before counts
 
@@ -171,7 +171,7 @@ class FakeController(services.NodeLinkServicer):
 
     def _read(self, requests: Iterator[n.NodeMessage], down: "queue.SimpleQueue[n.ControllerMessage | None]") -> None:
         try:
-            for message in requests:
+            for message in (m for bundle in requests for m in (bundle, *bundle.more)):
                 kind = message.WhichOneof("kind")
                 if kind == "command_ack":
                     self.acks[message.command_ack.sequence] = message.command_ack.refused

@@ -152,6 +152,7 @@ class LiveCluster:
         self.cluster_file = self.home / "cluster.json"
         self.boot_ids: dict[str, str] = {}
         self.daemons: dict[str, Daemon] = {}
+        self.call_limit_s = 10.0  # how long `call` tries; shorter where a test expects the controller to die
         self._client: Client | None = None
         self._write_files()
 
@@ -292,9 +293,7 @@ class LiveCluster:
 
     def close(self) -> None:
         """Stop everything that was started here, nodes first, and remove the folder."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self.forget_client()
         with contextlib.suppress(PenstockError, AssertionError, OSError):
             if CTLD in self.daemons and self.daemons[CTLD].runs():
                 self.clean()
@@ -390,7 +389,7 @@ class LiveCluster:
     def client(self) -> Client:
         """This process's own connection (for one thread)."""
         if self._client is None:
-            self._client = Client.open(cluster=self.file)
+            self._client = Client.open(self.call_limit_s, cluster=self.file)
         return self._client
 
     def call(self, method: str, request: Any, timeout_s: float | None = None) -> Any:
@@ -398,9 +397,14 @@ class LiveCluster:
         try:
             return self.client().call(method, request, timeout_s)
         except Unreachable:
-            self.client().close()
-            self._client = None
+            self.forget_client()
             raise
+
+    def forget_client(self) -> None:
+        """Let the next call open a connection of its own."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def jobs(self, *ids: int | str, states: Iterable[str] = ()) -> list[c.JobInfo]:
         """Jobs as the controller has them, in all states unless some are named."""

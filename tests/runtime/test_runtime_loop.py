@@ -1,0 +1,294 @@
+"""The loop with the real store and a clock that a test sets: order, group commit, a full disk, the end."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from ctld.core.controller import Core
+from ctld.core.effects import AdmitNode, LaunchStep, Results, Submitted
+from ctld.core.events import Actor, AwaitJob, CancelJobs, JobFilter, NodeRegistered, Role, SubmitJob, WantedJob
+from ctld.core.model import SpecRow
+from ctld.core.submit import SUBMIT_KEY_AGE_US
+from ctld.runtime import loop as loop_module
+from ctld.runtime.errors import NotTaken
+from ctld.runtime.loop import Runtime
+from ctld.runtime.snapshot import Snapshot
+from ctld.store.committer import Store
+from ctld.store.errors import Deposed, StorageFull, StoreError
+from penstock.values.config import Config, NodeConfig, PartitionConfig
+from penstock.values.refusals import Code
+from penstock.values.states import JobState
+
+CONFIG = Config(
+    nodes=(NodeConfig("n1", "n1", "n1", 4, real_memory_mb=100, state="IDLE"),),
+    partitions=(PartitionConfig("p", ("n1",), is_default=True),),
+)
+START_US = 1_700_000_000_000_000
+ACTOR = Actor(0, 0, "root", "root", (), Role.ADMINISTRATOR)
+
+
+class GatedStore:
+    """A store whose commits wait at a gate and may fail; says what it was asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = Store.open(path, "test")
+        self.store.acquire_lease(START_US)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.at_gate = threading.Event()
+        self.failures: list[Exception] = []
+        self.committed: list[tuple[int, int]] = []  # (sequence, number of jobs)
+
+    def commit(self, batch) -> None:
+        self.at_gate.set()
+        assert self.gate.wait(20)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.store.commit(batch)
+        self.committed.append((batch.sequence, len(batch.jobs)))
+
+    def renew_lease(self, now_us: int) -> None:
+        self.store.renew_lease(now_us)
+
+
+class World:
+    """A runtime; `fails` is what it said when it gave up."""
+
+    def __init__(self, path: Path) -> None:
+        self.now_us = START_US
+        self.store = GatedStore(path)
+        self.fails: list[tuple[str, object]] = []
+        loaded = self.store.store.load(self.now_us, 300_000_000, SUBMIT_KEY_AGE_US)
+        core = Core(CONFIG, loaded, self.now_us)
+        self.runtime = Runtime(
+            core,
+            self.store,
+            Snapshot(core.state.jobs.values()),
+            lambda: self.now_us,
+            lambda what, error: self.fails.append((what, error)),
+            storage_full=StorageFull,
+        )
+        self.effects: list[object] = []
+        self.keys = 0
+
+    def take_all(self, *kinds) -> None:
+        for kind in kinds:
+            self.runtime.handlers[kind] = self.effects.append
+
+    def submission(self, **job) -> SubmitJob:
+        self.keys += 1
+        wanted = WantedJob(name="j", work_dir=b"/", **job)
+        spec = SpecRow(bytes(32), b"#!/bin/sh", (), ())
+        number = self.runtime.new_reply_to()
+        return SubmitJob(ACTOR, f"{self.keys:032x}", self.now_us, wanted, spec, reply_to=number)
+
+    async def blocked(self) -> None:
+        """Return when a commit stands at the closed gate."""
+        await asyncio.to_thread(self.store.at_gate.wait, 20)
+
+    def close_gate(self) -> None:
+        self.store.at_gate.clear()
+        self.store.gate.clear()
+
+    async def stop(self) -> None:
+        await self.runtime.stop()
+        self.store.store.close()
+
+
+def run(tmp_path, story, stop=True):
+    async def whole():
+        world = World(tmp_path / "db")
+        world.runtime.start()
+        await story(world)
+        if stop:
+            await world.stop()
+            assert world.fails == []
+
+    asyncio.run(whole())
+
+
+def test_no_answer_leaves_before_its_commit(tmp_path):
+    async def story(world):
+        world.close_gate()
+        asked = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        await world.blocked()
+        await asyncio.sleep(0)
+        assert not asked.done() and not world.runtime.snapshot.jobs
+        world.store.gate.set()
+        assert await asked == Submitted(1)
+        assert world.runtime.snapshot.jobs[1].state is JobState.PENDING
+        assert [row.job_id for row in world.store.store.load(START_US, 0, 0).jobs] == [1]
+
+    run(tmp_path, story)
+
+
+def test_an_answer_without_rows_waits_for_the_commits_before_it(tmp_path):
+    """A refusal needs no commit, yet it may speak of what is not committed: it leaves in its turn."""
+
+    async def story(world):
+        world.close_gate()
+        submitted = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        await world.blocked()
+        nothing = CancelJobs(ACTOR, JobFilter(ids=("99",)), reply_to=world.runtime.new_reply_to())
+        cancelled = asyncio.ensure_future(world.runtime.ask(nothing))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not cancelled.done()
+        world.store.gate.set()
+        assert isinstance(await cancelled, Results) and submitted.done()
+
+    run(tmp_path, story)
+
+
+def test_commits_grow_with_the_load(tmp_path):
+    async def story(world):
+        world.close_gate()
+        first = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        await world.blocked()
+        others = [asyncio.ensure_future(world.runtime.ask(world.submission())) for _ in range(50)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        world.store.gate.set()
+        bodies = await asyncio.gather(first, *others)
+        assert [body.job_id for body in bodies] == list(range(1, 52))
+        assert [number for _, number in world.store.committed] == [1, 50]
+
+    run(tmp_path, story)
+
+
+def test_a_full_disk_refuses_submissions_and_keeps_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop_module, "STORAGE_RETRY_S", 0.02)
+
+    async def story(world):
+        world.store.failures = [StorageFull("no space")] * 3
+        world.close_gate()
+        first = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        await world.blocked()
+        world.store.at_gate.clear()
+        world.store.gate.set()
+        async with asyncio.timeout(10):
+            while not world.runtime.storage_is_full:
+                await asyncio.sleep(0.001)
+        with pytest.raises(NotTaken) as refused:
+            await world.runtime.ask(world.submission())
+        assert refused.value.code is Code.STORAGE_FULL
+        assert await first == Submitted(1)  # as soon as there is room
+        assert not world.runtime.storage_is_full
+        assert await world.runtime.ask(world.submission()) == Submitted(2)
+        assert [number for _, number in world.store.committed] == [1, 1]
+        assert world.runtime.metrics.storage_full == 3
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("error", [Deposed("another leads"), StoreError("broken"), RuntimeError("a bug")])
+def test_what_cannot_be_mended_ends_the_process_and_releases_nothing(tmp_path, error):
+    async def story(world):
+        world.store.failures = [error]
+        asked = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        async with asyncio.timeout(10):
+            while not world.fails:
+                await asyncio.sleep(0.001)
+        assert world.fails == [("the commit failed", error)]
+        assert not asked.done() and not world.runtime.snapshot.jobs
+        asked.cancel()
+        await world.stop()
+
+    run(tmp_path, story, stop=False)
+
+
+def test_a_bug_in_the_core_ends_the_process(tmp_path):
+    async def story(world):
+        world.runtime.post(object())  # an event that nobody knows
+        async with asyncio.timeout(10):
+            while not world.fails:
+                await asyncio.sleep(0.001)
+        assert world.fails[0][0] == "the core failed"
+        await world.stop()
+
+    run(tmp_path, story, stop=False)
+
+
+def test_a_lost_lease_ends_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop_module, "LEASE_RENEW_S", 0.01)
+
+    async def story(world):
+        other = Store.open(tmp_path / "db", "another")
+        other.acquire_lease(START_US + 3_600_000_000)
+        async with asyncio.timeout(10):
+            while not world.fails:
+                await asyncio.sleep(0.001)
+        assert isinstance(world.fails[0][1], Deposed)
+        other.close()
+        await world.stop()
+
+    run(tmp_path, story, stop=False)
+
+
+def test_time_passes_without_events(tmp_path):
+    """A begin time comes, though nobody says anything."""
+
+    async def story(world):
+        world.take_all(AdmitNode, LaunchStep)
+        world.runtime.post(NodeRegistered("n1", 1, "b", "s", "1", 4, 1, 4, 1, 100, 0, (), ()))
+        await world.runtime.ask(world.submission(begin_at_us=START_US + 50_000))
+        assert [type(effect) for effect in world.effects] == [AdmitNode]
+        world.now_us += 60_000
+        async with asyncio.timeout(10):
+            while len(world.effects) < 2:
+                await asyncio.sleep(0.001)
+        assert world.effects[1].job_id == 1
+
+    run(tmp_path, story)
+
+
+def test_the_inbox_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop_module, "INBOX_EVENTS_MAX", 3)
+
+    async def story(world):
+        asked = [asyncio.ensure_future(world.runtime.ask(world.submission())) for _ in range(5)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, NotTaken)]
+        assert len(refused) == 2 and all(answer.code is Code.BUSY for answer in refused)
+        assert [answer.job_id for answer in answers if isinstance(answer, Submitted)] == [1, 2, 3]
+        assert await world.runtime.ask(world.submission()) == Submitted(4)
+
+    run(tmp_path, story)
+
+
+def test_stop_commits_what_was_taken_and_sends_waiters_away(tmp_path):
+    async def story(world):
+        world.close_gate()
+        asked = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        await world.blocked()
+        later = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        waiting = asyncio.ensure_future(world.runtime.ask(AwaitJob(ACTOR, 1, world.runtime.new_reply_to())))
+        await asyncio.sleep(0)
+        stopping = asyncio.ensure_future(world.runtime.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(NotTaken):
+            await world.runtime.ask(world.submission())
+        world.store.gate.set()
+        await stopping
+        assert (await asked, await later) == (Submitted(1), Submitted(2))
+        with pytest.raises(NotTaken) as sent_away:
+            await waiting
+        assert sent_away.value.passing
+        assert [r.job_id for r in world.store.store.load(START_US, 0, 0).jobs] == [1, 2]
+        world.store.store.close()
+        assert world.fails == []
+
+    run(tmp_path, story, stop=False)
+
+
+def test_many_ready_jobs_are_planned_in_a_worker(tmp_path):
+    async def story(world):
+        await asyncio.gather(*(world.runtime.ask(world.submission()) for _ in range(300)))
+        async with asyncio.timeout(20):
+            while world.runtime.core.state.full_pass_in_flight or not world.runtime.metrics.plans:
+                await asyncio.sleep(0.01)
+        assert world.runtime.snapshot.counts[JobState.PENDING] == 300
+
+    run(tmp_path, story)
