@@ -81,12 +81,14 @@ class Daemon:
 async def serve(daemon: Daemon) -> int:
     """From the state folder to a clean stop."""
     controller = Controller(daemon)
+    gc.disable()  # it would go through all that is loaded again and again, and find nothing
     await controller.start()
     controller.heed_signals()
     gc.collect()
     gc.freeze()
     _give_back_memory()
     gc.set_threshold(GC_THRESHOLD, 20, 50)
+    gc.enable()
     try:
         await controller.until_told()
     finally:

@@ -129,7 +129,8 @@ class JobReader:
             _HOLDS[hold], priority, dependency, submit_at_us,
             submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
             one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
-            derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req), one(tres_alloc, tres_alloc),
+            derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
+            one(tres_alloc, tres_alloc),
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:
@@ -138,8 +139,9 @@ class JobReader:
         request = self._requests[request_json] = _decode_request(request_json)
         for name in _REPEATED:
             value = getattr(request, name)
-            # Nobody else has the new record yet: that it is frozen is not broken by this.
-            msgspec.structs.force_setattr(request, name, self._words.setdefault(value, value))
+            if value:
+                # Nobody else has the new record yet: that it is frozen is not broken by this.
+                msgspec.structs.force_setattr(request, name, self._words.setdefault(value, value))
         return request
 
 
