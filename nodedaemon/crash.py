@@ -18,8 +18,8 @@ CRASH_POINTS = (
     "exit.read",  # an exit record was found, no report is journaled
     "forget.swept",  # the step folder is gone
     # launcher
-    "launcher.received",  # an order was read, no stepd yet
-    "launcher.forked",  # a stepd runs
+    "launcher.received",  # an order was read, no stepd has it
+    "launcher.handed",  # a stepd has it
     # stepd
     "stepd.folder",  # the step folder exists, no claim
     "stepd.claimed",  # claimed, no task

@@ -60,14 +60,16 @@ class Settings:
     node: wire.NodeFacts
     target: link.Target
     pretended: inventory.Pretended
-    spool_lost: bool
 
 
 class Daemon:
     """One node daemon, once its launcher runs."""
 
-    def __init__(self, settings: Settings, spool: Spool, launcher: LauncherHandle, cgroups: Cgroups) -> None:
+    def __init__(
+        self, settings: Settings, spool: Spool, launcher: LauncherHandle, cgroups: Cgroups, spool_lost: bool
+    ) -> None:
         self._settings = settings
+        self._spool_lost = spool_lost
         self._spool = spool
         self._cgroups = cgroups
         self._clock = Clock()
@@ -195,7 +197,7 @@ class Daemon:
             protocol=PROTOCOL,
             inventory=self._inventory,
             held=[wire.held_step(step) for step in self._machine.steps.values()],
-            spool_lost=self._settings.spool_lost,
+            spool_lost=self._spool_lost,
             started_at_us=self._started_at_us,
             epoch_seen=self._machine.epoch,
             spool_id=self._machine.spool_id,

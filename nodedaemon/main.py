@@ -1,7 +1,7 @@
-"""`penstock noded`: read the arguments, prepare the spool, fork the launcher, run the daemon. Exit 78 for a bad set-up.
+"""`penstock noded`: read the arguments, take the spool, start the launcher, run the daemon. Exit 78 for a bad set-up.
 
-The order is the point of this module: gRPC, asyncio and psutil are imported only after the launcher has been forked,
-so that every process forked from it is small and has one thread.
+Everything that can be wrong is looked at before anything is made. What is heavy to import (gRPC, psutil) is imported
+after the arguments have been read, so that `--help` and mistakes answer at once.
 """
 
 import argparse
@@ -13,11 +13,17 @@ import secrets
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodedaemon import cgroup
 from nodedaemon.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
-from nodedaemon.launching import LauncherHandle, start_launcher
-from nodedaemon.spool import Spool, SpoolError, prepare_folder
+from nodedaemon.launching import start_launcher
+from nodedaemon.spool import Spool, SpoolError
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+
+if TYPE_CHECKING:
+    from nodedaemon import daemon
 
 log = logging.getLogger("penstock.noded")
 
@@ -63,47 +69,52 @@ def main(argv: list[str]) -> int:
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
     try:
-        prepare_folder(args.spool)
+        settings = _settings(args)
         boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
-        _exempt_from_oom_kill()
-        cgroups = (
-            cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.spool, args.constrain_memory)
-        )
-        launcher = start_launcher(args.spool, args.node_name, cgroups)
-        return _run(args, boot_id, launcher, cgroups)
-    except SpoolError as error:
+        spool = Spool(args.spool, boot_id, secrets.token_hex(8))
+    except (SpoolError, BadValue, BadSetup) as error:
         return _bad(str(error))
+    return _serve(args, settings, spool)
 
 
-def _run(args: argparse.Namespace, boot_id: str, launcher: LauncherHandle, cgroups: cgroup.Cgroups) -> int:
-    """Everything that comes after the fork of the launcher."""
+class BadSetup(Exception):
+    """The daemon cannot be started like this; the message says what to do."""
+
+
+def _settings(args: argparse.Namespace) -> "daemon.Settings":
+    """What the arguments say. Raises BadValue and BadSetup."""
+    from nodedaemon import daemon, inventory, link, wire
+
+    try:
+        target = link.make_target(args.controller, None if args.insecure else args.cert_dir)
+    except link.BadCredentials as error:
+        raise BadSetup(str(error)) from error
+    pretended = inventory.Pretended(
+        cpus=parse_int(args.cpus, 1, inventory.CPUS_MAX, "--cpus") if args.cpus else None,
+        real_memory_mb=parse_int(args.real_memory, 1, inventory.MEMORY_MB_MAX, "--real-memory")
+        if args.real_memory
+        else None,
+        gpus=inventory.parse_gpus(args.gpus) if args.gpus else None,
+    )
+    node = wire.NodeFacts(args.node_name, platform.node(), args.cluster_file, args.constrain_memory)
+    return daemon.Settings(node, target, pretended)
+
+
+def _serve(args: argparse.Namespace, settings: "daemon.Settings", spool: Spool) -> int:
     import asyncio
 
-    from nodedaemon import daemon, inventory, link, wire
-    from penstock.values.errors import BadValue
-    from penstock.values.numbers import parse_int
+    from nodedaemon import daemon
 
-    spool = Spool(args.spool, boot_id, secrets.token_hex(8))
-    try:
-        pretended = inventory.Pretended(
-            cpus=parse_int(args.cpus, 1, inventory.CPUS_MAX, "--cpus") if args.cpus else None,
-            real_memory_mb=parse_int(args.real_memory, 1, inventory.MEMORY_MB_MAX, "--real-memory")
-            if args.real_memory
-            else None,
-            gpus=inventory.parse_gpus(args.gpus) if args.gpus else None,
-        )
-        target = link.make_target(args.controller, None if args.insecure else args.cert_dir)
-    except (BadValue, link.BadCredentials) as error:
-        return _bad(str(error))
-    limits = any(tree.limits_memory for tree in cgroups.hierarchies)
-    if args.constrain_memory and not limits:
+    _exempt_from_oom_kill()
+    cgroups = cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.spool, args.constrain_memory)
+    if args.constrain_memory and not any(tree.limits_memory for tree in cgroups.hierarchies):
         log.warning("--constrain-memory: no writable memory control group; memory is not limited")
-    node = wire.NodeFacts(args.node_name, platform.node(), args.cluster_file, limits)
-    lost = _spool_lost(args.cert_dir, spool, boot_id)
+    launcher = start_launcher(args.spool, args.node_name, cgroups)
+    lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 
     async def serve() -> None:
-        await daemon.Daemon(daemon.Settings(node, target, pretended, lost), spool, launcher, cgroups).run()
+        await daemon.Daemon(settings, spool, launcher, cgroups, lost).run()
 
     try:
         asyncio.run(serve())
@@ -128,7 +139,7 @@ def _join(args: argparse.Namespace) -> int:
     return 0
 
 
-def _spool_lost(cert_dir: str | None, spool: Spool, boot_id: str) -> bool:
+def _spool_lost(cert_dir: str | None, spool: Spool) -> bool:
     """True when the spool is new although this boot had one. The sign is kept with the certificates."""
     if cert_dir is None:
         return False
@@ -136,9 +147,9 @@ def _spool_lost(cert_dir: str | None, spool: Spool, boot_id: str) -> bool:
     lost = False
     if spool.is_new:
         with contextlib.suppress(FileNotFoundError):
-            lost = seen.read_text("ascii").strip() == boot_id
+            lost = seen.read_text("ascii").strip() == spool.boot_id
     try:
-        seen.write_text(boot_id + "\n", "ascii")
+        seen.write_text(spool.boot_id + "\n", "ascii")
     except OSError as error:
         log.warning("%s: %s; a lost spool will not be noticed", seen, error.strerror)
     return lost

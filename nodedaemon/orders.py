@@ -111,15 +111,15 @@ def decode_launch(key: str, body: bytes) -> LaunchOrder:
     )
 
 
-def encode_signals(signals: tuple[int, ...], scope: int, note: str) -> bytes:
+def encode_signals(key: str, signals: tuple[int, ...], scope: int, note: str) -> bytes:
     """An order to send these signals; `note` is a line for the error file, "" = none."""
-    return pack([" ".join(map(str, signals)).encode(), b"%d" % scope, note.encode()])
+    return pack_values(key, " ".join(map(str, signals)), scope, note)
 
 
-def decode_signals(data: bytes) -> tuple[tuple[int, ...], int, str]:
-    """Signals, scope and note."""
-    signals, scope, note = unpack(data)
-    return tuple(map(int, signals.split())), int(scope), note.decode()
+def decode_signals(data: bytes) -> tuple[str, tuple[int, ...], int, str]:
+    """Key, signals, scope and note."""
+    key, signals, scope, note = unpack(data)
+    return key.decode(), tuple(map(int, signals.split())), int(scope), note.decode()
 
 
 def began(key: str, at_us: int, pid: int) -> bytes:

@@ -4,6 +4,7 @@
     SPOOL/journal              fence records, tombstones, reports, the highest epoch
     SPOOL/steps/J.A.S/record   the claim (who decided over the start) and the end (steprecord.py)
     SPOOL/steps/J.A.S/slurm_script   the user's own copy, 0500
+    SPOOL/steps/spare-*        emptied folders for the next steps
 
 As root, folders belong to root and are 0711: a user must reach his script by its path, and can list or change
 nothing. Without root they are 0700. All records are 0600. Everything is opened relative to a folder's descriptor, and
@@ -24,7 +25,9 @@ from nodedaemon.folders import SCRIPT_NAME, folder_mode, open_folder
 from nodedaemon.journal import Journal
 from nodedaemon.steprecord import NEVER, Claim, place_claim, read_record
 
-_KNOWN_FILES = (SCRIPT_NAME, steprecord.NAME)
+#: Step folders kept for the next steps, under names that are no keys.
+SPARE_PREFIX = "spare-"
+SPARE_FOLDERS_MAX = 256
 
 
 class SpoolError(Exception):
@@ -58,6 +61,7 @@ class Spool:
         self.dir_fd = open_folder(path)
         self.steps_fd = open_folder("steps", self.dir_fd)
         self._lock_fd = self._lock(path)
+        self._spare = [name for name in os.listdir(self.steps_fd) if name.startswith(SPARE_PREFIX)]
         self.journal = Journal(self.dir_fd)
         self.records: list[AnyRecord] = self.journal.read()
         self.is_new = not self.records
@@ -104,7 +108,10 @@ class Spool:
 
     def make_folder(self, key: StepKey) -> None:
         """Make the folder of a step that is about to be ordered. stepd only opens it: no folder, no start."""
-        os.mkdir(str(key), folder_mode(), dir_fd=self.steps_fd)
+        if self._spare:
+            os.rename(self._spare.pop(), str(key), src_dir_fd=self.steps_fd, dst_dir_fd=self.steps_fd)
+        else:
+            os.mkdir(str(key), folder_mode(), dir_fd=self.steps_fd)
 
     def claim_never(self, key: StepKey, now_us: int) -> bool:
         """Make sure that the step never starts. False = its stepd was quicker."""
@@ -122,22 +129,39 @@ class Spool:
         return self.read(key)[0] is None  # damaged, so nobody's
 
     def sweep(self, keys: list[StepKey]) -> None:
-        """Remove step folders. Blocks: called in a worker thread."""
+        """Remove step folders, or put them by for other steps. Blocks: called in a worker thread.
+
+        Only a folder whose step was ended by its own stepd is put by: nobody else can have it in hand any more.
+        Making and removing files is the most expensive thing here on some file systems; a script's file is never used
+        again, as its user may have kept it open.
+        """
         for key in keys:
+            name = str(key)
             try:
-                folder_fd = open_folder(str(key), self.steps_fd)
+                folder_fd = open_folder(name, self.steps_fd)
             except FileNotFoundError:
                 continue
             try:
-                _empty(folder_fd)
+                has_end = read_record(folder_fd, steprecord.NAME)[1] is not None
+                is_spare = has_end and len(self._spare) < SPARE_FOLDERS_MAX and _blank(folder_fd)
+                if not is_spare:
+                    _empty(folder_fd)
             finally:
                 os.close(folder_fd)
-            os.rmdir(str(key), dir_fd=self.steps_fd)
+            if is_spare:
+                self._put_by(name)
+            else:
+                os.rmdir(name, dir_fd=self.steps_fd)
             crash_point("forget.swept")
+
+    def _put_by(self, name: str) -> None:
+        spare = SPARE_PREFIX + name
+        os.rename(name, spare, src_dir_fd=self.steps_fd, dst_dir_fd=self.steps_fd)
+        self._spare.append(spare)
 
     def folders(self) -> list[str]:
         """Names of the step folders that exist."""
-        return os.listdir(self.steps_fd)
+        return [name for name in os.listdir(self.steps_fd) if not name.startswith(SPARE_PREFIX)]
 
     def close(self) -> None:
         """Give the spool back."""
@@ -146,14 +170,18 @@ class Spool:
             os.close(fd)
 
 
+def _blank(folder_fd: int) -> bool:
+    """Take the script out and everything out of the record; False when there is more than those."""
+    if set(os.listdir(folder_fd)) != {SCRIPT_NAME, steprecord.NAME}:
+        return False
+    os.unlink(SCRIPT_NAME, dir_fd=folder_fd)
+    os.close(os.open(steprecord.NAME, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd))
+    return True
+
+
 def _empty(folder_fd: int) -> None:
-    for name in _KNOWN_FILES:
+    for name in os.listdir(folder_fd):
         try:
             os.unlink(name, dir_fd=folder_fd)
-        except FileNotFoundError:
-            continue
-    for name in os.listdir(folder_fd):  # without root the folder is the user's own, and he may have put things there
-        try:
-            os.unlink(name, dir_fd=folder_fd)
-        except IsADirectoryError:
+        except IsADirectoryError:  # without root the folder is the user's own, and he may have put things there
             shutil.rmtree(name, dir_fd=folder_fd)

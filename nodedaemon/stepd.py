@@ -1,4 +1,4 @@
-"""stepd: the supervisor of one step. Forked warm by the launcher, it runs to the end of the step and then to its own.
+"""stepd: the supervisor of one step at a time. Forked warm by the launcher, fed by it, it outlives launcher and noded.
 
 Sequence
     own session and sub-reaper; the script into the step folder; the control socket; CLAIM the start (the one
@@ -35,14 +35,17 @@ from nodedaemon.steprecord import STEPD, Claim, End, place_claim, place_end
 
 #: How long to wait for killed processes before killing again: new ones may have been forked meanwhile.
 KILL_AGAIN_MS = 200
+#: How long a note may take to be written, when the step has ended meanwhile.
+NOTE_WAIT_S = 1.0
 #: The kernel counts what the task's process shared with stepd before its exec. At or below that plus this, nothing is
 #: known.
 FORK_RSS_KB = 4096
 _BLOCK_BYTES = 512  # getrusage counts blocks of this size
 _ORDER_BYTES_MAX = 4096
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
-#: Exit status of a stepd that may not start anything: not its claim.
-NOT_OURS = 0
+_FEED_READ_BYTES = 256 * 1024
+#: What a stepd tells its launcher when a step is behind it.
+DONE = b"."
 
 
 def now_us() -> int:
@@ -50,58 +53,111 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def run(context: Context, key: str, body: bytes) -> int:
-    """The life of a stepd; its exit status. 0 = an exit record is in place, or the step was not ours."""
+def run(context: Context, feed: socket.socket) -> int:
+    """The life of a stepd: one step after the other from its feed; its exit status, 0 = nothing is left undone."""
     os.setsid()
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
-    try:
-        folder_fd = open_folder(key, context.steps_fd)
-    except FileNotFoundError:
-        return NOT_OURS
     os.dup2(context.null_fd, 2)  # whoever reads noded's messages must not wait for the end of a job
-    crash_point("stepd.folder")
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    own = Own(context, wake_read, _open_control())
+    while (framed := _read_order(feed)) is not None:
+        key, body = framed
+        try:
+            _supervise(own, key, body)
+        except Exception as error:  # noqa: BLE001 (the last place where it can be told; the step counts as lost)
+            _complain(context, key, f"{type(error).__name__}: {error}")
+            return os.EX_SOFTWARE
+        try:
+            feed.send(DONE)
+        except OSError:  # the launcher is gone
+            return 0
+    return 0
+
+
+def _read_order(feed: socket.socket) -> tuple[str, bytes] | None:
+    """The next order as key and body; None when there will be none."""
+    data = b""
+    wanted = orders.ORDER_HEAD.size
+    while len(data) < wanted:
+        part = feed.recv(_FEED_READ_BYTES)
+        if not part:
+            return None
+        data += part
+        if wanted == orders.ORDER_HEAD.size <= len(data):
+            wanted += sum(orders.ORDER_HEAD.unpack_from(data))
+    body_at = orders.ORDER_HEAD.size + orders.ORDER_HEAD.unpack_from(data)[0]
+    return data[orders.ORDER_HEAD.size : body_at].decode(), data[body_at:]
+
+
+def _supervise(own: "Own", key: str, body: bytes) -> None:
     try:
-        return Supervisor(context, orders.decode_launch(key, body), folder_fd).run()
-    except Exception as error:  # noqa: BLE001 (the last place where it can be told; the step counts as lost)
-        _complain(context, key, f"{type(error).__name__}: {error}")
-        return os.EX_SOFTWARE
+        folder_fd = open_folder(key, own.context.steps_fd)
+    except FileNotFoundError:
+        return  # decided by noded, and swept
+    crash_point("stepd.folder")
+    step = Supervisor(own, orders.decode_launch(key, body), folder_fd)
+    try:
+        step.run()
+    finally:
+        step.close()
 
 
 def _complain(context: Context, key: str, text: str) -> None:
-    with contextlib.suppress(OSError):  # noded is away: the step without exit record tells its successor as much
+    with contextlib.suppress(OSError):  # noded is away: the step without an end tells its successor as much
         context.packets.send(orders.trouble(key, text), socket.MSG_DONTWAIT)
 
 
-class Supervisor:
-    """One step on its way from claim to exit record."""
+class Own:
+    """What a stepd keeps from step to step."""
 
-    def __init__(self, context: Context, order: orders.LaunchOrder, folder_fd: int) -> None:
-        self._context = context
+    __slots__ = ("address", "context", "control", "pid", "pid_start", "wake_read")
+
+    def __init__(self, context: Context, wake_read: int, control: socket.socket) -> None:
+        self.context = context
+        self.wake_read = wake_read
+        self.control = control
+        self.address: bytes = control.getsockname()
+        self.pid = os.getpid()
+        self.pid_start = proctree.start_time(self.pid)
+
+
+class Supervisor:
+    """One step on its way from claim to end."""
+
+    def __init__(self, own: Own, order: orders.LaunchOrder, folder_fd: int) -> None:
+        self._own = own
+        self._context = own.context
+        self._wake_read = own.wake_read
         self._order = order
         self._folder_fd = folder_fd
-        self._folder_path = f"{context.steps_path}/{order.key}"
+        self._folder_path = f"{own.context.steps_path}/{order.key}"
         self._task_pid = 0
         self._task_status: int | None = None
+        self._note_pid = 0
         self._start_at_us = 0
         self._failure = ""
         self._record_fd = -1
         self._error_fd = -1  # the task's own stderr, opened by it as the user
-        self._wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._used = [0.0, 0.0, 0, 0, 0]  # user and system CPU seconds, largest RSS kB, blocks read and written
 
-    def run(self) -> int:
-        """From the claim to the exit record."""
+    def run(self) -> None:
+        """From the claim to the end; nothing when the claim is another's."""
         self._write_script()
-        control = _open_control()
-        if not self._claim(control):
-            return NOT_OURS
+        if not self._claim():
+            return
         crash_point("stepd.claimed")
-        self._start(control)
+        self._start()
         self._clear()
         crash_point("stepd.ended")
         self._record()
         crash_point("stepd.recorded")
-        return 0
+
+    def close(self) -> None:
+        """Leave nothing open for the next step."""
+        for fd in (self._folder_fd, self._record_fd, self._error_fd):
+            if fd >= 0:
+                os.close(fd)
 
     # -- before the claim
 
@@ -118,16 +174,15 @@ class Supervisor:
         finally:
             os.close(fd)
 
-    def _claim(self, control: socket.socket) -> bool:
-        pid = os.getpid()
-        address = control.getsockname()
-        claim = Claim(STEPD, pid, proctree.start_time(pid), self._order.user_id, now_us(), address)
+    def _claim(self) -> bool:
+        own = self._own
+        claim = Claim(STEPD, own.pid, own.pid_start, self._order.user_id, now_us(), own.address)
         self._record_fd = place_claim(self._folder_fd, claim)
         return self._record_fd >= 0
 
     # -- the task
 
-    def _start(self, control: socket.socket) -> None:
+    def _start(self) -> None:
         key, cgroups = self._order.key, self._context.cgroups
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -139,15 +194,13 @@ class Supervisor:
         if pid == 0:
             try:
                 ours.close()
-                control.close()
                 task.become(self._order, self._context, f"{self._folder_path}/{SCRIPT_NAME}", theirs)
             finally:
                 os._exit(1)  # become() has said why
         theirs.close()
         self._task_pid = pid
         crash_point("stepd.forked")
-        self._watch(control, ours)
-        control.close()
+        self._watch(self._own.control, ours)
 
     def _watch(self, control: socket.socket, status: socket.socket) -> None:
         """Obey and reap until the task has ended."""
@@ -201,7 +254,9 @@ class Supervisor:
             return
         if not _is_ours(ancillary):
             return
-        signals, scope, note = orders.decode_signals(data)
+        key, signals, scope, note = orders.decode_signals(data)
+        if key != self._order.key:
+            return  # for a step that has ended
         if scope != orders.SCOPE_BATCH and signal.SIGKILL in signals:
             self._clear()
             return
@@ -217,11 +272,19 @@ class Supervisor:
         """A line for the error file, through the descriptor the user opened; by a child, as the file may hang."""
         if self._error_fd < 0 or not stat.S_ISREG(os.fstat(self._error_fd).st_mode):
             return
-        if os.fork() == 0:
+        self._note_pid = os.fork()
+        if self._note_pid == 0:
             try:
                 os.write(self._error_fd, note.encode() + b"\n")
             finally:
                 os._exit(0)
+
+    def _await_note(self, poll: select.poll) -> None:
+        """Let the note be written, if its file does not hang, before everything is killed."""
+        end_s = time.monotonic() + NOTE_WAIT_S
+        while self._note_pid and self._reap() and (left_s := end_s - time.monotonic()) > 0:
+            if poll.poll(left_s * 1000):
+                self._drain_wake()
 
     # -- the end
 
@@ -233,18 +296,43 @@ class Supervisor:
         """Collect the dead; False when no child is left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
+            self._count(used)
             if pid == self._task_pid:
                 self._task_status = status
+            elif pid == self._note_pid:
+                self._note_pid = 0
+
+    def _count(self, used: resource.struct_rusage) -> None:
+        """Add what a reaped process and its own reaped children have used."""
+        total = self._used
+        total[0] += used.ru_utime
+        total[1] += used.ru_stime
+        total[2] = max(total[2], used.ru_maxrss)
+        total[3] += used.ru_inblock
+        total[4] += used.ru_oublock
+
+    def _usage(self) -> tuple[int, ...]:
+        """User and system CPU in us, largest RSS in kB, bytes read and written."""
+        user_s, system_s, rss_kb, blocks_read, blocks_written = self._used
+        floor_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + FORK_RSS_KB
+        return (
+            int(user_s * 1_000_000),
+            int(system_s * 1_000_000),
+            int(rss_kb) if rss_kb > floor_kb else 0,
+            int(blocks_read) * _BLOCK_BYTES,
+            int(blocks_written) * _BLOCK_BYTES,
+        )
 
     def _clear(self) -> None:
         """Kill and reap all that the task left. Orphans come to us, so this ends with nothing left."""
         poll = select.poll()
         poll.register(self._wake_read, select.POLLIN)
+        self._await_note(poll)
         while self._reap():
             proctree.signal_descendants(os.getpid(), signal.SIGKILL)
             if poll.poll(KILL_AGAIN_MS):
@@ -259,8 +347,8 @@ class Supervisor:
         code, signum = _split_status(self._task_status or 0)
         if self._start_at_us:
             end_at_us = max(now_us(), self._start_at_us)
-            return End(self._start_at_us, end_at_us, code, signum, "", out_of_memory, _usage())
-        return End(0, now_us(), 0, 0, self._failure or _failure_of(signum), out_of_memory, _usage())
+            return End(self._start_at_us, end_at_us, code, signum, "", out_of_memory, self._usage())
+        return End(0, now_us(), 0, 0, self._failure or _failure_of(signum), out_of_memory, self._usage())
 
 
 def _open_control() -> socket.socket:
@@ -278,19 +366,6 @@ def _is_ours(ancillary: list[tuple[int, int, bytes]]) -> bool:
             _, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
             return uid in (0, os.geteuid())
     return False
-
-
-def _usage() -> tuple[int, ...]:
-    """What all reaped processes used: user and system CPU, largest RSS, bytes read and written."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    own_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (
-        int(used.ru_utime * 1_000_000),
-        int(used.ru_stime * 1_000_000),
-        used.ru_maxrss if used.ru_maxrss > own_kb + FORK_RSS_KB else 0,
-        used.ru_inblock * _BLOCK_BYTES,
-        used.ru_oublock * _BLOCK_BYTES,
-    )
 
 
 def _split_status(status: int) -> tuple[int, int]:

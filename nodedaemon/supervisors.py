@@ -98,7 +98,7 @@ class Supervisors:
         claim, end = self._spool.read(effect.key)
         if claim is None or claim.by == NEVER or end is not None:
             return  # not begun (the core says it again when it has), or over
-        order = orders.encode_signals(effect.signals, effect.scope, effect.note)
+        order = orders.encode_signals(str(effect.key), effect.signals, effect.scope, effect.note)
         try:
             self._control.sendto(order, claim.control)
         except OSError as error:

@@ -229,6 +229,10 @@ class Noded:
         async with asyncio.timeout(WAIT_S):
             return await self.process.wait()
 
+    def folders(self) -> list[str]:
+        """Step folders that belong to a step."""
+        return [name for name in os.listdir(self.spool / "steps") if not name.startswith("spare-")]
+
     def text(self) -> str:
         return self.log.read_text()
 
@@ -245,7 +249,7 @@ async def cluster(folder: Path, *options: str):
             yield controller, daemon
         finally:
             if daemon.process.returncode is None and controller._down is not None:
-                for key in os.listdir(daemon.spool / "steps"):
+                for key in daemon.folders():
                     job_id, attempt, _ = map(int, key.split("."))
                     controller.terminate(job_id, grace_ms=0, attempt=attempt)
                     await controller.exited(job_id)

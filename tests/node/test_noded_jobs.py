@@ -38,7 +38,7 @@ def test_a_script_runs_with_arguments_environment_and_exit_code(tmp_path):
             assert (tmp_path / "e-5.txt").read_bytes() == b"err\n"
             assert path.stat().st_mode & 0o777 == 0o500
             assert await controller.acked(controller.forget(5)) == ""
-            await eventually(lambda: not os.listdir(daemon.spool / "steps"))
+            await eventually(lambda: not daemon.folders())
             assert len(controller.exits(5)) == 1
 
     run(scenario())
@@ -134,7 +134,7 @@ def test_launches_that_break_a_limit_are_refused(tmp_path):
             assert refused == "argument 0 contains a NUL byte at position 1"
             refused = await controller.acked(controller.launch(1, b"#!/bin/sh\n" + b"#" * (4 << 20)))
             assert "the limit is 4194304" in refused
-            assert controller.reports == [] and os.listdir(daemon.spool / "steps") == []
+            assert controller.reports == [] and daemon.folders() == []
 
     run(scenario())
 
@@ -197,7 +197,7 @@ def test_signals_to_the_script_alone_and_to_all(tmp_path):
             script = """
             sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
             trap "echo script" USR1
-            wait; wait; wait
+            while kill -0 $! 2>/dev/null; do wait $!; done
             """
             controller.launch(1, script, **where(tmp_path))
             out = tmp_path / "slurm-1.out"
@@ -277,6 +277,26 @@ def test_a_big_script_and_environment_arrive_byte_for_byte(tmp_path):
     run(scenario())
 
 
+def test_a_supervisor_serves_again_and_keeps_nothing_of_the_step_before(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            (tmp_path / "in").write_text("x")
+            script = "readlink /proc/$PPID/fd/* | grep -c .; echo $PPID; cat; ls $(dirname $0)"
+            for job in range(1, 6):
+                controller.launch(job, script, **where(tmp_path, std_in=b"in" if job == 3 else b""))
+                assert (await controller.exited(job)).exit.code == 0
+                await controller.acked(controller.forget(job))
+                await eventually(lambda: not daemon.folders())
+            said = [lines(tmp_path / f"slurm-{job}.out") for job in range(1, 6)]
+            said[2][2] = said[2][2].removeprefix("x")
+            files = [int(words.pop(0)) for words in said]
+            assert max(files) - min(files) <= 1  # the socket that tells of the exec may still be open
+            assert said == [[said[0][0], "record", "slurm_script"]] * 5
+            assert len(os.listdir(daemon.spool / "steps")) == 1  # the folder, too, serves again
+
+    run(scenario())
+
+
 def test_many_steps_at_once(tmp_path):
     async def scenario():
         async with cluster(tmp_path) as (controller, daemon):
@@ -286,7 +306,7 @@ def test_many_steps_at_once(tmp_path):
             for job in jobs:
                 assert (await controller.exited(job)).exit.code == job % 3
                 controller.forget(job)
-            await eventually(lambda: not [n for n in os.listdir(daemon.spool / "steps") if n[0].isdigit()])
+            await eventually(lambda: not daemon.folders())
             assert all(len(controller.starts(job)) == len(controller.exits(job)) == 1 for job in jobs)
 
     run(scenario())

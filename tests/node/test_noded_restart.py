@@ -165,6 +165,11 @@ def test_two_daemons_on_one_spool_and_other_mistakes(tmp_path):
         await third.start()
         assert await asyncio.wait_for(third.process.wait(), 20) == 78
         assert "--cert-dir is needed" in third.text() and "Traceback" not in third.text()
+        fourth = Noded(tmp_path, daemon.address, "--gpus", "many")
+        fourth.log = tmp_path / "fourth.log"
+        await fourth.start()
+        assert await asyncio.wait_for(fourth.process.wait(), 20) == 78
+        assert "--gpus" in fourth.text() and "Traceback" not in fourth.text()
 
     run(scenario())
 
@@ -231,7 +236,7 @@ def test_a_crash_at_each_point_loses_nothing_and_starts_nothing_twice(tmp_path, 
             else:
                 assert end.failure == "supervisor lost"
             controller.forget(1)
-            await eventually(lambda: "1.1.-5" not in os.listdir(daemon.spool / "steps"))
+            await eventually(lambda: "1.1.-5" not in daemon.folders())
             assert await daemon.stop() == 0
 
     run(scenario())

@@ -116,7 +116,7 @@ def test_another_users_orders_are_not_taken(tmp_path, open_path):
             steps_fd = os.open(tmp_path / "spool" / "steps", os.O_RDONLY)
             claim, _ = read_record(steps_fd, "1.1.-5/record")
             os.close(steps_fd)
-            order = encode_signals((9,), 1, "")
+            order = encode_signals("1.1.-5", (9,), 1, "")
             sent = subprocess.run(
                 [sys.executable, "-c", SEND_AS_ANOTHER, claim.control.hex(), order.hex()], check=False
             )

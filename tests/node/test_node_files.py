@@ -1,0 +1,258 @@
+"""What the node keeps on disk: journal, step records, spool; and how it asks for its GPUs."""
+
+import os
+import sys
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodedaemon import inventory, nvml
+from nodedaemon.core import messages as m
+from nodedaemon.core.steps import StepKey, StepState
+from nodedaemon.folders import open_folder
+from nodedaemon.framing import Damaged, frame, pack, unframe, unpack
+from nodedaemon.journal import Journal
+from nodedaemon.link import BadCredentials, make_target
+from nodedaemon.orders import ORDER_HEAD, LaunchOrder, decode_launch, decode_signals, encode_signals
+from nodedaemon.spool import Spool, SpoolError
+from nodedaemon.steprecord import NEVER, STEPD, Claim, End, place_claim, place_end, read_record
+from penstock.values.errors import BadValue
+
+KEY = StepKey(3, 1, -5)
+RECORDS = [
+    m.SpoolBorn("s"),
+    m.BootSeen("b"),
+    m.EpochSeen(4),
+    m.Held(KEY, 4, StepState.ACCEPTED),
+    m.KillWanted(KEY, 99),
+    m.Started(1, KEY, 10, 20),
+    m.Exited(2, m.StepEnded(KEY, 10, 30, exit_code=1, failure="é")),
+    m.Acked(2),
+    m.Forgotten(KEY),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    fd = open_folder(str(tmp_path))
+    yield fd
+    os.close(fd)
+
+
+def test_the_journal_gives_back_what_was_written(folder):
+    journal = Journal(folder)
+    assert journal.read() == []
+    journal.append(RECORDS[:5])
+    journal.append(RECORDS[5:])
+    journal.sync()
+    journal.close()
+    again = Journal(folder)
+    assert again.read() == RECORDS
+    again.compact(RECORDS[:2])
+    again.append(RECORDS[2:3])
+    again.close()
+    last = Journal(folder)
+    assert (last.read(), last.cut_bytes) == (RECORDS[:3], 0)
+    last.close()
+    assert os.listdir(folder) == ["journal"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_damaged_end_costs_only_the_records_from_there_on(folder, tmp_path, damage):
+    journal = Journal(folder)
+    journal.append(RECORDS)
+    journal.close()
+    whole = (tmp_path / "journal").read_bytes()
+    for at in range(0, len(whole), 7):
+        cut = whole[:at]
+        if damage == "flip":
+            cut += bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
+        (tmp_path / "journal").write_bytes(cut)
+        journal = Journal(folder)
+        kept = journal.read()
+        assert kept == RECORDS[: len(kept)]
+        journal.append([m.Acked(7)])  # it goes on behind the last whole record
+        journal.close()
+        journal = Journal(folder)
+        assert journal.read() == [*kept, m.Acked(7)]
+        journal.close()
+
+
+@given(st.lists(st.binary()))
+def test_packed_parts_come_back(parts):
+    data = pack(parts)
+    assert unpack(data) == parts
+    with pytest.raises(Damaged):
+        unpack(data + b"x")
+    assert unframe(frame(data)) == data
+    assert unframe(frame(data)[:-1]) is None
+
+
+@given(
+    argv=st.lists(st.binary()),
+    env=st.dictionaries(st.binary(min_size=1).filter(lambda b: b"=" not in b), st.binary()),
+    limits=st.dictionaries(st.sampled_from(["NOFILE", "CORE"]), st.integers(-1, 2**63 - 1)),
+)
+def test_an_order_arrives_as_it_was_sent(argv, env, limits):
+    order = LaunchOrder(
+        key="1.2.-5", user_id=5, group_id=6, user_name="ünal", script=b"\0\xff", argv=argv, environment=env,
+        work_dir=b"/\xff", std_out=b"o", std_err=b"", std_in=b"i", open_append=True, rlimits=limits, umask=0o27,
+        memory_limit_mb=9,
+    )  # fmt: skip
+    data = order.encode()
+    key_bytes, body_bytes = ORDER_HEAD.unpack_from(data)
+    body_at = ORDER_HEAD.size + key_bytes
+    assert len(data) == body_at + body_bytes
+    got = decode_launch(data[ORDER_HEAD.size : body_at].decode(), data[body_at:])
+    assert all(getattr(got, name) == getattr(order, name) for name in LaunchOrder.__slots__)
+    assert decode_signals(encode_signals("1.2.-5", (18, 15), 1, "né")) == ("1.2.-5", (18, 15), 1, "né")
+
+
+def test_the_first_claim_counts_and_the_end_follows_it(folder):
+    assert read_record(folder, "record") == (None, None)
+    first = place_claim(folder, Claim(STEPD, 10, 20, 30, 40, b"\0abc"))
+    assert first >= 0
+    assert place_claim(folder, Claim(NEVER, 11, 0, 0, 41, b"")) == -1
+    place_end(first, End(1, 2, 3, 4, "why\n", True, (5, 6, 7, 8, 9)))
+    os.close(first)
+    claim, end = read_record(folder, "record")
+    assert (claim.by, claim.pid, claim.pid_start, claim.user_id, claim.at_us, claim.control) == (
+        STEPD, 10, 20, 30, 40, b"\0abc",
+    )  # fmt: skip
+    assert (end.start_at_us, end.exit_code, end.failure, end.out_of_memory, end.usage) == (
+        1, 3, "why\n", True, (5, 6, 7, 8, 9),
+    )  # fmt: skip
+
+
+def test_a_record_whose_first_claim_is_damaged_lets_nobody_start(folder, tmp_path):
+    (tmp_path / "record").write_bytes(b"half a cl")
+    assert place_claim(folder, Claim(STEPD, 10, 20, 30, 40, b"")) == -1
+    assert read_record(folder, "record") == (None, None)
+
+
+def test_no_record_is_read_or_written_through_a_link(folder, tmp_path):
+    (tmp_path / "target").write_text("mine")
+    (tmp_path / "record").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):
+        place_claim(folder, Claim(STEPD, 1, 1, 1, 1, b""))
+    with pytest.raises(OSError):
+        read_record(folder, "record")
+    assert (tmp_path / "target").read_text() == "mine"
+
+
+def test_a_spool_remembers_its_name_and_notices_a_reboot(tmp_path):
+    first = Spool(str(tmp_path / "spool"), "boot1", "id1")
+    assert first.is_new and not first.was_rebooted
+    first.close()
+    second = Spool(str(tmp_path / "spool"), "boot1", "id2")
+    assert second.records[0] == m.SpoolBorn("id1")
+    assert not second.is_new and not second.was_rebooted
+    second.close()
+    third = Spool(str(tmp_path / "spool"), "boot2", "id3")
+    assert third.was_rebooted
+    third.close()
+
+
+def test_only_folders_that_their_own_supervisor_has_ended_are_used_again(tmp_path):
+    spool = Spool(str(tmp_path / "spool"), "boot", "id")
+    keys = [StepKey(i, 1, -5) for i in range(4)]
+    for key in keys[:3]:
+        spool.make_folder(key)
+        (tmp_path / "spool" / "steps" / str(key) / "slurm_script").write_text("x")
+    for key in keys[:2]:
+        fd = open_folder(str(key), spool.steps_fd)
+        record = place_claim(fd, Claim(STEPD, 1, 1, 1, 1, b""))
+        place_end(record, End(1, 2, 0, 0, "", False, (0,) * 5))
+        os.close(record)
+        os.close(fd)
+    (tmp_path / "spool" / "steps" / str(keys[1]) / "left by the user").mkdir()
+    spool.sweep([*keys, StepKey(99, 1, -5)])
+    assert (spool.folders(), len(os.listdir(spool.steps_fd))) == ([], 1)
+    assert spool.claim_never(keys[0], 5)  # swept: nobody can start it
+    spool.make_folder(keys[3])
+    assert spool.folders() == [str(keys[3])]
+    assert spool.read(keys[3]) == (None, None)
+    assert os.listdir(tmp_path / "spool" / "steps" / str(keys[3])) == ["record"]
+    spool.close()
+
+
+def test_a_spool_that_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpoolError, match="cannot prepare the spool folder"):
+        Spool(str(tmp_path / "file" / "spool"), "boot", "id")
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path):
+    for name in ("ca.pem", "node.pem", "node.key"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "node.key").chmod(0o640)
+    with pytest.raises(BadCredentials, match="readable by others"):
+        make_target("h:1", str(tmp_path))
+    (tmp_path / "node.key").unlink()
+    with pytest.raises(BadCredentials, match="--join"):
+        make_target("h:1", str(tmp_path))
+
+
+@pytest.mark.parametrize(("text", "found"), [("4", (4, "")), ("2:a100", (2, "a100")), ("0", (0, ""))])
+def test_pretended_gpus(text, found):
+    assert inventory.parse_gpus(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "-1", "x", "1025", "2:", "2:a b", "2:a/b"])
+def test_pretended_gpus_that_make_no_sense(text):
+    with pytest.raises(BadValue):
+        inventory.parse_gpus(text)
+
+
+def test_an_inventory_of_this_machine():
+    found, _ = inventory.take_inventory("n1", inventory.Pretended())
+    assert found.cpus == found.sockets * found.cores_per_socket * found.threads_per_core >= 1
+    assert found.real_memory_mb > 0 and found.boot_at_us > 0 and not found.pretended
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("Tesla V100-PCIE-16GB", "v100"), ("", "gpu"),
+     ("NVIDIA GeForce RTX 3090", "rtx3090"), ("NVIDIA RTX A6000", "rtxa6000")],
+)  # fmt: skip
+def test_a_short_type_from_a_device_name(name, short):
+    assert nvml.type_of(name) == short
+
+
+class _FakeNvml(types.ModuleType):
+    """Two devices that NVML numbers against the order of their bus ids."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __getattr__(self, name):
+        answers = {
+            "nvmlInit": lambda: None,
+            "nvmlDeviceGetCount": lambda: 2,
+            "nvmlDeviceGetHandleByIndex": lambda i: i,
+            "nvmlDeviceGetName": lambda h: b"NVIDIA H200",
+            "nvmlDeviceGetUUID": lambda h: f"GPU-{h}",
+            "nvmlDeviceGetMinorNumber": lambda h: h,
+            "nvmlDeviceGetMemoryInfo": lambda h: types.SimpleNamespace(total=140 << 30),
+            "nvmlDeviceGetPciInfo": lambda h: types.SimpleNamespace(busId=b"00000000:%02X:00.0" % (9 - h)),
+        }
+        return answers[name]
+
+
+def test_gpus_are_numbered_in_the_order_of_their_bus_ids(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", _FakeNvml("pynvml"))
+    answer = nvml._ask()
+    assert [(gpu["uuid"], gpu["index"], gpu["minor"]) for gpu in answer["gpus"]] == [("GPU-1", 0, 1), ("GPU-0", 1, 0)]
+    assert (answer["why"], answer["gpus"][0]["type"], answer["gpus"][0]["memory_mb"]) == ("", "h200", 140 * 1024)
+
+
+def test_an_nvml_that_hangs_costs_its_deadline_only(monkeypatch, tmp_path):
+    hang = tmp_path / "hang.py"
+    hang.write_text("import threading; threading.Event().wait()")
+    monkeypatch.setattr(nvml, "__file__", str(hang))
+    assert nvml.find_gpus(deadline_s=0.2) == ([], "NVML did not answer within 0 s")
+    hang.write_text("raise SystemExit('broken driver')")
+    gpus, why = nvml.find_gpus()
+    assert gpus == [] and "broken driver" in why
