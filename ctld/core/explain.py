@@ -5,6 +5,8 @@ data: they are written only when they change, and jobs that are merely behind ot
 over 100,000 jobs touches a few.
 """
 
+from collections.abc import Iterable
+
 import _fastsched
 from ctld.core.model import Job
 from ctld.core.ready import mask_row, set_reason
@@ -52,10 +54,13 @@ TEXT: dict[Reason, str] = {
 }
 
 
-def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int]], seen: set[int] | None) -> None:
+def apply_reasons(
+    state: ClusterState, now_us: int, reasons: Iterable[tuple[int, int]], seen: Iterable[int] | None
+) -> None:
     """Give ready jobs the planner's reasons. `seen`: the jobs that the pass looked at, None = all.
 
-    A job that the pass saw and that is not in `reasons` any more is merely behind others.
+    `reasons` leaves out `Priority`: a job that the pass saw and that is not among them is merely behind others. What this
+    costs goes with what the pass saw, not with how many jobs have some other reason.
     """
     told: dict[int, None] = {}
     closed: dict[int, str] = {}
@@ -66,11 +71,12 @@ def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int
         told[job_id] = None
         planned = PLANNED[reason]
         _tell(state, job, planned, _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else "")
-    for job_id in list(state.flagged):
+    flagged = state.flagged
+    for job_id in list(flagged) if seen is None else [job_id for job_id in seen if job_id in flagged]:
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
-            del state.flagged[job_id]
-        elif job_id not in told and (seen is None or job_id in seen):
+            flagged.pop(job_id, None)
+        elif job_id not in told:
             _tell(state, job, Reason.PRIORITY)
 
 

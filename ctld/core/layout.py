@@ -92,7 +92,6 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     _build_partitions(state, config)
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()
-    state.flagged.clear()
     state.pending = PendingColumns(len(state.gres_kinds))
     state.layout_revision = state.revision + 1
     state.changed()

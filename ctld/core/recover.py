@@ -11,12 +11,13 @@ from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
 from ctld.core.layout import lay_out, new_node, refresh_all
 from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
+from ctld.core.ready import PLANNER_REASONS
 from ctld.core.state import NO_STEPS, ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
-from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag
+from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag, Reason
 from penstock.values.taskset import parse_array
 
 #: How long the nodes have to register before the whole queue is planned. A pass before that would find nearly all nodes
@@ -74,6 +75,11 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     for waiting in list(state.waiting_for):
         depends.evaluate(state, state.jobs[waiting], now_us)
     refresh_all(state, now_us)
+    state.flagged = {
+        job.job_id: None
+        for job in state.jobs.values()
+        if job.state is JobState.PENDING and job.reason in PLANNER_REASONS and job.reason is not Reason.PRIORITY
+    }
     if loaded.jobs:
         state.full_pass_not_before_us = now_us + SETTLE_US
 

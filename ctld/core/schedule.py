@@ -36,8 +36,8 @@ QUICK_ROUNDS_MAX = 4
 FULL_PASS_PAUSE_US = 1_000_000
 FULL_STARTS_MAX = 10_000
 
-#: What the planner says of rows that need no reason.
-SAYS_NOTHING = (_fastsched.STARTED, _fastsched.NOT_TESTED)
+#: What the planner says of rows that need no reason of their own.
+UNSAID = (_fastsched.STARTED, _fastsched.NOT_TESTED, _fastsched.PRIORITY)
 
 Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
 
@@ -54,21 +54,19 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         inputs = (*state.node_columns.views(), state.masks.array(), *state.pending.take(rows), QUICK_STARTS_MAX)
         ids = state.pending.columns["job_id"][rows]
         parts = state.pending.columns["partition"][rows]
-        starts, reasons = decode(_fastsched.plan(*inputs), ids, parts, SAYS_NOTHING)
+        starts, reasons = decode(_fastsched.plan(*inputs), ids, parts)
         started = apply_starts(state, now_us, starts)
-        apply_reasons(state, now_us, reasons, set(ids.tolist()))
+        apply_reasons(state, now_us, reasons, ids.tolist())
         if started < len(rows):
             break
     if len(state.pending.ready) > QUICK_DEPTH:
         want_full_pass(state, now_us)
 
 
-def decode(
-    result: Any, ids: Any, parts: Any, unsaid: tuple[int, ...]
-) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
+def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
     """The planner's arrays as starts (job id, partition index, placement) and as (job id, reason) of other rows.
 
-    Rows whose reason is one of `unsaid` are left out.
+    Rows that are merely behind others, as most of a long queue are, are dropped while they are numbers in an array.
     """
     first, node = result.node_first.tolist(), result.node.tolist()
     cells = list(zip(node, result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True))
@@ -76,7 +74,7 @@ def decode(
         (int(ids[row]), int(parts[row]), tuple(cells[first[i] : first[i + 1]]))
         for i, row in enumerate(result.job.tolist())
     ]
-    kept = np.flatnonzero(~np.isin(result.reason, unsaid))
+    kept = np.flatnonzero(~np.isin(result.reason, UNSAID))
     return starts, list(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))
 
 
@@ -184,8 +182,7 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
 def run_plan(revision: int, inputs: Any) -> PlanReady:
     """The worker's part: a function of the copies it got. Releases the GIL while it plans."""
     arrays_in, ids, parts = inputs
-    # Most rows of a long queue are merely behind others: they are dropped while they are numbers in an array.
-    starts, reasons = decode(_fastsched.plan(*arrays_in), ids, parts, (*SAYS_NOTHING, _fastsched.PRIORITY))
+    starts, reasons = decode(_fastsched.plan(*arrays_in), ids, parts)
     return PlanReady(revision, tuple(starts), tuple(reasons))
 
 
@@ -197,6 +194,6 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
         state.changed()
         return
     apply_starts(state, now_us, list(event.starts))
-    apply_reasons(state, now_us, list(event.reasons), None)
+    apply_reasons(state, now_us, event.reasons, None)
     if state.full_pass_revision != state.revision:
         state.quick_pass_due = True
