@@ -5,8 +5,6 @@ either), and what is then built anew are the columns and masks, while nodes keep
 asks the same of the file, which may have been changed meanwhile. Rare, so nothing here is incremental.
 """
 
-from collections.abc import Mapping
-
 from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
 from ctld.core.effects import Done, Refused
 from ctld.core.events import LoadConfig
@@ -76,13 +74,21 @@ def _too_small(node: Node, new: NodeConfig) -> list[str]:
     return problems
 
 
-def take_config(
-    state: ClusterState, config: Config, now_us: int, partition_states: Mapping[str, str] | None = None
-) -> None:
-    """Build nodes, partitions and columns for `config`, keeping what is known.
+def take_config(state: ClusterState, config: Config, now_us: int) -> None:
+    """Put `config` into force, keeping what is known."""
+    lay_out(state, config, now_us)
+    refresh_all(state, now_us)
 
-    `partition_states`: states that were set by hand, by name, when they are known from the database only.
-    """
+
+def refresh_all(state: ClusterState, now_us: int) -> None:
+    """Give the pending jobs their rows in new columns."""
+    for job in list(state.jobs.values()):
+        if job.state is JobState.PENDING:
+            refresh(state, job, now_us)
+
+
+def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
+    """Build nodes, partitions and columns; no pending job has its rows until `refresh_all`."""
     known = state.nodes
     state.config = config
     state.next_job_id = max(state.next_job_id, config.first_job_id)
@@ -91,17 +97,11 @@ def take_config(
     state.gres_kinds = _gres_kinds(config)
     _build_columns(state)
     _build_partitions(state, config)
-    for name, set_state in (partition_states or {}).items():
-        if name in state.partitions:
-            state.partitions[name].state = set_state
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()
-    state.flagged.clear()
     state.pending = PendingColumns(len(state.gres_kinds))
     state.layout_revision = state.revision + 1
     state.changed()
-    for job in list(state.jobs.values()):
-        refresh(state, job, now_us)
 
 
 def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Node:
