@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
-from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.state import ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
