@@ -14,8 +14,6 @@ from typing import Any
 from ctld.core.columns import MaskTable, NodeColumns, PendingColumns, Shape
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.model import (
-)
-from ctld.core.model import (
     ArrayRecord,
     HistoryRow,
     Job,
