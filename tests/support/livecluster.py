@@ -235,11 +235,12 @@ class LiveCluster:
 
     def environment(self, **more: str) -> dict[str, str]:
         """What every process gets: a small environment that names this cluster."""
+        own = os.environ.get("PYTHONPATH", "")  # where this process itself has its libraries from
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.work),
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(os.path.isabs, own.split(os.pathsep))]),
             "PYTHONFAULTHANDLER": "1",
             "PENSTOCK_CLUSTER": str(self.cluster_file),
             **more,
