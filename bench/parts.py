@@ -97,6 +97,8 @@ def core(effort: Effort) -> Figures:
         "core_single_job_cpu_us": incore.single(effort.core_jobs),
         "core_queued_submit_cpu_us": incore.queued(effort.core_jobs),
         "gpu_queue_jobs": found.jobs,
+        "gpu_queue_running": found.running,
+        "gpu_queue_first_pass_ms": found.first_pass_ms,
         "gpu_queue_full_pass_ms": found.full_pass_ms,
         "gpu_queue_full_pass_max_ms": found.full_pass_max_ms,
         "gpu_queue_submit_ms": found.submit_ms,
@@ -111,6 +113,7 @@ def start_again(effort: Effort) -> Figures:
     return {
         "restart_s": found.restart_s,
         "ctld_rss_mb": found.rss_mb,
+        "ctld_rss_later_mb": found.later_mb,
         "ctld_idle_rss_mb": found.idle_mb,
         "database_mb": found.database_mb,
         "fill_s": found.fill_s,

@@ -21,17 +21,24 @@ FINISHED = 1_000_000
 PENDING = 100_000
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 20.0
+#: The controller waits some seconds for its nodes before it plans the whole queue (ctld/core/recover.py).
+SETTLE_S = 7.0
 POLL_S = 0.005
 PING_LIMIT_S = 5.0
 
 
 class RestartFigures(NamedTuple):
-    """A start with all that in the database. `idle_mb` is the controller's memory with an empty database."""
+    """A start with all that in the database.
+
+    `rss_mb` is the controller's memory at the first answer, `later_mb` after the first scheduling pass and some
+    listings, `idle_mb` with an empty database.
+    """
 
     fill_s: float
     database_mb: float
     restart_s: float
     rss_mb: float
+    later_mb: float
     idle_mb: float
     squeue: Times
 
@@ -50,11 +57,13 @@ def measure(cluster: Local, finished: int = FINISHED, pending: int = PENDING, co
         wait_until(lambda: _answers(cluster, controller), "the controller's first answer", START_LIMIT_S, POLL_S)
         restart_s = time.perf_counter() - began
         memory_mb = rss_mb(controller.pid)
+        time.sleep(SETTLE_S)
         squeue = timed(cluster.command("squeue"), command_runs, cluster.env)
+        later_mb = rss_mb(controller.pid)
     finally:
         controller.send_signal(signal.SIGTERM)
         controller.wait(STOP_LIMIT_S)
-    return RestartFigures(filled_s, database.stat().st_size / 2**20, restart_s, memory_mb, idle_mb, squeue)
+    return RestartFigures(filled_s, database.stat().st_size / 2**20, restart_s, memory_mb, later_mb, idle_mb, squeue)
 
 
 def start_controller(cluster: Local) -> subprocess.Popen[bytes]:

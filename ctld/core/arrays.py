@@ -8,8 +8,8 @@ fate, for dependencies, `%limit` and those who await the whole array.
 Deliberately absent: a table of all tasks. Memory is the number of ranges plus the tasks that have started.
 """
 
-from ctld.core.model import ArrayRecord, Job
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.model import NO_STEPS, ArrayRecord, Job, job_from, job_row
+from ctld.core.state import ClusterState
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState
 from penstock.values.taskset import TaskSet
 
@@ -124,9 +124,7 @@ def _split_off(state: ClusterState, holder: Job, tasks: TaskSet, rest: TaskSet) 
 
 
 def _copy(state: ClusterState, holder: Job) -> Job:
-    job = Job()
-    for name in Job.__slots__:
-        setattr(job, name, getattr(holder, name))
+    job = job_from(job_row(holder))
     job.job_id = state.new_job_id()
     job.submit_key = ""  # the key names the array, not each task
     job.steps = NO_STEPS

@@ -4,6 +4,8 @@ The planner's reasons are derived data: they are written only when they change, 
 keep `Priority`, so that a pass over 100,000 jobs touches a few.
 """
 
+from collections.abc import Iterable
+
 import _fastsched
 from ctld.core.model import Job
 from ctld.core.ready import mask_row, set_reason
@@ -20,30 +22,33 @@ PLANNED = {
 }
 
 
-def apply_reasons(state: ClusterState, now_us: int, reasons: list[tuple[int, int]], seen: set[int] | None) -> None:
+def apply_reasons(
+    state: ClusterState, now_us: int, reasons: Iterable[tuple[int, int]], seen: Iterable[int] | None
+) -> None:
     """Give ready jobs the planner's reasons. `seen`: the jobs that the pass looked at, None = all.
 
-    A job that the pass saw and that is not in `reasons` any more is merely behind others.
+    `reasons` leaves out `Priority`: a job that the pass saw and that is not among them is merely behind others. What this
+    costs goes with what the pass saw, not with how many jobs have some other reason.
     """
     told: dict[int, None] = {}
+    closed: dict[int, str] = {}
     for job_id, reason in reasons:
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
             continue
         told[job_id] = None
-        _tell(state, job, PLANNED[reason])
-    for job_id in list(state.flagged):
+        planned = PLANNED[reason]
+        _tell(state, job, planned, _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else "")
+    flagged = state.flagged
+    for job_id in list(flagged) if seen is None else [job_id for job_id in seen if job_id in flagged]:
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
-            del state.flagged[job_id]
-        elif job_id not in told and (seen is None or job_id in seen):
+            flagged.pop(job_id, None)
+        elif job_id not in told:
             _tell(state, job, Reason.PRIORITY)
 
 
-def _tell(state: ClusterState, job: Job, reason: Reason) -> None:
-    detail = ""
-    if reason is Reason.REQ_NODE_NOT_AVAIL:
-        detail = f"UnavailableNodes:{compress(_closed_nodes(state, job))}"
+def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> None:
     if reason is Reason.PRIORITY:
         state.flagged.pop(job.job_id, None)
     else:
@@ -51,9 +56,17 @@ def _tell(state: ClusterState, job: Job, reason: Reason) -> None:
     set_reason(state, job, reason, detail)
 
 
-def _closed_nodes(state: ClusterState, job: Job) -> list[str]:
-    """Nodes that the job could use if they were open."""
+def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:
+    """Names the nodes that the job could use if they were open.
+
+    Few sets of nodes stand for many jobs: `known` holds the texts of this pass by set, so that 100,000 jobs that wait
+    for 1,000 nodes cost a look-up each.
+    """
     bits = 0
     for name in job.request.partitions:
         bits |= state.masks.bits[mask_row(state, state.partitions[name], job.request)]
-    return [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]
+    text = known.get(bits)
+    if text is None:
+        names = [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]
+        text = known[bits] = f"UnavailableNodes:{compress(names)}"
+    return text

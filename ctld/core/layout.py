@@ -75,7 +75,20 @@ def _too_small(node: Node, new: NodeConfig) -> list[str]:
 
 
 def take_config(state: ClusterState, config: Config, now_us: int) -> None:
-    """Build nodes, partitions and columns for `config`, keeping what is known."""
+    """Put `config` into force, keeping what is known."""
+    lay_out(state, config, now_us)
+    refresh_all(state, now_us)
+
+
+def refresh_all(state: ClusterState, now_us: int) -> None:
+    """Give the pending jobs their rows in new columns."""
+    for job in list(state.jobs.values()):
+        if job.state is JobState.PENDING:
+            refresh(state, job, now_us)
+
+
+def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
+    """Build nodes, partitions and columns; no pending job has its rows until `refresh_all`."""
     known = state.nodes
     state.config = config
     state.next_job_id = max(state.next_job_id, config.first_job_id)
@@ -86,13 +99,9 @@ def take_config(state: ClusterState, config: Config, now_us: int) -> None:
     _build_partitions(state, config)
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()
-    state.flagged.clear()
     state.pending = PendingColumns(len(state.gres_kinds))
     state.layout_revision = state.revision + 1
     state.changed()
-    for job in state.jobs.values():
-        if job.state is JobState.PENDING:
-            refresh(state, job, now_us)
 
 
 def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Node:

@@ -131,6 +131,10 @@ class Job:
     steps: dict[int, "Step"]
 
 
+#: The steps of a job that has not started; never changed.
+NO_STEPS: dict[int, "Step"] = {}
+
+
 class JobRow(NamedTuple):
     """The committed image of a job's attempt. Primary key (job_id, attempt)."""
 
@@ -180,6 +184,23 @@ _job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)
 def job_row(job: Job) -> JobRow:
     """Freeze a job."""
     return JobRow._make(_job_values(job))
+
+
+def job_from(row: JobRow) -> Job:
+    """The reverse of `job_row`; the steps are the caller's.
+
+    Written out, since a start makes one for each pending job and a loop with setattr takes five times as long.
+    """
+    job = Job()
+    (
+        job.job_id, job.attempt, job.array_job_id, job.array_task_id, job.array_tasks, job.array_throttle,
+        job.request_id, job.request, job.spec_hash, job.submit_key, job.user_id, job.group_id, job.user_name,
+        job.group_name, job.partition, job.state, job.end_state, job.reason, job.reason_detail, job.hold,
+        job.priority, job.dependency, job.submit_at_us, job.eligible_at_us, job.start_at_us, job.end_at_us,
+        job.time_limit_s, job.alloc, job.batch_node, job.exit_code, job.exit_signal, job.derived_code,
+        job.derived_signal, job.cancelled_by_uid, job.failed_node, job.admin_comment, job.tres_req, job.tres_alloc,
+    ) = row  # fmt: skip
+    return job
 
 
 class Step:

@@ -9,16 +9,20 @@ from typing import NamedTuple
 
 from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
-from ctld.core.layout import misfits, new_node, take_config
-from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow
-from ctld.core.ready import refresh
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.layout import lay_out, misfits, new_node, refresh_all
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
+from ctld.core.ready import PLANNER_REASONS
+from ctld.core.state import ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
-from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag
+from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag, Reason
 from penstock.values.taskset import TASK_ID_MAX, parse_array
+
+#: How long the nodes have to register before the whole queue is planned. A pass before that would find nearly all nodes
+#: closed, and tell every pending job so, only to take it back a second later.
+SETTLE_US = 5 * 1_000_000
 
 
 class ArrayCounts(NamedTuple):
@@ -67,7 +71,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     if problems := misfits(state, config):
         raise Misfit("\n".join(problems))
     _depend(state)
-    take_config(state, config, now_us)
+    lay_out(state, config, now_us)
     for row in loaded.partitions:
         if row.name in state.partitions:
             state.partitions[row.name].state = row.state
@@ -75,16 +79,24 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
         remember_key(state, key, job_id, at_us)
     _set_timers(state, now_us)
     for waiting in list(state.waiting_for):
-        depends.evaluate(state, state.jobs[waiting], now_us)
-    for job in list(state.jobs.values()):
-        refresh(state, job, now_us)
+        if waiting in state.waiting_for:  # an earlier one may have ended it
+            depends.evaluate(state, state.jobs[waiting], now_us)
+    refresh_all(state, now_us)
+    state.flagged = {
+        job.job_id: None
+        for job in state.jobs.values()
+        if job.state is JobState.PENDING and job.reason in PLANNER_REASONS and job.reason is not Reason.PRIORITY
+    }
+    if loaded.jobs:
+        state.full_pass_not_before_us = now_us + SETTLE_US
 
 
 def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
+    young = {key for key, _, _ in loaded.submit_keys}
     for row in loaded.jobs:
-        job = Job()
-        for name, value in zip(JobRow._fields, row, strict=True):
-            setattr(job, name, value)
+        job = job_from(row)
+        if job.submit_key not in young:  # too old to come again: nothing asks for it any more
+            job.submit_key = ""
         job.steps = NO_STEPS
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:

@@ -36,6 +36,9 @@ QUICK_ROUNDS_MAX = 4
 FULL_PASS_PAUSE_US = 1_000_000
 FULL_STARTS_MAX = 10_000
 
+#: What the planner says of rows that need no reason of their own.
+UNSAID = (_fastsched.STARTED, _fastsched.NOT_TESTED, _fastsched.PRIORITY)
+
 Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
 
 
@@ -53,7 +56,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         parts = state.pending.columns["partition"][rows]
         starts, reasons = decode(_fastsched.plan(*inputs), ids, parts)
         started = apply_starts(state, now_us, starts)
-        apply_reasons(state, now_us, reasons, set(ids.tolist()))
+        apply_reasons(state, now_us, reasons, ids.tolist())
         if started < len(rows):
             break
     if len(state.pending.ready) > QUICK_DEPTH:
@@ -61,9 +64,9 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
 
 
 def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
-    """The planner's arrays as starts (job id, partition index, placement) and as (job id.
+    """The planner's arrays as starts (job id, partition index, placement) and as (job id, reason) of other rows.
 
-    Reason) of rows that did not start.
+    Rows that are merely behind others, as most of a long queue are, are dropped while they are numbers in an array.
     """
     first, node = result.node_first.tolist(), result.node.tolist()
     cells = list(zip(node, result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True))
@@ -71,7 +74,7 @@ def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Plac
         (int(ids[row]), int(parts[row]), tuple(cells[first[i] : first[i + 1]]))
         for i, row in enumerate(result.job.tolist())
     ]
-    kept = np.flatnonzero((result.reason != _fastsched.STARTED) & (result.reason != _fastsched.NOT_TESTED))
+    kept = np.flatnonzero(~np.isin(result.reason, UNSAID))
     return starts, list(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))
 
 
@@ -180,8 +183,7 @@ def run_plan(revision: int, inputs: Any) -> PlanReady:
     """The worker's part: a function of the copies it got. Releases the GIL while it plans."""
     arrays_in, ids, parts = inputs
     starts, reasons = decode(_fastsched.plan(*arrays_in), ids, parts)
-    kept = tuple((job_id, reason) for job_id, reason in reasons if reason != _fastsched.PRIORITY)
-    return PlanReady(revision, tuple((job_id, part, placement) for job_id, part, placement in starts), kept)
+    return PlanReady(revision, tuple(starts), tuple(reasons))
 
 
 def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
@@ -192,6 +194,6 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
         state.changed()
         return
     apply_starts(state, now_us, list(event.starts))
-    apply_reasons(state, now_us, list(event.reasons), None)
+    apply_reasons(state, now_us, event.reasons, None)
     if state.full_pass_revision != state.revision:
         state.quick_pass_due = True

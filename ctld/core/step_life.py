@@ -64,6 +64,10 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
         return
     job, step = found
+    if event.rebooted:
+        step.start_at_us = step.start_at_us or event.start_at_us
+        lost(state, job, step, now_us, event.failure)
+        return
     end_state = S.COMPLETED
     if event.out_of_memory:
         end_state = S.OUT_OF_MEMORY

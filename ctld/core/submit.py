@@ -15,9 +15,9 @@ from ctld.core.defaults import complete
 from ctld.core.effects import Refused, Submitted
 from ctld.core.events import Actor, Role, SubmitJob, WantedJob
 from ctld.core.feasible import can_ever_run, on_offer, where_now
-from ctld.core.model import Job, JobRequest, Partition
+from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
 from ctld.core.ready import refresh
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue

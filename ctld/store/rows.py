@@ -24,6 +24,9 @@ Params = tuple[Any, ...]
 #: Allocations whose encoded form is remembered: a job's is written at its start, when it runs and at its end.
 ALLOCATIONS_KEPT = 2_048
 
+#: Requests whose JSON is remembered while rows are read: jobs of one array follow each other, others hardly repeat.
+REQUESTS_KEPT = 1_000
+
 encode_json = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(JobRequest).decode
 _AllocJson = tuple[tuple[str, int, int, int, tuple[tuple[str, str, str], ...]], ...]
@@ -31,8 +34,9 @@ _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
 
 #: Fields of requests that are mostly the same in requests that differ.
 _REPEATED = (
-    "name", "partitions", "account", "work_dir", "std_out", "std_err", "submit_line", "submit_host", "submit_dir",
-    "command", "gres_per_node", "rlimits",
+    "name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "submit_line", "submit_host",
+    "submit_dir", "command", "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb",
+    "mem_per_cpu_mb",
 )  # fmt: skip
 
 _STATES = {int(state): state for state in JobState}
@@ -87,8 +91,12 @@ def job_update(row: JobRow) -> Params:
     return (*_life(row), row.job_id, row.attempt)
 
 
+#: Requests that are remembered while rows are read: arrays and equal submissions follow each other closely.
+REQUESTS_KEPT = 4_096
+
+
 class JobReader:
-    """Decodes job rows. Equal requests and words become one object: 100,000 pending jobs repeat the same few."""
+    """Decodes job rows. Equal requests that come close together become one object, and so do equal words of all."""
 
     #: In the order in which `read` takes them; the last three come from the table of requests.
     COLUMNS = (
@@ -118,20 +126,26 @@ class JobReader:
         return JobRow(
             job_id, attempt, array_job_id, array_task_id,
             TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, request_id, request,
-            one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", user_id, group_id,
+            one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", one(user_id, user_id),
+            one(group_id, group_id),
             one(user_name, user_name), one(group_name, group_name), one(partition, partition), _STATES[state],
             _STATES[end_state] if end_state is not None else None, _REASONS[reason], one(reason_detail, reason_detail),
-            _HOLDS[hold], priority, dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s,
-            _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal, derived_code, derived_signal,
-            cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req), one(tres_alloc, tres_alloc),
+            _HOLDS[hold], priority, dependency, submit_at_us,
+            submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
+            one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
+            derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
+            one(tres_alloc, tres_alloc),
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:
+        if len(self._requests) >= REQUESTS_KEPT:
+            self._requests.clear()
         request = self._requests[request_json] = _decode_request(request_json)
         for name in _REPEATED:
             value = getattr(request, name)
-            # Nobody else has the new record yet: that it is frozen is not broken by this.
-            msgspec.structs.force_setattr(request, name, self._words.setdefault(value, value))
+            if value:
+                # Nobody else has the new record yet: that it is frozen is not broken by this.
+                msgspec.structs.force_setattr(request, name, self._words.setdefault(value, value))
         return request
 
 
