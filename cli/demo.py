@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from cli.localcluster import CTLD, LOG_FOLLOWS, LocalCluster, environment, say
+from cli.localcluster import CTLD, LOG_FOLLOWS, LocalCluster, environment, how_to_call, say
 from cli.localconf import HOME_LENGTH_MAX, Wish, prepare
 from cli.options import Command, parse
 from cli.run import CommandError
@@ -181,5 +181,7 @@ def main(argv: list[str]) -> int:
     if killed:
         raise CommandError(f"had to be killed, as they did not stop by themselves: {', '.join(killed)}")
     say(f"\nThe cluster is stopped and {folder} is removed; that took {time.monotonic() - began:.0f} s.")
-    say("Your own cluster: `penstock up`, then sbatch, squeue, sacct as above; `penstock down` stops it.")
+    path = how_to_call()
+    first = f"`{path}` so that your shell finds the commands, " if path else ""
+    say(f"Your own cluster: {first}`penstock up`, then sbatch, squeue, sacct as above; `penstock down` stops it.")
     return 0

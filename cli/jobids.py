@@ -1,5 +1,6 @@
-"""Job ids as commands send them."""
+"""Small things about jobs that several commands share."""
 
+from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.jobid import JobSelector
 
 
@@ -10,3 +11,8 @@ def selector_text(selector: JobSelector) -> str:
     if len(selector.tasks) == 1:
         return f"{selector.job_id}_{selector.tasks.first()}"
     return f"{selector.job_id}_[{selector.tasks.format()}]"
+
+
+def begin_at(job: JobInfo) -> int:
+    """The begin time of a job that waits for it, else 0."""
+    return job.request.begin_at_us if job.state == "PENDING" and job.reason == "BeginTime" else 0

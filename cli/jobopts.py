@@ -233,7 +233,7 @@ JOB_OPTIONS = (
     Option("propagate", "", MAYBE, help="propagate all [or specific list of] rlimits", metavar="rlimits", const="ALL"),
     Option("qos", "q", YES, help="quality of service", metavar="qos", convert=_name("QOS")),
     Option("requeue", "", help="permit the job to be requeued"),
-    Option("signal", "", YES, help="send signal when time limit within time seconds", metavar="[[R][B]:]num[@time]",
+    Option("signal", "", YES, help="understood, and refused: not there yet", metavar="[[R][B]:]num[@time]",
            convert=_signal),
     Option("time", "t", YES, help="time limit", metavar="minutes", convert=_time_limit),
     Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=_name("wckey")),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cli.localcluster import CTLD, STOP_LIMIT_S, LocalCluster, count, locked, node_states, say
+from cli.localcluster import CTLD, STOP_LIMIT_S, LocalCluster, count, how_to_call, locked, node_states, say
 from cli.localconf import (
     CLUSTER_NAME,
     CPUS_PER_NODE_MAX,
@@ -102,10 +102,13 @@ def up(argv: list[str]) -> int:
     )
     say(f"  controller  pid {cluster.processes[CTLD].pid}, {cluster.file.address}")
     memory = f"{size.memory_mb} MB"
-    say(f"  nodes       {names}: {count(size.cpus, 'CPU')}, {memory}, {count(size.gpus, 'GPU')} each{pretended}")
+    each = " each" if len(cluster.nodes) > 1 else ""
+    say(f"  nodes       {names}: {count(size.cpus, 'CPU')}, {memory}, {count(size.gpus, 'GPU')}{each}{pretended}")
     say(f"  folder      {home} (slurm.conf, log/)")
     if (explicit := os.environ.get("PENSTOCK_CLUSTER")) and explicit != str(home / "cluster.json"):
         say(f"note: PENSTOCK_CLUSTER is set, so the commands talk to the cluster of {explicit}")
+    if path := how_to_call():
+        say(f"your shell does not find the commands yet: {path}")
     say("try: sbatch --wrap hostname; squeue; sacct. `penstock down` stops the cluster.")
     return 0
 

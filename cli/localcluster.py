@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import getpass
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -112,8 +113,8 @@ class LocalCluster:
         write_cluster(self.home / "cluster.json", replace(self.file, local=local))
 
     def client(self) -> Client:
-        """A connection to this cluster's controller, whatever the environment says."""
-        return Client.open(CALL_LIMIT_S, cluster=self.file)
+        """A connection to this cluster's controller, whatever the environment says, and without hints to its owner."""
+        return Client.open(CALL_LIMIT_S, cluster=replace(self.file, local={}))
 
     def log(self, name: str) -> Path:
         """The log of a daemon."""
@@ -323,6 +324,15 @@ def set_partition(client: Client, name: str, state: str) -> None:
     from penstock.v1.controller_pb2 import UpdatePartitionRequest
 
     client.call("UpdatePartition", UpdatePartitionRequest(name=name, changes={"state": state}))
+
+
+def how_to_call() -> str:
+    """What to type once before the commands, "" when the shell finds them already."""
+    ours = os.path.dirname(sys.executable)
+    found = shutil.which("sbatch")
+    if found and os.path.realpath(os.path.dirname(found)) == os.path.realpath(ours):
+        return ""
+    return f"export PATH={shlex.quote(ours)}:$PATH"
 
 
 def count(number: int, noun: str) -> str:

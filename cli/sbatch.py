@@ -22,7 +22,7 @@ from cli.options import YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
-from penstock.errors import PenstockError
+from penstock.errors import RECEIVE_FAILURE, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import AwaitJobRequest, SubmitJobReply, SubmitJobRequest
 from penstock.values.exitcode import shell_status
@@ -33,6 +33,8 @@ ARGUMENTS_BYTES_MAX = 1024 * 1024
 #: What `sacct -o SubmitLine` can usefully show.
 SUBMIT_LINE_MAX = 16 * 1024
 NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
+#: The controller makes a submission durable before it answers, so silence says nothing about which came first.
+MAY_BE_QUEUED = "it is not known whether the job was queued: look with squeue before you submit it again"
 
 COMMAND = Command(
     "sbatch",
@@ -82,7 +84,10 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
         reply: SubmitJobReply = client.call("SubmitJob", request)
     except PenstockError as error:
         words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {REFUSED}"
-        detail = f"\n{COMMAND.name}: {error.detail}" if error.detail else ""
+        lines = [error.detail] if error.detail else []
+        if error.code == RECEIVE_FAILURE and not request.test_only:
+            lines.append(MAY_BE_QUEUED)
+        detail = "".join(f"\n{COMMAND.name}: {line}" for line in lines)
         raise CommandError(f"{words}: {error.text}{detail}", plain=True) from error
     if not values.get("quiet"):
         for warning in reply.warnings:
@@ -97,7 +102,9 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
     if not values.get("wait"):
         return 0
     ended = client.call("AwaitJob", AwaitJobRequest(job_id=reply.job_id), timeout_s=math.inf)
-    return shell_status(ended.exit.code, ended.exit.signal)
+    status = shell_status(ended.exit.code, ended.exit.signal)
+    # A job that was cancelled before it started, or whose script caught the signal, has no exit code to tell by.
+    return status or (0 if ended.state == "COMPLETED" else 1)
 
 
 def _prediction(reply: SubmitJobReply) -> str:
@@ -122,7 +129,7 @@ def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
     """The options of the script's own lines. --help and --wrap mean nothing there, as in Slurm."""
     where = positional[0] if positional else "the batch script"
     values: dict[str, Any] = {}
-    for directive in directives(source.data):
+    for directive in directives(source.data, where):
         try:
             line = parse(COMMAND, directive.words)
             if line.positional:
@@ -141,7 +148,7 @@ def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
 def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job = job_request(values)
     job.name = values.get("job_name") or _default_name(source)
-    here = os.getcwdb()
+    here = _here()
     job.submit_dir = here
     job.work_dir = os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
@@ -151,6 +158,13 @@ def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job.umask = current_umask()
     job.rlimits.update(soft_limits(values.get("propagate", "")))
     return job
+
+
+def _here() -> bytes:
+    try:
+        return os.getcwdb()
+    except FileNotFoundError as error:
+        raise CommandError("the current directory does not exist any more: cd to one that does") from error
 
 
 def _spec(values: dict[str, Any], source: Script, arguments: list[str]) -> JobSpec:

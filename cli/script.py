@@ -90,14 +90,15 @@ def check(data: bytes) -> bytes:
     return data
 
 
-def directives(data: bytes) -> list[Directive]:
-    """The #SBATCH lines, split into words."""
+def directives(data: bytes, where: str = "the batch script") -> list[Directive]:
+    """The #SBATCH lines of the script that errors call `where`, split into words."""
     found = []
     for number, line in _head_lines(data):
         if line.startswith(MARK):
-            words = split_words(os.fsdecode(line[len(MARK) :]), number)
+            place = f"line {number} of {where}"
+            words = split_words(os.fsdecode(line[len(MARK) :]), place)
             if any(word in COMPONENT_WORDS for word in words):
-                raise CommandError(f"line {number}: heterogeneous jobs are not supported yet by Penstock")
+                raise CommandError(f"{place}: heterogeneous jobs are not supported yet by Penstock")
             found.append(Directive(number, words))
     return found
 
@@ -107,8 +108,8 @@ def foreign_directives(data: bytes) -> list[int]:
     return [number for number, line in _head_lines(data) if line.startswith(FOREIGN_MARKS)]
 
 
-def split_words(text: str, line: int) -> list[str]:
-    """Split a directive's text by the rules above."""
+def split_words(text: str, place: str) -> list[str]:
+    """Split a directive's text by the rules above; `place` is where it stands, for errors."""
     words: list[list[str]] = []
     inside = False  # a word is open; '' opens one too
     quote, escaped = "", False
@@ -138,7 +139,7 @@ def split_words(text: str, line: int) -> list[str]:
         else:
             words[-1].append(char)
     if quote:
-        raise CommandError(f"line {line}: Unmatched `{quote}` in [{text.strip()}]", STATUS_BAD_DIRECTIVE)
+        raise CommandError(f"{place}: Unmatched `{quote}` in [{text.strip()}]", STATUS_BAD_DIRECTIVE)
     return ["".join(word) for word in words]
 
 

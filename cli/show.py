@@ -9,6 +9,7 @@ one line. Everything here is a pure function of the messages, the time of the re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from cli.jobids import begin_at
 from penstock.v1.common_pb2 import GresCount, GresIndices, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
 from penstock.values.dates import format_date
@@ -17,6 +18,7 @@ from penstock.values.exitcode import format_exit
 from penstock.values.gres import Gres, format_gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.memory import format_mb
+from penstock.values.reasons import sentence
 from penstock.values.taskset import TaskSet
 from penstock.values.tres import format_tres
 
@@ -76,12 +78,13 @@ def job_title(job: JobInfo) -> str:
 
 
 def _job_times(job: JobInfo, report: Report) -> Record:
+    eligible_at_us = job.eligible_at_us or begin_at(job)
     return [
         f"RunTime={format_duration(run_time_s(job, report.now_us))} TimeLimit={format_duration(job.time_limit_s)} "
         "TimeMin=N/A",
-        f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(job.eligible_at_us)}",
+        f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(eligible_at_us)}",
         f"AccrueTime={report.date(job.eligible_at_us)}",
-        f"StartTime={report.date(job.start_at_us)} EndTime={report.date(job.end_at_us)} Deadline=N/A",
+        f"StartTime={report.date(job.start_at_us or begin_at(job))} EndTime={report.date(job.end_at_us)} Deadline=N/A",
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={report.date(job.last_sched_at_us)} Scheduler=Main",
     ]
 
@@ -164,7 +167,9 @@ def _job_files(job: JobInfo) -> Record:
     ]
     gres = format_gres(_gres(request.gres_per_node))
     lines += [f"TresPerNode={gres}"] if gres else []
-    return [*lines, f"ReasonDetail={job.reason_detail}"] if job.reason_detail else lines
+    detail = job.reason_detail if job.reason_detail != job.reason else ""
+    detail = detail or sentence(job.reason)
+    return [*lines, f"ReasonDetail={detail}"] if detail else lines
 
 
 def completing_line(job: JobInfo, report: Report) -> str:

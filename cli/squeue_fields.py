@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cli.format import Clock, Field, amount, clipped_tasks, text_of
+from cli.jobids import begin_at
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.jobid import BATCH_STEP, format_step
@@ -69,7 +70,7 @@ def used_s(job: JobInfo, clock: Clock) -> int:
     if not job.start_at_us or job.state == "PENDING":
         return 0
     end_at_us = job.end_at_us if job.state in ENDED else clock.now_us
-    return (end_at_us - job.start_at_us) // 1_000_000
+    return max(end_at_us - job.start_at_us, 0) // 1_000_000  # it may have started after the clock was read
 
 
 def time_left(row: JobRow, view: JobView) -> str:
@@ -208,7 +209,7 @@ LETTERS: dict[str, Field] = {
     "P": Field("PARTITION", lambda r, v: r.partition),
     "Q": _job("PRIORITY", "priority"),
     "R": Field("NODELIST(REASON)", nodes_or_reason),
-    "S": _time("START_TIME", "start_at_us"),
+    "S": Field("START_TIME", lambda r, v: v.clock.text(r.job.start_at_us or begin_at(r.job))),
     "T": _job("STATE", "state"),
     "U": _job("UID", "user_id"),
     "V": _time("SUBMIT_TIME", "submit_at_us"),

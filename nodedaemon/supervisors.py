@@ -164,7 +164,8 @@ class Supervisors:
         if end is not None:
             self._post(end)
         elif self._spool.was_rebooted:  # its claim may not even have reached the disk
-            self._post(StepEnded(key, claim.at_us if claim else 0, self._now_us(), failure=NODE_REBOOTED))
+            at_us = claim.at_us if claim else 0
+            self._post(StepEnded(key, at_us, self._now_us(), failure=NODE_REBOOTED, rebooted=True))
         elif claim is None and self._spool.claim_never(key, self._now_us()):
             self._ended_unstarted(key, NEVER_STARTED)
         else:

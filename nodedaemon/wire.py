@@ -195,6 +195,7 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         failure=end.failure,
         out_of_memory=end.out_of_memory,
         untried=end.untried,
+        rebooted=end.rebooted,
         usage=common_pb2.Usage(
             user_cpu_us=end.user_cpu_us,
             system_cpu_us=end.system_cpu_us,

@@ -37,6 +37,8 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 10.0
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0  # a restarted controller is found within a second of its being there
+#: For the owner of a cluster that `penstock up` made.
+LOCAL_HINT: Final = "; `penstock up` starts what is not running"
 #: A token is some 800 bytes; more than this is not a token.
 TOKEN_BYTES_MAX: Final = 4096
 #: A script (4 MiB) with its environment (1 MiB) fits with room for growth; the server's limits are the strict ones.
@@ -152,6 +154,8 @@ class Client:
             except TryAgain as failed:
                 self._patient = self._patient or failed.seen
                 if not self._patient or time.monotonic() + pause_s >= deadline:
+                    if self.cluster.local and not self._patient:
+                        failed.error.detail += LOCAL_HINT
                     raise failed.error from failed
             self.close()
             time.sleep(pause_s)

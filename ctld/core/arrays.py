@@ -8,8 +8,8 @@ fate, for dependencies, `%limit` and those who await the whole array.
 Deliberately absent: a table of all tasks. Memory is the number of ranges plus the tasks that have started.
 """
 
-from ctld.core.model import ArrayRecord, Job, job_from, job_row
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.model import NO_STEPS, ArrayRecord, Job, job_from, job_row
+from ctld.core.state import ClusterState
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState
 from penstock.values.taskset import TaskSet
 

@@ -211,6 +211,11 @@ class MaskTable:
         self.bits.append(bits)
         return row
 
+    def nowhere(self) -> int:
+        """The row of the empty set."""
+        row = self._row_of.get(None)
+        return self.add(None, 0) if row is None else row
+
     def array(self) -> U64:
         """All sets as words, bit i % 64 of word i // 64."""
         have = len(self._array)

@@ -16,7 +16,7 @@ from typing import Any
 from ctld.core.effects import Refused
 from ctld.core.events import Actor
 from ctld.core.model import Job
-from ctld.core.ready import refresh
+from ctld.core.ready import refresh, set_reason
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency, Term, format_dependency, parse_dependency
@@ -115,6 +115,7 @@ def on_change(state: ClusterState, job: Job, now_us: int) -> None:
 
 def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
     """Drop the terms that are met; decide whether the job may go on, must wait or can never start."""
+    before = job.dependency
     any_of, terms = state.waiting_for[job.job_id]
     fates = [(term, _met(state, job, term, now_us)) for term in terms]
     left = tuple(term for term, fate in fates if fate is not Met.YES)
@@ -128,11 +129,12 @@ def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
             wait_for(state, job, any_of, left)
         job.dependency = format_dependency(Dependency(any_of, left))
         if never and (not any_of or len(never) == len(left)):
-            job.reason = Reason.DEPENDENCY_NEVER_SATISFIED
+            set_reason(state, job, Reason.DEPENDENCY_NEVER_SATISFIED)
             if job.request.kill_on_invalid_dep:
                 _cancel(state, job, now_us)
                 return
-    state.touch(job)
+    if job.dependency != before:
+        state.touch(job)
     refresh(state, job, now_us)
 
 

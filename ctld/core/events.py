@@ -273,6 +273,7 @@ class StepExited(Event, frozen=True):
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
     untried: bool = False  # nothing of it has run or will, through no fault of the job
+    rebooted: bool = False  # the node went down under it
 
 
 class LaunchRefused(Event, frozen=True):

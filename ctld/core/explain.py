@@ -1,8 +1,7 @@
-"""Why a job waits: reasons from the planner, and each reason in words.
+"""Why a job waits: the planner's reasons. Each reason in words is in `penstock.values.reasons`.
 
-Whoever adds a reason to wait adds it to TEXT; a test compares TEXT with `Reason`. The planner's reasons are derived
-data: they are written only when they change, and jobs that are merely behind others keep `Priority`, so that a pass
-over 100,000 jobs touches a few.
+The planner's reasons are derived data: they are written only when they change, and jobs that are merely behind others
+keep `Priority`, so that a pass over 100,000 jobs touches a few.
 """
 
 from collections.abc import Iterable
@@ -20,37 +19,6 @@ PLANNED = {
     _fastsched.PRIORITY: Reason.PRIORITY,
     _fastsched.NODES_DOWN: Reason.REQ_NODE_NOT_AVAIL,
     _fastsched.BAD_CONSTRAINTS: Reason.BAD_CONSTRAINTS,
-}
-
-TEXT: dict[Reason, str] = {
-    Reason.NONE: "It has not been looked at yet, or it does not wait.",
-    Reason.PRIORITY: "Jobs with a higher priority wait for the same nodes.",
-    Reason.RESOURCES: "It is first in line; the resources it asks for are in use.",
-    Reason.DEPENDENCY: "It waits for other jobs (see Dependency).",
-    Reason.DEPENDENCY_NEVER_SATISFIED: (
-        "A job it depends on ended in another way than asked for; it will never start. "
-        "Cancel it or change its dependency."
-    ),
-    Reason.BEGIN_TIME: "Its begin time has not come yet.",
-    Reason.JOB_HELD_USER: "Its owner holds it back; scontrol release lets it go.",
-    Reason.JOB_HELD_ADMIN: "An administrator holds it back.",
-    Reason.JOB_ARRAY_TASK_LIMIT: "As many tasks of its array run as its %limit allows.",
-    Reason.PARTITION_DOWN: "Its partition is DOWN: jobs are accepted, none is started.",
-    Reason.PARTITION_INACTIVE: "Its partition is INACTIVE.",
-    Reason.PARTITION_NODE_LIMIT: "It asks for more or fewer nodes than its partition allows.",
-    Reason.PARTITION_TIME_LIMIT: "Its time limit is above its partition's MaxTime.",
-    Reason.REQ_NODE_NOT_AVAIL: "Nodes that it needs are down or drained.",
-    Reason.BAD_CONSTRAINTS: "No set of nodes of the present configuration can run it.",
-    Reason.NODE_DOWN: "A node of it is down; it goes on when it is known that nothing of it runs there any more.",
-    Reason.CLEANING: "Its last run is still being cleaned up.",
-    Reason.JOB_LAUNCH_FAILURE: "It could not be started.",
-    Reason.LAUNCH_FAILED_REQUEUED_HELD: "A node refused to start it; it was queued again and is held. See its story.",
-    Reason.JOB_HOLD_MAX_REQUEUE: "It was queued again more than MaxBatchRequeue times.",
-    Reason.NON_ZERO_EXIT_CODE: "Its script ended with an exit code other than 0.",
-    Reason.RAISED_SIGNAL: "A signal ended it.",
-    Reason.TIME_LIMIT: "It reached its time limit.",
-    Reason.OUT_OF_MEMORY: "It used more memory than it had been given.",
-    Reason.SYSTEM_FAILURE: "The system failed it.",
 }
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from _fastsched import plan
 from ctld.core.columns import Shape
 from ctld.core.model import JobRequest, Partition
-from ctld.core.ready import shapes
+from ctld.core.ready import mask_bits, shapes
 from ctld.core.state import ClusterState
+from penstock.values.gres import Gres, format_node_gres
 
 #: Answers of `can_ever_run` that are kept, by shape; beyond it they are computed anew.
 FEASIBLE_MAX = 10_000
@@ -47,6 +48,20 @@ def can_ever_run(state: ClusterState, partition: Partition, request: JobRequest)
         if len(state.feasible) < FEASIBLE_MAX:
             state.feasible[shape] = known
     return known
+
+
+def on_offer(state: ClusterState, partition: Partition, request: JobRequest) -> str:
+    """In words, the most that a node has of each resource, for who asked for what no set of nodes can give."""
+    bits, columns = mask_bits(state, partition, request), state.node_columns
+    chosen = [i for i in range(len(state.node_list)) if bits >> i & 1]
+    if not chosen:
+        return f"partition {partition.name} has no matching node"
+    kinds = [kind for kind in state.gres_kinds if kind[1]] or list(state.gres_kinds)
+    counts = ((kind, int(columns.total_gres[chosen, state.gres_kinds[kind]].max())) for kind in kinds)
+    gres = format_node_gres(tuple(Gres(name, type_, count) for (name, type_), count in counts if count))
+    nodes = "node, with" if len(chosen) == 1 else "nodes, each with"
+    most = f"{columns.total_cpus[chosen].max()} CPUs, {columns.total_mem_mb[chosen].max()} MB"
+    return f"partition {partition.name} has {len(chosen)} matching {nodes} at most {most}{f', {gres}' if gres else ''}"
 
 
 def where_now(state: ClusterState, partition: Partition, request: JobRequest) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ Deliberately absent: who may ask for a move (rights.py), and when a pending job 
 
 from ctld.core import arrays, depends
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
-from ctld.core.model import Job, NodeAlloc, Step, job_row
+from ctld.core.model import NO_STEPS, Job, NodeAlloc, Step, job_row
 from ctld.core.ready import refresh
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason

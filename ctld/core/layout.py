@@ -1,8 +1,8 @@
 """From a configuration to nodes, partitions and columns; at start and at every reload.
 
-A reload is all or nothing: `reload_problems` looks first (a node with jobs may not vanish, a GPU that is allocated
-may not either), and what is then built anew are the columns and masks, while nodes keep what is known of them by
-name. Rare, so nothing here is incremental.
+A reload is all or nothing: `misfits` looks first (a node with jobs may not vanish, a GPU that is allocated may not
+either), and what is then built anew are the columns and masks, while nodes keep what is known of them by name. A start
+asks the same of the file, which may have been changed meanwhile. Rare, so nothing here is incremental.
 """
 
 from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
@@ -16,10 +16,13 @@ from penstock.values.config import Config, NodeConfig
 from penstock.values.refusals import Code
 from penstock.values.states import JobState, NodeFlag
 
+#: Jobs that a complaint about a node names; one is enough to look for, all would be too long to read.
+IDS_SHOWN_MAX = 5
+
 
 def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
     """Take a configuration into force. Raises Refused when jobs stand in the way."""
-    problems = reload_problems(state, event.config)
+    problems = misfits(state, event.config)
     if problems:
         raise Refused(Code.CONFIG_INVALID, "; ".join(problems))
     # -- apply
@@ -27,17 +30,18 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
     state.reply(event.reply_to, Done())
 
 
-def reload_problems(state: ClusterState, config: Config) -> list[str]:
-    """What running or pending jobs have against a new configuration."""
+def misfits(state: ClusterState, config: Config) -> list[str]:
+    """What running or pending jobs have against a configuration."""
     new_nodes = {node.name: node for node in config.nodes}
     new_partitions = {p.name for p in config.partitions}
     problems = []
-    for node in state.node_list:
+    for node in state.nodes.values():
         if not node.jobs:
             continue
         new = new_nodes.get(node.name)
         if new is None:
-            problems.append(f"node {node.name} has {len(node.jobs)} job(s) and is gone from the file: drain it first")
+            ids = ", ".join(map(str, list(node.jobs)[:IDS_SHOWN_MAX]))
+            problems.append(f"node {node.name} has jobs ({ids}) and is gone from the file: drain it first")
         else:
             problems += _too_small(node, new)
     wanted: dict[str, int] = {}
@@ -56,6 +60,9 @@ def _too_small(node: Node, new: NodeConfig) -> list[str]:
     problems = []
     if new.cpus < node.cpus_alloc:
         problems.append(f"node {node.name}: {node.cpus_alloc} CPUs are allocated, the file has {new.cpus}")
+    if new.real_memory_mb < node.mem_alloc_mb:
+        text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.real_memory_mb}"
+        problems.append(text)
     held = {kind: mask for kind, mask in node.gres_used.items() if mask}
     probe = Node()
     probe.config = new

@@ -131,6 +131,10 @@ class Job:
     steps: dict[int, "Step"]
 
 
+#: The steps of a job that has not started; never changed.
+NO_STEPS: dict[int, "Step"] = {}
+
+
 class JobRow(NamedTuple):
     """The committed image of a job's attempt. Primary key (job_id, attempt)."""
 

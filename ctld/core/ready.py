@@ -109,11 +109,18 @@ def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None
 
 
 def shapes(state: ClusterState, request: JobRequest) -> list[tuple[int, Shape]]:
-    """What the planner must know of a request: one (partition index, shape) for each of its partitions."""
+    """What the planner must know of a request: one (partition index, shape) for each of its partitions.
+
+    A reload may have removed what a pending job asks for: such a job keeps its place, with no node to run on.
+    """
     gres = [0] * len(state.gres_kinds)
+    known = True
     for name, type_, count in request.gres_per_node:
         for key in dict.fromkeys(((name, ""), (name, type_))):
-            gres[state.gres_kinds[key]] += count
+            if key in state.gres_kinds:
+                gres[state.gres_kinds[key]] += count
+            else:
+                known = False
     consumable = state.config.memory_is_consumable()
     found = []
     for name in request.partitions:
@@ -123,7 +130,7 @@ def shapes(state: ClusterState, request: JobRequest) -> list[tuple[int, Shape]]:
             (
                 state.partition_list.index(partition),
                 Shape(
-                    mask=mask_row(state, partition, request),
+                    mask=mask_row(state, partition, request) if known else state.masks.nowhere(),
                     nodes_min=request.nodes_min,
                     nodes_max=request.nodes_max if most < 0 else max(request.nodes_min, min(request.nodes_max, most)),
                     ntasks=request.ntasks,
@@ -150,6 +157,8 @@ def mask_bits(state: ClusterState, partition: Partition, request: JobRequest) ->
     """Those nodes as a bit map."""
     bits = partition.node_bits
     if request.nodes_required:
+        if any(name not in state.nodes for name in request.nodes_required):
+            return 0
         bits &= bits_of(state.nodes[name] for name in request.nodes_required)
     if request.nodes_excluded:
         bits &= ~bits_of(state.nodes[name] for name in request.nodes_excluded if name in state.nodes)

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from ctld.core import arrays, depends
 from ctld.core.job_life import time_limit_us
-from ctld.core.layout import lay_out, new_node, refresh_all
-from ctld.core.model import Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
+from ctld.core.layout import lay_out, misfits, new_node, refresh_all
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.state import ClusterState
 from ctld.core.submit import remember_key
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag, Reason
-from penstock.values.taskset import parse_array
+from penstock.values.taskset import TASK_ID_MAX, parse_array
 
 #: How long the nodes have to register before the whole queue is planned. A pass before that would find nearly all nodes
 #: closed, and tell every pending job so, only to take it back a second later.
@@ -52,8 +52,12 @@ class Loaded(NamedTuple):
     submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
 
 
+class Misfit(Exception):
+    """The jobs do not fit the configuration, which was changed since they were accepted: a line for each problem."""
+
+
 def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) -> None:
-    """Fill an empty state."""
+    """Fill an empty state. Raises Misfit."""
     state.epoch = loaded.epoch
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
@@ -64,6 +68,8 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
         if job.state in HOLDING_STATES:
             for part in job.alloc:
                 _hold(state, config, job, part.node)
+    if problems := misfits(state, config):
+        raise Misfit("\n".join(problems))
     _depend(state)
     lay_out(state, config, now_us)
     for row in loaded.partitions:
@@ -73,7 +79,8 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
         remember_key(state, key, job_id, at_us)
     _set_timers(state, now_us)
     for waiting in list(state.waiting_for):
-        depends.evaluate(state, state.jobs[waiting], now_us)
+        if waiting in state.waiting_for:  # an earlier one may have ended it
+            depends.evaluate(state, state.jobs[waiting], now_us)
     refresh_all(state, now_us)
     state.flagged = {
         job.job_id: None
@@ -113,7 +120,8 @@ def _load_arrays(state: ClusterState, config: Config, loaded: Loaded) -> None:
             continue
         record = state.arrays.get(job.array_job_id)
         if record is None:
-            tasks, _ = parse_array(job.request.array, config.max_array_size)
+            # By the widest limit: it was accepted under a MaxArraySize that may have been larger than today's.
+            tasks, _ = parse_array(job.request.array, TASK_ID_MAX + 1)
             record = state.arrays[job.array_job_id] = arrays.blank(job.array_job_id, tasks)
             ended = counts.get(job.array_job_id)
             if ended is not None:

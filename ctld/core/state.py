@@ -37,8 +37,6 @@ CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_R
 
 #: Values kept for sharing; beyond it the table starts anew (what is shared stays shared).
 SHARED_MAX = 50_000
-#: The steps of a job that has not started; never changed.
-NO_STEPS: dict[int, Step] = {}
 
 
 class ClusterState:

@@ -21,6 +21,10 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     **dict.fromkeys(sorted(END_STATES), frozenset()),
 }
 
+#: A step that could not be started has no exit code, and 0:0 would look like success. Slurm shows 0:53 then (its output
+#: file or folder cannot be used), and users know to look that up.
+NOT_LAUNCHED_SIGNAL = 53
+
 
 def move(state: ClusterState, step: Step, to: JobState) -> None:
     """Change a step's state along the table."""
@@ -60,6 +64,10 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
         return
     job, step = found
+    if event.rebooted:
+        step.start_at_us = step.start_at_us or event.start_at_us
+        lost(state, job, step, now_us, event.failure)
+        return
     end_state = S.COMPLETED
     if event.out_of_memory:
         end_state = S.OUT_OF_MEMORY
@@ -70,6 +78,8 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.start_at_us = event.start_at_us or step.start_at_us
     step.end_at_us = max(event.end_at_us, step.start_at_us)
     step.exit_code, step.exit_signal = event.exit_code, event.exit_signal
+    if end_state is S.FAILED and not event.exit_code and not event.exit_signal:
+        step.exit_signal = NOT_LAUNCHED_SIGNAL
     for name in ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes"):
         setattr(step, name, getattr(event, name))
     if event.failure:

@@ -14,14 +14,14 @@ from ctld.core import arrays, depends, priority
 from ctld.core.defaults import complete
 from ctld.core.effects import Refused, Submitted
 from ctld.core.events import Actor, Role, SubmitJob, WantedJob
-from ctld.core.feasible import can_ever_run, where_now
-from ctld.core.model import Job, JobRequest, Partition
+from ctld.core.feasible import can_ever_run, on_offer, where_now
+from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
 from ctld.core.ready import refresh
-from ctld.core.state import NO_STEPS, ClusterState
+from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
-from penstock.values.refusals import Code
+from penstock.values.refusals import TEXT, Code
 from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
@@ -99,13 +99,20 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
         raise Refused(Code.INVALID_VALUE, f"nice must be between -{NICE_MAX} and {NICE_MAX}")
     try:
         request, warnings = complete(state, partitions, wanted)
-        tasks, throttle = parse_array(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
     except BadValue as error:
-        raise Refused(Code.INVALID_ARRAY if wanted.array else Code.INVALID_VALUE, str(error)) from None
+        raise Refused(Code.INVALID_VALUE, str(error)) from None
+    tasks, throttle = _tasks(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
     if not any(can_ever_run(state, partition, request) for partition in partitions):
-        raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE)
+        raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE, on_offer(state, partitions[0], request))
     dependency = depends.parse(state, actor, wanted.dependency)
     return Accepted(request, partitions, dependency, tasks, throttle, warnings)
+
+
+def _tasks(array: str, max_array_size: int) -> tuple[TaskSet, int]:
+    try:
+        return parse_array(array, max_array_size)
+    except BadValue as error:
+        raise Refused(Code.INVALID_ARRAY, str(error).removeprefix(f"{TEXT[Code.INVALID_ARRAY]}: ")) from None
 
 
 def _check_text(wanted: WantedJob) -> None:

@@ -23,6 +23,7 @@ from ctld.agents.specs import SpecCache
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Refusal
 from ctld.core.events import LoadConfig
+from ctld.core.recover import Misfit
 from ctld.core.submit import SUBMIT_KEY_AGE_US
 from ctld.metrics import Metrics
 from ctld.rpc.auth import Authenticator, Roles
@@ -40,6 +41,7 @@ from ctld.store.committer import Store
 from ctld.store.errors import StorageFull
 from penstock.cluster import ClusterFile, write_cluster
 from penstock.config import ConfigError, load, reload_problems
+from penstock.errors import BadSetup
 from penstock.security.authd import AuthServer
 from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
 from penstock.security.join import JoinTokens
@@ -114,7 +116,11 @@ class Controller:
         self._store = store = Store.open(config.penstock_database_url or folder.database, folder.holder)
         epoch = store.acquire_lease(clock())
         loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
-        core = Core(config, loaded._replace(epoch=epoch), clock())
+        try:
+            core = Core(config, loaded._replace(epoch=epoch), clock())
+        except Misfit as error:
+            hint = "take the change back and start; make it again when those jobs have ended"
+            raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
         del loaded
         self._runtime = runtime = Runtime(
             core,

@@ -91,8 +91,12 @@ def job_update(row: JobRow) -> Params:
     return (*_life(row), row.job_id, row.attempt)
 
 
+#: Requests that are remembered while rows are read: arrays and equal submissions follow each other closely.
+REQUESTS_KEPT = 4_096
+
+
 class JobReader:
-    """Decodes job rows. Equal requests and words become one object: 100,000 pending jobs repeat the same few."""
+    """Decodes job rows. Equal requests that come close together become one object, and so do equal words of all."""
 
     #: In the order in which `read` takes them; the last three come from the table of requests.
     COLUMNS = (

@@ -95,6 +95,7 @@ class StepEnded(Event, frozen=True):
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
     untried: bool = False  # through no fault of the job nothing of it has run, and nothing will
+    rebooted: bool = False  # the machine went down under it
 
 
 class TimerDue(Event, frozen=True):

@@ -356,7 +356,7 @@ class StepStarted(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., at_us: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class StepExited(_message.Message):
-    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried")
+    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried", "rebooted")
     KEY_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -365,6 +365,7 @@ class StepExited(_message.Message):
     OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     UNTRIED_FIELD_NUMBER: _ClassVar[int]
+    REBOOTED_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     start_at_us: int
     end_at_us: int
@@ -373,7 +374,8 @@ class StepExited(_message.Message):
     out_of_memory: bool
     usage: _common_pb2.Usage
     untried: bool
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ...) -> None: ...
+    rebooted: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ..., rebooted: bool = ...) -> None: ...
 
 class ReportAck(_message.Message):
     __slots__ = ("through_sequence", "spool_id")

@@ -118,6 +118,17 @@ def dead(cluster):
     return cluster
 
 
+def test_the_owner_of_a_local_cluster_is_told_what_starts_it(tmp_path):
+    cluster = ClusterFile("c", socket=str(tmp_path / "s"), auth_socket=str(tmp_path / "a"), local={"home": "x"})
+    with Client(cluster) as client, pytest.raises(Unreachable) as raised:
+        client.call("Ping", PingRequest())
+    said = f"{tmp_path}/a: No such file or directory"
+    assert raised.value.detail == f"{said}; `penstock up` starts what is not running"
+    with Client(replace(cluster, local={})) as client, pytest.raises(Unreachable) as raised:
+        client.call("Ping", PingRequest())
+    assert raised.value.detail == said
+
+
 def test_an_auth_socket_alone_is_not_a_controller(started, monkeypatch, tmp_path):
     monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
     gone = replace(started.cluster, socket=str(tmp_path / "gone.sock"))

@@ -182,3 +182,17 @@ def test_purge_keeps_what_is_not_ours(home: Path) -> None:
 def test_purge_and_keep_jobs_exclude_each_other(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("penstock", local.down, ["--purge", "--keep-jobs"]) == 1
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_where_the_commands_are_is_said_until_the_shell_finds_them(tmp_path, monkeypatch):
+    here, other = tmp_path / "a b", tmp_path / "other"
+    for folder in (here, other):
+        folder.mkdir()
+        (folder / "sbatch").write_text("#!/bin/sh\n")
+        (folder / "sbatch").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(here / "python"))
+    for path in ("/nowhere", str(other)):  # another sbatch, perhaps Slurm's, is not ours
+        monkeypatch.setenv("PATH", path)
+        assert localcluster.how_to_call() == f"export PATH='{here}':$PATH"
+    monkeypatch.setenv("PATH", f"{here}:{other}")
+    assert localcluster.how_to_call() == ""

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from cli.sbatch import body
-from penstock.errors import PenstockError
+from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import AwaitJobReply, SubmitJobReply
 from penstock.values.refusals import TEXT, Code
@@ -205,12 +205,42 @@ def test_quiet_parsable(client, capsys):
     assert run(capsys, "--parsable", "-Q", "--wrap=x") == (0, "123\n", "")
 
 
-@pytest.mark.parametrize(("code", "signal", "status"), [(0, 0, 0), (3, 0, 3), (0, 9, 137)])
-def test_wait_ends_as_the_job_ends(capsys, monkeypatch, code, signal, status):
+@pytest.mark.parametrize(
+    ("state", "code", "signal", "status"),
+    [
+        ("COMPLETED", 0, 0, 0),
+        ("FAILED", 3, 0, 3),
+        ("FAILED", 0, 9, 137),
+        ("CANCELLED", 0, 0, 1),  # before it started
+        ("TIMEOUT", 0, 0, 1),  # its script caught the signal
+    ],
+)
+def test_wait_ends_as_the_job_ends(capsys, monkeypatch, state, code, signal, status):
     FakeClient(
-        SubmitJob=SubmitJobReply(job_id=5), AwaitJob=AwaitJobReply(exit=ExitStatus(code=code, signal=signal))
+        SubmitJob=SubmitJobReply(job_id=5),
+        AwaitJob=AwaitJobReply(exit=ExitStatus(code=code, signal=signal), state=state),
     ).install(monkeypatch)
     assert run(capsys, "-W", "--wrap=x") == (status, "Submitted batch job 5\n", "")
+
+
+def test_silence_says_nothing_about_the_job(capsys, monkeypatch):
+    silence = Unreachable(RECEIVE_FAILURE_TEXT, "", RECEIVE_FAILURE)
+    FakeClient(SubmitJob=silence).install(monkeypatch)
+    status, out, err = run(capsys, "--wrap=x")
+    assert (status, out) == (1, "")
+    assert err == (
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"
+        "sbatch: it is not known whether the job was queued: look with squeue before you submit it again\n"
+    )
+
+
+def test_a_folder_that_is_gone(client, capsys, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    text = "sbatch: error: the current directory does not exist any more: cd to one that does\n"
+    assert run(capsys, "--wrap=x") == (1, "", text)
+    assert client.calls == []
 
 
 def test_test_only(capsys, monkeypatch):
@@ -317,7 +347,7 @@ def test_node_file(client, capsys, tmp_path):
         ("--foo", "sbatch: unrecognized option '--foo'"),
         ("--time=abc", "sbatch: error: Invalid --time specification: "),
         ("foo", "sbatch: error: Invalid directive found in batch script: foo"),
-        ('-J "abc', "sbatch: error: line 2: Unmatched"),
+        ('-J "abc', "sbatch: error: line 2 of job.sh: Unmatched"),
         ("--gpus=2", "sbatch: error: option --gpus is not supported yet by Penstock"),
     ],
 )

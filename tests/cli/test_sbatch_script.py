@@ -12,7 +12,7 @@ from cli.run import CommandError
 
 
 def words(text: str) -> list[str]:
-    return script.split_words(text, 1)
+    return script.split_words(text, "line 1 of x")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_words_of_a_directive(text, expected):
 def test_an_open_quote_is_a_bad_directive():
     with pytest.raises(CommandError) as caught:
         words(' -J "abc')
-    assert caught.value.text == 'line 1: Unmatched `"` in [-J "abc]'
+    assert caught.value.text == 'line 1 of x: Unmatched `"` in [-J "abc]'
     assert caught.value.status == 255
 
 
@@ -58,8 +58,8 @@ def test_the_search_ends_at_the_first_command():
 
 
 def test_het_jobs_are_not_there_yet():
-    with pytest.raises(CommandError, match="line 2: heterogeneous jobs are not supported yet"):
-        script.directives(b"#!/bin/sh\n#SBATCH hetjob\n")
+    with pytest.raises(CommandError, match=r"line 2 of a\.sh: heterogeneous jobs are not supported yet"):
+        script.directives(b"#!/bin/sh\n#SBATCH hetjob\n", "a.sh")
 
 
 @pytest.mark.parametrize(

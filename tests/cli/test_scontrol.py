@@ -134,6 +134,35 @@ def test_a_pending_array():
     assert "ExitCode=3:9" in layout(job_record(done, NOW), one_line=True)
 
 
+@pytest.mark.parametrize(
+    ("reason", "detail", "shown"),
+    [
+        ("Priority", "", "Jobs with a higher priority wait for the same nodes."),
+        ("ReqNodeNotAvail", "UnavailableNodes:n2", "UnavailableNodes:n2"),
+        (
+            "launch failed requeued held",
+            "launch failed requeued held",
+            "A node refused to start it; it waits",
+        ),
+        ("None", "", None),
+        ("AReasonOfALaterVersion", "", None),
+    ],
+)
+def test_a_reason_is_said_in_words(reason, detail, shown):
+    record = job_record(pb.JobInfo(job_id=9, state="PENDING", reason=reason, reason_detail=detail), NOW)
+    said = [line.partition("=")[2] for line in record if line.startswith("ReasonDetail=")]
+    assert (said[0].startswith(shown) if shown else True) and len(said) == bool(shown)
+
+
+def test_a_begin_time_is_the_start_that_is_expected():
+    job = pb.JobInfo(job_id=9, state="PENDING", reason="BeginTime", request=JobRequest(begin_at_us=T0))
+    text = layout(job_record(job, NOW), one_line=False)
+    date = NOW.date(T0)
+    assert f"EligibleTime={date}\n   AccrueTime=Unknown\n   StartTime={date} EndTime=Unknown" in text
+    job.state, job.reason = "RUNNING", "None"
+    assert date not in layout(job_record(job, NOW), one_line=False)
+
+
 def test_show_job_asks_for_all_states(monkeypatch, capsys):
     client = fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[JOB]), pb.ListJobsReply(jobs=[JOB])])
     status, out, err = run(capsys, "show", "job", "7,9_[1-3]", "-do")

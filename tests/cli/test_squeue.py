@@ -332,7 +332,7 @@ def test_unlimited_and_overdue(monkeypatch, capsys):
     ]
     reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
     assert out(capsys, "-h", "-o", "%l %L %M %e", "-S", "i") == (
-        "UNLIMITED UNLIMITED 1-01:00:00 NONE\n1:00 INVALID 1:30 2026-11-21T03:03:30\n10:00 10:05 INVALID N/A\n"
+        "UNLIMITED UNLIMITED 1-01:00:00 NONE\n1:00 INVALID 1:30 2026-11-21T03:03:30\n10:00 10:00 0:00 N/A\n"
     )
 
 

@@ -86,9 +86,10 @@ class Script:
 
     def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
-        failure, oom, untried = keys.get("failure", ""), "oom" in plain, "untried" in plain
+        failure, oom = keys.get("failure", ""), "oom" in plain
+        more = {word: True for word in plain if word in ("untried", "rebooted")}
         ids = [int(word) for word in plain if word.isdigit()]
-        return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom, untried)]
+        return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom, **more)]
 
     def again(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """An exit report that comes (again): again n1 JOB ATTEMPT."""

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ctld.core import explain, job_life, step_life
+from ctld.core import job_life, step_life
 from ctld.core.controller import HANDLERS, TIMERS
 from ctld.core.effects import Effect
 from ctld.core.events import Event, LaunchRefused, WantedJob
 from ctld.core.timers import Timer
+from penstock.values import reasons
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import COMPACT_STATE, END_STATES, JobState, Reason
 from tests.core.world import World, make_config
@@ -36,7 +37,7 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 def test_every_reason_is_explained_and_every_refusal_has_words() -> None:
-    assert set(explain.TEXT) == set(Reason)
+    assert set(reasons.TEXT) == set(Reason)
     assert set(TEXT) == set(Code)
 
 

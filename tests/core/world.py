@@ -265,16 +265,16 @@ class World:
         return self.do(StepStarted(node, job_id, attempt, BATCH, self.now_us, f"spool-{node}", self.sequence, link))
 
     def exited(
-        self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False, untried: bool = False
+        self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False, **more: bool
     ) -> list[str]:
         """The node says that the job's step has ended."""
         node, attempt = self.where(job_id)
         del self.running[node][job_id, attempt]
-        return self.report_exit(node, job_id, attempt, code, signal, failure, oom, untried)
+        return self.report_exit(node, job_id, attempt, code, signal, failure, oom, **more)
 
     def report_exit(
         self, node: str, job_id: int, attempt: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False,
-        untried: bool = False,
+        **more: bool,
     ) -> list[str]:  # fmt: skip
         """An exit report, possibly a repeated or false one."""
         self.sequence += 1
@@ -282,7 +282,7 @@ class World:
         return self.do(
             StepExited(
                 node, job_id, attempt, BATCH, f"spool-{node}", self.sequence, self.links[node], start_us, self.now_us,
-                code, signal, failure, oom, untried=untried,
+                code, signal, failure, oom, **more,
             )
         )  # fmt: skip
 

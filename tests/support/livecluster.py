@@ -165,6 +165,7 @@ class LiveCluster:
             (self.home / name).mkdir(mode=0o700)
         state = self.home / CTLD
         state.chmod(0o711)
+        (self.home / "noded").chmod(0o711)  # users execute their scripts below it
         self.slurm_conf.write_text(self.conf_text())
         now_us = time.time_ns() // 1000
         authority = create_ca(state / "ca", "e2e", now_us)
@@ -234,11 +235,12 @@ class LiveCluster:
 
     def environment(self, **more: str) -> dict[str, str]:
         """What every process gets: a small environment that names this cluster."""
+        own = os.environ.get("PYTHONPATH", "")  # where this process itself has its libraries from
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.work),
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(os.path.isabs, own.split(os.pathsep))]),
             "PYTHONFAULTHANDLER": "1",
             "PENSTOCK_CLUSTER": str(self.cluster_file),
             **more,
@@ -421,6 +423,10 @@ class LiveCluster:
     def node(self, name: str) -> c.NodeInfo:
         """One node."""
         return self.call("ListNodes", c.ListNodesRequest(names=[name])).nodes[0]
+
+    def held_steps(self, name: str) -> list[str]:
+        """The steps in a node's spool that it has not been told to forget. (Emptied folders are kept for new steps.)"""
+        return [p.name for p in (self.home / "noded" / name / "steps").iterdir() if p.name[0].isdigit()]
 
     def records(self, *ids: int | str, duplicates: bool = True) -> list[a.JobRecord]:
         """What accounting has of these jobs."""

@@ -1,0 +1,44 @@
+"""Each reason why a job waits, or ended as it did, in a sentence for its owner.
+
+Whoever adds a reason to `Reason` adds its sentence here; a test compares the two. The commands look a sentence up by
+the word that the controller sends, so that no list of jobs carries sentences.
+"""
+
+from penstock.values.states import Reason
+
+#: `scontrol show job` shows the sentence as ReasonDetail where the controller has nothing more exact to say.
+TEXT: dict[Reason, str] = {
+    Reason.NONE: "It has not been looked at yet, or it does not wait.",
+    Reason.PRIORITY: "Jobs with a higher priority wait for the same nodes.",
+    Reason.RESOURCES: "It is first in line; the resources it asks for are in use.",
+    Reason.DEPENDENCY: "It waits for other jobs (see Dependency).",
+    Reason.DEPENDENCY_NEVER_SATISFIED: (
+        "A job it depends on ended in another way than asked for; it will never start. "
+        "Cancel it or change its dependency."
+    ),
+    Reason.BEGIN_TIME: "Its begin time has not come yet.",
+    Reason.JOB_HELD_USER: "Its owner holds it back; scontrol release lets it go.",
+    Reason.JOB_HELD_ADMIN: "An administrator holds it back.",
+    Reason.JOB_ARRAY_TASK_LIMIT: "As many tasks of its array run as its %limit allows.",
+    Reason.PARTITION_DOWN: "Its partition is DOWN: jobs are accepted, none is started.",
+    Reason.PARTITION_INACTIVE: "Its partition is INACTIVE.",
+    Reason.PARTITION_NODE_LIMIT: "It asks for more or fewer nodes than its partition allows.",
+    Reason.PARTITION_TIME_LIMIT: "Its time limit is above its partition's MaxTime.",
+    Reason.REQ_NODE_NOT_AVAIL: "Nodes that it needs are down or drained.",
+    Reason.BAD_CONSTRAINTS: "No set of nodes of the present configuration can run it.",
+    Reason.NODE_DOWN: "A node of it is down; it goes on when it is known that nothing of it runs there any more.",
+    Reason.CLEANING: "Its last run is still being cleaned up.",
+    Reason.JOB_LAUNCH_FAILURE: "It could not be started.",
+    Reason.LAUNCH_FAILED_REQUEUED_HELD: "A node refused to start it; it waits, held. `scontrol show story` says why.",
+    Reason.JOB_HOLD_MAX_REQUEUE: "It was queued again more than MaxBatchRequeue times.",
+    Reason.NON_ZERO_EXIT_CODE: "Its script ended with an exit code other than 0.",
+    Reason.RAISED_SIGNAL: "A signal ended it.",
+    Reason.TIME_LIMIT: "It reached its time limit.",
+    Reason.OUT_OF_MEMORY: "It used more memory than it had been given.",
+    Reason.SYSTEM_FAILURE: "The system failed it.",
+}
+
+
+def sentence(word: str) -> str:
+    """The sentence for a reason as it came over the wire; "" for one that this version does not know, or none."""
+    return next((text for reason, text in TEXT.items() if reason == word and reason is not Reason.NONE), "")

@@ -1,0 +1,99 @@
+"""A configuration that was changed under a queue: at a reload and at a start, what can be lived with is, the rest is said."""
+
+import dataclasses
+
+import pytest
+
+from ctld.core.events import ControlAction, ControlJobs, LoadConfig, WantedJob
+from ctld.core.recover import Misfit
+from penstock.values.config import Config, PartitionConfig
+from penstock.values.states import JobState, Reason
+from tests.core.world import World, make_config
+
+GPU = (("gpu", "a100", 1),)
+
+
+def world_with(**wanted: object) -> World:
+    world = World(make_config(nodes=2, cpus=2, gpus=2))
+    for name in ("n1", "n2"):
+        world.register(name)
+    world.submit(WantedJob(name="a", work_dir=b"/", **wanted))  # type: ignore[arg-type]
+    return world
+
+
+def elsewhere(config: Config) -> Config:
+    """The same nodes in another partition."""
+    return dataclasses.replace(config, partitions=(PartitionConfig("other", ("n1", "n2"), is_default=True),))
+
+
+def only_n2(config: Config) -> Config:
+    """Without the node that has a feature."""
+    partitions = (PartitionConfig("debug", ("n2",), is_default=True),)
+    return dataclasses.replace(config, nodes=config.nodes[1:], partitions=partitions)
+
+
+def reload(world: World, config: Config) -> None:
+    world.config = config
+    world.do(LoadConfig(config, world.reply_to()))
+
+
+def restart(world: World, config: Config) -> None:
+    world.config = config
+    world.restart()
+
+
+@pytest.mark.parametrize("change", [reload, restart])
+@pytest.mark.parametrize(
+    ("wanted", "config"),
+    [
+        ({"nodes_required": "n2"}, make_config(nodes=1, cpus=2, gpus=2)),
+        ({"gres_per_node": GPU}, make_config(nodes=2, cpus=2)),
+        ({"features": "fast"}, only_n2(make_config(cpus=2))),
+        ({"array": "0-500"}, make_config(nodes=2, cpus=2, gpus=2, max_array_size=101)),
+    ],
+    ids=["node", "gres", "feature", "array"],
+)
+def test_a_pending_job_outlives_what_it_asked_for(wanted, config, change):
+    world = world_with(hold=True, **wanted)
+    change(world, config)
+    job = world.core.state.jobs[1]
+    assert (job.state, job.reason) == (JobState.PENDING, Reason.JOB_HELD_USER)
+    assert list(world.core.state.jobs) == [1]
+
+
+def test_a_released_job_says_that_no_node_can_run_it_and_starts_when_one_can():
+    both = make_config(nodes=2, cpus=2, gpus=2)
+    world = world_with(hold=True, nodes_required="n2", gres_per_node=GPU)
+    reload(world, make_config(nodes=1, cpus=2))
+    world.do(ControlJobs(world.actor("ann"), ("1",), ControlAction.RELEASE, world.reply_to()))
+    job = world.core.state.jobs[1]
+    assert (job.state, job.reason) == (JobState.PENDING, Reason.BAD_CONSTRAINTS)
+    reload(world, both)
+    world.register("n2")
+    assert (job.state, job.batch_node) == (JobState.CONFIGURING, "n2")
+
+
+HELD_BY_JOBS = [
+    ({"nodes_required": "n2"}, make_config(nodes=1, cpus=2, gpus=2), "node n2 has jobs (1) and is gone from the file"),
+    ({"ntasks": 2}, make_config(nodes=2, cpus=1, gpus=2), "node n1: 2 CPUs are allocated, the file has 1"),
+    (
+        {"mem_per_node_mb": 4000},
+        make_config(cpus=2, mem_mb=999, gpus=2),
+        "node n1: 4000 MB are allocated, the file has 999",
+    ),
+    ({"gres_per_node": GPU}, make_config(nodes=2, cpus=2), "node n1: gres/gpu:a100 that jobs hold is gone"),
+    ({"hold": True}, elsewhere(make_config(cpus=2, gpus=2)), "partition debug has 1 pending job(s) and is gone"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "config", "text"), HELD_BY_JOBS)
+def test_what_jobs_hold_may_not_vanish(wanted, config, text):
+    world = world_with(**wanted)
+    before = world.core.digest()
+    (line,) = world.do(LoadConfig(config, world.reply_to()))
+    assert line.startswith("refused: ") and text in line
+    assert world.core.digest() == before
+    world.config = config
+    with pytest.raises(Misfit) as raised:
+        world.restart()
+    assert text in str(raised.value)
