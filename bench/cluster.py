@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 from bench.local import Local
-from bench.measure import CannotMeasure, Times, cpu_s, rss_mb, timed
+from bench.measure import CannotMeasure, Times, cpu_s, rss_mb, timed, wait_until
 from penstock.aclient import AsyncClient
 from penstock.client import Client, new_request_key
 from penstock.v1.common_pb2 import JobRequest, JobSpec
@@ -27,6 +27,7 @@ SUBMIT_TIMEOUT_S = 30.0
 #: Submissions before the clock starts: connections and caches.
 WARM_UP_S = 0.5
 BIG_ARRAY = 100_000
+BLOCK_LIMIT_S = 20.0
 
 
 class ArrayFigures(NamedTuple):
@@ -92,8 +93,7 @@ class SubmitFigures(NamedTuple):
 
 def submit_load(cluster: Local, seconds: float, nodes: int) -> SubmitFigures:
     """CLIENTS clients in one process, each with a connection of its own and a submission at a time."""
-    words = ["--parsable", "-o", "/dev/null", "-D", "/", "-N", str(nodes), "--exclusive", "--wrap", "sleep 600"]
-    blocker = cluster.run("sbatch", *words).strip()
+    blocker = _block(cluster, nodes)
     pid = cluster.controller_pid()
     latencies, took, own_cpu, their_cpu = asyncio.run(_submit_load(cluster, pid, seconds))
     cluster.run("scancel", blocker)
@@ -103,6 +103,15 @@ def submit_load(cluster: Local, seconds: float, nodes: int) -> SubmitFigures:
         number / took, 1000 * statistics.median(ordered), 1000 * ordered[int(number * 0.99)], own_cpu / took,
         their_cpu / took, 1000 * their_cpu / number,
     )  # fmt: skip
+
+
+def _block(cluster: Local, nodes: int) -> str:
+    """Take all nodes, so that what is submitted now waits. Returns the job's id."""
+    words = ["--parsable", "-o", "/dev/null", "-D", "/", "-N", str(nodes), "--exclusive", "--wrap", "sleep 600"]
+    job_id = cluster.run("sbatch", *words).strip()
+    running = ["-h", "-j", job_id, "-t", "R", "-o", "%i"]
+    wait_until(lambda: bool(cluster.run("squeue", *running).strip()), "the job that takes all nodes", BLOCK_LIMIT_S)
+    return job_id
 
 
 async def _submit_load(cluster: Local, pid: int, seconds: float) -> tuple[list[float], float, float, float]:
@@ -147,15 +156,17 @@ class BigArrayFigures(NamedTuple):
     growth_mb: float
 
 
-def big_array(cluster: Local) -> BigArrayFigures:
-    """Time to the acknowledgement and growth of the controller; the array is cancelled afterwards."""
+def big_array(cluster: Local, nodes: int) -> BigArrayFigures:
+    """Time to the acknowledgement and growth of the controller; the array is cancelled before any of it can start."""
+    blocker = _block(cluster, nodes)
     pid = cluster.controller_pid()
     with Client.open(SUBMIT_TIMEOUT_S, cluster=cluster.file()) as client:
-        client.call("SubmitJob", _true())  # the connection
+        first = client.call("SubmitJob", _true()).job_id  # makes the connection
         before, request = rss_mb(pid), _true(f"0-{BIG_ARRAY - 1}")
         began = time.perf_counter()
         job_id = client.call("SubmitJob", request).job_id
         took = time.perf_counter() - began
         growth = rss_mb(pid) - before
-    cluster.run("scancel", str(job_id))
+    cluster.run("scancel", str(job_id), str(first))
+    cluster.run("scancel", blocker)
     return BigArrayFigures(1000 * took, growth)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.fill import fill
 from bench.local import BIN, Local
-from bench.measure import CannotMeasure, Times, rss_mb, timed, wait_until
+from bench.measure import CannotMeasure, Times, cpu_s, rss_mb, timed, wait_until
 from penstock.client import Client
 from penstock.config import load
 from penstock.errors import PenstockError
@@ -37,6 +37,7 @@ class RestartFigures(NamedTuple):
     fill_s: float
     database_mb: float
     restart_s: float
+    restart_cpu_s: float
     rss_mb: float
     later_mb: float
     idle_mb: float
@@ -56,14 +57,15 @@ def measure(cluster: Local, finished: int = FINISHED, pending: int = PENDING, co
     try:
         wait_until(lambda: _answers(cluster, controller), "the controller's first answer", START_LIMIT_S, POLL_S)
         restart_s = time.perf_counter() - began
-        memory_mb = rss_mb(controller.pid)
+        restart_cpu_s, memory_mb = cpu_s(controller.pid), rss_mb(controller.pid)
         time.sleep(SETTLE_S)
         squeue = timed(cluster.command("squeue"), command_runs, cluster.env)
         later_mb = rss_mb(controller.pid)
     finally:
         controller.send_signal(signal.SIGTERM)
         controller.wait(STOP_LIMIT_S)
-    return RestartFigures(filled_s, database.stat().st_size / 2**20, restart_s, memory_mb, later_mb, idle_mb, squeue)
+    size_mb = database.stat().st_size / 2**20
+    return RestartFigures(filled_s, size_mb, restart_s, restart_cpu_s, memory_mb, later_mb, idle_mb, squeue)
 
 
 def start_controller(cluster: Local) -> subprocess.Popen[bytes]:
