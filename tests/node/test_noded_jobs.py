@@ -151,7 +151,8 @@ def test_limits_umask_and_clean_descriptors_and_signals(tmp_path):
             nofile, fsize, core, umask, fds, ignored = lines(tmp_path / "slurm-1.out")
             assert (nofile, fsize, core, umask) == ("77", "unlimited", "0", "0027")
             assert int(fds) == 5  # a headline, 0, 1, 2 and the folder that ls reads
-            assert int(ignored.split()[1], 16) == 0
+            of_libc = 3 << 31  # 32 and 33 belong to the C library; whoever started us may have them ignored
+            assert int(ignored.split()[1], 16) & ~of_libc == 0
             assert (tmp_path / "slurm-1.out").stat().st_mode & 0o777 == 0o640
 
     run(scenario())
