@@ -1,6 +1,8 @@
 """From a submission over the wire to its end, with a node's stream driven by hand."""
 
 import asyncio
+import os
+import pwd
 
 import grpc
 import pytest
@@ -9,6 +11,9 @@ from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2, node_pb2
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import BATCH, FakeNode, Site, jobs_of, submission, submit, wait_for
+
+#: Who runs the tests, and so owns the jobs.
+ME = (os.getuid(), pwd.getpwuid(os.getuid()).pw_name)
 
 
 def test_a_job_from_submission_to_its_end(tmp_path):
@@ -23,7 +28,7 @@ def test_a_job_from_submission_to_its_end(tmp_path):
             launch = command.launch
             assert (command.epoch, command.sequence) == (1, 1)
             assert launch.key == node_pb2.StepKey(job_id=job_id, attempt=0, step_id=BATCH)
-            assert (launch.user_id, launch.user_name, launch.work_dir) == (0, "root", b"/tmp")
+            assert (launch.user_id, launch.user_name, launch.work_dir) == (*ME, b"/tmp")
             assert (launch.spec.script, list(launch.spec.environment)) == (b"#!/bin/sh\ntrue\n", [b"A=1"])
             assert (dict(launch.rlimits), launch.umask) == ({"NOFILE": 99}, 0o27)
             assert (launch.allocation.node, launch.allocation.cpus, launch.allocation.mem_mb) == ("n1", 1, 10)

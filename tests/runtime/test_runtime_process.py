@@ -107,6 +107,6 @@ def test_hang_up_reads_again_and_term_stops(tmp_path):
             assert await asyncio.to_thread(process.stop) == 0
         log = process.log.read_text()
         assert "the configuration was read again" in log and "stopping: SIGTERM" in log
-        assert "job 1 attempt 0: submit uid 0" in log
+        assert f"job 1 attempt 0: submit uid {os.getuid()}" in log
 
     asyncio.run(story())
