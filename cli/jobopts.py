@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from cli.options import MAYBE, NO, NUMERIC, YES, Option, later
 from cli.run import CommandError
-from cli.signals import parse_signal
 from penstock.v1.common_pb2 import GresCount, JobRequest
 from penstock.values.duration import UNLIMITED, parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
+from penstock.values.signals import parse_end_warning
 from penstock.values.text import check_name
 
 if TYPE_CHECKING:
@@ -139,13 +139,7 @@ def _yes_no(text: str) -> bool:
 
 
 def _signal(text: str) -> str:
-    flags, colon, rest = text.rpartition(":")
-    name, at, seconds = rest.partition("@")
-    if colon and flags.upper() not in ("R", "B", "RB", "BR"):
-        raise BadValue(f"{flags!r} is none of R, B, RB")
-    parse_signal(name)
-    if at:
-        parse_int(seconds, 0, 65535, "time before the end")
+    parse_end_warning(text)
     return text
 
 
@@ -233,7 +227,7 @@ JOB_OPTIONS = (
     Option("propagate", "", MAYBE, help="propagate all [or specific list of] rlimits", metavar="rlimits", const="ALL"),
     Option("qos", "q", YES, help="quality of service", metavar="qos", convert=_name("QOS")),
     Option("requeue", "", help="permit the job to be requeued"),
-    Option("signal", "", YES, help="understood, and refused: not there yet", metavar="[[R][B]:]num[@time]",
+    Option("signal", "", YES, help="signal before the time limit", metavar="[[R][B]:]num[@time]",
            convert=_signal),
     Option("time", "t", YES, help="time limit", metavar="minutes", convert=_time_limit),
     Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=_name("wckey")),

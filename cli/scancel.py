@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from cli.jobids import selector_text
 from cli.options import NO, YES, Command, Option, later, parse
 from cli.run import CommandError, complain, run
-from cli.signals import parse_signal
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, JobInfo, JobResult, ListJobsRequest
@@ -25,6 +24,7 @@ from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.jobid import BATCH_STEP, format_job, parse_selectors
 from penstock.values.refusals import Code
+from penstock.values.signals import parse_signal
 
 #: More ids than fit a command line as written-out numbers; more is a filter's work.
 IDS_MAX = 262_144

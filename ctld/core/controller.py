@@ -115,6 +115,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.REQUEUE_DELAY: _look_again,
     Timer.DEPENDENCY_DELAY: _depend_again,
     Timer.TIME_LIMIT: step_life.time_limit,
+    Timer.END_WARNING: step_life.end_warning,
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),

@@ -14,6 +14,7 @@ from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
 from penstock.values.refusals import Code
+from penstock.values.signals import parse_end_warning
 
 #: Largest count of anything in a request: far above any cluster, far below the columns' 32 bits.
 COUNT_MAX = 16_000_000
@@ -78,8 +79,15 @@ def complete(
         submit_dir=share(wanted.submit_dir or wanted.work_dir),
         command=share(wanted.command),
         wckey=share(wanted.wckey),
+        signal=share(_end_warning(wanted)),
     )
     return request, warnings
+
+
+def _end_warning(wanted: WantedJob) -> str:
+    if wanted.signal:
+        parse_end_warning(wanted.signal)
+    return wanted.signal
 
 
 def _check_ranges(wanted: WantedJob) -> None:

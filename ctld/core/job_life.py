@@ -17,6 +17,7 @@ from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
+from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason
 from penstock.values.tres import format_tres
 
@@ -70,9 +71,19 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
     state.touch_step(job.steps[BATCH_STEP])
     state.record(now_us, job, "start", ",".join(part.node for part in alloc))
     emit_launch(state, job)
-    if job.time_limit_s >= 0:
-        state.timers.set(now_us + time_limit_us(state, job), Timer.TIME_LIMIT, job.job_id, job.attempt)
+    set_end_timers(state, job)
     depends.on_change(state, job, now_us)
+
+
+def set_end_timers(state: ClusterState, job: Job) -> None:
+    """Keep the time limit of a job that has its allocation, and the warning before it. Earlier timers find this out."""
+    if job.time_limit_s < 0:
+        return
+    limit_us = job.start_at_us + time_limit_us(state, job)
+    state.timers.set(limit_us, Timer.TIME_LIMIT, job.job_id, job.attempt)
+    if job.request.signal:
+        before_us = parse_end_warning(job.request.signal).before_end_s * US
+        state.timers.set(max(job.start_at_us, limit_us - before_us), Timer.END_WARNING, job.job_id, job.attempt)
 
 
 def time_limit_us(state: ClusterState, job: Job) -> int:

@@ -63,6 +63,7 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     submit_dir: bytes = b""
     command: str = ""
     wckey: str = ""
+    signal: str = ""  # --signal as written: what comes how long before the time limit
 
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""

@@ -8,7 +8,7 @@ when the nodes register (node_life.py), since they are functions of the state an
 from typing import NamedTuple
 
 from ctld.core import arrays, depends
-from ctld.core.job_life import time_limit_us
+from ctld.core.job_life import set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
@@ -182,8 +182,8 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             begin_us = max(job.request.begin_at_us, job.eligible_at_us)
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)
-        elif job.time_limit_s >= 0:
-            state.timers.set(job.start_at_us + time_limit_us(state, job), Timer.TIME_LIMIT, job.job_id, job.attempt)
+        else:
+            set_end_timers(state, job)
     for node in state.node_list:
         if node.flags & NodeFlag.NO_RESPOND and not node.flags & NodeFlag.DOWN:
             state.timers.set(now_us + state.config.slurmd_timeout_s * 1_000_000, Timer.NODE_TIMEOUT, node.name)

@@ -5,11 +5,13 @@ attempt which is over, changes nothing but is acknowledged, so that the node can
 """
 
 from ctld.core import job_life
-from ctld.core.effects import ForgetStep
+from ctld.core.effects import ForgetStep, SignalStep
 from ctld.core.events import LaunchRefused, StepExited, StepStarted
 from ctld.core.model import Job, Step
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, JobState, Reason
 
 S = JobState
@@ -131,3 +133,23 @@ def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> N
         state.timers.set(due_us, Timer.TIME_LIMIT, job_id, attempt)
     else:
         job_life.terminate(state, job, S.TIMEOUT, Reason.TIME_LIMIT, now_us, "TIME LIMIT")
+
+
+def end_warning(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
+    """--signal: the time before the limit has come, unless the limit was raised since.
+
+    With B: the script's own process gets the signal, else the job's steps, of which a batch script is none (as Slurm).
+    """
+    job = state.jobs.get(job_id)
+    if job is None or job.attempt != attempt or job.state is not S.RUNNING or job.time_limit_s < 0:
+        return
+    warning = parse_end_warning(job.request.signal)
+    due_us = job.start_at_us + job_life.time_limit_us(state, job) - warning.before_end_s * job_life.US
+    if due_us > now_us:
+        return  # the raised limit has a timer of its own
+    for step in job.steps.values():
+        if step.state is S.RUNNING and (step.step_id == BATCH_STEP) == warning.batch_shell:
+            state.record(now_us, job, "signal", str(warning.signal_no))
+            state.emit(
+                SignalStep(step.node, job_id, attempt, step.step_id, warning.signal_no, warning.batch_shell, False)
+            )

@@ -137,7 +137,7 @@ def _check_text(wanted: WantedJob) -> None:
 
 
 def _check_unsupported(wanted: WantedJob) -> None:
-    for option in ("licenses", "reservation", "signal"):
+    for option in ("licenses", "reservation"):
         if getattr(wanted, option):
             raise Refused(Code.NOT_SUPPORTED, f"--{option} is not supported yet")
 

@@ -19,6 +19,7 @@ class Timer(IntEnum):
     FORGET_KEYS = 6
     FULL_PASS = 7
     REQUEUE_DELAY = 8  # key = job id
+    END_WARNING = 9  # key = job id, check = attempt
 
 
 class Timers:

@@ -27,7 +27,7 @@ from penstock.values.hostlist import expand
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES, Hold, JobState
+from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState
 from penstock.values.text import check_name
 
 COUNT_MAX = 16_000_000
@@ -77,9 +77,8 @@ def _yes_no(state: ClusterState, actor: Actor, text: str) -> bool:
 
 def _set_time_limit(state: ClusterState, job: Job, limit_s: int, now_us: int) -> None:
     job.time_limit_s = limit_s
-    if job.start_at_us and limit_s >= 0 and job.state is not JobState.PENDING:
-        due_us = job.start_at_us + job_life.time_limit_us(state, job)
-        state.timers.set(due_us, Timer.TIME_LIMIT, job.job_id, job.attempt)
+    if job.state in HOLDING_STATES:
+        job_life.set_end_timers(state, job)
 
 
 def _set_priority(state: ClusterState, job: Job, number: int, now_us: int) -> None:
