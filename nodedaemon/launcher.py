@@ -32,8 +32,12 @@ from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
 
 READ_BYTES = 1024 * 1024
-#: stepds that wait for a step. As many as may end and start again within a breath; each holds a few MB.
-IDLE_MAX = 32
+#: stepds that wait for a step: as many as a large node may run at once, since to fork one costs more than a step's own
+#: work. Each holds about 1.5 MB of its own.
+IDLE_MAX = 256
+#: After so long without a word from anybody, all but a few of those that wait are let go.
+IDLE_S = 60.0
+IDLE_KEPT = 8
 #: Steps that one stepd may serve: whatever small thing one might leave behind is bounded.
 SERVED_MAX = 500
 #: Out of the way of the numbers that stepds keep.
@@ -123,14 +127,23 @@ class Launcher:
     def run(self) -> None:
         """Until noded is gone and the last stepd too."""
         while self._orders is not None or self._workers:
-            for fd, _ in self._epoll.poll():
+            ready = self._epoll.poll(IDLE_S if len(self._idle) > IDLE_KEPT else None)
+            for fd, _ in ready:
                 if fd == self._wake_read:
                     self._reap()
                 elif fd == self._order_fd:
                     self._read_orders()
-                else:
+                elif fd in self._by_feed:  # it may have been retired a moment ago
                     self._hear(self._by_feed[fd])
+            if not ready:
+                self._let_go()
             self._tell_gone()
+
+    def _let_go(self) -> None:
+        """Nothing has happened for a while: the memory of idle stepds is better used otherwise."""
+        for worker in self._idle[IDLE_KEPT:]:
+            self._retire(worker)
+        del self._idle[IDLE_KEPT:]
 
     # -- orders
 
