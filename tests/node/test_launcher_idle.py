@@ -11,7 +11,7 @@ from nodedaemon import launcher
 def quiet():
     """A launcher with 20 idle stepds that are only sockets, and our ends of these."""
     order_end, noded = socket.socketpair()
-    made = launcher.Launcher(None, order_end)
+    made = launcher.Launcher(None, order_end, -1)
     far_ends = []
     for pid in range(1, 21):
         ours, theirs = socket.socketpair()
