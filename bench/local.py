@@ -62,7 +62,8 @@ class Local:
         status = self.status()
         nodes = [int(node["pid"]) for node in status["nodes"]]
         launchers = [child for node in nodes for child in children(node)]
-        return cpu_s(int(status["ctld"]["pid"])), sum(map(cpu_s, nodes)), sum(map(cpu_s, launchers))
+        stepds = [child for launcher in launchers for child in children(launcher)]  # they outlive their steps
+        return cpu_s(int(status["ctld"]["pid"])), sum(map(cpu_s, nodes)), sum(map(cpu_s, [*launchers, *stepds]))
 
 
 @contextmanager

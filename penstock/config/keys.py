@@ -152,7 +152,7 @@ _FIXED_GLOBALS = (
     # what cgroup.conf would say; it is not read
     _fixed("ConstrainCores", "no"),
     _fixed("ConstrainDevices", "no"),
-    _fixed("ConstrainRAMSpace", "yes"),
+    _fixed("ConstrainRAMSpace", "no"),
     _fixed("ConstrainSwapSpace", "no"),
 )
 
