@@ -49,10 +49,6 @@ class Local:
         """The controller's process."""
         return int(self.status()["ctld"]["pid"])
 
-    def node_pids(self) -> list[int]:
-        """The node daemons' processes."""
-        return [int(node["pid"]) for node in self.status()["nodes"]]
-
     def controller_rss_mb(self) -> float:
         """Resident memory of the controller."""
         return rss_mb(self.controller_pid())

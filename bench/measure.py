@@ -10,8 +10,7 @@ import socket
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,13 +92,6 @@ def wait_until(true: Callable[[], bool], what: str, timeout_s: float, poll_s: fl
         if time.monotonic() > deadline:
             raise CannotMeasure(f"{what}: not within {timeout_s:g} s")
         time.sleep(poll_s)
-
-
-@contextmanager
-def stopwatch() -> Iterator[Callable[[], float]]:
-    """`with stopwatch() as seconds: ...; seconds()` - the time since the start."""
-    began = time.perf_counter()
-    yield lambda: time.perf_counter() - began
 
 
 def children(pid: int) -> list[int]:

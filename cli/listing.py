@@ -13,10 +13,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cli.run import CommandError
+from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
 
 #: A shorter pause would only load the controller.
 ITERATE_MIN_S = 1
 ITERATE_MAX_S = 86400
+
+#: Every word for a job state that Slurm knows, upper case -> our state's name; "" = a state that is never entered here.
+STATE_OF_WORD = (
+    {s.name: s.name for s in JobState}
+    | {word: s.name for s, word in COMPACT_STATE.items()}
+    | dict.fromkeys(OTHER_STATE_WORDS, "")
+    | dict.fromkeys(OTHER_STATE_WORDS.values(), "")
+)
 
 
 def words(text: str | None) -> list[str]:
@@ -75,12 +84,6 @@ def find_user(name: str) -> str | None:
         return str(pwd.getpwnam(name).pw_uid)
     except (KeyError, ValueError):
         return None
-
-
-def user_id_of(name: str) -> int | None:
-    """The uid behind a user's name."""
-    found = find_user(name)
-    return None if found is None else int(found)
 
 
 def environment() -> Mapping[str, str]:

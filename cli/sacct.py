@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from cli.format import Clock, TableColumn, TableStyle, parse_table, table_lines
 from cli.listing import (
+    STATE_OF_WORD,
     check_clusters,
     emit,
     environment,
@@ -30,7 +31,6 @@ from penstock.values.dates import format_date, parse_date_us
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, parse_selectors
-from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
 
 FORMAT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 FORMAT_BRIEF = "jobid,state,exitcode"
@@ -104,13 +104,6 @@ COMMAND = Command(
         *later("completion/c", value="no"),
         *later("yaml", value=MAYBE),
     ),
-)
-
-_STATE_OF_WORD = (
-    {s.name: s.name for s in JobState}
-    | {word: s.name for s, word in COMPACT_STATE.items()}
-    | dict.fromkeys(OTHER_STATE_WORDS, "")
-    | dict.fromkeys(OTHER_STATE_WORDS.values(), "")
 )
 
 
@@ -252,9 +245,9 @@ def _states(options: dict[str, Any]) -> set[str]:
     for word in words(options.get("state")):
         if word.lower() == "all":
             return set()
-        if word.upper() not in _STATE_OF_WORD:
+        if word.upper() not in STATE_OF_WORD:
             raise _fatal(f"unrecognized job state value '{word}'")
-        found.add(_STATE_OF_WORD[word.upper()])
+        found.add(STATE_OF_WORD[word.upper()])
     return found | ({"CONFIGURING", "COMPLETING"} if "RUNNING" in found else set())
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
 from cli.listing import (
+    STATE_OF_WORD,
     check_clusters,
     date_line,
     emit,
@@ -43,7 +44,7 @@ from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.jobid import BATCH_STEP, JobSelector, parse_selectors
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
+from penstock.values.states import JobState
 
 FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 FORMAT_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
@@ -106,12 +107,6 @@ STATE_WORDS = (
     "PENDING,RUNNING,SUSPENDED,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,PREEMPTED,BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,"
     "COMPLETING,CONFIGURING,RESIZING,RESV_DEL_HOLD,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,REVOKED,SIGNALING,SPECIAL_EXIT,"
     "STAGE_OUT,STOPPED"
-)
-_STATE_OF_WORD = (
-    {s.name: s.name for s in JobState}
-    | {word: s.name for s, word in COMPACT_STATE.items()}
-    | dict.fromkeys(OTHER_STATE_WORDS, "")
-    | dict.fromkeys(OTHER_STATE_WORDS.values(), "")
 )
 
 
@@ -208,9 +203,9 @@ def _states(options: dict[str, Any]) -> frozenset[str] | None:
     for word in words(options.get("states")):
         if word.lower() == "all":
             return None
-        if word.upper() not in _STATE_OF_WORD:
+        if word.upper() not in STATE_OF_WORD:
             raise CommandError(f"Invalid job state specified: {word}\nValid job states include: {STATE_WORDS}")
-        names.add(_STATE_OF_WORD[word.upper()])
+        names.add(STATE_OF_WORD[word.upper()])
     return frozenset(names) if names else active
 
 

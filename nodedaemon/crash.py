@@ -28,7 +28,6 @@ CRASH_POINTS = (
     "stepd.ended",  # the task has been reaped, no exit record
     "stepd.recorded",  # the exit record is in place
 )
-NODED_POINTS = CRASH_POINTS[:8]
 
 _CRASH_AT = os.environ.get("PENSTOCK_CRASH_AT", "")
 if _CRASH_AT and _CRASH_AT not in CRASH_POINTS:

@@ -10,7 +10,7 @@ Deliberately absent: a table of all tasks. Memory is the number of ranges plus t
 
 from ctld.core.model import NO_STEPS, ArrayRecord, Job, job_from, job_row
 from ctld.core.state import ClusterState
-from penstock.values.states import END_STATES, HOLDING_STATES, JobState
+from penstock.values.states import HOLDING_STATES, JobState
 from penstock.values.taskset import TaskSet
 
 
@@ -159,6 +159,3 @@ def records_of(state: ClusterState, array_job_id: int) -> list[Job]:
 def is_over(record: ArrayRecord) -> bool:
     """True when no task is pending or running."""
     return record.pending == 0 and record.running == 0
-
-
-ENDED = END_STATES

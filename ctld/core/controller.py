@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import control, depends, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core import arrays, control, depends, layout, node_life, ready, schedule, step_life, submit, update
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
@@ -56,7 +56,7 @@ def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
         raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
     if job is not None and not may_touch(event.actor, job):
         raise Refused(Code.ACCESS_DENIED)
-    if record is not None and record.pending == 0 and record.running == 0:
+    if record is not None and arrays.is_over(record):
         ended = JobState.FAILED if record.failed else JobState.COMPLETED
         state.reply(event.reply_to, Ended(ended.name, record.exit_code, record.exit_signal))
     elif record is None and job is not None and job.state in END_STATES:

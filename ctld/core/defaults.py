@@ -18,6 +18,8 @@ from penstock.values.signals import parse_end_warning
 
 #: Largest count of anything in a request: far above any cluster, far below the columns' 32 bits.
 COUNT_MAX = 16_000_000
+#: Longest time limit that is not UNLIMITED: a hundred years.
+TIME_LIMIT_S_MAX = 3_153_600_000
 MEM_MB_MAX = 1 << 40
 
 
@@ -104,7 +106,7 @@ def _check_ranges(wanted: WantedJob) -> None:
     if wanted.mem_per_node_mb is not None and wanted.mem_per_cpu_mb is not None:
         raise Refused(Code.INVALID_TASK_MEMORY, "--mem and --mem-per-cpu exclude each other")
     limit = wanted.time_limit_s
-    if limit is not None and limit != -1 and not 0 < limit <= 3_153_600_000:
+    if limit is not None and limit != -1 and not 0 < limit <= TIME_LIMIT_S_MAX:
         raise Refused(Code.INVALID_TIME_LIMIT, f"{limit} seconds")
 
 

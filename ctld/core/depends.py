@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from ctld.core import arrays
 from ctld.core.effects import Refused
 from ctld.core.events import Actor
 from ctld.core.model import Job
@@ -56,7 +57,7 @@ def _targets(state: ClusterState, term: Term) -> list[Job] | None:
     record = state.arrays.get(term.job_id)
     if record is not None:
         if term.task_id is None:
-            return [state.jobs[i] for i in sorted({*record.holders, *record.members.values()}) if i in state.jobs]
+            return arrays.records_of(state, term.job_id)
         job_id = record.members.get(term.task_id)
         if job_id is not None:
             return [state.jobs[job_id]] if job_id in state.jobs else None
@@ -156,7 +157,7 @@ def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     if term.kind == "after":
         return _after(state, job, targets, term.delay_s * 1_000_000, now_us)
     record = state.arrays.get(term.job_id) if term.task_id is None else None
-    over = all(t.state in END_STATES for t in targets) and (record is None or record.pending + record.running == 0)
+    over = all(t.state in END_STATES for t in targets) and (record is None or arrays.is_over(record))
     failed = (
         record.failed > 0
         if record

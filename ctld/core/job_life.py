@@ -19,7 +19,7 @@ from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason
-from penstock.values.tres import format_tres
+from penstock.values.tres import format_tres, gres_keys
 
 S = JobState
 _ENDS = frozenset(END_STATES - {S.REQUEUED})
@@ -118,7 +118,7 @@ def _tres_of(state: ClusterState, job: Job) -> str:
     tres = {"cpu": cpus, "mem": sum(p.mem_mb for p in job.alloc), "node": len(job.alloc), "billing": cpus}
     for part in job.alloc:
         for name, type_, mask in part.gres:
-            for key in dict.fromkeys((f"gres/{name}", f"gres/{name}:{type_}" if type_ else f"gres/{name}")):
+            for key in gres_keys(name, type_):
                 tres[key] = tres.get(key, 0) + mask.bit_count()
     return format_tres(tres)
 
@@ -147,6 +147,11 @@ def terminate(
     for step in job.steps.values():
         if step.state not in END_STATES:
             emit_terminate(state, job, step, note)
+
+
+def after_node_loss(job: Job) -> JobState:
+    """What becomes of a job whose node is gone."""
+    return S.REQUEUED if job.request.requeue else S.NODE_FAIL
 
 
 def emit_terminate(state: ClusterState, job: Job, step: Step, note: str = "") -> None:
@@ -230,7 +235,7 @@ def answer_waiting(state: ClusterState, job: Job) -> None:
         record = state.arrays[job.array_job_id]
         if callers:
             state.awaiting.setdefault(job.array_job_id, {}).update(callers)
-        if record.pending == 0 and record.running == 0:
+        if arrays.is_over(record):
             for reply_to in state.awaiting.pop(job.array_job_id, {}):
                 state.reply(
                     reply_to,

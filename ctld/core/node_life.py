@@ -162,10 +162,7 @@ def node_timeout(state: ClusterState, now_us: int, name: str) -> None:
     set_down(state, node, NOT_RESPONDING, ROOT_UID, now_us)
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
-        if job.state in (JobState.CONFIGURING, JobState.RUNNING):
-            end_state = JobState.REQUEUED if job.request.requeue else JobState.NODE_FAIL
-            job.failed_node = name
-            job_life.terminate(state, job, end_state, Reason.NODE_DOWN, now_us, "NODE FAILURE")
+        _end_for_node(state, node, job, now_us)
         if job.end_state is JobState.NODE_FAIL:
             bury(state, node, job, now_us)
 
@@ -175,6 +172,13 @@ def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int
     node.flags |= NodeFlag.DOWN
     node.reason, node.reason_uid, node.reason_at_us = reason, uid, now_us
     state.touch_node(node)
+
+
+def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
+    """Begin the end of a job that runs on a node that is down: back to the queue, or NODE_FAIL."""
+    if job.state in (JobState.CONFIGURING, JobState.RUNNING):
+        job.failed_node = node.name
+        job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
 
 
 def bury(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
@@ -244,10 +248,7 @@ def _set_state(state: ClusterState, node: Node, to: str, reason: str, uid: int, 
     if to == "DOWN":  # the administrator's word that nothing runs there any more
         for job_id in list(node.jobs):
             job = state.jobs[job_id]
-            if job.state in (JobState.CONFIGURING, JobState.RUNNING):
-                end_state = JobState.REQUEUED if job.request.requeue else JobState.NODE_FAIL
-                job.failed_node = node.name
-                job_life.terminate(state, job, end_state, Reason.NODE_DOWN, now_us, "NODE FAILURE")
+            _end_for_node(state, node, job, now_us)
             if not node.connected:
                 bury(state, node, job, now_us)
 

@@ -7,6 +7,7 @@ differ. Going over all jobs is the price of a filter that a user gives, never of
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ctld.core import arrays
 from ctld.core.events import JobFilter
 from ctld.core.model import Job, JobRow
 from ctld.core.state import ClusterState
@@ -57,7 +58,7 @@ def targets_of(state: ClusterState, text: str) -> list[Target]:
     if record is None or (selector.tasks is None and selector.job_id not in (record.array_job_id,)):
         job = state.jobs.get(selector.job_id)
         return [Target(job, None, selector.step_id)] if job is not None and selector.tasks is None else []
-    members = [state.jobs[i] for i in sorted({*record.holders, *record.members.values()}) if i in state.jobs]
+    members = arrays.records_of(state, record.array_job_id)
     if selector.tasks is None:
         return [Target(job, None, selector.step_id) for job in members]
     return [t for job in members if (t := _part(job, selector)) is not None]

@@ -29,7 +29,7 @@ from ctld.core.model import (
 from ctld.core.timers import Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
-from penstock.values.states import HOLDING_STATES, JobState, NodeFlag, Reason
+from penstock.values.states import JobState, NodeFlag, Reason
 
 #: Node flags with which nothing new starts there.
 CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_RESPOND | NodeFlag.INVAL | NodeFlag.FAIL
@@ -266,7 +266,3 @@ class ClusterState:
                 columns.free_gres[i, self.gres_kinds[name, ""]] += count
         node.cpus_alloc -= sign * part.cpus
         node.mem_alloc_mb -= sign * part.mem_mb
-
-    def holds_resources(self, job: Job) -> bool:
-        """True while the job's allocation is counted."""
-        return job.state in HOLDING_STATES

@@ -117,7 +117,7 @@ def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str) -> No
     move(state, step, S.NODE_FAIL)
     state.record(now_us, job, "step lost", why)
     if job.state is not S.COMPLETING:
-        job.end_state = S.REQUEUED if job.request.requeue else S.NODE_FAIL
+        job.end_state = job_life.after_node_loss(job)
         job.reason = Reason.NODE_DOWN
         job_life.move(state, job, S.COMPLETING)
     job_life.step_done(state, job, step, now_us)

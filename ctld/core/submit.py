@@ -25,7 +25,7 @@ from penstock.values.refusals import TEXT, Code
 from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
-from penstock.values.tres import format_tres
+from penstock.values.tres import format_tres, gres_keys
 
 #: How long a submit key is remembered, and how old one may be. Clients retry for seconds, not for minutes.
 SUBMIT_KEY_AGE_US = 600 * 1_000_000
@@ -35,8 +35,6 @@ CLOCK_SKEW_US = 60 * 1_000_000
 PATH_BYTES_MAX = 4096
 NAME_MAX = 1024
 NICE_MAX = 2_147_483_645
-#: Longest time limit in seconds: a year 292,000 overflow is not worth a special case.
-TIME_LIMIT_S_MAX = 365 * 24 * 3600 * 100
 
 
 class Accepted(NamedTuple):
@@ -200,7 +198,7 @@ def tres_requested(request: JobRequest) -> str:
     mem_mb = (request.mem_per_node_mb or 0) * request.nodes_min + (request.mem_per_cpu_mb or 0) * cpus
     tres = {"cpu": cpus, "mem": mem_mb, "node": request.nodes_min, "billing": cpus}
     for name, type_, count in request.gres_per_node:
-        for key in dict.fromkeys((f"gres/{name}", f"gres/{name}:{type_}" if type_ else f"gres/{name}")):
+        for key in gres_keys(name, type_):
             tres[key] = tres.get(key, 0) + count * request.nodes_min
     return format_tres({key: value for key, value in tres.items() if value or key == "cpu"})
 

@@ -16,7 +16,6 @@ class Timer(IntEnum):
     TIME_LIMIT = 3  # key = job id, check = attempt
     PURGE = 4  # key = job id, check = attempt
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost
-    FORGET_KEYS = 6
     FULL_PASS = 7
     REQUEUE_DELAY = 8  # key = job id
     END_WARNING = 9  # key = job id, check = attempt

@@ -12,6 +12,7 @@ import msgspec
 
 from ctld.core import depends, job_life, priority
 from ctld.core.control import each_target, part
+from ctld.core.defaults import COUNT_MAX
 from ctld.core.effects import Refused, Results
 from ctld.core.events import Actor, Role, UpdateJobs
 from ctld.core.feasible import can_ever_run
@@ -19,7 +20,7 @@ from ctld.core.model import Job
 from ctld.core.ready import refresh
 from ctld.core.select import Target
 from ctld.core.state import ClusterState
-from ctld.core.submit import PATH_BYTES_MAX, pick_partitions, tres_requested
+from ctld.core.submit import NICE_MAX, PATH_BYTES_MAX, pick_partitions, tres_requested
 from ctld.core.timers import Timer
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
@@ -29,8 +30,6 @@ from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState
 from penstock.values.text import check_name
-
-COUNT_MAX = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ KEYS: dict[str, Key] = {
     "wckey": Key(_text("wckey"), "wckey"),
     "timelimit": Key(lambda s, a, t: parse_duration_s(t), "time_limit_s", _set_time_limit, running=True),
     "priority": Key(lambda s, a, t: parse_int(t, 0, priority.PRIORITY_MAX, "priority"), apply=_set_priority),
-    "nice": Key(lambda s, a, t: parse_int(t, -2_147_483_645, 2_147_483_645, "nice"), "nice", _set_nice),
+    "nice": Key(lambda s, a, t: parse_int(t, -NICE_MAX, NICE_MAX, "nice"), "nice", _set_nice),
     "dependency": Key(lambda s, a, t: depends.parse(s, a, t), apply=_set_dependency),
     "arraytaskthrottle": Key(
         lambda s, a, t: parse_int(t, 0, COUNT_MAX, "arraytaskthrottle"), apply=_set_throttle, running=True

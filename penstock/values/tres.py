@@ -50,3 +50,8 @@ def format_tres(amounts: Mapping[str, int]) -> str:
     """All amounts in Slurm's order; leaving out zeros is up to the caller."""
     names = sorted(amounts, key=lambda name: (_RANK.get(name, len(_RANK)), name))
     return ",".join(f"{name}={format_mb(amounts[name]) if name in _MEMORY else amounts[name]}" for name in names)
+
+
+def gres_keys(name: str, type_: str) -> tuple[str, ...]:
+    """The names under which one kind of GRES is counted: gres/gpu, and gres/gpu:a100 as well when it has a type."""
+    return (f"gres/{name}", f"gres/{name}:{type_}") if type_ else (f"gres/{name}",)

@@ -43,7 +43,7 @@ def test_every_reason_is_explained_and_every_refusal_has_words() -> None:
 
 def test_every_event_has_a_handler_and_every_timer_too() -> None:
     assert set(HANDLERS) == set(Event.__subclasses__())
-    assert set(TIMERS) == set(Timer) - {Timer.FORGET_KEYS}
+    assert set(TIMERS) == set(Timer)
     assert all(cls.__struct_config__.frozen for cls in Effect.__subclasses__())
 
 
