@@ -16,14 +16,24 @@ if VERSION is None:
     raise SystemExit('setup.py: penstock/__init__.py has no line __version__ = "..."')
 
 # Optional: without a C compiler the build warns and goes on, and _fastsched uses its plain-Python oracle.
-PLANNER = Extension("_fastsched.plan", ["_fastsched/plan.pyx"], depends=["_fastsched/search.pxi"], optional=True)
-PLANNER.cython_directives = {
-    "language_level": 3,
-    "boundscheck": False,  # contract.check has proved every length
-    "wraparound": False,
-    "initializedcheck": False,
-    "cdivision": True,  # the planner divides non-negative numbers only
-}
+# One module a file; parts that a module includes are .pxi files named MODULE_*.pxi.
+COMPILED = [
+    Extension(
+        f"_fastsched.{source.stem}",
+        [f"_fastsched/{source.name}"],
+        depends=[f"_fastsched/{part.name}" for part in sorted(source.parent.glob("*.pxi"))],
+        optional=True,
+    )
+    for source in sorted(Path(__file__).with_name("_fastsched").glob("*.pyx"))
+]
+for module in COMPILED:
+    module.cython_directives = {
+        "language_level": 3,
+        "boundscheck": False,  # every length is proved before a loop begins
+        "wraparound": False,
+        "initializedcheck": False,
+        "cdivision": True,  # what is divided is never negative
+    }
 
 COMMANDS = ["sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "penstock"]
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
@@ -41,10 +51,10 @@ setup(
     ),
     package_data={
         "penstock": ["py.typed"],
-        "_fastsched": ["plan.pyi"],
+        "_fastsched": ["*.pyi"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
-    ext_modules=[PLANNER],
+    ext_modules=COMPILED,
     install_requires=[
         "grpcio>=1.76.0",
         "protobuf>=6.31.1",
@@ -58,6 +68,7 @@ setup(
         "nvidia-ml-py>=12.575",
     ],
     extras_require={
+        "sim": ["matplotlib>=3.9", "rich>=13.9"],
         "dev": [
             "pytest>=8.3",
             "pytest-xdist>=3.6",

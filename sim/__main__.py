@@ -1,0 +1,25 @@
+"""`penstock sim`: a table says which module answers; only that module is imported."""
+
+import importlib
+import sys
+
+#: word -> module:function, called with the words behind; and what `--help` says.
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand; its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if not words or words[0] in ("-h", "--help"):
+        lines = [f"  {name:<12}{text}" for name, (_, text) in COMMANDS.items()]
+        sys.stdout.write("\n".join(["Usage: penstock sim COMMAND [OPTIONS]", "", *lines, ""]))
+        return 0
+    if words[0] not in COMMANDS:
+        sys.stderr.write(f"penstock sim: error: no command {words[0]!r}; there are: {', '.join(COMMANDS)}\n")
+        return 1
+    module, _, function = COMMANDS[words[0]][0].partition(":")
+    return int(getattr(importlib.import_module(module), function)(words[1:]) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
