@@ -1,10 +1,79 @@
-"""What the compiled planner and its oracle share: the words of the answer, the limits, and the check of the input.
+"""What the compiled planner and its oracle share: the rules, the columns, the words of the answer, the check of the
+input.
+
+A pass is a function of one `PlanInput`: no clock, no state, no chance. It looks at the pending rows in the order of
+`rows` (the caller has sorted them by rank; ties by job id) and decides for each what starts now, when and where the
+others are expected to start, which running jobs must go, and what binds a row that does not start.
+
+Rules
+-----
+0. Time is in whole seconds, absolute. A row needs `d = limit_min_s` seconds. Resources of running jobs come back at
+   `run_end_s` (at least now_s + 1). A planned start is now_s, or later: then a multiple of `resolution_s` (rounded up),
+   and less than now_s + window_s. Never before `earliest_s`; a row whose start would be after `latest_s` has none.
+
+1. What a node can hold. Over the whole interval [t, t + d), after all that runs there or has been planned before this
+   row, less the blocks of reservations that the row is not a member of: let c, m, g be the least free cpu units,
+   memory, and GRES. A job with `tasks` tasks on a node takes k = tasks * cpus_per_task cpus rounded up to a multiple of
+   the node's `cpu_quantum`, which are k * cpu_units units; memory and GRES as in 2. t = the largest number of tasks that
+   fits; at most ntasks_per_node if that is not 0; at most ntasks - nodes_min + 1, so that the other nodes that the job
+   must have get one each; exactly ntasks or nothing when nodes_max is 1. GRES is counted once a node, not by task.
+   exclusive 1: no other job may be there during the interval; the job takes all cpu units of the node. exclusive 2
+   (user): only jobs of the same `user` may be there during the interval, and no job of another user may come while it is
+   there; likewise a job that is not exclusive may not go where an exclusive-user job of another user is.
+2. Memory: mem_node_mb >= 0: that much on each node (0 = all that the node has in total); else mem_cpu_mb >= 0: that
+   much for each cpu that it takes (k, after rounding); else nothing, or all of the node's if exclusive is 1.
+3. Which nodes. The candidates are the up nodes of the row's mask with t >= 1. They stand in node order: by `order` (kind
+   0); by weight_class, most free cpu units over the interval first, then `order` (kind 1, LLN); by weight_class, fewest
+   free units of GRES that the job asks for (all kinds summed; of cpu if it asks for none) first, then `order` (kind 2,
+   best fit).
+   a. Groups (`group` >= 0: sets (mask, count) of features with counts or required nodes): in the order of the set, the
+      first candidates of that mask are taken until `count` nodes of the mask are among those taken. Not enough: no fit.
+   b. Topology (levels > 0 and nodes_max > 1): let need be the rest (nodes and tasks). For level 0, 1, ...: the switches
+      whose candidates together with those taken by groups would do; of these the one with the fewest candidates, then
+      the lowest index. The candidates are limited to it. No such switch at any level: all stay. Then leaf switches with
+      most candidates come first (ties: lower index), within a leaf node order holds.
+      switches_max > 0: the nodes chosen in the end may lie under at most that many leaf switches.
+      segment > 0: the nodes come in segments of so many, each in one leaf (block): each leaf gives
+      floor(candidates / segment) segments; if one leaf gives all of them, the one that gives fewest; else leaves that
+      give most first (ties: lower index); nodes_min is a multiple of segment and no more nodes than that are taken.
+   c. The shortest run of candidates, beginning with the first, that has at least nodes_min nodes and room for ntasks. If
+      the first nodes_max have no such room: those with the largest t first (ties: as they stand), as few as needed.
+      spread 1: go on from there while there are candidates and fewer than nodes_max.
+      The chosen nodes, in `order`, are filled one after the other, leaving a task for each that follows.
+   All or nothing: a job gets a whole set of nodes at once (gang).
+4. When. The earliest time by rule 0 at which rule 3 gives a set and, over [t, t + d), there are the licenses (free ones
+   plus those that come back, less those blocked by reservations). If it is now: STARTED, and the limit granted is as long
+   as nothing in the way, at least d, at most limit_s.
+5. Reservations (`resv` = v >= 0): only nodes of resv_mask[v], and the whole of [t, t + d) inside [resv_from_s,
+   resv_to_s]; with resv_flex the mask of the row alone counts and any time. Blocks of v do not count against it, and
+   what it takes in that time is taken from the rest of these blocks.
+   A block with cpus -1 closes the node for others.
+6. Copies: a row stands for `count` equal jobs (an array). As many as can, start now; of the others up to copies_max are
+   planned one after the other.
+7. Waiting rows hold. A row that does not start now but at a later time takes what it needs at that time, so that no
+   later row delays it, if `reserve` is 1 and fewer than reserve_max waiting rows hold something (-1: no limit). reserve_max
+   0 is pure first fit, 1 is EASY, -1 conservative backfill. A row that may not hold is planned without taking, and only if
+   `estimate` is 1; else it is only tried for now.
+8. Alternatives. Rows with the same `job` that stand next to each other in `rows` are alternatives: the earliest start
+   wins (ties: the first). When an alternative comes again later (another partition of another rank), it is tried for now
+   only, unless a start is decided.
+   Rows next to each other with the same `het` > 0 and different jobs are one heterogeneous job: all start at the same
+   time, each taking after the one before it; the earliest time at which all can. No alternatives there.
+9. Preemption. A row with `preempts` != 0 that cannot start now may have running jobs removed whose run_class is among
+   its bits. Capacity by rules 1 and 2 over [now, now + d) as if all of these were gone; candidates in the order of
+   (number of such jobs on the node, sum of their run_cost, node order). Of the preemptable jobs on the chosen nodes,
+   lowest (run_cost, index) first, as many as are needed are the victims; then each, highest first, is spared if the rest
+   suffices. The row holds its nodes from now on, its reason is PREEMPTING, its planned start now; victims count as gone.
+   It is not tried if the row is of more than one copy's need: one copy a pass.
+10. Reason of a row that does not start, first that holds: BAD_CONSTRAINTS (not even on its whole mask, empty, all up, no
+   reservations of others), NODES_DOWN (not on its empty up nodes), DEADLINE (latest_s), PREEMPTING, LICENSES (would start
+   now with all licenses free), RESERVED (would start now without the blocks, or its reservation has not begun), PRIORITY
+   (each up node of its mask is in the mask of an earlier waiting row), else RESOURCES.
+   NOT_TESTED: the pass ended before it (rows_max, starts_max, PLACEMENTS_MAX, stop), or it has no copies.
 
 Both planners call `check` first. It proves what the loops afterwards rely on (the compiled one runs without bounds
-checks): every column has the dtype and the length that the others imply, `node_order` names each node once, no node has
-less than nothing in total (what is free may be negative: a node can shrink under its jobs), and each job names an
-existing mask. Numbers inside a job's row are not checked here: a row that makes no sense (no task, no cpu, more nodes
-than tasks) can run nowhere and gets BAD_CONSTRAINTS, because one odd job must not stop the pass for all others.
+checks). Numbers inside a job's row are not checked: a row that makes no sense can run nowhere and gets BAD_CONSTRAINTS,
+because one odd job must not stop the pass for all others.
 """
 
 from collections.abc import Mapping
@@ -13,78 +82,278 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NOT_TESTED: Final = 0  # the pass ended (starts_max, PLACEMENTS_MAX) before this row, or the row has no copies
-STARTED: Final = 1  # all copies of the row start
-RESOURCES: Final = 2  # waits for nodes, and holds them against everything of lower priority
-PRIORITY: Final = 3  # waits because every node that it could use is held by higher-priority rows
-NODES_DOWN: Final = 4  # could run only with nodes that are not up
-BAD_CONSTRAINTS: Final = 5  # could not run even on all nodes of its mask, empty
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+U64 = NDArray[np.uint64]
+
+NOT_TESTED: Final = 0
+STARTED: Final = 1
+RESOURCES: Final = 2
+PRIORITY: Final = 3
+NODES_DOWN: Final = 4
+BAD_CONSTRAINTS: Final = 5
+LICENSES: Final = 6
+RESERVED: Final = 7
+PREEMPTING: Final = 8
+DEADLINE: Final = 9
+
+#: "Never", in seconds: no time limit, no deadline, no end. Sums of two of it still fit in 64 bits.
+FOREVER: Final = 1 << 60
 
 # One pass names at most this many (start, node) pairs, so that its buffers stay under 150 MB; the next pass goes on
 # from there. It is what 65,536 nodes of 64 cpus can take in one-cpu tasks.
 PLACEMENTS_MAX = 1 << 22
 
 
+class Nodes(NamedTuple):
+    """N nodes, G kinds of GRES, S levels of switches."""
+
+    total_cpus: I32  # [N] units
+    total_mem_mb: I64  # [N]
+    total_gres: I32  # [N, G]
+    free_cpus: I32  # [N] now; may be negative: a node can shrink under its jobs
+    free_mem_mb: I64  # [N]
+    free_gres: I32  # [N, G]
+    cpu_quantum: I32  # [N] cpus are given in multiples of it
+    order: I32  # [N] node indices, the preferred first
+    weight_class: I32  # [N] rank of the node's weight, low first
+    up: U8  # [N]
+    switches: I32  # [S, N] index of the switch above the node at each level, 0 = leaf (or block)
+
+
+class Running(NamedTuple):
+    """R jobs that hold resources, and P parts: what one of them holds on one node. Unused entries: part_run is -1."""
+
+    run_end_s: I64  # [R]
+    run_user: I32  # [R]
+    run_exclusive: U8  # [R] 0 no, 1 job, 2 user
+    run_class: I32  # [R] class for preemption, 0 to 63; -1 = may not be preempted
+    run_cost: I64  # [R] the lower, the rather preempted
+    run_licenses: I32  # [R, L]
+    part_run: I32  # [P]
+    part_node: I32  # [P]
+    part_cpus: I32  # [P] units
+    part_mem_mb: I64  # [P]
+    part_gres: I32  # [P, G]
+
+
+class Reservations(NamedTuple):
+    """V reservations, B blocks: what a reservation keeps on one node, less what its own running jobs use of it.
+
+    F license blocks.
+    """
+
+    resv_from_s: I64  # [V]
+    resv_to_s: I64  # [V]
+    resv_mask: I32  # [V]
+    resv_flex: U8  # [V]
+    block_resv: I32  # [B]
+    block_node: I32  # [B]
+    block_from_s: I64  # [B]
+    block_to_s: I64  # [B]
+    block_cpus: I32  # [B] units; -1 = the whole node
+    block_mem_mb: I64  # [B]
+    block_gres: I32  # [B, G]
+    licblock_resv: I32  # [F]
+    licblock_kind: I32  # [F]
+    licblock_count: I32  # [F]
+    licblock_from_s: I64  # [F]
+    licblock_to_s: I64  # [F]
+
+
+class Jobs(NamedTuple):
+    """J rows of pending jobs. Only those named in PlanInput.rows are looked at."""
+
+    job: I64  # [J]
+    mask: I32  # [J] row of PlanInput.masks
+    nodes_min: I32
+    nodes_max: I32
+    ntasks: I32
+    cpus_per_task: I32
+    ntasks_per_node: I32  # 0 = any
+    mem_node_mb: I64  # -1 = not asked in this way
+    mem_cpu_mb: I64
+    gres: I32  # [J, G] on each node
+    exclusive: U8  # 0 no, 1 job, 2 user
+    user: I32
+    count: I32
+    cpu_units: I32  # units that one cpu takes
+    spread: U8
+    limit_s: I64
+    limit_min_s: I64
+    earliest_s: I64
+    latest_s: I64
+    reserve: U8
+    resv: I32  # -1 = none
+    preempts: U64  # bits of run_class
+    switches_max: I32  # 0 = any
+    segment: I32  # 0 = none
+    order_kind: U8
+    group: I32  # set of PlanInput.group_first, -1 = none
+    licenses: I32  # [J, L]
+    het: I32  # 0 = alone
+
+
+class Limits(NamedTuple):
+    """The parameters of a pass."""
+
+    now_s: int
+    resolution_s: int = 1
+    window_s: int = FOREVER
+    starts_max: int = 1 << 30
+    rows_max: int = 1 << 30
+    copies_max: int = 20
+    reserve_max: int = -1
+    estimate: bool = True
+
+
+class PlanInput(NamedTuple):
+    """All that a pass looks at."""
+
+    nodes: Nodes
+    running: Running
+    reservations: Reservations
+    jobs: Jobs
+    rows: I64  # rows of `jobs`, highest rank first
+    masks: U64  # [M, W] sets of nodes: bit i % 64 of word i // 64
+    group_first: I32  # [D + 1] set s has the entries group_first[s] up to group_first[s + 1]
+    group_mask: I32
+    group_count: I32
+    free_licenses: I32  # [L]
+    limits: Limits
+    stop: U8  # [1] another thread may set it to 1 to end the pass early
+
+
 class PlanResult(NamedTuple):
-    """The starts in order of decision; start s has the entries node_first[s] up to node_first[s + 1] of the rest."""
+    """Starts in order of decision: start s has the entries node_first[s] up to node_first[s + 1] of node ... mem_mb.
 
-    job: NDArray[np.int32]
-    node_first: NDArray[np.int32]
-    node: NDArray[np.int32]
-    cpus: NDArray[np.int32]
-    tasks: NDArray[np.int32]
-    mem_mb: NDArray[np.int64]
-    reason: NDArray[np.uint8]
+    By position in `rows`: start_s (-1 = none known), reason, and plan_first / plan_node: the nodes of the first copy that
+    waits. Victims: entry v says that row position victim_row[v] needs running job victim_run[v] gone.
+    """
 
-
-# name: (dtype, length of each axis). N nodes, G kinds of GRES, M masks, W words of a mask, J jobs.
-COLUMNS: Final[dict[str, tuple[type, str]]] = {
-    "free_cpus": (np.int32, "N"),
-    "free_mem_mb": (np.int64, "N"),
-    "free_gres": (np.int32, "NG"),
-    "total_cpus": (np.int32, "N"),
-    "total_mem_mb": (np.int64, "N"),
-    "total_gres": (np.int32, "NG"),
-    "running_jobs": (np.int32, "N"),
-    "held_exclusive": (np.uint8, "N"),
-    "node_order": (np.int32, "N"),
-    "up": (np.uint8, "N"),
-    "masks": (np.uint64, "MW"),
-    "job_mask": (np.int32, "J"),
-    "nodes_min": (np.int32, "J"),
-    "nodes_max": (np.int32, "J"),
-    "ntasks": (np.int32, "J"),
-    "cpus_per_task": (np.int32, "J"),
-    "ntasks_per_node": (np.int32, "J"),
-    "mem_node_mb": (np.int64, "J"),
-    "mem_cpu_mb": (np.int64, "J"),
-    "gres": (np.int32, "JG"),
-    "exclusive": (np.uint8, "J"),
-    "count": (np.int32, "J"),
-}
+    job: I32  # position in `rows`
+    node_first: I32
+    node: I32
+    cpus: I32  # cpus, not units
+    tasks: I32
+    mem_mb: I64
+    limit_s: I64  # by start
+    reason: U8  # by position
+    start_s: I64
+    plan_first: I32
+    plan_node: I32
+    victim_row: I32
+    victim_run: I32
 
 
-def check(columns: Mapping[str, Any]) -> None:
-    """Raise ValueError that names the column if one does not fit the others."""
-    arrays = {name: np.asarray(columns[name]) for name in COLUMNS}
-    lengths: dict[str, int] = {}
-    for name, (dtype, axes) in COLUMNS.items():
-        array = arrays[name]
-        if array.dtype != dtype or array.ndim != len(axes):
-            wanted = f"{np.dtype(dtype)}[{','.join(axes)}]"
-            raise ValueError(f"plan: {name} is {array.dtype} with {array.ndim} axes, expected {wanted}")
-        for axis, length in zip(axes, array.shape, strict=True):
-            if length != lengths.setdefault(axis, length):
-                raise ValueError(f"plan: {name} has length {length} on axis {axis}, the others have {lengths[axis]}")
-    nodes = lengths["N"]
+# name: (dtype, axes). A letter stands for one length everywhere; "1" is one. Digits of the class docstrings.
+_GROUPS: Final[dict[str, dict[str, tuple[type, str]]]] = {
+    "nodes": {
+        "total_cpus": (np.int32, "N"), "total_mem_mb": (np.int64, "N"), "total_gres": (np.int32, "NG"),
+        "free_cpus": (np.int32, "N"), "free_mem_mb": (np.int64, "N"), "free_gres": (np.int32, "NG"),
+        "cpu_quantum": (np.int32, "N"), "order": (np.int32, "N"), "weight_class": (np.int32, "N"),
+        "up": (np.uint8, "N"), "switches": (np.int32, "SN"),
+    },
+    "running": {
+        "run_end_s": (np.int64, "R"), "run_user": (np.int32, "R"), "run_exclusive": (np.uint8, "R"),
+        "run_class": (np.int32, "R"), "run_cost": (np.int64, "R"), "run_licenses": (np.int32, "RL"),
+        "part_run": (np.int32, "P"), "part_node": (np.int32, "P"), "part_cpus": (np.int32, "P"),
+        "part_mem_mb": (np.int64, "P"), "part_gres": (np.int32, "PG"),
+    },
+    "reservations": {
+        "resv_from_s": (np.int64, "V"), "resv_to_s": (np.int64, "V"), "resv_mask": (np.int32, "V"),
+        "resv_flex": (np.uint8, "V"), "block_resv": (np.int32, "B"), "block_node": (np.int32, "B"),
+        "block_from_s": (np.int64, "B"), "block_to_s": (np.int64, "B"), "block_cpus": (np.int32, "B"),
+        "block_mem_mb": (np.int64, "B"), "block_gres": (np.int32, "BG"), "licblock_resv": (np.int32, "F"),
+        "licblock_kind": (np.int32, "F"), "licblock_count": (np.int32, "F"), "licblock_from_s": (np.int64, "F"),
+        "licblock_to_s": (np.int64, "F"),
+    },
+    "jobs": {
+        "job": (np.int64, "J"), "mask": (np.int32, "J"), "nodes_min": (np.int32, "J"), "nodes_max": (np.int32, "J"),
+        "ntasks": (np.int32, "J"), "cpus_per_task": (np.int32, "J"), "ntasks_per_node": (np.int32, "J"),
+        "mem_node_mb": (np.int64, "J"), "mem_cpu_mb": (np.int64, "J"), "gres": (np.int32, "JG"),
+        "exclusive": (np.uint8, "J"), "user": (np.int32, "J"), "count": (np.int32, "J"), "cpu_units": (np.int32, "J"),
+        "spread": (np.uint8, "J"), "limit_s": (np.int64, "J"), "limit_min_s": (np.int64, "J"),
+        "earliest_s": (np.int64, "J"), "latest_s": (np.int64, "J"), "reserve": (np.uint8, "J"),
+        "resv": (np.int32, "J"), "preempts": (np.uint64, "J"), "switches_max": (np.int32, "J"),
+        "segment": (np.int32, "J"), "order_kind": (np.uint8, "J"), "group": (np.int32, "J"),
+        "licenses": (np.int32, "JL"), "het": (np.int32, "J"),
+    },
+    "": {
+        "rows": (np.int64, "Q"), "masks": (np.uint64, "MW"), "group_first": (np.int32, "E"),
+        "group_mask": (np.int32, "D"), "group_count": (np.int32, "D"), "free_licenses": (np.int32, "L"),
+        "stop": (np.uint8, "1"),
+    },
+}  # fmt: skip
+
+_TABLES: Final[dict[str, Any]] = {
+    "nodes": Nodes, "running": Running, "reservations": Reservations, "jobs": Jobs,
+}  # fmt: skip
+
+
+def empty(group: str, **lengths: int) -> Any:
+    """A `Nodes`, `Running`, `Reservations` or `Jobs` of zeros with these lengths; axes not named have none."""
+    return _TABLES[group](
+        **{
+            name: np.zeros([lengths.get(axis, 0) for axis in axes], dtype)
+            for name, (dtype, axes) in _GROUPS[group].items()
+        }
+    )
+
+
+def _bad(name: str, text: str) -> ValueError:
+    return ValueError(f"plan: {name} {text}")
+
+
+def check(given: PlanInput) -> None:
+    """Raise ValueError that names the column if one does not fit the others, or an index points nowhere."""
+    arrays: dict[str, Any] = {}
+    lengths: dict[str, int] = {"1": 1}
+    for group, columns in _GROUPS.items():
+        source = getattr(given, group) if group else given
+        for name, (dtype, axes) in columns.items():
+            array = arrays[name] = getattr(source, name)
+            if array.dtype != dtype or array.ndim != len(axes) or not array.flags.c_contiguous:
+                wanted = f"{np.dtype(dtype)}[{','.join(axes)}]"
+                raise _bad(name, f"is {array.dtype} with {array.ndim} axes, expected a contiguous {wanted}")
+            for axis, length in zip(axes, array.shape, strict=True):
+                if length != lengths.setdefault(axis, length):
+                    raise _bad(name, f"has length {length} on axis {axis}, the others have {lengths[axis]}")
+    _check_indices(arrays, lengths)
+
+
+def _check_indices(arrays: Mapping[str, Any], lengths: Mapping[str, int]) -> None:
+    nodes, masks, reservations = lengths["N"], lengths["M"], lengths["V"]
     if lengths["W"] != (nodes + 63) // 64:
-        raise ValueError(f"plan: masks has {lengths['W']} words a row, {nodes} nodes take {(nodes + 63) // 64}")
-    if not np.array_equal(np.sort(arrays["node_order"]), np.arange(nodes)):
-        raise ValueError(f"plan: node_order must name each of the {nodes} nodes exactly once")
+        raise _bad("masks", f"has {lengths['W']} words a row, {nodes} nodes take {(nodes + 63) // 64}")
+    if not np.array_equal(np.sort(arrays["order"]), np.arange(nodes)):
+        raise _bad("order", f"must name each of the {nodes} nodes exactly once")
     for name in ("total_cpus", "total_mem_mb", "total_gres"):
         if arrays[name].min(initial=0) < 0:
-            raise ValueError(f"plan: {name} must not be negative, its lowest entry is {arrays[name].min()}")
-    bad = (arrays["job_mask"] < 0) | (arrays["job_mask"] >= lengths["M"])
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(f"plan: job_mask[{row}] is {arrays['job_mask'][row]}, there are {lengths['M']} masks")
+            raise _bad(name, f"must not be negative, its lowest entry is {arrays[name].min()}")
+    if arrays["cpu_quantum"].min(initial=1) < 1:
+        raise _bad("cpu_quantum", "must be at least 1")
+    rows = arrays["rows"]
+    for name, index, low, high in (
+        ("rows", rows, 0, lengths["J"]),
+        ("mask", arrays["mask"][rows] if len(rows) and 0 <= rows.min() and rows.max() < lengths["J"] else rows[:0], 0, masks),
+        ("part_run", arrays["part_run"], -1, lengths["R"]),
+        ("part_node", arrays["part_node"][arrays["part_run"] >= 0], 0, nodes),
+        ("resv_mask", arrays["resv_mask"], 0, masks),
+        ("block_resv", arrays["block_resv"], 0, reservations),
+        ("block_node", arrays["block_node"], 0, nodes),
+        ("licblock_resv", arrays["licblock_resv"], 0, reservations),
+        ("licblock_kind", arrays["licblock_kind"], 0, lengths["L"]),
+        ("group_mask", arrays["group_mask"], 0, masks),
+        ("switches", arrays["switches"], 0, max(nodes, 1)),
+    ):
+        if index.size and (int(index.min()) < low or int(index.max()) >= high):
+            raise _bad(name, f"names {index.min()} to {index.max()}, there are {low} to {high - 1}")
+    first = arrays["group_first"]
+    if not len(first) or first[0] != 0 or first[-1] != lengths["D"] or (np.diff(first) < 0).any():
+        raise _bad("group_first", "must rise from 0 to the number of group entries")
+    for name, high in (("resv", reservations), ("group", len(first) - 1)):
+        index = arrays[name][rows]
+        if index.size and (int(index.min()) < -1 or int(index.max()) >= high):
+            raise _bad(name, f"names {index.min()} to {index.max()}, there are {high}")
