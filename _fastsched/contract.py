@@ -64,16 +64,16 @@ Rules
    (number of such jobs on the node, sum of their run_cost, node order). Of the preemptable jobs on the chosen nodes,
    lowest (run_cost, index) first, as many as are needed are the victims; then each, highest first, is spared if the rest
    suffices. The row holds its nodes from now on, its reason is PREEMPTING, its planned start now; victims count as gone.
-   It is not tried if the row is of more than one copy's need: one copy a pass.
+   One copy of a row a pass; not for heterogeneous jobs.
 10. Reason of a row that does not start, first that holds: BAD_CONSTRAINTS (not even on its whole mask, empty, all up, no
    reservations of others), NODES_DOWN (not on its empty up nodes), DEADLINE (latest_s), PREEMPTING, LICENSES (would start
    now with all licenses free), RESERVED (would start now without the blocks, or its reservation has not begun), PRIORITY
    (each up node of its mask is in the mask of an earlier waiting row), else RESOURCES.
    NOT_TESTED: the pass ended before it (rows_max, starts_max, PLACEMENTS_MAX, stop), or it has no copies.
 
-Both planners call `check` first. It proves what the loops afterwards rely on (the compiled one runs without bounds
-checks). Numbers inside a job's row are not checked: a row that makes no sense can run nowhere and gets BAD_CONSTRAINTS,
-because one odd job must not stop the pass for all others.
+Both planners prove what `check` proves before they begin, since the compiled one runs without bounds checks (it does
+so in C, and calls `check` for the words when something is wrong). Numbers inside a job's row are not checked: a row that
+makes no sense can run nowhere and gets BAD_CONSTRAINTS, because one odd job must not stop the pass for all others.
 """
 
 from collections.abc import Mapping
@@ -334,10 +334,14 @@ def _check_indices(arrays: Mapping[str, Any], lengths: Mapping[str, int]) -> Non
             raise _bad(name, f"must not be negative, its lowest entry is {arrays[name].min()}")
     if arrays["cpu_quantum"].min(initial=1) < 1:
         raise _bad("cpu_quantum", "must be at least 1")
-    rows = arrays["rows"]
+    rows, first = arrays["rows"], arrays["group_first"]
+    _in_range("rows", rows, 0, lengths["J"])
+    if not len(first) or first[0] != 0 or first[-1] != lengths["D"] or (np.diff(first) < 0).any():
+        raise _bad("group_first", "must rise from 0 to the number of group entries")
     for name, index, low, high in (
-        ("rows", rows, 0, lengths["J"]),
-        ("mask", arrays["mask"][rows] if len(rows) and 0 <= rows.min() and rows.max() < lengths["J"] else rows[:0], 0, masks),
+        ("mask", arrays["mask"][rows], 0, masks),
+        ("resv", arrays["resv"][rows], -1, reservations),
+        ("group", arrays["group"][rows], -1, len(first) - 1),
         ("part_run", arrays["part_run"], -1, lengths["R"]),
         ("part_node", arrays["part_node"][arrays["part_run"] >= 0], 0, nodes),
         ("resv_mask", arrays["resv_mask"], 0, masks),
@@ -348,12 +352,9 @@ def _check_indices(arrays: Mapping[str, Any], lengths: Mapping[str, int]) -> Non
         ("group_mask", arrays["group_mask"], 0, masks),
         ("switches", arrays["switches"], 0, max(nodes, 1)),
     ):
-        if index.size and (int(index.min()) < low or int(index.max()) >= high):
-            raise _bad(name, f"names {index.min()} to {index.max()}, there are {low} to {high - 1}")
-    first = arrays["group_first"]
-    if not len(first) or first[0] != 0 or first[-1] != lengths["D"] or (np.diff(first) < 0).any():
-        raise _bad("group_first", "must rise from 0 to the number of group entries")
-    for name, high in (("resv", reservations), ("group", len(first) - 1)):
-        index = arrays[name][rows]
-        if index.size and (int(index.min()) < -1 or int(index.max()) >= high):
-            raise _bad(name, f"names {index.min()} to {index.max()}, there are {high}")
+        _in_range(name, index, low, high)
+
+
+def _in_range(name: str, index: Any, low: int, high: int) -> None:
+    if index.size and (int(index.min()) < low or int(index.max()) >= high):
+        raise _bad(name, f"names {index.min()} to {index.max()}, expected {low} to {high - 1}")
