@@ -177,7 +177,7 @@ class Jobs(NamedTuple):
     gres: I32  # [J, G] on each node
     exclusive: U8  # 0 no, 1 job, 2 user
     user: I32
-    count: I32
+    count: I32  # type: ignore[assignment]  # a tuple has a method of that name; nobody counts in a table
     cpu_units: I32  # units that one cpu takes
     spread: U8
     limit_s: I64

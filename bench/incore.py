@@ -17,8 +17,8 @@ from ctld.core.controller import Core
 from ctld.core.effects import AckReports, Batch, LaunchStep, Refusal, Reply, StartPlan, Submitted
 from ctld.core.events import Actor, NodeRegistered, StepExited, StepStarted, SubmitJob, Tick, WantedJob
 from ctld.core.model import SpecRow
+from ctld.core.planning import run_plan
 from ctld.core.recover import Loaded
-from ctld.core.schedule import run_plan
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 
@@ -124,7 +124,7 @@ class Cluster:
             return 0.0
         plan, self.plan = self.plan, None
         began = time.perf_counter()
-        ready = run_plan(plan.revision, plan.inputs)
+        ready = run_plan(plan.revision, plan.question)
         took = time.perf_counter() - began
         self.core.step(self.now_us(), ready)
         return took

@@ -108,6 +108,10 @@ def _time_limit(text: str) -> int:
     return parse_duration_s(text) or UNLIMITED  # Slurm: a limit of 0 is no limit
 
 
+def _time_min(text: str) -> int:
+    return max(0, parse_duration_s(text))
+
+
 def _nodes(text: str) -> tuple[int, int]:
     low, dash, high = text.partition("-")
     least = parse_int(low, 1, COUNT_MAX, "node count")
@@ -121,8 +125,12 @@ def _partitions(text: str) -> list[str]:
     return [check_name(word, "partition name") for word in text.split(",") if word]
 
 
-def _exclusive(text: str) -> bool:
-    raise BadValue(f"{text!r} is not supported yet by Penstock; only a plain --exclusive is")
+def _exclusive(text: str) -> str:
+    if text.lower() not in ("user", "mcs", "topo", "exclusive", ""):
+        raise BadValue(f"{text!r} is none of user, mcs, topo")
+    if text.lower() in ("mcs", "topo"):
+        raise BadValue(f"{text!r} is not supported yet by Penstock; a plain --exclusive and =user are")
+    return text.lower() if text.lower() == "user" else ""
 
 
 def _open_mode(text: str) -> str:
@@ -229,6 +237,8 @@ JOB_OPTIONS = (
     Option("requeue", "", help="permit the job to be requeued"),
     Option("signal", "", YES, help="signal before the time limit", metavar="[[R][B]:]num[@time]",
            convert=_signal),
+    Option("deadline", "", YES, help="remove the job if it cannot end before this time", metavar="time", convert=_begin),
+    Option("time-min", "", YES, help="minimum time limit (if distinct)", metavar="minutes", convert=_time_min),
     Option("time", "t", YES, help="time limit", metavar="minutes", convert=_time_limit),
     Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=_name("wckey")),
     Option("constraint", "C", YES, help="specify a list of constraints", metavar="list",
@@ -245,12 +255,12 @@ JOB_OPTIONS = (
     Option("exclusive", "", MAYBE, help="do not share nodes with other jobs", metavar="user", convert=_exclusive),
     *later(
         "acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
-        "core-spec/S", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "deadline", "delay-boot", "distribution/m",
+        "core-spec/S", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "delay-boot", "distribution/m",
         "extra", "extra-node-info/B", "gid", "gpu-bind", "gpu-freq", "gpus/G", "gpus-per-socket", "gpus-per-task",
         "gres-flags", "hint", "licenses/L", "mcs-label", "mem-bind", "mem-per-gpu", "mincpus", "network",
         "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-tres", "power", "prefer", "profile",
         "reservation", "resources", "segment", "sockets-per-node", "switches", "thread-spec", "threads-per-core",
-        "time-min", "tmp", "tres-bind", "tres-per-task", "uid", "oom-kill-step", "wait-all-nodes",
+        "tmp", "tres-bind", "tres-per-task", "uid", "oom-kill-step", "wait-all-nodes",
     ),
     *later(
         "contiguous", "oversubscribe/s", "overcommit/O", "reboot", "spread-job", "stepmgr", "use-min-nodes",
@@ -265,9 +275,10 @@ MEMORY_CONFLICT = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusiv
 
 _SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wckey", "signal": "signal",
          "array": "array", "dependency": "dependency", "constraint": "features", "nodelist": "nodes_required",
-         "exclude": "nodes_excluded", "time": "time_limit_s", "begin": "begin_at_us", "ntasks": "ntasks",
+         "exclude": "nodes_excluded", "time": "time_limit_s", "begin": "begin_at_us",
+         "time_min": "time_min_s", "deadline": "deadline_at_us", "ntasks": "ntasks",
          "cpus_per_task": "cpus_per_task", "ntasks_per_node": "ntasks_per_node", "mem": "mem_per_node_mb",
-         "mem_per_cpu": "mem_per_cpu_mb", "exclusive": "exclusive", "hold": "hold", "requeue": "requeue",
+         "mem_per_cpu": "mem_per_cpu_mb", "hold": "hold", "requeue": "requeue",
          "nice": "nice", "priority": "priority", "kill_on_invalid_dep": "kill_on_invalid_dep"}  # fmt: skip
 """Values that go into the request as they are, by the request's field."""
 
@@ -296,6 +307,9 @@ def job_request(values: dict[str, Any]) -> JobRequest:
         job.nodes_min, job.nodes_max = values["nodes"]
     for key, field in _PATHS.items():
         setattr(job, field, os.fsencode(values.get(key, "")))
+    if "exclusive" in values:
+        job.exclusive_user = values["exclusive"] == "user"
+        job.exclusive = not job.exclusive_user
     mode = values.get("open_mode")
     if mode:
         job.open_append = mode == "append"

@@ -1,205 +1,170 @@
-"""Numpy mirrors of what the planner scans: free resources per node, shapes of the jobs that may start.
+"""Numpy mirrors of what the planner scans of the cluster: free resources by node, what running jobs hold and until when,
+sets of nodes.
 
-Kept incrementally: a node's row changes when something is allocated or freed there, a pending job has one row for each
-partition that it may run in. `ready` holds the rows that may start now, as sorted integers whose low bits are the row,
-so that a pass takes the first so many without sorting. Rows of jobs that are held, wait for a dependency, a begin time
-or their array's limit keep their shape but are not in `ready`.
+Kept incrementally: a node's row changes when something is allocated or freed there, a running job has one row and one
+part for each of its nodes. The tables that the planner gets (`table`) are views of the same arrays, made anew only when
+the arrays are; a pass in a worker gets copies. Pending jobs are in pending.py.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-ROW_BITS = 24  # 16 M pending rows: more than MaxJobCount allows
-ROW_MASK = (1 << ROW_BITS) - 1
-#: Ranks are 48 bits: partition tier above priority, both 16 + 32 bits as in Slurm.
-RANK_MAX = (1 << 48) - 1
+from _fastsched import contract
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 
-
-class Shape(NamedTuple):
-    """What the planner must know of a job. -1 in mem = not asked in that way; gres counts by kind."""
-
-    mask: int
-    nodes_min: int
-    nodes_max: int
-    ntasks: int
-    cpus_per_task: int
-    ntasks_per_node: int
-    mem_node_mb: int
-    mem_cpu_mb: int
-    gres: tuple[int, ...]
-    exclusive: int
+#: Rows that a table of running jobs begins with; it doubles when it is full.
+ROWS_FIRST = 64
 
 
-_SHAPE_COLUMNS = (
-    ("mask", np.int32), ("nodes_min", np.int32), ("nodes_max", np.int32), ("ntasks", np.int32),
-    ("cpus_per_task", np.int32), ("ntasks_per_node", np.int32), ("mem_node_mb", np.int64), ("mem_cpu_mb", np.int64),
-)  # fmt: skip
+def copied(table: Any) -> Any:
+    """The same table of private copies."""
+    return type(table)._make(column.copy() for column in table)
 
 
 class NodeColumns:
-    """One row a node, in the order of the configuration."""
+    """One row a node, in the order of the configuration. Cpus are counted in units (sharing.py): 1 a cpu mostly."""
 
-    def __init__(self, count: int, gres_kinds: int) -> None:
-        self.free_cpus: I32 = np.zeros(count, np.int32)
-        self.free_mem_mb: I64 = np.zeros(count, np.int64)
-        self.free_gres: I32 = np.zeros((count, gres_kinds), np.int32)
-        self.total_cpus: I32 = np.zeros(count, np.int32)
-        self.total_mem_mb: I64 = np.zeros(count, np.int64)
-        self.total_gres: I32 = np.zeros((count, gres_kinds), np.int32)
-        self.running_jobs: I32 = np.zeros(count, np.int32)
+    def __init__(self, count: int, gres_kinds: int, switch_levels: int = 0) -> None:
+        self.table: contract.Nodes = contract.empty("nodes", N=count, G=gres_kinds, S=switch_levels)
+        self.table.order[:] = np.arange(count)
+        self.table.cpu_quantum[:] = 1
+        for name in contract.Nodes._fields:
+            setattr(self, name, getattr(self.table, name))
+        #: by node: a job holds all of it
         self.held_exclusive: U8 = np.zeros(count, np.uint8)
-        self.order: I32 = np.arange(count, dtype=np.int32)
-        self.up: U8 = np.zeros(count, np.uint8)
 
-    def copies(self) -> tuple[Any, ...]:
-        """Private copies in the order of the planner's parameters."""
-        return tuple(
-            column.copy()
-            for column in (
-                self.free_cpus, self.free_mem_mb, self.free_gres, self.total_cpus, self.total_mem_mb, self.total_gres,
-                self.running_jobs, self.held_exclusive, self.order, self.up,
-            )
-        )  # fmt: skip
+    total_cpus: I32
+    total_mem_mb: I64
+    total_gres: I32
+    free_cpus: I32
+    free_mem_mb: I64
+    free_gres: I32
+    cpu_quantum: I32
+    order: I32
+    weight_class: I32
+    up: U8
+    switches: I32
 
-    def views(self) -> tuple[Any, ...]:
-        """The columns themselves, for a pass that runs before anything changes."""
-        return (
-            self.free_cpus, self.free_mem_mb, self.free_gres, self.total_cpus, self.total_mem_mb, self.total_gres,
-            self.running_jobs, self.held_exclusive, self.order, self.up,
-        )  # fmt: skip
+    def emptied(self) -> contract.Nodes:
+        """The nodes as they would be with nothing on them and all up."""
+        t = self.table
+        return t._replace(
+            free_cpus=t.total_cpus, free_mem_mb=t.total_mem_mb, free_gres=t.total_gres, up=np.ones_like(t.up)
+        )
 
 
-class PendingColumns:
-    """Rows of pending jobs. `job_of[row]` is the job id, 0 = free row."""
+class RunningColumns:
+    """What jobs hold, and until when it is expected. `job_of[row]` is the job id, 0 = unused."""
 
-    def __init__(self, gres_kinds: int) -> None:
-        self._kinds = gres_kinds
-        self._free: list[int] = []
-        self._size = 0
-        self.ready: list[int] = []
-        self._keys: list[int] = []  # by row: its key in `ready`, 0 = not there
-        self._rows_of: dict[int, int | tuple[int, ...]] = {}  # one row is kept as a plain number
-        self._allocate(256)
+    def __init__(self, gres_kinds: int, license_kinds: int = 0) -> None:
+        self._lengths = {"G": gres_kinds, "L": license_kinds, "R": ROWS_FIRST, "P": ROWS_FIRST}
+        self._rows_free: list[int] = []
+        self._parts_free: list[int] = []
+        self._parts_of: dict[int, tuple[int, ...]] = {}
+        self.row_of: dict[int, int] = {}
+        self.table: contract.Running = contract.empty("running", **self._lengths)
+        self.job_of: I64 = np.zeros(ROWS_FIRST, np.int64)
+        self.table.part_run[:] = -1
+        self._rows_free = list(range(ROWS_FIRST - 1, -1, -1))
+        self._parts_free = list(range(ROWS_FIRST - 1, -1, -1))
 
-    def _allocate(self, capacity: int) -> None:
-        old = getattr(self, "columns", None)
-        self.columns: dict[str, npt.NDArray[Any]] = {n: np.zeros(capacity, t) for n, t in _SHAPE_COLUMNS}
-        self.columns["gres"] = np.zeros((capacity, self._kinds), np.int32)
-        self.columns["exclusive"] = np.zeros(capacity, np.uint8)
-        self.columns["count"] = np.ones(capacity, np.int32)
-        self.columns["job_id"] = np.zeros(capacity, np.int64)
-        self.columns["partition"] = np.zeros(capacity, np.int32)
-        if old is not None:
-            for name, column in self.columns.items():
-                column[: len(old[name])] = old[name]
-        self._capacity = capacity
+    def _grow(self, axis: str) -> None:
+        old, had = self.table, self._lengths[axis]
+        self._lengths[axis] = had * 2
+        self.table = contract.empty("running", **self._lengths)
+        self.table.part_run[:] = -1
+        for before, after in zip(tuple[Any, ...](old), tuple[Any, ...](self.table), strict=True):
+            after[: len(before)] = before
+        free = self._rows_free if axis == "R" else self._parts_free
+        free.extend(range(had * 2 - 1, had - 1, -1))
+        if axis == "R":
+            self.job_of = np.concatenate([self.job_of, np.zeros(had, np.int64)])
 
-    def add(self, job_id: int, shapes: Iterable[tuple[int, Shape]]) -> None:
-        """Give a pending job its rows: one (partition index, shape) each. Not ready until `set_ready`."""
-        rows = []
-        for partition, shape in shapes:
-            if self._free:
-                row = self._free.pop()
-            else:
-                row = self._size
-                self._size += 1
-                self._keys.append(0)
-                if row >= self._capacity:
-                    self._allocate(self._capacity * 2)
-            columns = self.columns
-            for name, _ in _SHAPE_COLUMNS:
-                columns[name][row] = getattr(shape, name)
-            columns["gres"][row] = shape.gres
-            columns["exclusive"][row] = shape.exclusive
-            columns["count"][row] = 1
-            columns["job_id"][row] = job_id
-            columns["partition"][row] = partition
-            rows.append(row)
-        self._rows_of[job_id] = rows[0] if len(rows) == 1 else tuple(rows)
+    def add(self, job_id: int, end_s: int, user: int, exclusive: int, licenses: Iterable[int]) -> None:
+        """A job that begins to hold resources; its parts follow."""
+        if not self._rows_free:
+            self._grow("R")
+        row, t = self._rows_free.pop(), self.table
+        self.row_of[job_id], self.job_of[row] = row, job_id
+        t.run_end_s[row], t.run_user[row], t.run_exclusive[row] = end_s, user, exclusive
+        t.run_class[row], t.run_cost[row] = -1, 0
+        if self._lengths["L"]:
+            t.run_licenses[row] = tuple(licenses)
+        self._parts_of[job_id] = ()
 
-    def rows_of(self, job_id: int) -> tuple[int, ...]:
-        """The job's rows, one for each of its partitions; empty = it has none."""
-        rows = self._rows_of.get(job_id, ())
-        return (rows,) if isinstance(rows, int) else rows
+    def add_part(self, job_id: int, node: int, cpus: int, mem_mb: int, gres: Iterable[tuple[int, int]]) -> None:
+        """What it holds on one node: cpu units, MB, and (kind, count) of GRES."""
+        if not self._parts_free:
+            self._grow("P")
+        part, t = self._parts_free.pop(), self.table
+        t.part_run[part], t.part_node[part] = self.row_of[job_id], node
+        t.part_cpus[part], t.part_mem_mb[part] = cpus, mem_mb
+        if self._lengths["G"]:
+            t.part_gres[part] = 0
+            for kind, count in gres:
+                t.part_gres[part, kind] += count
+        self._parts_of[job_id] += (part,)
+
+    def drop_part(self, job_id: int, node: int) -> None:
+        """It no longer holds anything on that node."""
+        parts = self._parts_of.get(job_id, ())
+        for part in parts:
+            if self.table.part_node[part] == node:
+                self.table.part_run[part] = -1
+                self._parts_free.append(part)
+                self._parts_of[job_id] = tuple(p for p in parts if p != part)
+                return
 
     def remove(self, job_id: int) -> None:
-        """The job is no longer pending."""
-        rows = self.rows_of(job_id)
-        self._rows_of.pop(job_id, None)
-        for row in rows:
-            self._unready(row)
-            self.columns["job_id"][row] = 0
-            self._free.append(row)
+        """It holds nothing any more."""
+        row = self.row_of.pop(job_id, None)
+        if row is None:
+            return
+        for part in self._parts_of.pop(job_id):
+            self.table.part_run[part] = -1
+            self._parts_free.append(part)
+        self.job_of[row] = 0
+        self.table.run_end_s[row] = 0
+        if self._lengths["L"]:
+            self.table.run_licenses[row] = 0
+        self._rows_free.append(row)
 
-    def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int) -> None:
-        """May start now: `count` copies, with one rank for each of its rows (higher first.
+    def set_end(self, job_id: int, end_s: int) -> None:
+        """Its resources are expected back then."""
+        row = self.row_of.get(job_id)
+        if row is not None:
+            self.table.run_end_s[row] = end_s
 
-        None = not in that partition).
-        """
-        for row, rank in zip(self.rows_of(job_id), ranks, strict=True):
-            if rank is None:
-                self._unready(row)
-                continue
-            self.columns["count"][row] = count
-            key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
-            if self._keys[row] == key:
-                continue
-            self._unready(row)
-            self._keys[row] = key
-            if not self.ready or key > self.ready[-1]:
-                self.ready.append(key)
-            else:
-                insort(self.ready, key)
-
-    def set_waiting(self, job_id: int) -> None:
-        """May not start now, for a reason other than resources."""
-        for row in self.rows_of(job_id):
-            self._unready(row)
-
-    def _unready(self, row: int) -> None:
-        key = self._keys[row]
-        if key:
-            self._keys[row] = 0
-            at = bisect_left(self.ready, key)
-            assert self.ready[at] == key
-            del self.ready[at]
-
-    def is_ready(self, job_id: int) -> bool:
-        """True when one of the job's rows may start now."""
-        return any(self._keys[row] for row in self.rows_of(job_id))
-
-    def first(self, limit: int) -> npt.NDArray[np.int64]:
-        """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""
-        keys = self.ready if limit >= len(self.ready) else self.ready[:limit]
-        return np.fromiter((key & ROW_MASK for key in keys), np.int64, len(keys))
-
-    def take(self, rows: npt.NDArray[np.int64]) -> tuple[Any, ...]:
-        """Copies of those rows in the order of the planner's parameters, from job_mask to count."""
-        c = self.columns
-        names = (
-            "mask", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_node_mb", "mem_cpu_mb",
-            "gres", "exclusive", "count",
-        )  # fmt: skip
-        return tuple(c[name][rows] for name in names)
+    def set_class(self, job_id: int, run_class: int, cost: int) -> None:
+        """How it may be preempted (contract.Running)."""
+        row = self.row_of[job_id]
+        self.table.run_class[row], self.table.run_cost[row] = run_class, cost
 
 
 class MaskTable:
-    """Node sets that jobs may run on, each stored once: (partition, features, required, excluded) -> row."""
+    """Node sets that jobs may run on, each stored once: (partition, features, required, excluded) -> row.
+
+    Sets of groups (features with counts, nodes that must be among those taken) are kept here too, since they are sets of
+    such rows.
+    """
 
     def __init__(self, node_count: int) -> None:
         self.words = max(1, (node_count + 63) // 64)
+        self._planned_words = (node_count + 63) // 64
         self.bits: list[int] = []
         self._row_of: dict[object, int] = {}
-        self._array: U64 = np.zeros((0, self.words), np.uint64)
+        self._array: U64 = np.zeros((0, self._planned_words), np.uint64)
+        self._group_of: dict[tuple[tuple[int, int], ...], int] = {}
+        self.group_first: I32 = np.zeros(1, np.int32)
+        self.group_mask: I32 = np.zeros(0, np.int32)
+        self.group_count: I32 = np.zeros(0, np.int32)
 
     def row(self, key: object) -> int | None:
         """The row of a set seen before."""
@@ -211,17 +176,33 @@ class MaskTable:
         self.bits.append(bits)
         return row
 
+    def row_of_bits(self, bits: int) -> int:
+        """The row of a set that has no other name."""
+        row = self._row_of.get(("bits", bits))
+        return self.add(("bits", bits), bits) if row is None else row
+
     def nowhere(self) -> int:
         """The row of the empty set."""
-        row = self._row_of.get(None)
-        return self.add(None, 0) if row is None else row
+        return self.row_of_bits(0)
+
+    def group(self, members: tuple[tuple[int, int], ...]) -> int:
+        """The number of a set of groups, (row, nodes wanted) each; -1 for no group."""
+        if not members:
+            return -1
+        known = self._group_of.get(members)
+        if known is None:
+            known = self._group_of[members] = len(self._group_of)
+            self.group_first = np.append(self.group_first, np.int32(self.group_first[-1] + len(members)))
+            self.group_mask = np.append(self.group_mask, np.array([row for row, _ in members], np.int32))
+            self.group_count = np.append(self.group_count, np.array([count for _, count in members], np.int32))
+        return known
 
     def array(self) -> U64:
         """All sets as words, bit i % 64 of word i // 64."""
         have = len(self._array)
         if have < len(self.bits):
-            size = self.words * 8
+            size = self._planned_words * 8
             new = b"".join(b.to_bytes(size, "little") for b in self.bits[have:])
-            grown = np.frombuffer(new, np.uint64).reshape(-1, self.words)
-            self._array = np.concatenate([self._array, grown])
+            grown = np.frombuffer(new, np.uint64).reshape(len(self.bits) - have, self._planned_words)
+            self._array = np.ascontiguousarray(np.concatenate([self._array, grown]))
         return self._array

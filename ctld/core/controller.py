@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import arrays, control, depends, layout, node_life, ready, schedule, step_life, submit, update
+from _fastsched.contract import FOREVER
+from ctld.core import arrays, control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
@@ -43,7 +44,7 @@ from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.config import Config
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES, JobState
+from penstock.values.states import END_STATES, JobState, Reason
 
 #: Timers handled in one step; the rest comes with the next tick, so that no step is unbounded.
 TIMERS_PER_STEP_MAX = 10_000
@@ -105,6 +106,15 @@ def _look_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> Non
         ready.refresh(state, job, now_us)
 
 
+def _deadline(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
+    job = state.jobs.get(key)
+    if job is None or job.state is not JobState.PENDING or not job.request.deadline_at_us:
+        return
+    limit_s = FOREVER if job.time_limit_s < 0 else job.time_limit_s
+    if ready.latest_start_s(job.request, limit_s) * 1_000_000 <= now_us:
+        job_life.terminate(state, job, JobState.DEADLINE, Reason.DEADLINE, now_us)
+
+
 def _depend_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     if key in state.waiting_for:
         depends.evaluate(state, state.jobs[key], now_us)
@@ -116,6 +126,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.DEPENDENCY_DELAY: _depend_again,
     Timer.TIME_LIMIT: step_life.time_limit,
     Timer.END_WARNING: step_life.end_warning,
+    Timer.DEADLINE: _deadline,
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
@@ -172,9 +183,10 @@ class Core:
             next_job_id=state.next_job_id,
             next_request_id=state.next_request_id,
             effects=[*state.effects, *state.take_acks()],
+            forecast=state.forecast if state.new_forecast else None,
             purged=state.purged,
         )
-        if not (batch.is_durable() or batch.effects or batch.purged):
+        if not (batch.is_durable() or batch.effects or batch.purged or batch.forecast is not None):
             return None
         self._sequence += 1
         state.start_new_batch()

@@ -27,7 +27,7 @@ def complete(
     state: ClusterState, partitions: tuple[Partition, ...], wanted: WantedJob
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Fill in the defaults. Returns the request and warnings. Raises Refused or BadValue."""
-    _check_ranges(wanted)
+    _check_ranges(state, wanted)
     required, excluded = _node_lists(state, partitions, wanted)
     nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
     if required and nodes_min > len(required):
@@ -82,6 +82,9 @@ def complete(
         command=share(wanted.command),
         wckey=share(wanted.wckey),
         signal=share(_end_warning(wanted)),
+        exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
+        time_min_s=wanted.time_min_s,
+        deadline_at_us=wanted.deadline_at_us,
     )
     return request, warnings
 
@@ -92,7 +95,7 @@ def _end_warning(wanted: WantedJob) -> str:
     return wanted.signal
 
 
-def _check_ranges(wanted: WantedJob) -> None:
+def _check_ranges(state: ClusterState, wanted: WantedJob) -> None:
     for what in ("nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node"):
         value = getattr(wanted, what)
         if not 0 <= value <= COUNT_MAX:
@@ -105,9 +108,18 @@ def _check_ranges(wanted: WantedJob) -> None:
         raise Refused(Code.INVALID_NODE_COUNT, f"{wanted.nodes_min}-{wanted.nodes_max}")
     if wanted.mem_per_node_mb is not None and wanted.mem_per_cpu_mb is not None:
         raise Refused(Code.INVALID_TASK_MEMORY, "--mem and --mem-per-cpu exclude each other")
+    _check_times(state, wanted)
     limit = wanted.time_limit_s
     if limit is not None and limit != -1 and not 0 < limit <= TIME_LIMIT_S_MAX:
         raise Refused(Code.INVALID_TIME_LIMIT, f"{limit} seconds")
+
+
+def _check_times(state: ClusterState, wanted: WantedJob) -> None:
+    limit, least = wanted.time_limit_s, wanted.time_min_s
+    if not 0 <= least <= TIME_LIMIT_S_MAX or (least and limit is not None and 0 < limit < least):
+        raise Refused(Code.INVALID_TIME_LIMIT, f"--time-min of {least} seconds is more than --time")
+    if wanted.deadline_at_us and state.now_us + least * 1_000_000 > wanted.deadline_at_us:
+        raise Refused(Code.INVALID_TIME_LIMIT, "the deadline would have passed")
 
 
 def _counts(wanted: WantedJob, required: int) -> tuple[int, int, int, tuple[str, ...]]:

@@ -139,10 +139,14 @@ class AdmitNode(Effect, frozen=True):
 
 
 class StartPlan(Effect, frozen=True):
-    """Run a full scheduling pass in a worker; `inputs` are private copies of the columns."""
+    """Run a full scheduling pass in a worker; `question` (planning.Question) holds private copies of the columns.
+
+    Setting its `stop` after `seconds_max` ends the pass with what it has.
+    """
 
     revision: int
-    inputs: Any
+    question: Any
+    seconds_max: int
 
 
 class Batch(msgspec.Struct):
@@ -159,6 +163,7 @@ class Batch(msgspec.Struct):
     next_job_id: int
     next_request_id: int
     effects: list[Effect]
+    forecast: Any  # planning.Forecast when there is a new one, else None: for the read snapshot only
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
 
     def is_durable(self) -> bool:

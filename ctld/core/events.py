@@ -107,6 +107,14 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     wckey: str = ""
     reservation: str = ""
     signal: str = ""
+    time_min_s: int = 0
+    deadline_at_us: int = 0
+    exclusive_user: bool = False
+    switches_max: int = 0
+    switches_wait_s: int = 0
+    segment: int = 0
+    exclusive_topo: bool = False
+    prefer: str = ""
 
 
 class SubmitJob(Event, frozen=True):
@@ -287,14 +295,16 @@ class LaunchRefused(Event, frozen=True):
 
 
 class PlanReady(Event, frozen=True):
-    """A full scheduling pass has returned.
+    """A full scheduling pass has returned: what planning.Answer holds.
 
-    `starts`, highest rank first: (job id, partition index, ((node index, cpus, tasks, MB), ...)).
+    `starts`, highest rank first: (job id, partition index, seconds granted, ((node index, cpus, tasks, MB), ...)).
     """
 
     revision: int
-    starts: tuple[tuple[int, int, tuple[tuple[int, int, int, int], ...]], ...]
-    reasons: tuple[tuple[int, int], ...]  # (job id, reason constant of _fastsched)
+    starts: tuple[Any, ...]
+    reasons: tuple[tuple[int, int], ...]  # (job id, reason of _fastsched.contract)
+    victims: tuple[tuple[int, int], ...] = ()  # (pending job id, running job id)
+    forecast: Any = None  # planning.Forecast; the flight recorder leaves it out, since nothing is decided by it
 
 
 AnyEvent = Any

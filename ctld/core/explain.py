@@ -6,7 +6,7 @@ keep `Priority`, so that a pass over 100,000 jobs touches a few.
 
 from collections.abc import Iterable
 
-import _fastsched
+from _fastsched import contract
 from ctld.core.model import Job
 from ctld.core.ready import mask_row, set_reason
 from ctld.core.state import CLOSED_FLAGS, ClusterState
@@ -15,10 +15,14 @@ from penstock.values.states import JobState, Reason
 
 #: What the planner says, as Slurm's reason.
 PLANNED = {
-    _fastsched.RESOURCES: Reason.RESOURCES,
-    _fastsched.PRIORITY: Reason.PRIORITY,
-    _fastsched.NODES_DOWN: Reason.REQ_NODE_NOT_AVAIL,
-    _fastsched.BAD_CONSTRAINTS: Reason.BAD_CONSTRAINTS,
+    contract.RESOURCES: Reason.RESOURCES,
+    contract.PRIORITY: Reason.PRIORITY,
+    contract.NODES_DOWN: Reason.REQ_NODE_NOT_AVAIL,
+    contract.BAD_CONSTRAINTS: Reason.BAD_CONSTRAINTS,
+    contract.LICENSES: Reason.LICENSES,
+    contract.RESERVED: Reason.RESERVATION,
+    contract.PREEMPTING: Reason.RESOURCES,
+    contract.DEADLINE: Reason.DEADLINE,
 }
 
 

@@ -3,13 +3,12 @@
 So that there is one opinion only.
 """
 
-from typing import Any
-
 import numpy as np
 
-from _fastsched import plan
-from ctld.core.columns import Shape
+import _fastsched
+from _fastsched import contract
 from ctld.core.model import JobRequest, Partition
+from ctld.core.pending import PendingColumns, Shape, Terms
 from ctld.core.ready import mask_bits, shapes
 from ctld.core.state import ClusterState
 from penstock.values.gres import Gres, format_node_gres
@@ -18,24 +17,33 @@ from penstock.values.gres import Gres, format_node_gres
 FEASIBLE_MAX = 10_000
 
 
-def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ...]:
-    """Names of the nodes where the shape starts when nothing else waits; `empty`.
+#: A job that asks only whether it fits.
+ALONE = Terms(user=-1, limit_s=1, limit_min_s=1)
 
-    When nothing runs and all nodes are up.
+
+def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ...]:
+    """Names of the nodes where the shape starts when nothing else waits.
+
+    `empty`: when nothing runs and all nodes are up.
     """
-    c = state.node_columns
-    nodes: tuple[Any, ...] = c.views()
-    if empty:
-        nodes = (
-            c.total_cpus, c.total_mem_mb, c.total_gres, c.total_cpus, c.total_mem_mb, c.total_gres,
-            np.zeros_like(c.running_jobs), np.zeros_like(c.held_exclusive), c.order, np.ones_like(c.up),
-        )  # fmt: skip
-    mask = state.masks.array()[shape.mask : shape.mask + 1]
-    rows: list[Any] = [np.zeros(1, np.int32), *(np.array([v], np.int32) for v in shape[1:6])]
-    rows += [np.array([shape.mem_node_mb], np.int64), np.array([shape.mem_cpu_mb], np.int64)]
-    rows += [np.array([shape.gres], np.int32).reshape(1, -1), np.array([shape.exclusive], np.uint8)]
-    inputs: list[Any] = [*nodes, mask, *rows, np.ones(1, np.int32), 1]
-    result = plan(*inputs)
+    rows = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
+    rows.add(1, [(0, shape._replace(resv=-1))], ALONE)
+    lengths = {"G": len(state.gres_kinds), "L": len(state.license_kinds)}
+    given = contract.PlanInput(
+        state.node_columns.emptied() if empty else state.node_columns.table,
+        contract.empty("running", **lengths) if empty else state.running.table,
+        contract.empty("reservations", **lengths),
+        rows.table,
+        np.zeros(1, np.int64),
+        state.masks.array(),
+        state.masks.group_first,
+        state.masks.group_mask,
+        state.masks.group_count,
+        np.array(list(state.license_totals.values()), np.int32) if empty else state.free_licenses,
+        contract.Limits(state.now_us // 1_000_000, reserve_max=0, estimate=False),
+        np.zeros(1, np.uint8),
+    )
+    result = _fastsched.plan(given)
     return tuple(state.node_list[i].name for i in result.node)
 
 

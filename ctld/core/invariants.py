@@ -5,8 +5,9 @@ finds one ends.
 """
 
 from ctld.core import arrays
+from ctld.core.devices import device_masks
 from ctld.core.model import Job, Node
-from ctld.core.schedule import device_masks
+from ctld.core.sharing import units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState
 
@@ -30,9 +31,7 @@ def check(state: ClusterState) -> None:
     _check_arrays(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
-    ready = {
-        int(state.pending.columns["job_id"][row]) for row in state.pending.first(len(state.pending.ready)).tolist()
-    }
+    ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
     for job_id in sorted(ready):
         _need(state.jobs[job_id].state is JobState.PENDING, f"job {job_id} is ready and not pending")
 
@@ -63,11 +62,19 @@ def _check_node(state: ClusterState, node: Node) -> None:
     columns, i = state.node_columns, node.index
     parts = [part for job_id in node.jobs for part in state.jobs[job_id].alloc if part.node == node.name]
     cpus, mem_mb = sum(p.cpus for p in parts), sum(p.mem_mb for p in parts)
-    _need(cpus == node.cpus_alloc and columns.free_cpus[i] == node.cpus - cpus, f"{node.name}: cpus")
+    jobs = [state.jobs[job_id] for job_id in node.jobs]
+    units = sum(
+        p.cpus * units_taken(state, job.request, job.partition)
+        for job in jobs
+        for p in job.alloc
+        if p.node == node.name
+    )
+    _need(cpus == node.cpus_alloc and columns.free_cpus[i] == columns.total_cpus[i] - units, f"{node.name}: cpus")
     _need(
         mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory"
     )
-    _need(columns.running_jobs[i] == len(node.jobs), f"{node.name}: running jobs")
+    parts_here = state.running.table.part_run[state.running.table.part_node == i]
+    _need(int((parts_here >= 0).sum()) == len(node.jobs), f"{node.name}: running jobs")
     _need(bool(columns.up[i]) == (not node.flags & CLOSED_FLAGS), f"{node.name}: up")
     _need(cpus <= node.cpus and mem_mb <= node.real_memory_mb, f"{node.name}: more given than there is")
     held: dict[tuple[str, str], int] = {}

@@ -12,8 +12,10 @@ Deliberately absent: who may ask for a move (rights.py), and when a pending job 
 
 from ctld.core import arrays, depends
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
+from ctld.core.expect import expected_end_s, time_limit_us
 from ctld.core.model import NO_STEPS, Job, NodeAlloc, Step, job_row
 from ctld.core.ready import refresh
+from ctld.core.sharing import units_taken
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
@@ -26,7 +28,7 @@ _ENDS = frozenset(END_STATES - {S.REQUEUED})
 
 #: From each state, where a job may go. A move that is not listed raises and changes nothing.
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    S.PENDING: frozenset({S.CONFIGURING, S.CANCELLED, S.FAILED}),
+    S.PENDING: frozenset({S.CONFIGURING, S.CANCELLED, S.FAILED, S.DEADLINE}),
     S.CONFIGURING: frozenset({S.RUNNING, S.COMPLETING, S.PENDING}) | _ENDS,
     S.RUNNING: frozenset({S.COMPLETING, S.PENDING}) | _ENDS,
     S.COMPLETING: frozenset({S.PENDING}) | _ENDS,
@@ -61,10 +63,10 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
     """Give a pending job its allocation and send its batch step to the first node."""
     move(state, job, S.CONFIGURING)
     depends.forget(state, job)
-    state.allocate(job, alloc)
     job.partition = partition
     job.reason, job.reason_detail = Reason.NONE, ""
     job.start_at_us, job.end_at_us = now_us, 0
+    state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
     job.batch_node = alloc[0].node
     job.tres_alloc = _tres_of(state, job)
     job.steps = {BATCH_STEP: _new_batch_step(state, job)}
@@ -77,6 +79,7 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
 
 def set_end_timers(state: ClusterState, job: Job) -> None:
     """Keep the time limit of a job that has its allocation, and the warning before it. Earlier timers find this out."""
+    state.running.set_end(job.job_id, expected_end_s(state, job))
     if job.time_limit_s < 0:
         return
     limit_us = job.start_at_us + time_limit_us(state, job)
@@ -84,13 +87,6 @@ def set_end_timers(state: ClusterState, job: Job) -> None:
     if job.request.signal:
         before_us = parse_end_warning(job.request.signal).before_end_s * US
         state.timers.set(max(job.start_at_us, limit_us - before_us), Timer.END_WARNING, job.job_id, job.attempt)
-
-
-def time_limit_us(state: ClusterState, job: Job) -> int:
-    """How long the job may run, OverTimeLimit included."""
-    partition = state.partitions.get(job.partition)
-    over_s = (partition.config.over_time_limit_s if partition else 0) or state.config.over_time_limit_s
-    return (job.time_limit_s + over_s) * US
 
 
 def _new_batch_step(state: ClusterState, job: Job) -> Step:
@@ -143,6 +139,7 @@ def terminate(
         return
     job.end_state, job.reason = end_state, reason
     move(state, job, S.COMPLETING)
+    state.running.set_end(job.job_id, expected_end_s(state, job))
     state.record(now_us, job, "ending", note or end_state.name)
     for step in job.steps.values():
         if step.state not in END_STATES:
@@ -187,7 +184,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         depends.forget(state, job)
     move(state, job, end_state)
     if held:
-        state.release(job, end_at_us)
+        state.release(job, end_at_us, units_taken(state, job.request, job.partition))
     job.end_state, job.reason = None, reason
     job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
     state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
@@ -201,7 +198,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
 def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reason: Reason = Reason.NONE) -> None:
     """Close this attempt and queue the job again with the next attempt number."""
     state.end_attempt(job, max(now_us, job.start_at_us), reason)
-    state.release(job, now_us)
+    state.release(job, now_us, units_taken(state, job.request, job.partition))
     move(state, job, S.PENDING)
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
     job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""

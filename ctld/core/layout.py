@@ -5,12 +5,16 @@ either), and what is then built anew are the columns and masks, while nodes keep
 asks the same of the file, which may have been changed meanwhile. Rare, so nothing here is incremental.
 """
 
-from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
+from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
+from ctld.core.devices import device_masks
 from ctld.core.effects import Done, Refused
 from ctld.core.events import LoadConfig
+from ctld.core.expect import expected_end_s
 from ctld.core.model import Job, Node, Partition
+from ctld.core.pending import PendingColumns
+from ctld.core.policy import backfill_policy
 from ctld.core.ready import bits_of, refresh
-from ctld.core.schedule import device_masks
+from ctld.core.sharing import units_per_cpu, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.config import Config, NodeConfig
 from penstock.values.refusals import Code
@@ -94,12 +98,16 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.next_job_id = max(state.next_job_id, config.first_job_id)
     state.node_list = [_node(known.get(c.name), c, index, now_us) for index, c in enumerate(config.nodes)]
     state.nodes = {node.name: node for node in state.node_list}
+    state.node_names = tuple(node.name for node in state.node_list)
     state.gres_kinds = _gres_kinds(config)
-    _build_columns(state)
+    state.policy = backfill_policy(config)
+    state.units_per_cpu = units_per_cpu(config)
     _build_partitions(state, config)
+    _build_columns(state)
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()
-    state.pending = PendingColumns(len(state.gres_kinds))
+    state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
+    state.forecast = None
     state.layout_revision = state.revision + 1
     state.changed()
 
@@ -144,8 +152,8 @@ def _build_columns(state: ClusterState) -> None:
     columns = NodeColumns(len(state.node_list), len(state.gres_kinds))
     for node in state.node_list:
         i = node.index
-        columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus, node.real_memory_mb
-        columns.free_cpus[i] = node.cpus - node.cpus_alloc
+        columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus * state.units_per_cpu, node.real_memory_mb
+        columns.cpu_quantum[i] = _cpu_quantum(state, node)
         columns.free_mem_mb[i] = node.real_memory_mb - node.mem_alloc_mb
         for (name, type_), mask in device_masks(node).items():
             free = mask & ~node.gres_used.get((name, type_), 0)
@@ -153,11 +161,40 @@ def _build_columns(state: ClusterState) -> None:
                 columns.total_gres[i, state.gres_kinds[key]] += mask.bit_count()
                 columns.free_gres[i, state.gres_kinds[key]] += free.bit_count()
         holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
-        columns.running_jobs[i] = len(holders)
+        taken = (
+            part.cpus * units_taken(state, job.request, job.partition)
+            for job in holders
+            for part in job.alloc
+            if part.node == node.name
+        )
+        columns.free_cpus[i] = columns.total_cpus[i] - sum(taken)
         columns.held_exclusive[i] = any(job.request.exclusive for job in holders)
         columns.up[i] = 0 if node.flags & CLOSED_FLAGS else 1
     state.node_columns = columns
+    _build_running(state)
     state.order_nodes()
+
+
+def _cpu_quantum(state: ClusterState, node: Node) -> int:
+    """Cpus are given by whole cores or sockets as SelectTypeParameters says (slurm.conf(5)).
+
+    Where CPUs counts cores, a core has one.
+    """
+    c = node.config
+    if c.cpus != c.sockets * c.cores_per_socket * c.threads_per_core:
+        return 1
+    words = " ".join(state.config.select_type_parameters).upper()
+    if "CR_SOCKET" in words:
+        return int(c.cores_per_socket * c.threads_per_core)
+    return 1 if "CR_CPU" in words else int(c.threads_per_core)
+
+
+def _build_running(state: ClusterState) -> None:
+    state.running = RunningColumns(len(state.gres_kinds), len(state.license_kinds))
+    state.exclusive_users = 0
+    for job_id in dict.fromkeys(job_id for node in state.node_list for job_id in node.jobs):
+        job = state.jobs[job_id]
+        state.hold(job, units_taken(state, job.request, job.partition), expected_end_s(state, job))
 
 
 def _build_partitions(state: ClusterState, config: Config) -> None:

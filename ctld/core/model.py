@@ -63,6 +63,9 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     submit_dir: bytes = b""
     command: str = ""
     wckey: str = ""
+    exclusive_user: bool = False
+    time_min_s: int = 0  # --time-min: a limit that will do; 0 = not said
+    deadline_at_us: int = 0
     signal: str = ""  # --signal as written: what comes how long before the time limit
 
     def gres(self) -> tuple[Gres, ...]:

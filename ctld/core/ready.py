@@ -8,15 +8,23 @@ the ready ones or takes them out. Resources and priority are the planner's busin
 
 from collections.abc import Callable, Iterable
 
+from _fastsched.contract import FOREVER
 from ctld.core import arrays, priority
-from ctld.core.columns import Shape
 from ctld.core.model import Job, JobRequest, Node, Partition
+from ctld.core.pending import Shape, Terms
+from ctld.core.sharing import units_taken
 from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.states import Hold, JobState, Reason
 
+US = 1_000_000
 #: Reasons that the planner gives to ready jobs; a refresh leaves them as they are.
-PLANNER_REASONS = frozenset({Reason.PRIORITY, Reason.RESOURCES, Reason.REQ_NODE_NOT_AVAIL, Reason.BAD_CONSTRAINTS})
+PLANNER_REASONS = frozenset(
+    {
+        Reason.PRIORITY, Reason.RESOURCES, Reason.REQ_NODE_NOT_AVAIL, Reason.BAD_CONSTRAINTS, Reason.LICENSES,
+        Reason.RESERVATION, Reason.DEADLINE,
+    }
+)  # fmt: skip
 #: Reasons for which the controller itself holds a job; kept in `reason_detail` while it is held.
 HELD_BY_CONTROLLER = frozenset(r.value for r in (Reason.LAUNCH_FAILED_REQUEUED_HELD, Reason.JOB_HOLD_MAX_REQUEUE))
 
@@ -80,7 +88,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if job.state is not JobState.PENDING:
         return
     if not state.pending.rows_of(job.job_id):
-        state.pending.add(job.job_id, shapes(state, job.request))
+        state.pending.add(job.job_id, shapes(state, job.request), terms_of(state, job))
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is not None:
         state.pending.set_waiting(job.job_id)
@@ -89,11 +97,11 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if not job.eligible_at_us:
         job.eligible_at_us = max(now_us, job.submit_at_us)
         state.touch(job)
-    ranks = []
-    for name in job.request.partitions:
-        partition = state.partitions[name]
+    ranks: list[int | None] = []
+    for row in state.pending.rows_of(job.job_id):
+        partition = state.partition_list[state.pending.partition[row]]
         ranks.append(None if partition_reason(partition, job) else priority.rank(job, partition))
-    state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job))
+    state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)
     state.changed()
@@ -139,11 +147,43 @@ def shapes(state: ClusterState, request: JobRequest) -> list[tuple[int, Shape]]:
                     mem_node_mb=request.mem_per_node_mb if consumable and request.mem_per_node_mb is not None else -1,
                     mem_cpu_mb=request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1,
                     gres=tuple(gres),
-                    exclusive=int(request.exclusive),
+                    exclusive=1 if request.exclusive else 2 if request.exclusive_user else 0,
+                    cpu_units=units_taken(state, request, name),
+                    spread=int(request.nodes_max > request.nodes_min and not request.ntasks_asked),
+                    order_kind=_order_kind(state, partition),
+                    licenses=state.licenses_of(request),
                 ),
             )
         )
     return found
+
+
+def _order_kind(state: ClusterState, partition: Partition) -> int:
+    """0 by weight, 1 the least loaded first (LLN), 2 where it fits best: contract.Jobs."""
+    words = state.config.select_type_parameters
+    if partition.config.lln or "CR_LLN" in words:
+        return 1
+    return 2 if "PENSTOCK_BEST_FIT" in words else 0
+
+
+def terms_of(state: ClusterState, job: Job) -> Terms:
+    """The job's own side of its rows."""
+    limit_s = FOREVER if job.time_limit_s < 0 else job.time_limit_s
+    request = job.request
+    return Terms(
+        user=state.user_number(job.user_id),
+        limit_s=limit_s,
+        limit_min_s=min(limit_s, request.time_min_s) if request.time_min_s else limit_s,
+        latest_s=latest_start_s(request, limit_s),
+        assoc=state.assoc_number(job),
+    )
+
+
+def latest_start_s(request: JobRequest, limit_s: int) -> int:
+    """With --deadline: when it must have started to end in time."""
+    if not request.deadline_at_us:
+        return FOREVER
+    return request.deadline_at_us // US - (request.time_min_s or (limit_s if limit_s < FOREVER else 0))
 
 
 def mask_row(state: ClusterState, partition: Partition, request: JobRequest) -> int:

@@ -13,7 +13,7 @@ from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
 from ctld.core.state import ClusterState
-from ctld.core.submit import remember_key
+from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
@@ -182,6 +182,7 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             begin_us = max(job.request.begin_at_us, job.eligible_at_us)
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)
+            set_deadline(state, job)
         else:
             set_end_timers(state, job)
     for node in state.node_list:

@@ -1,45 +1,35 @@
-"""From columns to starts: the quick pass at every seal, the full pass in a worker, and the check before anything is
-applied.
+"""When passes run, and what becomes of their answers.
 
-The quick pass looks at the first QUICK_DEPTH ready rows, at most once a batch, so that it costs the same however many
-jobs wait. When more rows are ready than it saw, a full pass over all of them is started in a worker thread
-(`StartPlan`); it works on copies and comes back as `PlanReady`. Each of its placements is verified against the
-present state, since the world went on meanwhile, and dropped when stale; the next pass sees what was dropped.
+The quick pass looks at the first rows of the queue (policy.quick_depth), at most once a batch, so that it costs the
+same however many jobs wait. It plans them into the future as the full pass does, so that what it starts delays none of
+them. When more rows are ready than it saw, a full pass over all of them is started in a worker thread (`StartPlan`); it
+works on copies and comes back as `PlanReady`. Each of its placements is verified against the present state, since the
+world went on meanwhile, and dropped when stale; the next pass sees what was dropped.
 
-The planner is a function of its inputs (see _fastsched). What it must not know - job ids, names, device numbers - is
-put on here.
-
-The seam for backfill: `run_plan` gets release times and returns planned starts beside the starts of now.
+What the planner must not know - job ids, names, device numbers - is put on in planning.py and here.
 """
 
 from typing import Any
 
 import numpy as np
 
-import _fastsched
 from ctld.core import arrays, job_life
+from ctld.core.devices import pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
 from ctld.core.explain import apply_reasons
 from ctld.core.model import Job, Node, NodeAlloc
+from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
+from ctld.core.sharing import units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.states import JobState
 
-#: Rows that the quick pass looks at. At 128 rows a pass on 1,000 nodes stays well under a millisecond.
-QUICK_DEPTH = 128
 #: Starts of one quick pass: bounds a batch, so that an array of 100,000 does not make one commit of everything.
 QUICK_STARTS_MAX = 512
 #: Rounds of the quick pass in one seal, when all that it saw could start.
 QUICK_ROUNDS_MAX = 4
-#: Least pause between full passes.
-FULL_PASS_PAUSE_US = 1_000_000
 FULL_STARTS_MAX = 10_000
-
-#: What the planner says of rows that need no reason of their own.
-UNSAID = (_fastsched.STARTED, _fastsched.NOT_TESTED, _fastsched.PRIORITY)
-
-Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
 
 
 def quick_pass(state: ClusterState, now_us: int) -> None:
@@ -47,50 +37,64 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
     if not state.quick_pass_due:
         return
     state.quick_pass_due = False
+    depth = state.policy.quick_depth
     for _ in range(QUICK_ROUNDS_MAX):
-        rows = state.pending.first(QUICK_DEPTH)
+        rows = state.pending.first(depth)
         if not len(rows):
             return
-        inputs = (*state.node_columns.views(), state.masks.array(), *state.pending.take(rows), QUICK_STARTS_MAX)
-        ids = state.pending.columns["job_id"][rows]
-        parts = state.pending.columns["partition"][rows]
-        starts, reasons = decode(_fastsched.plan(*inputs), ids, parts)
-        started = apply_starts(state, now_us, starts)
-        apply_reasons(state, now_us, reasons, ids.tolist())
+        whole = len(rows) == len(state.pending.ready)
+        answer = _ask_now(state, now_us, rows)
+        seen = state.pending.table.job[rows].tolist()
+        started = apply_answer(state, now_us, answer, None if whole else seen)
+        if whole:
+            state.take_forecast(answer.forecast)
         if started < len(rows):
             break
-    if len(state.pending.ready) > QUICK_DEPTH:
+    if len(state.pending.ready) > depth:
         want_full_pass(state, now_us)
 
 
-def decode(result: Any, ids: Any, parts: Any) -> tuple[list[tuple[int, int, Placement]], list[tuple[int, int]]]:
-    """The planner's arrays as starts (job id, partition index, placement) and as (job id, reason) of other rows.
-
-    Rows that are merely behind others, as most of a long queue are, are dropped while they are numbers in an array.
-    """
-    first, node = result.node_first.tolist(), result.node.tolist()
-    cells = list(zip(node, result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True))
-    starts = [
-        (int(ids[row]), int(parts[row]), tuple(cells[first[i] : first[i + 1]]))
-        for i, row in enumerate(result.job.tolist())
-    ]
-    kept = np.flatnonzero(~np.isin(result.reason, UNSAID))
-    return starts, list(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))
+def _ask_now(state: ClusterState, now_us: int, rows: Rows) -> Answer:
+    answer = ask(present(state, now_us, rows, QUICK_STARTS_MAX))
+    if state.policy.order != "priority" and len(rows) > 1:
+        return _reordered(state, now_us, rows, answer)
+    return answer
 
 
-def apply_starts(state: ClusterState, now_us: int, starts: list[tuple[int, int, Placement]]) -> int:
+def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> Answer:
+    """Backfill candidates by shortest limit (EASY-SJBF): those behind the first row that waits are sorted anew."""
+    started = {start.job_id for start in answer.starts}
+    ids = state.pending.table.job[rows].tolist()
+    head = next((i for i, job_id in enumerate(ids) if job_id not in started), len(ids))
+    behind = rows[head + 1 :]
+    order = np.argsort(state.pending.table.limit_s[behind], kind="stable")
+    again = np.concatenate([rows[: head + 1], behind[order]])
+    return ask(present(state, now_us, again, QUICK_STARTS_MAX))
+
+
+def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, seen: list[int] | None) -> int:
+    """Starts, reasons, victims. Returns how many started."""
+    done = apply_starts(state, now_us, answer.starts)
+    apply_reasons(state, now_us, answer.reasons, seen)
+    return done
+
+
+def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) -> int:
     """Start each placement that still holds. Returns how many did."""
     done = 0
-    for job_id, partition, placement in starts:
-        holder = state.jobs.get(job_id)
-        if holder is None or not is_startable(state, holder) or partition >= len(state.partition_list):
+    for start in starts:
+        holder = state.jobs.get(start.job_id)
+        if holder is None or not is_startable(state, holder) or start.partition >= len(state.partition_list):
             continue
-        alloc = verify(state, holder, placement)
+        partition = state.partition_list[start.partition].name
+        alloc = verify(state, holder, partition, start.placement)
         if alloc is None:
             state.changed()
             continue
         job = arrays.take_task(state, holder)
-        job_life.start(state, job, state.partition_list[partition].name, alloc, now_us)
+        if 0 <= start.limit_s < job.time_limit_s:
+            job.time_limit_s = start.limit_s
+        job_life.start(state, job, partition, alloc, now_us)
         if holder is not job:
             _recount(state, holder)
         done += 1
@@ -108,16 +112,17 @@ def _recount(state: ClusterState, holder: Job) -> None:
     refresh(state, holder, state.now_us)
 
 
-def verify(state: ClusterState, job: Job, placement: Placement) -> tuple[NodeAlloc, ...] | None:
+def verify(state: ClusterState, job: Job, partition: str, placement: Placement) -> tuple[NodeAlloc, ...] | None:
     """The allocation that a placement means now, with device numbers; None when something is no longer free."""
     columns, found = state.node_columns, []
+    units = units_taken(state, job.request, partition)
     for index, cpus, tasks, mem_mb in placement:
         if index >= len(state.node_list):
             return None
         node = state.node_list[index]
-        if node.flags & CLOSED_FLAGS or columns.held_exclusive[index] or (job.request.exclusive and node.jobs):
+        if node.flags & CLOSED_FLAGS or _is_closed_to(state, node, job):
             return None
-        if cpus > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
+        if cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
             return None
         gres = pick_devices(node, job.request.gres_per_node)
         if gres is None:
@@ -126,35 +131,16 @@ def verify(state: ClusterState, job: Job, placement: Placement) -> tuple[NodeAll
     return tuple(found)
 
 
-def pick_devices(node: Node, wanted: tuple[tuple[str, str, int], ...]) -> tuple[tuple[str, str, int], ...] | None:
-    """Device masks for each kind: the lowest free indices; a request without a type takes what is free of any type."""
-    picked: dict[tuple[str, str], int] = {}
-    for name, type_, count in sorted(wanted, key=lambda w: w[1] == ""):  # typed requests first
-        for (have_name, have_type), devices in device_masks(node).items():
-            if have_name != name or (type_ and have_type != type_):
-                continue
-            key = (have_name, have_type)
-            free = devices & ~node.gres_used.get(key, 0) & ~picked.get(key, 0)
-            while free and count:
-                lowest = free & -free
-                picked[key] = picked.get(key, 0) | lowest
-                free ^= lowest
-                count -= 1
-        if count:
-            return None
-    return tuple((name, type_, mask) for (name, type_), mask in picked.items())
-
-
-def device_masks(node: Node) -> dict[tuple[str, str], int]:
-    """All devices of a node by kind. Indices count through the types of one name in the order of the configuration."""
-    masks: dict[tuple[str, str], int] = {}
-    next_index: dict[str, int] = {}
-    for gres in node.config.gres:
-        low = next_index.get(gres.name, 0)
-        next_index[gres.name] = low + gres.count
-        key = (gres.name, gres.type)
-        masks[key] = masks.get(key, 0) | (((1 << gres.count) - 1) << low)
-    return masks
+def _is_closed_to(state: ClusterState, node: Node, job: Job) -> bool:
+    """A job there, or this one, wants the node for itself or for its user."""
+    if not node.jobs:
+        return False
+    if state.node_columns.held_exclusive[node.index] or job.request.exclusive:
+        return True
+    if not state.exclusive_users and not job.request.exclusive_user:
+        return False
+    others = [state.jobs[job_id] for job_id in node.jobs if state.jobs[job_id].user_id != job.user_id]
+    return bool(others) and (job.request.exclusive_user or any(o.request.exclusive_user for o in others))
 
 
 # ---- the full pass -----------------------------------------------------------------------------------------------
@@ -169,31 +155,45 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
         return
     state.full_pass_in_flight = True
     state.full_pass_revision = state.revision
-    rows = state.pending.first(len(state.pending.ready))
-    columns = state.pending.columns
-    inputs = (
-        (*state.node_columns.copies(), state.masks.array(), *state.pending.take(rows), FULL_STARTS_MAX),
-        columns["job_id"][rows],
-        columns["partition"][rows],
-    )
-    state.emit(StartPlan(state.revision, inputs))
+    rows = _limited(state, state.pending.first(len(state.pending.ready)))
+    question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
+    age_s = state.policy.min_age_reserve_s
+    if age_s:
+        question.given.jobs.reserve[:] = state.pending.eligible_s <= now_us // 1_000_000 - age_s
+    state.emit(StartPlan(state.revision, question, state.policy.pass_s_max))
 
 
-def run_plan(revision: int, inputs: Any) -> PlanReady:
-    """The worker's part: a function of the copies it got. Releases the GIL while it plans."""
-    arrays_in, ids, parts = inputs
-    starts, reasons = decode(_fastsched.plan(*arrays_in), ids, parts)
-    return PlanReady(revision, tuple(starts), tuple(reasons))
+def _limited(state: ClusterState, rows: Rows) -> Rows:
+    """The rows that bf_max_job_test, _user, _part and _assoc let the pass see, in the same order."""
+    policy, pending = state.policy, state.pending
+    for most, column in (
+        (policy.user_max, pending.table.user), (policy.partition_max, pending.partition), (policy.assoc_max, pending.assoc),
+    ):  # fmt: skip
+        if len(rows) > most:
+            rows = rows[_occurrence(column[rows]) < most]
+    return rows[: policy.rows_max]
+
+
+def _occurrence(values: Any) -> Rows:
+    """How often each value came before in the array."""
+    order = np.argsort(values, kind="stable")
+    sorted_values = values[order]
+    begins = np.concatenate(([True], sorted_values[1:] != sorted_values[:-1]))
+    at = np.arange(len(values))
+    found = np.empty(len(values), np.int64)
+    found[order] = at - np.maximum.accumulate(np.where(begins, at, 0))
+    return found
 
 
 def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
     """A full pass is back: apply what still holds."""
     state.full_pass_in_flight = False
-    state.full_pass_not_before_us = now_us + FULL_PASS_PAUSE_US
+    state.full_pass_not_before_us = now_us + state.policy.interval_us
     if event.revision < state.layout_revision:  # nodes were renumbered since
         state.changed()
         return
-    apply_starts(state, now_us, list(event.starts))
-    apply_reasons(state, now_us, event.reasons, None)
+    apply_answer(state, now_us, event, None)
+    if event.forecast is not None:
+        state.take_forecast(event.forecast)
     if state.full_pass_revision != state.revision:
         state.quick_pass_due = True

@@ -9,9 +9,12 @@ Deliberately absent: rules. When a job may start, end or be seen is decided else
 """
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ctld.core.columns import MaskTable, NodeColumns, PendingColumns, Shape
+import numpy as np
+
+from _fastsched import contract
+from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.model import (
     ArrayRecord,
@@ -26,10 +29,15 @@ from ctld.core.model import (
     Step,
     job_row,
 )
+from ctld.core.pending import PendingColumns, Shape
+from ctld.core.policy import BackfillPolicy
 from ctld.core.timers import Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.states import JobState, NodeFlag, Reason
+
+if TYPE_CHECKING:
+    from ctld.core.planning import Forecast
 
 #: Node flags with which nothing new starts there.
 CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_RESPOND | NodeFlag.INVAL | NodeFlag.FAIL
@@ -56,8 +64,17 @@ class ClusterState:
         self.partition_list: list[Partition] = []
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.timers = Timers()
+        self.license_kinds: dict[str, int] = {}
+        self.license_totals: dict[str, int] = {}  # in the order of the kinds
+        self.node_names: tuple[str, ...] = ()  # by column index
         self.node_columns = NodeColumns(0, 0)
+        self.running = RunningColumns(0)
         self.pending = PendingColumns(0)
+        self.free_licenses: Any = np.zeros(0, np.int32)
+        self.units_per_cpu = 1  # sharing.py
+        self.exclusive_users = 0  # jobs that hold nodes for their user alone
+        self.assoc_numbers: dict[tuple[int, str, str], int] = {}
+        self.user_numbers: dict[int, int] = {}  # uid -> a number that fits into a column
         self.masks = MaskTable(0)
         self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
         # dependencies
@@ -82,6 +99,9 @@ class ClusterState:
         self.acks: dict[tuple[str, int, str], int] = {}
         self.purged: list[int] = []
         # scheduling
+        self.policy = BackfillPolicy()
+        self.forecast: Forecast | None = None  # of the last pass that saw the whole queue
+        self.new_forecast = False
         self.revision = 0  # rises whenever a pass could come out differently
         self.layout_revision = 0  # plans older than this speak of other node numbers
         self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
@@ -148,8 +168,27 @@ class ClusterState:
         self.revision += 1
         self.quick_pass_due = True
 
+    def take_forecast(self, forecast: "Forecast") -> None:
+        """What the last pass over the whole queue expects; it goes out with the next batch."""
+        self.forecast, self.new_forecast = forecast, True
+
+    def reservation_view(self, now_us: int) -> contract.Reservations:
+        """What reservations keep from others, as the planner sees it."""
+        view: contract.Reservations = contract.empty("reservations", G=len(self.gres_kinds))
+        return view
+
+    def user_number(self, uid: int) -> int:
+        """A number for the columns."""
+        return self.user_numbers.setdefault(uid, len(self.user_numbers))
+
+    def assoc_number(self, job: Job) -> int:
+        """A number for (user, account, partition), which bf_max_job_assoc counts by."""
+        key = (job.user_id, job.request.account, job.partition)
+        return self.assoc_numbers.setdefault(key, len(self.assoc_numbers))
+
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
+        self.new_forecast = False
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
@@ -224,12 +263,13 @@ class ClusterState:
 
     # ---- allocations ---------------------------------------------------------------------------------------------
 
-    def allocate(self, job: Job, alloc: tuple[NodeAlloc, ...]) -> None:
-        """Give the job what `alloc` says. The caller has verified that it is free."""
+    def allocate(self, job: Job, alloc: tuple[NodeAlloc, ...], units: int, end_s: int) -> None:
+        """Give the job what `alloc` says, `units` cpu units a cpu, until `end_s`. The caller has verified that it is free."""
         job.alloc = alloc
+        self.hold(job, units, end_s)
         for part in alloc:
             node = self.nodes[part.node]
-            self._count(node, part, -1, job.request.exclusive)
+            self._count(node, part, -1, units, job.request.exclusive)
             for name, type_, mask in part.gres:
                 held = node.gres_used.get((name, type_), 0)
                 assert not held & mask, f"device given twice on {node.name}: job {job.job_id}"
@@ -237,26 +277,45 @@ class ClusterState:
             node.jobs[job.job_id] = None
         self.changed()
 
-    def release(self, job: Job, now_us: int) -> None:
+    def hold(self, job: Job, units: int, end_s: int) -> None:
+        """Enter a job with its allocation among the running ones."""
+        request = job.request
+        exclusive = 1 if request.exclusive else 2 if request.exclusive_user else 0
+        self.exclusive_users += exclusive == 2
+        self.running.add(job.job_id, end_s, self.user_number(job.user_id), exclusive, self.licenses_of(request))
+        for part in job.alloc:
+            gres = [
+                (self.gres_kinds[key], mask.bit_count())
+                for name, type_, mask in part.gres
+                for key in dict.fromkeys(((name, ""), (name, type_)))
+            ]
+            self.running.add_part(job.job_id, self.nodes[part.node].index, part.cpus * units, part.mem_mb, gres)
+
+    def licenses_of(self, request: JobRequest) -> tuple[int, ...]:
+        """What is asked for of each kind of license."""
+        return (0,) * len(self.license_kinds)
+
+    def release(self, job: Job, now_us: int, units: int) -> None:
         """Take back everything the job holds. `job.alloc` stays, as the record of what it had."""
+        self.exclusive_users -= job.request.exclusive_user and not job.request.exclusive
+        self.running.remove(job.job_id)
         for part in job.alloc:
             node = self.nodes[part.node]
             if job.job_id not in node.jobs:
                 continue
             del node.jobs[job.job_id]
-            self._count(node, part, 1, job.request.exclusive)
+            self._count(node, part, 1, units, job.request.exclusive)
             for name, type_, mask in part.gres:
                 node.gres_used[name, type_] &= ~mask
             node.last_busy_at_us = now_us
         self.changed()
 
-    def _count(self, node: Node, part: NodeAlloc, sign: int, exclusive: bool) -> None:
+    def _count(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:
         """Book one node's part of an allocation: sign -1 takes, +1 gives back."""
         i = node.index
         columns = self.node_columns
-        columns.free_cpus[i] += sign * part.cpus
+        columns.free_cpus[i] += sign * part.cpus * units
         columns.free_mem_mb[i] += sign * part.mem_mb
-        columns.running_jobs[i] -= sign
         if exclusive:
             columns.held_exclusive[i] = 1 if sign < 0 else 0
         for name, type_, mask in part.gres:

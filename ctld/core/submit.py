@@ -73,9 +73,17 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     depends.attach(state, job, found.dependency, now_us)
     if job.request.begin_at_us > now_us:
         state.timers.set(job.request.begin_at_us, Timer.BEGIN_TIME, job.job_id)
+    set_deadline(state, job)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")
     state.reply(event.reply_to, Submitted(job.job_id, found.warnings))
+
+
+def set_deadline(state: ClusterState, job: Job) -> None:
+    """Look again when the job can no longer end in time."""
+    if job.request.deadline_at_us:
+        limit_s = job.request.time_min_s or max(0, job.time_limit_s)
+        state.timers.set(job.request.deadline_at_us - limit_s * 1_000_000, Timer.DEADLINE, job.job_id)
 
 
 def remember_key(state: ClusterState, key: str, job_id: int, at_us: int) -> None:

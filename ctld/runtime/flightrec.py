@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ctld.core.effects import Batch
-from ctld.core.events import AnyEvent, SubmitJob
+from ctld.core.events import AnyEvent, PlanReady, SubmitJob
 from ctld.core.model import SpecRow
 
 log = logging.getLogger("penstock.ctld")
@@ -46,6 +46,8 @@ class FlightRecorder:
             return
         if type(event) is SubmitJob:
             event = msgspec.structs.replace(event, spec=_without_content(event.spec))
+        elif type(event) is PlanReady:
+            event = msgspec.structs.replace(event, forecast=None)
         self._buffer += self._encode((0, now_us, event))
         if len(self._buffer) > _BUFFER_BYTES:
             self.flush()

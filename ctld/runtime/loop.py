@@ -25,7 +25,7 @@ from typing import Any, Final
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
 from ctld.core.events import AnyEvent, AwaitJob, StopWaiting, SubmitJob, Tick
-from ctld.core.schedule import run_plan
+from ctld.core.planning import run_plan
 from ctld.metrics import Metrics
 from ctld.runtime.errors import NotTaken
 from ctld.runtime.flightrec import FlightRecorder
@@ -91,6 +91,7 @@ class Runtime:
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._committer: Executor = ThreadPoolExecutor(1, "committer")
+        self._pass_timer: asyncio.TimerHandle | None = None
         self._planner: Executor = ThreadPoolExecutor(1, "planner")
 
     # ---- in ------------------------------------------------------------------------------------------------------
@@ -258,10 +259,13 @@ class Runtime:
 
     def _start_plan(self, effect: StartPlan) -> None:
         self.metrics.plans += 1
-        future = self._loop.run_in_executor(self._planner, run_plan, effect.revision, effect.inputs)
+        future = self._loop.run_in_executor(self._planner, run_plan, effect.revision, effect.question)
         future.add_done_callback(self._planned)
+        self._pass_timer = self._loop.call_later(effect.seconds_max, _stop_pass, effect.question.given.stop)
 
     def _planned(self, future: "asyncio.Future[Any]") -> None:
+        if self._pass_timer is not None:
+            self._pass_timer.cancel()
         if self._over or future.cancelled():
             return
         error = future.exception()
@@ -344,3 +348,8 @@ class Runtime:
             self._idle.set()
             self._recorder.flush()
             self._fail(what, error)
+
+
+def _stop_pass(stop: Any) -> None:
+    """bf_max_time is over: the planner looks at this between two rows."""
+    stop[0] = 1

@@ -7,7 +7,7 @@ Answers are encoded once per row and kept, oldest out first; only what has been 
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from ctld.core.effects import Batch
 from ctld.core.model import Job, JobRow, job_row
@@ -24,6 +24,7 @@ class Snapshot:
         self.jobs: dict[int, JobRow] = {}
         self.arrays: dict[int, dict[int, None]] = {}  # array job id -> job ids of its records
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
+        self.forecast: Any = None  # ctld.core.planning.Forecast of the last whole pass
         self._encoded: dict[int, tuple[JobRow, bytes]] = {}
         self._encoded_bytes = 0
         for job in jobs:
@@ -34,6 +35,8 @@ class Snapshot:
         for row in batch.jobs:
             if row.state is not JobState.REQUEUED:  # an attempt that is over; the job's own row follows
                 self._put(row)
+        if batch.forecast is not None:
+            self.forecast = batch.forecast
         for job_id in batch.purged:
             self._drop(job_id)
 

@@ -92,7 +92,7 @@ _RLIMITS = ("ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOF
 _SELECT_PARAMETERS = _words(
     "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_BOARD CR_BOARD_MEMORY CR_LLN "
     "CR_ONE_TASK_PER_CORE CR_CORE_DEFAULT_DIST_BLOCK CR_PACK_NODES CR_OTHER_CONS_RES CR_OTHER_CONS_TRES LL_SHARED_GRES "
-    "ENFORCE_BINDING_GRES ONE_TASK_PER_SHARING_GRES MULTIPLE_SHARING_GRES_PJ"
+    "ENFORCE_BINDING_GRES ONE_TASK_PER_SHARING_GRES MULTIPLE_SHARING_GRES_PJ PENSTOCK_BEST_FIT"
 )
 
 _SUPPORTED_GLOBALS = (
@@ -109,6 +109,8 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockOperators", "penstock_operators", kinds.NAMES),
     Key("PenstockAdministrators", "penstock_administrators", kinds.NAMES),
     Key("PenstockNodeFailPolicy", "node_fail_policy", kinds.choice("requeue", "keep")),
+    Key("PenstockBackfill", "penstock_backfill", kinds.BACKFILL),
+    Key("PenstockBackfillOrder", "penstock_backfill_order", kinds.choice("priority", "shortest")),
     Key("PenstockMaxEnvironmentBytes", "max_environment_bytes", kinds.integer(4096, 64 * 1024 * 1024)),
     Key("SlurmctldLogFile", "slurmctld_log_file", kinds.OPTIONAL_PATH),
     Key("SlurmdLogFile", "slurmd_log_file", kinds.OPTIONAL_PATH),

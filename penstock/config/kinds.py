@@ -188,6 +188,13 @@ def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
     return Kind(read)
 
 
+def _read_backfill(text: str, what: str) -> str:
+    """conservative, easy, none, or how many waiting jobs may hold resources."""
+    if text.lower() in ("conservative", "easy", "none"):
+        return text.lower()
+    return str(parse_int(text, 0, INT_MAX, what))
+
+
 def without_count(kind: Kind) -> Kind:
     """The same, with `:N` allowed behind the word and dropped."""
 
@@ -247,5 +254,6 @@ DURATION = Kind(lambda text, what: parse_duration_s(text), _write_duration)
 DEFAULT_TIME = Kind(_read_default_time_s, lambda value: _write_duration(value) if value else "NONE")
 MINUTES = Kind(_read_minutes_s, _write_minutes, lambda value: f"{_write_minutes(value)} min")
 PORT = integer(1, 65535)
+BACKFILL = Kind(_read_backfill)
 FIRST_PORT = Kind(_read_first_port)
 PARAMETERS = Kind(_read_parameters, _write_parameters)

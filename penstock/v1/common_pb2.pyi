@@ -25,7 +25,7 @@ class ExitStatus(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal")
+    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal", "time_min_s", "deadline_at_us", "exclusive_user", "switches_max", "switches_wait_s", "segment", "exclusive_topo", "prefer")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +76,14 @@ class JobRequest(_message.Message):
     WCKEY_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TIME_MIN_S_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_US_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_USER_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_MAX_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_TOPO_FIELD_NUMBER: _ClassVar[int]
+    PREFER_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: _containers.RepeatedScalarFieldContainer[str]
     account: str
@@ -119,7 +127,15 @@ class JobRequest(_message.Message):
     wckey: str
     reservation: str
     signal: str
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., open_truncate: bool = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: bool = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: bool = ..., requeue: bool = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: bool = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ...) -> None: ...
+    time_min_s: int
+    deadline_at_us: int
+    exclusive_user: bool
+    switches_max: int
+    switches_wait_s: int
+    segment: int
+    exclusive_topo: bool
+    prefer: str
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., open_truncate: bool = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: bool = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: bool = ..., requeue: bool = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: bool = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ..., time_min_s: _Optional[int] = ..., deadline_at_us: _Optional[int] = ..., exclusive_user: bool = ..., switches_max: _Optional[int] = ..., switches_wait_s: _Optional[int] = ..., segment: _Optional[int] = ..., exclusive_topo: bool = ..., prefer: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("script", "argv", "environment")

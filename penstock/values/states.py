@@ -22,6 +22,7 @@ class JobState(IntEnum):
     NODE_FAIL = 14
     OUT_OF_MEMORY = 15
     REQUEUED = 16  # end state of an attempt that is followed by another; shown by `sacct -D` only
+    DEADLINE = 18  # could not end before its deadline any more
 
 
 #: States in which a job holds no resources and will not change again.
@@ -42,11 +43,12 @@ COMPACT_STATE: dict[JobState, str] = {
     JobState.NODE_FAIL: "NF",
     JobState.OUT_OF_MEMORY: "OOM",
     JobState.REQUEUED: "RQ",
+    JobState.DEADLINE: "DL",
 }
 
 #: Slurm's words for states that this version never enters: accepted in filters, they match nothing.
 OTHER_STATE_WORDS = {
-    "SUSPENDED": "S", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "RESIZING": "RS", "REQUEUE_HOLD": "RH",
+    "SUSPENDED": "S", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "RESIZING": "RS", "REQUEUE_HOLD": "RH",
     "SPECIAL_EXIT": "SE", "RESV_DEL_HOLD": "RD", "REVOKED": "RV", "REQUEUE_FED": "RF", "SIGNALING": "SI",
     "STAGE_OUT": "SO", "STOPPED": "ST",
 }  # fmt: skip
@@ -82,6 +84,9 @@ class Reason(StrEnum):
     PARTITION_TIME_LIMIT = "PartitionTimeLimit"
     REQ_NODE_NOT_AVAIL = "ReqNodeNotAvail"
     BAD_CONSTRAINTS = "BadConstraints"
+    LICENSES = "Licenses"
+    RESERVATION = "Reservation"
+    DEADLINE = "DeadLine"
     NODE_DOWN = "NodeDown"
     CLEANING = "Cleaning"
     JOB_LAUNCH_FAILURE = "JobLaunchFailure"

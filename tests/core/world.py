@@ -36,8 +36,8 @@ from ctld.core.events import (
     WantedJob,
 )
 from ctld.core.model import JobRow, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
-from ctld.core.schedule import run_plan
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
@@ -159,7 +159,7 @@ class World:
             self.replies[effect.reply_to] = effect.body
             return [self._reply_text(effect)]
         if isinstance(effect, StartPlan):
-            self.core.step(self.now_us, run_plan(effect.revision, effect.inputs))
+            self.core.step(self.now_us, run_plan(effect.revision, effect.question))
             return ["full pass"]
         if isinstance(effect, AckReports | ForgetStep | AdmitNode):
             return (

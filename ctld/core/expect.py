@@ -1,0 +1,24 @@
+"""When a running job's resources are expected back: what the planner is told as the job's end."""
+
+from _fastsched.contract import FOREVER
+from ctld.core.model import Job
+from ctld.core.state import ClusterState
+from penstock.values.states import JobState
+
+US = 1_000_000
+
+
+def time_limit_us(state: ClusterState, job: Job) -> int:
+    """How long the job may run, OverTimeLimit included. Only for a job that has a limit."""
+    partition = state.partitions.get(job.partition)
+    over_s = (partition.config.over_time_limit_s if partition else 0) or state.config.over_time_limit_s
+    return (job.time_limit_s + over_s) * US
+
+
+def expected_end_s(state: ClusterState, job: Job) -> int:
+    """Seconds since 1970, rounded up; 0 = any moment: the job is ending already."""
+    if job.state is JobState.COMPLETING:
+        return 0
+    if job.time_limit_s < 0:
+        return FOREVER
+    return -(-(job.start_at_us + time_limit_us(state, job)) // US)

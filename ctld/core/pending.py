@@ -1,0 +1,172 @@
+"""The pending jobs as columns: a row for each way in which a job may run (its partitions, its alternatives).
+
+`ready` holds the rows that may start now, as sorted integers whose low bits are the row, so that a pass takes the first
+so many without sorting. Rows of jobs that are held, wait for a dependency, a begin time or their array's limit keep
+their shape but are not in `ready`.
+
+What many jobs have in common is a `Shape`; what is a job's own are its `Terms`.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from _fastsched import contract
+
+ROW_BITS = 24  # 16 M pending rows: more than MaxJobCount allows
+ROW_MASK = (1 << ROW_BITS) - 1
+#: Ranks are 48 bits: partition tier above priority, both 16 + 32 bits as in Slurm.
+RANK_MAX = (1 << 48) - 1
+ROWS_FIRST = 64
+
+
+class Shape(NamedTuple):
+    """What is asked for. Names and meaning: contract.Jobs."""
+
+    mask: int
+    nodes_min: int
+    nodes_max: int
+    ntasks: int
+    cpus_per_task: int
+    ntasks_per_node: int
+    mem_node_mb: int
+    mem_cpu_mb: int
+    gres: tuple[int, ...]
+    exclusive: int
+    cpu_units: int = 1
+    spread: int = 0
+    resv: int = -1
+    switches_max: int = 0
+    segment: int = 0
+    order_kind: int = 0
+    group: int = -1
+    licenses: tuple[int, ...] = ()
+
+
+class Terms(NamedTuple):
+    """When and for whom."""
+
+    user: int
+    limit_s: int
+    limit_min_s: int
+    earliest_s: int = 0
+    latest_s: int = contract.FOREVER
+    preempts: int = 0
+    het: int = 0
+    #: not the planner's: who the bf_max_job_assoc limit counts, when the job became eligible
+    assoc: int = 0
+
+
+class PendingColumns:
+    """Rows of pending jobs. `table.job[row]` is the job id, 0 = free row."""
+
+    def __init__(self, gres_kinds: int, license_kinds: int = 0) -> None:
+        self._lengths = {"G": gres_kinds, "L": license_kinds, "J": ROWS_FIRST}
+        self._shape_fields = tuple(
+            name for name in Shape._fields if not (name == "licenses" and not license_kinds)
+        )  # an axis of length 0 takes no value
+        self._free: list[int] = []
+        self._size = 0
+        self.ready: list[int] = []
+        self._keys: list[int] = []  # by row: its key in `ready`, 0 = not there
+        self._rows_of: dict[int, int | tuple[int, ...]] = {}  # one row is kept as a plain number
+        self.table: contract.Jobs = contract.empty("jobs", **self._lengths)
+        self.partition: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
+        self.assoc: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
+        self.eligible_s: npt.NDArray[np.int64] = np.zeros(ROWS_FIRST, np.int64)
+
+    def _grow(self) -> None:
+        old = self.table
+        self._lengths["J"] *= 2
+        self.table = contract.empty("jobs", **self._lengths)
+        for before, after in zip(tuple[Any, ...](old), tuple[Any, ...](self.table), strict=True):
+            after[: len(before)] = before
+        for name in ("partition", "assoc", "eligible_s"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+
+    def add(self, job_id: int, shapes: Iterable[tuple[int, Shape]], terms: Terms) -> None:
+        """Give a pending job its rows: one (partition index, shape) each. Not ready until `set_ready`."""
+        rows = []
+        for partition, shape in shapes:
+            if self._free:
+                row = self._free.pop()
+            else:
+                row = self._size
+                self._size += 1
+                self._keys.append(0)
+                if row >= self._lengths["J"]:
+                    self._grow()
+            self._fill(row, job_id, partition, shape, terms)
+            rows.append(row)
+        self._rows_of[job_id] = rows[0] if len(rows) == 1 else tuple(rows)
+
+    def _fill(self, row: int, job_id: int, partition: int, shape: Shape, terms: Terms) -> None:
+        t = self.table
+        for name in self._shape_fields:
+            getattr(t, name)[row] = getattr(shape, name)
+        t.job[row], t.user[row], t.count[row], t.reserve[row] = job_id, terms.user, 1, 1
+        t.limit_s[row], t.limit_min_s[row] = terms.limit_s, terms.limit_min_s
+        t.earliest_s[row], t.latest_s[row] = terms.earliest_s, terms.latest_s
+        t.preempts[row], t.het[row] = terms.preempts, terms.het
+        self.partition[row], self.assoc[row] = partition, terms.assoc
+
+    def rows_of(self, job_id: int) -> tuple[int, ...]:
+        """The job's rows, one for each way in which it may run; empty = it has none."""
+        rows = self._rows_of.get(job_id, ())
+        return (rows,) if isinstance(rows, int) else rows
+
+    def remove(self, job_id: int) -> None:
+        """The job is no longer pending."""
+        rows = self.rows_of(job_id)
+        self._rows_of.pop(job_id, None)
+        for row in rows:
+            self._unready(row)
+            self.table.job[row] = 0
+            self._free.append(row)
+
+    def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int, eligible_s: int = 0) -> None:
+        """May start now: `count` copies, with one rank for each of its rows (higher first; None = not in that one)."""
+        for row, rank in zip(self.rows_of(job_id), ranks, strict=True):
+            if rank is None:
+                self._unready(row)
+                continue
+            self.table.count[row] = count
+            self.eligible_s[row] = eligible_s
+            key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
+            if self._keys[row] == key:
+                continue
+            self._unready(row)
+            self._keys[row] = key
+            if not self.ready or key > self.ready[-1]:
+                self.ready.append(key)
+            else:
+                insort(self.ready, key)
+
+    def set_waiting(self, job_id: int) -> None:
+        """May not start now, for a reason other than resources."""
+        for row in self.rows_of(job_id):
+            self._unready(row)
+
+    def _unready(self, row: int) -> None:
+        key = self._keys[row]
+        if key:
+            self._keys[row] = 0
+            at = bisect_left(self.ready, key)
+            assert self.ready[at] == key
+            del self.ready[at]
+
+    def is_ready(self, job_id: int) -> bool:
+        """True when one of the job's rows may start now."""
+        return any(self._keys[row] for row in self.rows_of(job_id))
+
+    def first(self, limit: int) -> npt.NDArray[np.int64]:
+        """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""
+        keys = self.ready if limit >= len(self.ready) else self.ready[:limit]
+        return np.array([key & ROW_MASK for key in keys], np.int64)
+
+
+__all__: list[Any] = ["PendingColumns", "Shape", "Terms"]

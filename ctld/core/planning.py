@@ -1,0 +1,157 @@
+"""The planner's question and its answer: from columns to a `PlanInput`, and from a `PlanResult` to words of the core.
+
+`present` shows the planner the live columns, for a pass that runs before anything changes; `snapshot` gives private
+copies for a pass in a worker. `run_plan` is the worker's part: a function of the copies it got.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import _fastsched
+from _fastsched import contract
+from ctld.core.columns import copied
+from ctld.core.events import PlanReady
+from ctld.core.policy import MANY, BackfillPolicy
+from ctld.core.state import ClusterState
+
+US = 1_000_000
+#: What the planner says of rows that need no reason of their own.
+UNSAID = (contract.STARTED, contract.NOT_TESTED, contract.PRIORITY)
+
+Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
+Rows = npt.NDArray[np.int64]
+
+
+class Start(NamedTuple):
+    """A job that may start now."""
+
+    job_id: int
+    partition: int  # index
+    limit_s: int  # time that it is granted: less than asked for only with --time-min
+    placement: Placement
+
+
+class Forecast:
+    """When and where each pending job is expected to start, as one pass saw it. Immutable.
+
+    Arrays in the order of job ids; a job with no known start is not in it.
+    """
+
+    __slots__ = ("_first", "_job", "_names", "_node", "_start_s", "made_at_us")
+
+    def __init__(
+        self, made_at_us: int, job: Rows, start_s: Rows, first: Any, node: Any, names: tuple[str, ...]
+    ) -> None:
+        self.made_at_us = made_at_us
+        self._job, self._start_s, self._first, self._node, self._names = job, start_s, first, node, names
+
+    def __len__(self) -> int:
+        return len(self._job)
+
+    def of(self, job_id: int) -> tuple[int, tuple[str, ...]] | None:
+        """(start in seconds since 1970, nodes) of a job; None when the pass found none."""
+        at = int(np.searchsorted(self._job, job_id))
+        if at >= len(self._job) or self._job[at] != job_id:
+            return None
+        nodes = self._node[self._first[at, 0] : self._first[at, 1]]
+        return int(self._start_s[at]), tuple(self._names[index] for index in nodes.tolist())
+
+
+class Answer(NamedTuple):
+    """A pass in words of the core."""
+
+    starts: tuple[Start, ...]  # in order of decision
+    reasons: tuple[tuple[int, int], ...]  # (job id, planner's reason) of rows that are not merely behind others
+    victims: tuple[tuple[int, int], ...]  # (pending job id, running job id)
+    forecast: Forecast
+
+
+class Question(NamedTuple):
+    """A `PlanInput` and what only the core can say about its numbers."""
+
+    given: contract.PlanInput
+    partition: npt.NDArray[np.int32]  # by row of given.jobs
+    job_of: Rows  # by row of given.running
+    node_names: tuple[str, ...]
+    made_at_us: int
+
+
+def limits(state: ClusterState, now_us: int, starts_max: int, policy: BackfillPolicy) -> contract.Limits:
+    """The parameters of a pass at this time."""
+    return contract.Limits(
+        now_us // US, policy.resolution_s, policy.window_s, starts_max, MANY, policy.copies_max, policy.reserve_max,
+        policy.estimate,
+    )  # fmt: skip
+
+
+def present(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Question:
+    """The live columns."""
+    given = contract.PlanInput(
+        state.node_columns.table, state.running.table, state.reservation_view(now_us), state.pending.table, rows,
+        state.masks.array(), state.masks.group_first, state.masks.group_mask, state.masks.group_count,
+        state.free_licenses, limits(state, now_us, starts_max, state.policy), np.zeros(1, np.uint8),
+    )  # fmt: skip
+    return Question(given, state.pending.partition, state.running.job_of, state.node_names, now_us)
+
+
+def snapshot(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Question:
+    """Private copies."""
+    live = present(state, now_us, rows, starts_max)
+    given = live.given._replace(
+        nodes=copied(live.given.nodes), running=copied(live.given.running), jobs=copied(live.given.jobs),
+        masks=live.given.masks.copy(), free_licenses=live.given.free_licenses.copy(),
+    )  # fmt: skip
+    return live._replace(given=given, partition=live.partition.copy(), job_of=live.job_of.copy())
+
+
+def ask(question: Question) -> Answer:
+    """Run the planner and read its answer."""
+    given = question.given
+    result = _fastsched.plan(given)
+    rows = given.rows
+    ids = given.jobs.job[rows]
+    starts = _starts(question, result, ids)
+    kept = np.flatnonzero(~np.isin(result.reason, UNSAID))
+    reasons = tuple(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))
+    victims: tuple[tuple[int, int], ...] = ()
+    if len(result.victim_row):
+        pairs = zip(ids[result.victim_row].tolist(), question.job_of[result.victim_run].tolist(), strict=True)
+        victims = tuple(pairs)
+    return Answer(starts, reasons, victims, _forecast(question, result, ids))
+
+
+def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple[Start, ...]:
+    if not len(result.job):
+        return ()
+    first = result.node_first.tolist()
+    cells = list(
+        zip(result.node.tolist(), result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True)
+    )
+    parts = question.partition[question.given.rows[result.job]].tolist()
+    return tuple(
+        Start(job_id, part, limit_s, tuple(cells[first[i] : first[i + 1]]))
+        for i, (job_id, part, limit_s) in enumerate(
+            zip(ids[result.job].tolist(), parts, result.limit_s.tolist(), strict=True)
+        )
+    )
+
+
+def _forecast(question: Question, result: contract.PlanResult, ids: Rows) -> Forecast:
+    """Of several rows of one job, the earliest counts."""
+    known = np.flatnonzero((result.start_s >= 0) & (result.reason != contract.STARTED))
+    if len(known) > 1:
+        order = np.lexsort((result.start_s[known], ids[known]))
+        known = known[order]
+        known = known[np.concatenate(([True], np.diff(ids[known]) != 0))]
+    first = np.stack([result.plan_first[known], result.plan_first[known + 1]], axis=1)
+    return Forecast(
+        question.made_at_us, ids[known], result.start_s[known], first, result.plan_node, question.node_names
+    )
+
+
+def run_plan(revision: int, question: Question) -> PlanReady:
+    """The worker's part. Releases the GIL while it plans."""
+    answer = ask(question)
+    return PlanReady(revision, answer.starts, answer.reasons, answer.victims, answer.forecast)

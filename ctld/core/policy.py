@@ -1,0 +1,68 @@
+"""What SchedulerParameters and its relatives say, as the numbers that passes use. Names of the parameters: slurm.conf(5).
+
+Differences from Slurm, all on the side of more: without bf_window, bf_max_job_test and bf_max_job_array_resv in the file
+the whole queue is planned as far as time goes, since a full plan takes a second and holds nobody up.
+"""
+
+from typing import NamedTuple
+
+from _fastsched.contract import FOREVER
+from penstock.values.config import Config
+
+US = 1_000_000
+#: Rows that the quick pass looks at (default_queue_depth). At 128 rows a pass on 1,000 nodes stays near a millisecond.
+QUICK_DEPTH = 128
+#: Tasks of one array that are planned ahead (bf_max_job_array_resv), as in Slurm.
+ARRAY_COPIES = 20
+#: Slurm's bf_resolution, seconds.
+RESOLUTION_S = 60
+#: Least pause between full passes where bf_interval is not given, and the longest time for one (bf_max_time).
+INTERVAL_S, PASS_S_MAX = 1, 30
+MANY = 1 << 30
+
+_RESERVE = {"CONSERVATIVE": -1, "EASY": 1, "NONE": 0}
+
+
+class BackfillPolicy(NamedTuple):
+    """One configuration's parameters."""
+
+    quick_depth: int = QUICK_DEPTH
+    interval_us: int = INTERVAL_S * US
+    pass_s_max: int = PASS_S_MAX
+    resolution_s: int = RESOLUTION_S
+    window_s: int = FOREVER
+    rows_max: int = MANY
+    copies_max: int = ARRAY_COPIES
+    user_max: int = MANY
+    partition_max: int = MANY
+    assoc_max: int = MANY
+    min_age_reserve_s: int = 0
+    reserve_max: int = -1
+    estimate: bool = True
+    order: str = "priority"  # of the candidates behind those that hold: priority, or shortest (limit first)
+
+
+def backfill_policy(config: Config) -> BackfillPolicy:
+    """Read the parameters; the parser has checked that numbers are numbers."""
+    given = dict(config.scheduler_parameters)
+
+    def number(name: str, default: int, unlimited: int = MANY) -> int:
+        text = given.get(name, "")
+        return (int(text) or unlimited) if text else default
+
+    kind = config.penstock_backfill.upper()
+    return BackfillPolicy(
+        quick_depth=number("default_queue_depth", QUICK_DEPTH),
+        interval_us=number("bf_interval", INTERVAL_S) * US,
+        pass_s_max=number("bf_max_time", PASS_S_MAX),
+        resolution_s=number("bf_resolution", RESOLUTION_S, 1),
+        window_s=number("bf_window", 0, 0) * 60 or FOREVER,
+        rows_max=number("bf_max_job_test", MANY),
+        copies_max=number("bf_max_job_array_resv", ARRAY_COPIES, 0),
+        user_max=number("bf_max_job_user", MANY),
+        partition_max=number("bf_max_job_part", MANY),
+        assoc_max=number("bf_max_job_assoc", MANY),
+        min_age_reserve_s=number("bf_min_age_reserve", 0, 0),
+        reserve_max=_RESERVE[kind] if kind in _RESERVE else int(kind),
+        order=config.penstock_backfill_order,
+    )
