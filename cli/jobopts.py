@@ -82,6 +82,17 @@ def _features(text: str) -> None:
     parse_features(text)
 
 
+def _licenses(text: str) -> None:
+    from penstock.values.licenses import parse_licenses
+
+    parse_licenses(text)
+
+
+def _switches(text: str) -> tuple[int, int]:
+    count, at, wait = text.partition("@")
+    return parse_int(count, 1, COUNT_MAX, "number of switches"), max(0, parse_duration_s(wait)) if at else 0
+
+
 def _hosts(text: str) -> None:
     from penstock.values.hostlist import expand
 
@@ -245,6 +256,12 @@ JOB_OPTIONS = (
            convert=_checked(_features, "constraint"), invalid="Invalid feature specification"),
     Option("nodefile", "F", YES, help="request the hosts named in a file", metavar="filename", dest="nodelist",
            convert=_node_file, invalid="Invalid --nodefile node file"),
+    Option("licenses", "L", YES, help="required license, comma separated", metavar="names",
+           convert=_checked(_licenses, "licenses"), invalid="Invalid license specification"),
+    Option("segment", "", YES, help="nodes of one segment inside a block", metavar="n",
+           convert=_number("--segment", 1), invalid=NUMERIC),
+    Option("switches", "", YES, help="most leaf switches, and how long to wait for so few",
+           metavar="count[@max-time]", convert=_switches),
     Option("mem", "", YES, help="minimum amount of real memory per node", metavar="MB", convert=_memory("--mem")),
     Option("mem-per-cpu", "", YES, help="real memory per allocated cpu", metavar="MB",
            convert=_memory("--mem-per-cpu")),
@@ -257,9 +274,9 @@ JOB_OPTIONS = (
         "acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
         "core-spec/S", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "delay-boot", "distribution/m",
         "extra", "extra-node-info/B", "gid", "gpu-bind", "gpu-freq", "gpus/G", "gpus-per-socket", "gpus-per-task",
-        "gres-flags", "hint", "licenses/L", "mcs-label", "mem-bind", "mem-per-gpu", "mincpus", "network",
+        "gres-flags", "hint", "mcs-label", "mem-bind", "mem-per-gpu", "mincpus", "network",
         "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-tres", "power", "prefer", "profile",
-        "reservation", "resources", "segment", "sockets-per-node", "switches", "thread-spec", "threads-per-core",
+        "reservation", "resources", "sockets-per-node", "thread-spec", "threads-per-core",
         "tmp", "tres-bind", "tres-per-task", "uid", "oom-kill-step", "wait-all-nodes",
     ),
     *later(
@@ -276,6 +293,7 @@ MEMORY_CONFLICT = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusiv
 _SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wckey", "signal": "signal",
          "array": "array", "dependency": "dependency", "constraint": "features", "nodelist": "nodes_required",
          "exclude": "nodes_excluded", "time": "time_limit_s", "begin": "begin_at_us",
+         "licenses": "licenses", "segment": "segment",
          "time_min": "time_min_s", "deadline": "deadline_at_us", "ntasks": "ntasks",
          "cpus_per_task": "cpus_per_task", "ntasks_per_node": "ntasks_per_node", "mem": "mem_per_node_mb",
          "mem_per_cpu": "mem_per_cpu_mb", "hold": "hold", "requeue": "requeue",
@@ -307,6 +325,8 @@ def job_request(values: dict[str, Any]) -> JobRequest:
         job.nodes_min, job.nodes_max = values["nodes"]
     for key, field in _PATHS.items():
         setattr(job, field, os.fsencode(values.get(key, "")))
+    if "switches" in values:
+        job.switches_max, job.switches_wait_s = values["switches"]
     if "exclusive" in values:
         job.exclusive_user = values["exclusive"] == "user"
         job.exclusive = not job.exclusive_user

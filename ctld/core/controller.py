@@ -115,6 +115,13 @@ def _deadline(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
         job_life.terminate(state, job, JobState.DEADLINE, Reason.DEADLINE, now_us)
 
 
+def _switch_wait(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
+    job = state.jobs.get(key)
+    if job is not None and job.state is JobState.PENDING:
+        state.pending.remove(job.job_id)
+        ready.refresh(state, job, now_us)
+
+
 def _depend_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     if key in state.waiting_for:
         depends.evaluate(state, state.jobs[key], now_us)
@@ -127,6 +134,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.TIME_LIMIT: step_life.time_limit,
     Timer.END_WARNING: step_life.end_warning,
     Timer.DEADLINE: _deadline,
+    Timer.SWITCH_WAIT: _switch_wait,
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),

@@ -13,6 +13,7 @@ from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
+from penstock.values.licenses import parse_licenses
 from penstock.values.refusals import Code
 from penstock.values.signals import parse_end_warning
 
@@ -30,9 +31,6 @@ def complete(
     _check_ranges(state, wanted)
     required, excluded = _node_lists(state, partitions, wanted)
     nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
-    if required and nodes_min > len(required):
-        text = "asking for more nodes than --nodelist names is not supported yet"
-        raise Refused(Code.NOT_SUPPORTED, text)
     mem_node, mem_cpu = _memory(state, partitions[0], wanted)
     if wanted.features:
         known = {f for node in state.node_list for f in node.features}
@@ -82,6 +80,10 @@ def complete(
         command=share(wanted.command),
         wckey=share(wanted.wckey),
         signal=share(_end_warning(wanted)),
+        licenses=share(_licenses(state, wanted.licenses)),
+        switches_max=wanted.switches_max,
+        switches_wait_s=wanted.switches_wait_s,
+        segment=_segment(wanted.segment, nodes_min, wanted),
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
         time_min_s=wanted.time_min_s,
         deadline_at_us=wanted.deadline_at_us,
@@ -95,8 +97,29 @@ def _end_warning(wanted: WantedJob) -> str:
     return wanted.signal
 
 
+def _licenses(state: ClusterState, text: str) -> tuple[tuple[str, int], ...]:
+    """What is asked for, of what the cluster has."""
+    if not text:
+        return ()
+    wanted = parse_licenses(text)
+    for name, count in wanted:
+        if name not in state.license_kinds:
+            raise Refused(Code.INVALID_LICENSES, name)
+        if count > state.license_totals[name]:
+            raise Refused(Code.INVALID_LICENSES, f"{name}:{count}, the cluster has {state.license_totals[name]}")
+    return wanted
+
+
+def _segment(segment: int, nodes_min: int, wanted: WantedJob) -> int:
+    if not 0 <= segment <= COUNT_MAX or (segment and nodes_min % segment):
+        raise Refused(Code.INVALID_NODE_COUNT, f"--segment={segment} must divide the number of nodes, {nodes_min}")
+    if segment and (wanted.nodes_required or wanted.features.count("*")):
+        raise Refused(Code.NOT_SUPPORTED, "--segment together with --nodelist or counted features")
+    return segment
+
+
 def _check_ranges(state: ClusterState, wanted: WantedJob) -> None:
-    for what in ("nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node"):
+    for what in ("nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "switches_max"):
         value = getattr(wanted, what)
         if not 0 <= value <= COUNT_MAX:
             raise Refused(Code.INVALID_VALUE, f"{what} must be between 1 and {COUNT_MAX}, not {value}")

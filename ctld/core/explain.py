@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from _fastsched import contract
 from ctld.core.model import Job
-from ctld.core.ready import mask_row, set_reason
+from ctld.core.ready import set_reason
+from ctld.core.shapes import mask_bits
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.hostlist import compress
 from penstock.values.states import JobState, Reason
@@ -68,7 +69,7 @@ def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:
     """
     bits = 0
     for name in job.request.partitions:
-        bits |= state.masks.bits[mask_row(state, state.partitions[name], job.request)]
+        bits |= mask_bits(state, state.partitions[name], job.request)
     text = known.get(bits)
     if text is None:
         names = [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]

@@ -9,7 +9,7 @@ import _fastsched
 from _fastsched import contract
 from ctld.core.model import JobRequest, Partition
 from ctld.core.pending import PendingColumns, Shape, Terms
-from ctld.core.ready import mask_bits, shapes
+from ctld.core.shapes import mask_bits, shapes
 from ctld.core.state import ClusterState
 from penstock.values.gres import Gres, format_node_gres
 
@@ -48,8 +48,11 @@ def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ..
 
 
 def can_ever_run(state: ClusterState, partition: Partition, request: JobRequest) -> bool:
-    """True when the configured nodes of the partition could run it, if they were all up and empty."""
-    shape = shape_in(state, partition, request)
+    """True when the configured nodes of the partition could run it in some way, if they were all up and empty."""
+    return any(_is_possible(state, shape) for shape in shapes_in(state, partition, request))
+
+
+def _is_possible(state: ClusterState, shape: Shape) -> bool:
     known = state.feasible.get(shape)
     if known is None:
         known = bool(_plan_alone(state, shape, True))
@@ -74,9 +77,10 @@ def on_offer(state: ClusterState, partition: Partition, request: JobRequest) -> 
 
 def where_now(state: ClusterState, partition: Partition, request: JobRequest) -> tuple[str, ...]:
     """The nodes where it could start at once; empty = nowhere."""
-    return _plan_alone(state, shape_in(state, partition, request), False)
+    found = (_plan_alone(state, shape, False) for shape in shapes_in(state, partition, request))
+    return next((nodes for nodes in found if nodes), ())
 
 
-def shape_in(state: ClusterState, partition: Partition, request: JobRequest) -> Shape:
-    """The request's shape in one of its partitions."""
-    return next(s for i, s in shapes(state, request) if state.partition_list[i] is partition)
+def shapes_in(state: ClusterState, partition: Partition, request: JobRequest) -> list[Shape]:
+    """The request's shapes in one of its partitions."""
+    return [shape for index, shape in shapes(state, request) if state.partition_list[index] is partition]

@@ -5,6 +5,8 @@ either), and what is then built anew are the columns and masks, while nodes keep
 asks the same of the file, which may have been changed meanwhile. Rare, so nothing here is incremental.
 """
 
+import numpy as np
+
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import device_masks
 from ctld.core.effects import Done, Refused
@@ -13,7 +15,8 @@ from ctld.core.expect import expected_end_s
 from ctld.core.model import Job, Node, Partition
 from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
-from ctld.core.ready import bits_of, refresh
+from ctld.core.ready import refresh
+from ctld.core.shapes import bits_of
 from ctld.core.sharing import units_per_cpu, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.config import Config, NodeConfig
@@ -101,11 +104,15 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.node_names = tuple(node.name for node in state.node_list)
     state.gres_kinds = _gres_kinds(config)
     state.policy = backfill_policy(config)
+    state.license_totals = dict(config.licenses)
+    state.license_kinds = {name: kind for kind, name in enumerate(state.license_totals)}
+    state.free_licenses = np.array(list(state.license_totals.values()), np.int32)
     state.units_per_cpu = units_per_cpu(config)
     _build_partitions(state, config)
     _build_columns(state)
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()
+    state.placements.clear()
     state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
     state.forecast = None
     state.layout_revision = state.revision + 1
@@ -149,7 +156,8 @@ def _gres_kinds(config: Config) -> dict[tuple[str, str], int]:
 
 
 def _build_columns(state: ClusterState) -> None:
-    columns = NodeColumns(len(state.node_list), len(state.gres_kinds))
+    columns = NodeColumns(len(state.node_list), len(state.gres_kinds), state.config.topology.levels())
+    _lay_switches(state, columns)
     for node in state.node_list:
         i = node.index
         columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus * state.units_per_cpu, node.real_memory_mb
@@ -173,6 +181,17 @@ def _build_columns(state: ClusterState) -> None:
     state.node_columns = columns
     _build_running(state)
     state.order_nodes()
+
+
+def _lay_switches(state: ClusterState, columns: NodeColumns) -> None:
+    """The switch above each node at each level, by number. Nodes that topology.conf does not name have one of their own."""
+    above = state.config.topology.above()
+    for level in range(len(columns.switches)):
+        numbers: dict[str, int] = {}
+        for node in state.node_list:
+            chain = above.get(node.name)
+            name = chain[level] if chain else ""
+            columns.switches[level, node.index] = numbers.setdefault(name, len(numbers))
 
 
 def _cpu_quantum(state: ClusterState, node: Node) -> int:

@@ -64,6 +64,10 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     command: str = ""
     wckey: str = ""
     exclusive_user: bool = False
+    licenses: tuple[tuple[str, int], ...] = ()
+    switches_max: int = 0  # --switches; 0 = any
+    switches_wait_s: int = 0
+    segment: int = 0
     time_min_s: int = 0  # --time-min: a limit that will do; 0 = not said
     deadline_at_us: int = 0
     signal: str = ""  # --signal as written: what comes how long before the time limit

@@ -39,6 +39,7 @@ class BackfillPolicy(NamedTuple):
     min_age_reserve_s: int = 0
     reserve_max: int = -1
     estimate: bool = True
+    switch_wait_s: int = 300  # max_switch_wait
     order: str = "priority"  # of the candidates behind those that hold: priority, or shortest (limit first)
 
 
@@ -64,5 +65,6 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         assoc_max=number("bf_max_job_assoc", MANY),
         min_age_reserve_s=number("bf_min_age_reserve", 0, 0),
         reserve_max=_RESERVE[kind] if kind in _RESERVE else int(kind),
+        switch_wait_s=number("max_switch_wait", 300, 0),
         order=config.penstock_backfill_order,
     )

@@ -6,15 +6,15 @@ update, the end of a dependency, a begin time, a task of its array, a partition'
 the ready ones or takes them out. Resources and priority are the planner's business (schedule.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from _fastsched.contract import FOREVER
 from ctld.core import arrays, priority
-from ctld.core.model import Job, JobRequest, Node, Partition
-from ctld.core.pending import Shape, Terms
-from ctld.core.sharing import units_taken
+from ctld.core.model import Job, JobRequest, Partition
+from ctld.core.pending import Terms
+from ctld.core.shapes import shapes
 from ctld.core.state import ClusterState
-from penstock.values.features import parse_features
+from ctld.core.timers import Timer
 from penstock.values.states import Hold, JobState, Reason
 
 US = 1_000_000
@@ -88,7 +88,8 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if job.state is not JobState.PENDING:
         return
     if not state.pending.rows_of(job.job_id):
-        state.pending.add(job.job_id, shapes(state, job.request), terms_of(state, job))
+        any_switches = bool(job.request.switches_max) and now_us >= switch_wait_ends_us(state, job) > 0
+        state.pending.add(job.job_id, shapes(state, job.request, any_switches=any_switches), terms_of(state, job))
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is not None:
         state.pending.set_waiting(job.job_id)
@@ -97,6 +98,8 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if not job.eligible_at_us:
         job.eligible_at_us = max(now_us, job.submit_at_us)
         state.touch(job)
+        if job.request.switches_max:
+            state.timers.set(switch_wait_ends_us(state, job), Timer.SWITCH_WAIT, job.job_id)
     ranks: list[int | None] = []
     for row in state.pending.rows_of(job.job_id):
         partition = state.partition_list[state.pending.partition[row]]
@@ -107,6 +110,13 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     state.changed()
 
 
+def switch_wait_ends_us(state: ClusterState, job: Job) -> int:
+    """Until when the job waits for as few switches as it asks for; 0 = its time has not begun (sbatch(1), --switches)."""
+    most = state.policy.switch_wait_s
+    wait_s = min(job.request.switches_wait_s or most, most)
+    return job.eligible_at_us + wait_s * US if job.eligible_at_us else 0
+
+
 def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None = None) -> None:
     """Say why the job waits; nothing is written when it is what it was."""
     if job.reason is not reason or (detail is not None and job.reason_detail != detail):
@@ -114,56 +124,6 @@ def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None
         if detail is not None:
             job.reason_detail = detail
         state.touch(job)
-
-
-def shapes(state: ClusterState, request: JobRequest) -> list[tuple[int, Shape]]:
-    """What the planner must know of a request: one (partition index, shape) for each of its partitions.
-
-    A reload may have removed what a pending job asks for: such a job keeps its place, with no node to run on.
-    """
-    gres = [0] * len(state.gres_kinds)
-    known = True
-    for name, type_, count in request.gres_per_node:
-        for key in dict.fromkeys(((name, ""), (name, type_))):
-            if key in state.gres_kinds:
-                gres[state.gres_kinds[key]] += count
-            else:
-                known = False
-    consumable = state.config.memory_is_consumable()
-    found = []
-    for name in request.partitions:
-        partition = state.partitions[name]
-        most = partition.config.max_nodes
-        found.append(
-            (
-                state.partition_list.index(partition),
-                Shape(
-                    mask=mask_row(state, partition, request) if known else state.masks.nowhere(),
-                    nodes_min=request.nodes_min,
-                    nodes_max=request.nodes_max if most < 0 else max(request.nodes_min, min(request.nodes_max, most)),
-                    ntasks=request.ntasks,
-                    cpus_per_task=request.cpus_per_task,
-                    ntasks_per_node=request.ntasks_per_node,
-                    mem_node_mb=request.mem_per_node_mb if consumable and request.mem_per_node_mb is not None else -1,
-                    mem_cpu_mb=request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1,
-                    gres=tuple(gres),
-                    exclusive=1 if request.exclusive else 2 if request.exclusive_user else 0,
-                    cpu_units=units_taken(state, request, name),
-                    spread=int(request.nodes_max > request.nodes_min and not request.ntasks_asked),
-                    order_kind=_order_kind(state, partition),
-                    licenses=state.licenses_of(request),
-                ),
-            )
-        )
-    return found
-
-
-def _order_kind(state: ClusterState, partition: Partition) -> int:
-    """0 by weight, 1 the least loaded first (LLN), 2 where it fits best: contract.Jobs."""
-    words = state.config.select_type_parameters
-    if partition.config.lln or "CR_LLN" in words:
-        return 1
-    return 2 if "PENSTOCK_BEST_FIT" in words else 0
 
 
 def terms_of(state: ClusterState, job: Job) -> Terms:
@@ -184,33 +144,3 @@ def latest_start_s(request: JobRequest, limit_s: int) -> int:
     if not request.deadline_at_us:
         return FOREVER
     return request.deadline_at_us // US - (request.time_min_s or (limit_s if limit_s < FOREVER else 0))
-
-
-def mask_row(state: ClusterState, partition: Partition, request: JobRequest) -> int:
-    """The row of the nodes that the request may run on in that partition."""
-    key = (partition.name, request.features, request.nodes_required, request.nodes_excluded)
-    row = state.masks.row(key)
-    return row if row is not None else state.masks.add(key, mask_bits(state, partition, request))
-
-
-def mask_bits(state: ClusterState, partition: Partition, request: JobRequest) -> int:
-    """Those nodes as a bit map."""
-    bits = partition.node_bits
-    if request.nodes_required:
-        if any(name not in state.nodes for name in request.nodes_required):
-            return 0
-        bits &= bits_of(state.nodes[name] for name in request.nodes_required)
-    if request.nodes_excluded:
-        bits &= ~bits_of(state.nodes[name] for name in request.nodes_excluded if name in state.nodes)
-    if request.features:
-        wanted = parse_features(request.features)
-        bits &= bits_of(node for node in state.node_list if wanted.matches(frozenset(node.features)))
-    return bits
-
-
-def bits_of(nodes: Iterable[Node]) -> int:
-    """A bit map of node indices."""
-    found = 0
-    for node in nodes:
-        found |= 1 << node.index
-    return found

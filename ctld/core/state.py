@@ -76,6 +76,7 @@ class ClusterState:
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}
         self.user_numbers: dict[int, int] = {}  # uid -> a number that fits into a column
         self.masks = MaskTable(0)
+        self.placements: dict[Any, list[tuple[int, int]]] = {}  # what shapes.py found, for this configuration
         self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
         # dependencies
         self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
@@ -282,7 +283,10 @@ class ClusterState:
         request = job.request
         exclusive = 1 if request.exclusive else 2 if request.exclusive_user else 0
         self.exclusive_users += exclusive == 2
-        self.running.add(job.job_id, end_s, self.user_number(job.user_id), exclusive, self.licenses_of(request))
+        licenses = self.licenses_of(request)
+        if licenses:
+            self.free_licenses -= licenses
+        self.running.add(job.job_id, end_s, self.user_number(job.user_id), exclusive, licenses)
         for part in job.alloc:
             gres = [
                 (self.gres_kinds[key], mask.bit_count())
@@ -293,11 +297,17 @@ class ClusterState:
 
     def licenses_of(self, request: JobRequest) -> tuple[int, ...]:
         """What is asked for of each kind of license."""
-        return (0,) * len(self.license_kinds)
+        if not self.license_kinds:
+            return ()
+        wanted = dict(request.licenses)
+        return tuple(wanted.get(name, 0) for name in self.license_kinds)
 
     def release(self, job: Job, now_us: int, units: int) -> None:
         """Take back everything the job holds. `job.alloc` stays, as the record of what it had."""
         self.exclusive_users -= job.request.exclusive_user and not job.request.exclusive
+        licenses = self.licenses_of(job.request)
+        if licenses:
+            self.free_licenses += licenses
         self.running.remove(job.job_id)
         for part in job.alloc:
             node = self.nodes[part.node]

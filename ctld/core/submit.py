@@ -143,7 +143,7 @@ def _check_text(wanted: WantedJob) -> None:
 
 
 def _check_unsupported(wanted: WantedJob) -> None:
-    for option in ("licenses", "reservation"):
+    for option in ("reservation", "prefer", "exclusive_topo"):
         if getattr(wanted, option):
             raise Refused(Code.NOT_SUPPORTED, f"--{option} is not supported yet")
 

@@ -18,6 +18,7 @@ class Timer(IntEnum):
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost
     FULL_PASS = 7
     REQUEUE_DELAY = 8  # key = job id
+    SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
     END_WARNING = 9  # key = job id, check = attempt
 

@@ -141,6 +141,17 @@ _SUPPORTED_GLOBALS = (
     Key("TmpFS", "tmp_fs", kinds.PATH),
     Key("PriorityType", "priority_type", kinds.choice("priority/basic", "priority/multifactor")),
     Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
+    Key("Licenses", "licenses", kinds.LICENSES),
+    Key(
+        "TopologyPlugin",
+        "topology_plugin",
+        kinds.choice(
+            "topology/flat",
+            "topology/tree",
+            "topology/block",
+            also={"topology/none": "topology/flat", "topology/default": "topology/flat"},
+        ),
+    ),
     Key("SlurmctldAddr", "controller_addr", kinds.HOST),
     # the default of every partition
     Key("DisableRootJobs", "", kinds.BOOL),
@@ -174,7 +185,7 @@ _IGNORED_GLOBALS = _ignored(
     HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL JobAcctGatherFrequency=30
     JobAcctGatherType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
     JobCompUser=root JobContainerType JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
-    LaunchParameters Licenses LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
+    LaunchParameters LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
     MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
     NamespaceType NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin PreemptMode=OFF
     PreemptParameters PreemptType PreemptExemptTime=00:00:00 PrEpParameters PrEpPlugins=prep/script PriorityParameters
@@ -190,7 +201,7 @@ _IGNORED_GLOBALS = _ignored(
     SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0
     SrunProlog SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
     SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters TaskEpilog TaskPluginParam=(null~type)
-    TaskProlog TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TopologyPlugin=topology/flat TrackWCKey=no
+    TaskProlog TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TrackWCKey=no
     TreeWidth=16 UnkillableStepProgram UrlParserType UsePAM=no VSizeFactor=0~percent X11Parameters
     AuthType=auth/munge TaskPlugin=task/affinity
     """
@@ -342,6 +353,19 @@ GRES = Table(
         Key("MultipleFiles", "files", kinds.RAW),
         Key("AutoDetect", "autodetect", kinds.choice("nvml", "nvidia", "nrt", "rsmi", "oneapi", "full", "off")),
         *_unshown("Cores CPUs Flags Links Ignore"),
+    ),
+)
+
+#: Lines of topology.conf.
+TOPOLOGY = Table(
+    "topology.conf",
+    (
+        Key("SwitchName", "switch", kinds.NAME),
+        Key("Switches", "switches", kinds.RAW),
+        Key("BlockName", "block", kinds.NAME),
+        Key("Nodes", "nodes", kinds.RAW),
+        Key("BlockSizes", "block_sizes", kinds.RAW),
+        *_unshown("LinkSpeed"),
     ),
 )
 

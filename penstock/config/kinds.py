@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.values.duration import UNLIMITED, format_duration, parse_duration_s
 from penstock.values.errors import BadValue
+from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
@@ -255,5 +256,6 @@ DEFAULT_TIME = Kind(_read_default_time_s, lambda value: _write_duration(value) i
 MINUTES = Kind(_read_minutes_s, _write_minutes, lambda value: f"{_write_minutes(value)} min")
 PORT = integer(1, 65535)
 BACKFILL = Kind(_read_backfill)
+LICENSES = Kind(lambda text, what: parse_licenses(text), format_licenses)
 FIRST_PORT = Kind(_read_first_port)
 PARAMETERS = Kind(_read_parameters, _write_parameters)

@@ -21,6 +21,7 @@ from penstock.config.problem import Findings, Where
 from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
 from penstock.config.syntax import Statement, Token, read_statements
+from penstock.config.topologyconf import read_topology_conf
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
 
@@ -60,6 +61,10 @@ def load(path: str) -> Loaded:
     table = nodes.finish()
     files += read_gres_conf(os.path.dirname(path), table, nodes.gres_types, findings)
 
+    plugin = fields.get("topology_plugin", _DEFAULTS.topology_plugin)
+    topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)
+    files += more
+
     partitions = PartitionReader(findings, table, values.value("DisableRootJobs", False))
     for tokens in (tokens for kind, tokens in lines if kind == "nodeset"):
         partitions.node_set_line(tokens)
@@ -71,7 +76,12 @@ def load(path: str) -> Loaded:
     _check_presence(values, lines, Where(path, 0), findings)
     findings.raise_if_any(files)
 
-    config = Config(**fields, nodes=tuple(table.nodes.values()), partitions=tuple(partitions.partitions.values()))
+    config = Config(
+        **fields,
+        topology=topology,
+        nodes=tuple(table.nodes.values()),
+        partitions=tuple(partitions.partitions.values()),
+    )
     config = replace(config, shown=shown_parameters(config, reader.texts, os.path.abspath(path)))
     return Loaded(config, findings.warning_lines(files), files)
 

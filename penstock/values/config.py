@@ -8,6 +8,7 @@ begin with `Penstock` in the file and with `penstock_` only where they would cla
 from dataclasses import dataclass, field
 
 from penstock.values.gres import Gres
+from penstock.values.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ class Config:
     tmp_fs: str = "/tmp"  # noqa: S108 (Slurm's default)
     priority_type: str = "priority/basic"
     node_fail_policy: str = "requeue"
+    licenses: tuple[tuple[str, int], ...] = ()
+    topology_plugin: str = "topology/flat"
+    topology: Topology = field(default_factory=Topology)
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
     #: every key in Slurm's spelling and form, for `scontrol show config`; follows from the rest and from the file's

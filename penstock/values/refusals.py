@@ -24,6 +24,7 @@ class Code(IntEnum):
     JOB_SCRIPT_MISSING = 2029
     INVALID_TIME_LIMIT = 2051
     INVALID_FEATURE = 2065
+    INVALID_LICENSES = 2048
     INVALID_DEPENDENCY = 2046
     INVALID_GRES = 2072
     INVALID_TASK_MEMORY = 2044
@@ -61,6 +62,7 @@ TEXT: dict[Code, str] = {
     Code.JOB_PENDING: "Job is pending execution",
     Code.JOB_SCRIPT_MISSING: "Batch job script missing",
     Code.INVALID_TIME_LIMIT: "Requested time limit is invalid (missing or exceeds some limit)",
+    Code.INVALID_LICENSES: "Invalid license specification",
     Code.INVALID_FEATURE: "Invalid feature specification",
     Code.INVALID_DEPENDENCY: "Job dependency problem",
     Code.INVALID_GRES: "Invalid generic resource (gres) specification",

@@ -1,0 +1,151 @@
+"""Reads `topology.conf`, which lies beside `slurm.conf`: switches (topology/tree) or blocks (topology/block).
+
+Rules (topology.conf(5)): a SwitchName line has Nodes (a leaf switch) or Switches (one above others); every switch but
+one (or several, in a network of islands) has one switch above it, and none is above itself. A BlockName line has Nodes;
+no node is in two blocks or under two leaf switches. BlockSizes lists the sizes at which blocks are joined: the first is
+the base block, each following one a power of two times it. LinkSpeed is not used.
+"""
+
+import os
+from collections.abc import Iterator
+
+from penstock.config.keys import TOPOLOGY, unknown
+from penstock.config.lines import LineReader, Values
+from penstock.config.problem import Findings, Where
+from penstock.config.syntax import read_statements
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
+from penstock.values.topology import Switch, Topology
+
+_Lines = dict[str, tuple[Values, Where]]
+
+
+def read_topology_conf(
+    folder: str, plugin: str, nodes: tuple[str, ...], findings: Findings
+) -> tuple[Topology, tuple[str, ...]]:
+    """The topology, and the files read. A plugin that needs the file and has none is an error."""
+    kind = plugin.partition("/")[2]
+    path = os.path.join(folder, "topology.conf")
+    if kind == "flat":
+        return Topology(), ()
+    if not os.path.lexists(path):
+        findings.error(Where(path, 0), f"TopologyPlugin={plugin} needs this file, and it is not there")
+        return Topology(), ()
+    statements, files = read_statements(path, findings)
+    reader = LineReader(TOPOLOGY, findings)
+    lines: _Lines = {}
+    sizes: tuple[int, ...] = ()
+    word = "switch" if kind == "tree" else "block"
+    for statement in statements:
+        first = statement.tokens[0]
+        if TOPOLOGY.find(first.key) is None:
+            findings.error(first.where, unknown(first.key, TOPOLOGY))
+            continue
+        values = reader.read(statement.tokens)
+        sizes = _sizes(values, sizes, findings)
+        name = values.value(word)
+        if name is None:
+            if "switch" in values or "block" in values:
+                findings.error(first.where, f"TopologyPlugin={plugin} reads {word} lines; {first.key} is none")
+            continue
+        if name in lines:
+            findings.error(first.where, f"{word} {name} is given twice")
+        lines[name] = (values, first.where)
+    switches = tuple((_tree if kind == "tree" else _blocks)(lines, sizes, nodes, findings))
+    return Topology(kind, switches, sizes), files
+
+
+def _sizes(values: Values, before: tuple[int, ...], findings: Findings) -> tuple[int, ...]:
+    if "block_sizes" not in values:
+        return before
+    text, where = values["block_sizes"]
+    sizes = tuple(int(word) for word in text.split(",") if word.isdigit())
+    base = sizes[0] if sizes else 0
+    good = [size for size in sizes if base and size % base == 0 and (size // base).bit_count() == 1]
+    if not sizes or sizes != tuple(sorted(set(good))) or len(sizes) != len(text.split(",")):
+        findings.error(where, f"BlockSizes: {text} is no rising list of a size and powers of two of it")
+        return before
+    return sizes
+
+
+def _members(values: Values, where: Where, nodes: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
+    """The nodes of a line that the cluster has."""
+    text = values.value("nodes", "")
+    if text.upper() == "ALL":
+        return nodes
+    try:
+        wanted = expand(text)
+    except BadValue as problem:
+        findings.error(where, f"Nodes: {problem}")
+        return ()
+    known = frozenset(nodes)
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        findings.warn(where, f"{missing[0]} is not a node of this cluster; {len(missing)} such are left out")
+    return tuple(name for name in wanted if name in known)
+
+
+def _tree(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+    made: dict[str, Switch] = {}
+    leaf_of: dict[str, str] = {}
+    waiting = dict(lines)
+    while waiting:
+        ready = {}
+        for name, (values, where) in waiting.items():
+            below = _children(values, where, lines, findings)
+            if all(child in made for child in below):
+                ready[name] = _switch(name, below, _members(values, where, nodes, findings), made, where, findings)
+        if not ready:
+            name, (_, where) = next(iter(waiting.items()))
+            findings.error(where, f"switch {name} is above itself, or above a switch that has an error")
+            break
+        made |= ready
+        waiting = {name: line for name, line in waiting.items() if name not in ready}
+    for switch in made.values():
+        for node in switch.nodes if switch.level == 0 else ():
+            if leaf_of.setdefault(node, switch.name) != switch.name:
+                findings.error(lines[switch.name][1], f"node {node} is under {leaf_of[node]} and {switch.name}")
+    yield from sorted(made.values(), key=lambda s: (s.level, list(lines).index(s.name)))
+
+
+def _children(values: Values, where: Where, lines: _Lines, findings: Findings) -> tuple[str, ...]:
+    try:
+        below = tuple(expand(values.value("switches", "")))
+    except BadValue as problem:
+        findings.error(where, f"Switches: {problem}")
+        return ()
+    unknown_ones = [child for child in below if child not in lines]
+    if unknown_ones:
+        findings.error(where, f"switch {unknown_ones[0]} is not described")
+    return tuple(child for child in below if child in lines)
+
+
+def _switch(
+    name: str, below: tuple[str, ...], own: tuple[str, ...], made: dict[str, Switch], where: Where, findings: Findings
+) -> Switch:
+    if below and own:
+        findings.error(where, f"switch {name} has both Nodes and Switches")
+    if not below:
+        return Switch(name, 0, own)
+    inside = tuple(dict.fromkeys(node for child in below for node in made[child].nodes))
+    return Switch(name, 1 + max(made[child].level for child in below), inside, below)
+
+
+def _blocks(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+    base: list[Switch] = []
+    block_of: dict[str, str] = {}
+    for name, (values, where) in lines.items():
+        members = _members(values, where, nodes, findings)
+        for node in members:
+            if block_of.setdefault(node, name) != name:
+                findings.error(where, f"node {node} is in {block_of[node]} and {name}")
+        if sizes and len(members) < sizes[0]:
+            findings.error(where, f"block {name} has {len(members)} nodes, BlockSizes asks for {sizes[0]}")
+        base.append(Switch(name, 0, members))
+    yield from base
+    for level, size in enumerate(sizes[1:], start=1):
+        step = size // sizes[0]
+        for first in range(0, len(base), step):
+            joined = base[first : first + step]
+            inside = tuple(node for block in joined for node in block.nodes)
+            yield Switch(f"[{joined[0].name}-{joined[-1].name}]", level, inside, tuple(b.name for b in joined))
