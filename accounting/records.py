@@ -34,7 +34,7 @@ _ATTEMPT_BITS = 20
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 
 _STATES = {int(state): state for state in JobState}
-_NodeShare = tuple[str, int, int, int, tuple[tuple[str, str, str], ...]]
+_NodeShare = tuple[Any, ...]  # node, cpus, MB, tasks, GRES, cpu numbers (since they are kept)
 _decode_alloc = msgspec.json.Decoder(tuple[_NodeShare, ...]).decode
 
 #: Fields of a record that are columns of the job, as they are.
@@ -156,7 +156,7 @@ def _step(asked: RecordFilter, step: Any, share: _NodeShare | None) -> StepRecor
 
 
 def _tres(share: _NodeShare) -> str:
-    _, cpus, mem_mb, _, gres = share
+    _, cpus, mem_mb, _, gres, *_ = share
     amounts = {"cpu": cpus, "mem": mem_mb, "node": 1}
     for name, type_, mask in gres:
         for key in dict.fromkeys((f"gres/{name}", f"gres/{name}:{type_}" if type_ else f"gres/{name}")):

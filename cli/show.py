@@ -133,7 +133,7 @@ def _node_count(job: JobInfo) -> str:
 
 
 def _allocation(job: JobInfo) -> Record:
-    """What the job holds, node by node. Which CPUs is the node's business and not known here."""
+    """What the job holds, node by node."""
     total: dict[tuple[str, str], int] = {}
     for place in job.allocation:
         for held in place.gres:
@@ -144,7 +144,12 @@ def _allocation(job: JobInfo) -> Record:
 
 def _place(place: NodeAllocation) -> str:
     gres = indexed_gres(place.gres)
-    return f"Nodes={place.node} CPU_IDs=(null) Mem={place.mem_mb} GRES={gres}"
+    return f"Nodes={place.node} CPU_IDs={_cpu_ids(place)} Mem={place.mem_mb} GRES={gres}"
+
+
+def _cpu_ids(place: NodeAllocation) -> str:
+    mask = int.from_bytes(place.cpu_ids, "little")
+    return TaskSet.of(i for i in range(mask.bit_length()) if mask >> i & 1).format() if mask else NULL
 
 
 def indexed_gres(held: Iterable[GresIndices]) -> str:

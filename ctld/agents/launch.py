@@ -29,6 +29,8 @@ def key_of(effect: Any) -> node_pb2.StepKey:
 def allocation_of(part: NodeAlloc) -> common_pb2.NodeAllocation:
     """What a job holds on one node."""
     message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
+    if part.cpu_ids:
+        message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
     for name, type_, mask in part.gres:
         message.gres.add(name=name, type=type_, index=indices(mask))
     return message

@@ -13,7 +13,7 @@ from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
-from penstock.values.licenses import parse_licenses
+from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.refusals import Code
 from penstock.values.signals import parse_end_warning
 
@@ -97,17 +97,17 @@ def _end_warning(wanted: WantedJob) -> str:
     return wanted.signal
 
 
-def _licenses(state: ClusterState, text: str) -> tuple[tuple[str, int], ...]:
+def _licenses(state: ClusterState, text: str) -> str:
     """What is asked for, of what the cluster has."""
     if not text:
-        return ()
+        return ""
     wanted = parse_licenses(text)
     for name, count in wanted:
         if name not in state.license_kinds:
             raise Refused(Code.INVALID_LICENSES, name)
         if count > state.license_totals[name]:
             raise Refused(Code.INVALID_LICENSES, f"{name}:{count}, the cluster has {state.license_totals[name]}")
-    return wanted
+    return format_licenses(wanted)
 
 
 def _segment(segment: int, nodes_min: int, wanted: WantedJob) -> int:

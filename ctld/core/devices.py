@@ -1,34 +1,178 @@
-"""Which devices of a node a job gets: masks of indices by kind."""
+"""Inside a node: which devices and which cpus a job gets.
+
+The planner counts; here counts become indices. Devices of one job should talk fast to each other and be near the job's
+cpus (gres.conf(5), Cores and Links):
+
+1. Of the sets of free devices with the wanted number, the one that
+   a. lies on the fewest sockets, b. has the most links between its members, c. leaves sockets whole: comes from those
+   with the fewest free devices, d. has the lowest indices.
+2. Cpus come first on the sockets of the devices, then on the socket where
+   the rest fits best (the fewest free that will do), else on those with most; lowest numbers first.
+
+A cpu's number is Slurm's abstract one: socket by socket, core by core, thread by thread.
+"""
+
+from itertools import combinations
+from typing import NamedTuple
 
 from ctld.core.model import Node
+from penstock.values.config import NodeConfig
+
+#: Sets that are compared for one request; beyond it (more than 8 of 16 free devices or so) the lowest indices are taken.
+SETS_MAX = 4_096
+#: Cpus of a node that are told apart. No machine has more; a simulated one may stand for a whole cluster.
+CPUS_NUMBERED_MAX = 16_384
 
 
-def pick_devices(node: Node, wanted: tuple[tuple[str, str, int], ...]) -> tuple[tuple[str, str, int], ...] | None:
-    """Device masks for each kind: the lowest free indices; a request without a type takes what is free of any type."""
-    picked: dict[tuple[str, str], int] = {}
-    for name, type_, count in sorted(wanted, key=lambda w: w[1] == ""):  # typed requests first
-        for (have_name, have_type), devices in device_masks(node).items():
-            if have_name != name or (type_ and have_type != type_):
-                continue
-            key = (have_name, have_type)
-            free = devices & ~node.gres_used.get(key, 0) & ~picked.get(key, 0)
-            while free and count:
-                lowest = free & -free
-                picked[key] = picked.get(key, 0) | lowest
-                free ^= lowest
-                count -= 1
-        if count:
-            return None
-    return tuple((name, type_, mask) for (name, type_), mask in picked.items())
+class Layout(NamedTuple):
+    """A node's inside, as its configuration says. Masks are by cpu number and by device index."""
+
+    masks: dict[tuple[str, str], int]  # devices by (name, type); indices count through the types of one name
+    sockets: tuple[int, ...]  # cpus of each socket
+    near: dict[str, tuple[int, ...]]  # by name and device index: bit map of the sockets it is near; 0 = any
+    links: dict[str, tuple[tuple[int, ...], ...]]  # by name: links from device to device
+
+
+def layout_of(config: NodeConfig) -> Layout:
+    """The inside of a node of that configuration; kept in `Node.inside`."""
+    per_socket = max(1, config.cpus // max(1, config.sockets))
+    sockets = tuple(
+        (((1 << per_socket) - 1) << (i * per_socket)) & ((1 << config.cpus) - 1) for i in range(max(1, config.sockets))
+    )
+    masks: dict[tuple[str, str], int] = {}
+    counts: dict[str, int] = {}
+    for gres in config.gres:
+        low = counts.get(gres.name, 0)
+        counts[gres.name] = low + gres.count
+        key = (gres.name, gres.type)
+        masks[key] = masks.get(key, 0) | (((1 << gres.count) - 1) << low)
+    near: dict[str, tuple[int, ...]] = {}
+    links: dict[str, tuple[tuple[int, ...], ...]] = {}
+    for name in dict.fromkeys(device.name for device in config.devices):
+        known = [device for device in config.devices if device.name == name][: counts.get(name, 0)]
+        threads = max(1, config.threads_per_core)
+        near[name] = tuple(
+            sum(1 << i for i, cpus in enumerate(sockets) if any(cpus >> (core * threads) & 1 for core in device.cores))
+            for device in known
+        )
+        links[name] = tuple(device.links for device in known)
+    return Layout(masks, sockets, near, links)
 
 
 def device_masks(node: Node) -> dict[tuple[str, str], int]:
-    """All devices of a node by kind. Indices count through the types of one name in the order of the configuration."""
-    masks: dict[tuple[str, str], int] = {}
-    next_index: dict[str, int] = {}
-    for gres in node.config.gres:
-        low = next_index.get(gres.name, 0)
-        next_index[gres.name] = low + gres.count
-        key = (gres.name, gres.type)
-        masks[key] = masks.get(key, 0) | (((1 << gres.count) - 1) << low)
+    """All devices of a node by kind."""
+    masks: dict[tuple[str, str], int] = node.inside.masks
     return masks
+
+
+def pick_devices(node: Node, wanted: tuple[tuple[str, str, int], ...]) -> tuple[tuple[str, str, int], ...] | None:
+    """Device masks for each kind; a request without a type takes what is free of any type. None: not so many are free."""
+    if not wanted:
+        return ()
+    layout: Layout = node.inside
+    picked: dict[tuple[str, str], int] = {}
+    for name, type_, count in sorted(wanted, key=lambda w: w[1] == ""):  # typed requests first
+        kinds = [key for key in layout.masks if key[0] == name and (not type_ or key[1] == type_)]
+        free = 0
+        for key in kinds:
+            free |= layout.masks[key] & ~node.gres_used.get(key, 0) & ~picked.get(key, 0)
+        if free.bit_count() < count:
+            return None
+        chosen = _best_set(layout, name, free, count)
+        for key in kinds:
+            if chosen & layout.masks[key]:
+                picked[key] = picked.get(key, 0) | (chosen & layout.masks[key])
+    return tuple((name, type_, mask) for (name, type_), mask in picked.items())
+
+
+def _best_set(layout: Layout, name: str, free: int, count: int) -> int:
+    indices = _bits(free)
+    near, links = layout.near.get(name, ()), layout.links.get(name, ())
+    if not near or count in (0, len(indices)) or _choose(len(indices), count) > SETS_MAX:
+        return sum(1 << i for i in indices[:count])
+    crowd: dict[int, int] = {}
+    for i in indices:
+        crowd[near[i] if i < len(near) else 0] = crowd.get(near[i] if i < len(near) else 0, 0) + 1
+
+    def score(members: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
+        places = [near[i] if i < len(near) else 0 for i in members]
+        linked = sum(
+            max(0, links[a][b]) if a < len(links) and b < len(links[a]) else 0 for a, b in combinations(members, 2)
+        )
+        return _sockets_spanned(places), -linked, sum(crowd[place] for place in set(places)), members
+
+    return sum(1 << i for i in min(combinations(indices, count), key=score))
+
+
+def _sockets_spanned(places: list[int]) -> int:
+    common = places[0]
+    for place in places:
+        common &= place
+    if common or not any(places):
+        return 1
+    union = 0
+    for place in places:
+        union |= place
+    return union.bit_count()
+
+
+def _choose(n: int, k: int) -> int:
+    found = 1
+    for i in range(min(k, n - k)):
+        found = found * (n - i) // (i + 1)
+    return found
+
+
+def _bits(mask: int) -> list[int]:
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:
+    """A mask of `count` free cpus; 0 when so many are not free (cpus are shared), or the node has too many to number."""
+    if node.cpus > CPUS_NUMBERED_MAX:
+        return 0
+    layout: Layout = node.inside
+    free = ((1 << node.cpus) - 1) & ~node.cpus_used
+    if free.bit_count() < count:
+        return 0
+    wanted = 0
+    for name, _, mask in gres:
+        for i in _bits(mask):
+            near = layout.near.get(name, ())
+            wanted |= near[i] if i < len(near) else 0
+    rest = count
+    chosen = 0
+    order = [i for i in range(len(layout.sockets)) if wanted >> i & 1]
+    while rest:
+        if not order:
+            order = [_best_socket(layout, free & ~chosen, rest)]
+        got = _lowest(free & ~chosen & layout.sockets[order.pop(0)], rest)
+        chosen |= got
+        rest -= got.bit_count()
+        if not got and not order and not any(free & ~chosen & cpus for cpus in layout.sockets):
+            return 0  # fewer sockets than cpus say: the numbers of the configuration do not add up
+    return chosen
+
+
+def _best_socket(layout: Layout, free: int, count: int) -> int:
+    """The socket with the fewest free cpus that will do, else the one with most."""
+    rooms = [((free & cpus).bit_count(), i) for i, cpus in enumerate(layout.sockets)]
+    enough = [(room, i) for room, i in rooms if room >= count]
+    return min(enough)[1] if enough else max(rooms, key=lambda r: (r[0], -r[1]))[1]
+
+
+def _lowest(free: int, count: int) -> int:
+    """The `count` lowest bits that are set, or all. Cpus leave and come back by whole cores, so these are whole cores."""
+    low, high = 0, free.bit_length()
+    while low < high:  # the fewest low bits that hold so many
+        middle = (low + high) // 2
+        if (free & ((1 << middle) - 1)).bit_count() < count:
+            low = middle + 1
+        else:
+            high = middle
+    return free & ((1 << low) - 1)

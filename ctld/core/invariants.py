@@ -77,6 +77,11 @@ def _check_node(state: ClusterState, node: Node) -> None:
     _need(int((parts_here >= 0).sum()) == len(node.jobs), f"{node.name}: running jobs")
     _need(bool(columns.up[i]) == (not node.flags & CLOSED_FLAGS), f"{node.name}: up")
     _need(cpus <= node.cpus and mem_mb <= node.real_memory_mb, f"{node.name}: more given than there is")
+    used = 0
+    for part in parts:
+        _need(not used & part.cpu_ids, f"{node.name}: a cpu given twice")
+        used |= part.cpu_ids
+    _need(used == node.cpus_used, f"{node.name}: cpus used")
     held: dict[tuple[str, str], int] = {}
     for part in parts:
         for name, type_, mask in part.gres:

@@ -8,7 +8,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 import numpy as np
 
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
-from ctld.core.devices import device_masks
+from ctld.core.devices import device_masks, layout_of
 from ctld.core.effects import Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
@@ -71,9 +71,7 @@ def _too_small(node: Node, new: NodeConfig) -> list[str]:
         text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.real_memory_mb}"
         problems.append(text)
     held = {kind: mask for kind, mask in node.gres_used.items() if mask}
-    probe = Node()
-    probe.config = new
-    masks = device_masks(probe)
+    masks = layout_of(new).masks
     for (name, type_), mask in held.items():
         if mask & ~masks.get((name, type_), 0):
             what = f"gres/{name}:{type_}" if type_ else f"gres/{name}"
@@ -125,7 +123,7 @@ def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Nod
         if config.state in ("DOWN", "DRAIN", "FAIL"):
             node.flags |= NodeFlag[config.state]
             node.reason, node.reason_at_us = config.reason or f"{config.state} in slurm.conf", now_us
-    node.config, node.index = config, index
+    node.config, node.index, node.inside = config, index, layout_of(config)
     node.cpus, node.real_memory_mb = config.cpus, config.real_memory_mb
     node.features, node.weight = config.features, config.weight
     return node
@@ -134,11 +132,11 @@ def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Nod
 def new_node(config: NodeConfig) -> Node:
     """A node that has never registered."""
     node = Node()
-    node.name, node.config, node.index = config.name, config, 0
+    node.name, node.config, node.index, node.inside = config.name, config, 0, layout_of(config)
     node.flags = NodeFlag.UNKNOWN
     node.reason = node.comment = node.boot_id = node.spool_id = node.version = node.os = node.arch = ""
     node.reason_uid = node.reason_at_us = node.link_id = node.boot_at_us = node.started_at_us = 0
-    node.last_busy_at_us = node.cpus_alloc = node.mem_alloc_mb = 0
+    node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
     node.connected = node.pretended = False
     node.gres_used, node.jobs = {}, {}
     return node

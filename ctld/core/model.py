@@ -64,7 +64,7 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     command: str = ""
     wckey: str = ""
     exclusive_user: bool = False
-    licenses: tuple[tuple[str, int], ...] = ()
+    licenses: str = ""
     switches_max: int = 0  # --switches; 0 = any
     switches_wait_s: int = 0
     segment: int = 0
@@ -85,6 +85,7 @@ class NodeAlloc(NamedTuple):
     mem_mb: int
     tasks: int
     gres: tuple[tuple[str, str, int], ...]
+    cpu_ids: int = 0  # bit mask of cpu numbers (devices.py); 0 = not pinned
 
 
 class Job:
@@ -290,8 +291,8 @@ class Node:
     """One node: what the configuration says, what the node said, what is held on it."""
 
     __slots__ = (
-        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "features", "flags",
-        "gres_used", "index", "jobs", "last_busy_at_us", "link_id", "mem_alloc_mb", "name", "os", "pretended",
+        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used", "features", "flags",
+        "gres_used", "index", "inside", "jobs", "last_busy_at_us", "link_id", "mem_alloc_mb", "name", "os", "pretended",
         "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version",
         "weight",
     )  # fmt: skip
@@ -299,6 +300,7 @@ class Node:
     name: str
     index: int  # row in the columns
     config: Any  # penstock.values.config.NodeConfig
+    inside: Any  # devices.Layout
     flags: NodeFlag
     reason: str
     reason_uid: int
@@ -321,6 +323,7 @@ class Node:
     real_memory_mb: int
     cpus_alloc: int
     mem_alloc_mb: int
+    cpus_used: int  # bit mask of cpu numbers
     gres_used: dict[tuple[str, str], int]  # (name, type) -> bit mask of held indices
     jobs: dict[int, None]  # job ids that hold something here
 

@@ -161,6 +161,7 @@ def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:
     part = next(p for p in job.alloc if p.node == name)
     node.jobs[job.job_id] = None
     node.cpus_alloc += part.cpus
+    node.cpus_used |= part.cpu_ids
     node.mem_alloc_mb += part.mem_mb
     for gres_name, type_, mask in part.gres:
         node.gres_used[gres_name, type_] = node.gres_used.get((gres_name, type_), 0) | mask

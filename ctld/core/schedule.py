@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ctld.core import arrays, job_life
-from ctld.core.devices import pick_devices
+from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
 from ctld.core.explain import apply_reasons
@@ -127,7 +127,8 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
         gres = pick_devices(node, job.request.gres_per_node)
         if gres is None:
             return None
-        found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres))
+        cpu_ids = pick_cpus(node, cpus, gres) if units == state.units_per_cpu else 0
+        found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids))
     return tuple(found)
 
 

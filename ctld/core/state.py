@@ -34,6 +34,7 @@ from ctld.core.policy import BackfillPolicy
 from ctld.core.timers import Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
+from penstock.values.licenses import parse_licenses
 from penstock.values.states import JobState, NodeFlag, Reason
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class ClusterState:
         """What is asked for of each kind of license."""
         if not self.license_kinds:
             return ()
-        wanted = dict(request.licenses)
+        wanted = dict(parse_licenses(request.licenses)) if request.licenses else {}
         return tuple(wanted.get(name, 0) for name in self.license_kinds)
 
     def release(self, job: Job, now_us: int, units: int) -> None:
@@ -333,5 +334,9 @@ class ClusterState:
             columns.free_gres[i, self.gres_kinds[name, type_]] += count
             if type_:
                 columns.free_gres[i, self.gres_kinds[name, ""]] += count
+        if sign < 0:
+            node.cpus_used |= part.cpu_ids
+        else:
+            node.cpus_used &= ~part.cpu_ids
         node.cpus_alloc -= sign * part.cpus
         node.mem_alloc_mb -= sign * part.mem_mb

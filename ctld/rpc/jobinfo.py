@@ -20,7 +20,8 @@ _REQUEST_FIELDS: Final = (
     "name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append",
     "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb",
     "features", "exclusive", "dependency", "array", "requeue", "nice", "umask", "kill_on_invalid_dep", "export_env",
-    "submit_host", "submit_dir", "command", "wckey", "ntasks", "cpus_per_task",
+    "submit_host", "submit_dir", "command", "wckey", "ntasks", "cpus_per_task", "exclusive_user", "licenses",
+    "switches_max", "switches_wait_s", "segment",    "time_min_s", "deadline_at_us",
 )  # fmt: skip
 #: Fields of a row that have the same name and meaning in JobInfo.
 _ROW_FIELDS: Final = (

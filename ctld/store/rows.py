@@ -29,7 +29,7 @@ REQUESTS_KEPT = 1_000
 
 encode_json = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(JobRequest).decode
-_AllocJson = tuple[tuple[str, int, int, int, tuple[tuple[str, str, str], ...]], ...]
+_AllocJson = tuple[tuple[Any, ...], ...]
 _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
 
 #: Fields of requests that are mostly the same in requests that differ.
@@ -47,7 +47,10 @@ _REASONS = {reason.value: reason for reason in Reason}
 @lru_cache(maxsize=ALLOCATIONS_KEPT)
 def _alloc_values(alloc: tuple[NodeAlloc, ...]) -> tuple[str, int, int, str]:
     """JSON, number of nodes, number of CPUs, hostlist. Masks are hexadecimal: a JSON number ends at 64 bits."""
-    parts = [(a.node, a.cpus, a.mem_mb, a.tasks, [(n, t, f"{mask:x}") for n, t, mask in a.gres]) for a in alloc]
+    parts = [
+        (a.node, a.cpus, a.mem_mb, a.tasks, [(n, t, f"{mask:x}") for n, t, mask in a.gres], f"{a.cpu_ids:x}")
+        for a in alloc
+    ]
     return encode_json(parts).decode(), len(alloc), sum(a.cpus for a in alloc), compress(a.node for a in alloc)
 
 
@@ -55,8 +58,15 @@ def _alloc_from(text: str) -> tuple[NodeAlloc, ...]:
     if text == "[]":
         return ()
     return tuple(
-        NodeAlloc(node, cpus, mem_mb, tasks, tuple((n, t, int(mask, 16)) for n, t, mask in gres))
-        for node, cpus, mem_mb, tasks, gres in _decode_alloc(text)
+        NodeAlloc(
+            node,
+            cpus,
+            mem_mb,
+            tasks,
+            tuple((n, t, int(mask, 16)) for n, t, mask in gres),
+            int(ids[0] if ids else "0", 16),
+        )
+        for node, cpus, mem_mb, tasks, gres, *ids in _decode_alloc(text)
     )
 
 

@@ -2,8 +2,8 @@
 
 The `Gres=` of a NodeName line says what a node has; `gres.conf` says which devices that is. It may add types that the
 node line left out, and it may not promise less than the node line does: Slurm would drain such a node when it
-registers. With AutoDetect the counts are the node's own to find. Which cores belong to a device, and links between
-devices, are not used.
+registers. With AutoDetect the counts are the node's own to find. Cores and Links say which cores a device is near to and
+how it hangs together with the others; the controller places jobs by them.
 """
 
 import os
@@ -15,11 +15,12 @@ from penstock.config.lines import LineReader, Values
 from penstock.config.nodes import NodeTable
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import Statement, read_statements
-from penstock.values.config import NodeConfig
+from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import GRES_COUNT_MAX, Gres
 from penstock.values.hostlist import expand
 from penstock.values.numbers import parse_int
+from penstock.values.taskset import TaskSet
 
 #: GRES that are shares of a device: their Count is not the number of device files.
 _SHARED = ("mps", "shard")
@@ -37,6 +38,8 @@ class _Record:
     type: str
     count: int
     where: Where
+    cores: tuple[int, ...] = ()
+    links: tuple[int, ...] = ()
 
 
 def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
@@ -87,11 +90,13 @@ class _GresReader:
         try:
             nodes = frozenset(expand(values.value("nodes", "")))
             count = _count(name, values)
+            cores = tuple(TaskSet.parse(values.value("cores"))) if "cores" in values else ()
+            links = _links(values.value("links", ""))
         except BadValue as problem:
             self.findings.error(first.where, f"{name}: {problem}")
             self.uncounted = True
             return
-        record = _Record(nodes, name, values.value("type", ""), count, first.where)
+        record = _Record(nodes, name, values.value("type", ""), count, first.where, cores, links)
         self.records.setdefault(name, []).append(record)
 
     def apply(self, node: NodeConfig, where: Where) -> NodeConfig:
@@ -103,7 +108,17 @@ class _GresReader:
             gres += self._typed(configured, records)
             if not self.uncounted:
                 self._check_counts(node, configured, records, where)
-        return node if tuple(gres) == node.gres else replace(node, gres=tuple(gres))
+        return replace(node, gres=tuple(gres), devices=self._devices(node, gres))
+
+    def _devices(self, node: NodeConfig, gres: list[Gres]) -> tuple[DeviceConfig, ...]:
+        """In the order of the devices' indices: type by type, as the node has them. Empty when nothing is said of any."""
+        found: list[DeviceConfig] = []
+        for one in gres:
+            here = [r for r in self.records.get(one.name, ()) if not r.nodes or node.name in r.nodes]
+            here = [r for r in here if not one.type or not r.type or r.type == one.type]
+            each = [DeviceConfig(one.name, r.cores, r.links) for r in here for _ in range(r.count)]
+            found += (each + [DeviceConfig(one.name)] * one.count)[: one.count]
+        return tuple(found) if any(device.cores or device.links for device in found) else ()
 
     def check_nodes(self, table: NodeTable) -> None:
         """Names in the file that are no nodes, or nodes without that GRES."""
@@ -154,6 +169,14 @@ def _count(name: str, values: Values) -> int:
     if files and name not in _SHARED and count != len(files):
         raise BadValue(f"Count={text} does not match the {len(files)} names of File")
     return count
+
+
+def _links(text: str) -> tuple[int, ...]:
+    """`-1,4,2`: how many links lead to each device of the name; -1 for the device itself."""
+    try:
+        return tuple(int(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise BadValue(f"Links: {text} is no list of numbers") from None
 
 
 def _expand_files(text: str) -> list[str]:

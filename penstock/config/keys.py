@@ -352,8 +352,11 @@ GRES = Table(
         Key("File", "files", kinds.RAW),
         Key("MultipleFiles", "files", kinds.RAW),
         Key("AutoDetect", "autodetect", kinds.choice("nvml", "nvidia", "nrt", "rsmi", "oneapi", "full", "off")),
-        *_unshown("Cores CPUs Flags Links Ignore"),
+        Key("Cores", "cores", kinds.RAW),
+        Key("Links", "links", kinds.RAW),
+        *_unshown("Flags Ignore"),
     ),
+    {"cpus": "Cores"},
 )
 
 #: Lines of topology.conf.

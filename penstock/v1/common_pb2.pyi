@@ -164,18 +164,20 @@ class Usage(_message.Message):
     def __init__(self, user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kb: _Optional[int] = ..., max_vmsize_kb: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ...) -> None: ...
 
 class NodeAllocation(_message.Message):
-    __slots__ = ("node", "cpus", "mem_mb", "tasks", "gres")
+    __slots__ = ("node", "cpus", "mem_mb", "tasks", "gres", "cpu_ids")
     NODE_FIELD_NUMBER: _ClassVar[int]
     CPUS_FIELD_NUMBER: _ClassVar[int]
     MEM_MB_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     GRES_FIELD_NUMBER: _ClassVar[int]
+    CPU_IDS_FIELD_NUMBER: _ClassVar[int]
     node: str
     cpus: int
     mem_mb: int
     tasks: int
     gres: _containers.RepeatedCompositeFieldContainer[GresIndices]
-    def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., mem_mb: _Optional[int] = ..., tasks: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresIndices, _Mapping]]] = ...) -> None: ...
+    cpu_ids: bytes
+    def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., mem_mb: _Optional[int] = ..., tasks: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresIndices, _Mapping]]] = ..., cpu_ids: _Optional[bytes] = ...) -> None: ...
 
 class GresIndices(_message.Message):
     __slots__ = ("name", "type", "index")

@@ -12,6 +12,15 @@ from penstock.values.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceConfig:
+    """One device of a node, in the order of its index among those of its name: what gres.conf says of it."""
+
+    name: str
+    cores: tuple[int, ...] = ()  # core numbers that it is near to; () = all alike
+    links: tuple[int, ...] = ()  # links to the other devices of its name, -1 for itself
+
+
+@dataclass(frozen=True, slots=True)
 class NodeConfig:
     """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware.
 
@@ -34,6 +43,7 @@ class NodeConfig:
     state: str = "UNKNOWN"
     reason: str = ""
     port: int = 6818
+    devices: tuple[DeviceConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
