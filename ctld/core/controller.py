@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from _fastsched.contract import FOREVER
 from ctld.core import arrays, control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
@@ -36,6 +35,7 @@ from ctld.core.events import (
     UpdateNodes,
     UpdatePartition,
 )
+from ctld.core.expect import UNLIMITED_S
 from ctld.core.invariants import check
 from ctld.core.model import PartitionRow, job_row, node_row, step_row
 from ctld.core.recover import Loaded, recover
@@ -110,7 +110,7 @@ def _deadline(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     job = state.jobs.get(key)
     if job is None or job.state is not JobState.PENDING or not job.request.deadline_at_us:
         return
-    limit_s = FOREVER if job.time_limit_s < 0 else job.time_limit_s
+    limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
     if ready.latest_start_s(job.request, limit_s) * 1_000_000 <= now_us:
         job_life.terminate(state, job, JobState.DEADLINE, Reason.DEADLINE, now_us)
 

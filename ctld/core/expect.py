@@ -1,11 +1,13 @@
 """When a running job's resources are expected back: what the planner is told as the job's end."""
 
-from _fastsched.contract import FOREVER
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
 from penstock.values.states import JobState
 
 US = 1_000_000
+#: What the planner takes for no limit, as Slurm does: a year. With no end at all, who waits behind such a job could never
+#: be planned, would hold nothing, and be overtaken for ever.
+UNLIMITED_S = 365 * 86_400
 
 
 def time_limit_us(state: ClusterState, job: Job) -> int:
@@ -20,5 +22,5 @@ def expected_end_s(state: ClusterState, job: Job) -> int:
     if job.state is JobState.COMPLETING:
         return 0
     if job.time_limit_s < 0:
-        return FOREVER
+        return job.start_at_us // US + UNLIMITED_S
     return -(-(job.start_at_us + time_limit_us(state, job)) // US)

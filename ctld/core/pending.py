@@ -21,6 +21,8 @@ ROW_MASK = (1 << ROW_BITS) - 1
 #: Ranks are 48 bits: partition tier above priority, both 16 + 32 bits as in Slurm.
 RANK_MAX = (1 << 48) - 1
 ROWS_FIRST = 64
+#: Later than any window ends.
+NO_DEADLINE = 2 * contract.FOREVER
 
 
 class Shape(NamedTuple):
@@ -53,7 +55,7 @@ class Terms(NamedTuple):
     limit_s: int
     limit_min_s: int
     earliest_s: int = 0
-    latest_s: int = contract.FOREVER
+    latest_s: int = NO_DEADLINE
     preempts: int = 0
     het: int = 0
     #: not the planner's: who the bf_max_job_assoc limit counts, when the job became eligible

@@ -8,10 +8,10 @@ the ready ones or takes them out. Resources and priority are the planner's busin
 
 from collections.abc import Callable
 
-from _fastsched.contract import FOREVER
 from ctld.core import arrays, priority
+from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
-from ctld.core.pending import Terms
+from ctld.core.pending import NO_DEADLINE, Terms
 from ctld.core.shapes import shapes
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -128,7 +128,7 @@ def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None
 
 def terms_of(state: ClusterState, job: Job) -> Terms:
     """The job's own side of its rows."""
-    limit_s = FOREVER if job.time_limit_s < 0 else job.time_limit_s
+    limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
     request = job.request
     return Terms(
         user=state.user_number(job.user_id),
@@ -142,5 +142,5 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
 def latest_start_s(request: JobRequest, limit_s: int) -> int:
     """With --deadline: when it must have started to end in time."""
     if not request.deadline_at_us:
-        return FOREVER
-    return request.deadline_at_us // US - (request.time_min_s or (limit_s if limit_s < FOREVER else 0))
+        return NO_DEADLINE
+    return request.deadline_at_us // US - (request.time_min_s or (limit_s if limit_s < UNLIMITED_S else 0))

@@ -92,7 +92,7 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) ->
             state.changed()
             continue
         job = arrays.take_task(state, holder)
-        if 0 <= start.limit_s < job.time_limit_s:
+        if start.limit_s < job.time_limit_s:
             job.time_limit_s = start.limit_s
         job_life.start(state, job, partition, alloc, now_us)
         if holder is not job:
