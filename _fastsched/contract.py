@@ -208,7 +208,7 @@ class Jobs(NamedTuple):
     gres: I32  # [J, G] on each node
     exclusive: U8  # 0 no, 1 job, 2 user
     user: I32
-    count: I32
+    count: I32  # type: ignore[assignment]  # hides tuple.count
     cpu_units: I32  # units that one cpu takes
     spread: U8
     limit_s: I64
