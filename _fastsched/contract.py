@@ -10,70 +10,101 @@ Rules
 0. Time is in whole seconds, absolute. A row needs `d = limit_min_s` seconds. Resources of running jobs come back at
    `run_end_s` (at least now_s + 1). A planned start is now_s, or later: then a multiple of `resolution_s` (rounded up),
    and less than now_s + window_s. Never before `earliest_s`; a row whose start would be after `latest_s` has none.
-
+   Later times that are tried: earliest_s; resv_from_s of its reservation; and when one of these ends that is on an up
+   node of its mask or has licenses of a kind that it asks for: a running job, a planned row, a block of others. Rounded
+   up. No other time is tried (3a and 3b choose greedily, so that a row might fit at odd times between).
 1. What a node can hold. Over the whole interval [t, t + d), after all that runs there or has been planned before this
    row, less the blocks of reservations that the row is not a member of: let c, m, g be the least free cpu units,
    memory, and GRES. A job with `tasks` tasks on a node takes k = tasks * cpus_per_task cpus rounded up to a multiple of
-   the node's `cpu_quantum`, which are k * cpu_units units; memory and GRES as in 2. t = the largest number of tasks that
-   fits; at most ntasks_per_node if that is not 0; at most ntasks - nodes_min + 1, so that the other nodes that the job
-   must have get one each; exactly ntasks or nothing when nodes_max is 1. GRES is counted once a node, not by task.
-   exclusive 1: no other job may be there during the interval; the job takes all cpu units of the node. exclusive 2
-   (user): only jobs of the same `user` may be there during the interval, and no job of another user may come while it is
-   there; likewise a job that is not exclusive may not go where an exclusive-user job of another user is.
+   the node's `cpu_quantum`, which are k * cpu_units units; memory and GRES as in 2. t = the largest number of tasks
+   that fits; at most ntasks_per_node if that is not 0; at most ntasks - nodes_min + 1, so that the other nodes that the
+   job must have get one each; exactly ntasks or nothing when nodes_max is 1. GRES is counted once a node, not by task.
+   Of what it takes nothing, less than nothing may be free. nodes_max is at most ntasks; with segment > 0 it is
+   nodes_min.
+   exclusive 1: no other job may be there during the interval; the job takes all cpu units of the node (total_cpus), and
+   the result names total_cpus // cpu_units cpus. exclusive 2 (user): only jobs of the same `user` may be there during
+   the interval, and no job of another user may come while it is there; likewise a job that is not exclusive may not go
+   where an exclusive-user job of another user is.
 2. Memory: mem_node_mb >= 0: that much on each node (0 = all that the node has in total); else mem_cpu_mb >= 0: that
-   much for each cpu that it takes (k, after rounding); else nothing, or all of the node's if exclusive is 1.
-3. Which nodes. The candidates are the up nodes of the row's mask with t >= 1. They stand in node order: by `order` (kind
-   0); by weight_class, most free cpu units over the interval first, then `order` (kind 1, LLN); by weight_class, fewest
-   free units of GRES that the job asks for (all kinds summed; of cpu if it asks for none) first, then `order` (kind 2,
-   best fit).
+   much for each cpu (k, also when exclusive is 1); else nothing, or all of the node's if exclusive is 1.
+3. Which nodes. The candidates are the up nodes of the row's mask with t >= 1; c and g of rule 1. They stand in node
+   order: by `order` (kind 0); by weight_class, most free cpu units over the interval first, then `order` (kind 1, LLN);
+   by weight_class, fewest free units of GRES that the job asks for (all kinds summed; of cpu if it asks for none)
+   first, then `order` (kind 2, best fit).
    a. Groups (`group` >= 0: sets (mask, count) of features with counts or required nodes): in the order of the set, the
       first candidates of that mask are taken until `count` nodes of the mask are among those taken. Not enough: no fit.
-   b. Topology (levels > 0 and nodes_max > 1): let need be the rest (nodes and tasks). For level 0, 1, ...: the switches
-      whose candidates together with those taken by groups would do; of these the one with the fewest candidates, then
-      the lowest index. The candidates are limited to it. No such switch at any level: all stay. Then leaf switches with
-      most candidates come first (ties: lower index), within a leaf node order holds.
-      switches_max > 0: the nodes chosen in the end may lie under at most that many leaf switches.
-      segment > 0: the nodes come in segments of so many, each in one leaf (block): each leaf gives
-      floor(candidates / segment) segments; if one leaf gives all of them, the one that gives fewest; else leaves that
-      give most first (ties: lower index); nodes_min is a multiple of segment and no more nodes than that are taken.
-   c. The shortest run of candidates, beginning with the first, that has at least nodes_min nodes and room for ntasks. If
-      the first nodes_max have no such room: those with the largest t first (ties: as they stand), as few as needed.
+      The taken ones count in c before all others; b and c choose among the rest.
+   b. Topology (levels > 0 and nodes_max > 1): for level 0, 1, ...: the switches with candidates that, together with
+      those taken by groups, would do in c; of these the one with the fewest candidates, then the lowest index. The
+      candidates are limited to it. No such switch at any level: all stay. Then leaf switches with most candidates come
+      first (ties: lower index), within a leaf node order holds.
+      switches_max > 0: the nodes chosen in the end may lie under at most that many leaf switches; if not: no fit.
+      segment > 0: the nodes come in segments of so many, each in one leaf (block): each leaf gives floor(candidates /
+      segment) segments; if one leaf gives all of them, the one that gives fewest (ties: lower index); else leaves that
+      give most first (ties: lower index), as few segments of the last as needed. Of a leaf its first candidates in node
+      order. nodes_min is a multiple of segment and no more nodes than that are taken; no fit if these have not room for
+      ntasks. Nothing else of b but switches_max counts then; not together with groups.
+   c. The shortest run of candidates, beginning with the first, that has at least nodes_min nodes and room for ntasks.
+      If the first nodes_max have no such room: those with the largest t first (ties: as they stand), as few as needed.
       spread 1: go on from there while there are candidates and fewer than nodes_max.
+      No fit if groups took more than nodes_max.
       The chosen nodes, in `order`, are filled one after the other, leaving a task for each that follows.
    All or nothing: a job gets a whole set of nodes at once (gang).
 4. When. The earliest time by rule 0 at which rule 3 gives a set and, over [t, t + d), there are the licenses (free ones
-   plus those that come back, less those blocked by reservations). If it is now: STARTED, and the limit granted is as long
-   as nothing in the way, at least d, at most limit_s.
+   plus those that come back, less those blocked by reservations). If it is now: STARTED, and the limit granted is as
+   long as nothing is in the way of what it takes where it was placed (nodes, licenses, resv_to_s), at least d, at most
+   limit_s.
 5. Reservations (`resv` = v >= 0): only nodes of resv_mask[v], and the whole of [t, t + d) inside [resv_from_s,
    resv_to_s]; with resv_flex the mask of the row alone counts and any time. Blocks of v do not count against it, and
    what it takes in that time is taken from the rest of these blocks.
-   A block with cpus -1 closes the node for others.
+   The rest, of each resource (node by node) and kind of license at each second: the blocks of v, less what rows of v
+   were given in this pass, at least 0. A block with cpus -1 closes the node for others, and stays closed.
 6. Copies: a row stands for `count` equal jobs (an array). As many as can, start now; of the others up to copies_max are
-   planned one after the other.
+   planned one after the other, none earlier than the one before it; no further than one that has no start or takes
+   nothing.
 7. Waiting rows hold. A row that does not start now but at a later time takes what it needs at that time, so that no
-   later row delays it, if `reserve` is 1 and fewer than reserve_max waiting rows hold something (-1: no limit). reserve_max
-   0 is pure first fit, 1 is EASY, -1 conservative backfill. A row that may not hold is planned without taking, and only if
+   later row delays it, if `reserve` is 1 and fewer than reserve_max waiting rows hold something (-1: no limit; copies,
+   alternatives and the components of a heterogeneous job count once). It takes for d seconds. reserve_max 0 is pure
+   first fit, 1 is EASY, -1 conservative backfill. A row that may not hold is planned without taking, and only if
    `estimate` is 1; else it is only tried for now.
-8. Alternatives. Rows with the same `job` that stand next to each other in `rows` are alternatives: the earliest start
-   wins (ties: the first). When an alternative comes again later (another partition of another rank), it is tried for now
-   only, unless a start is decided.
+8. Alternatives. Rows with the same `job` that stand next to each other in `rows` are alternatives: for each copy the
+   earliest start wins (ties: the first); `count` of the first counts for all. An alternative that may not hold can win
+   too; then nothing is taken. Only the winner of the first copy that waits has start_s and plan nodes. When all copies
+   start, rows that started none are NOT_TESTED. When an alternative comes again later (another partition of another
+   rank), the copies not started yet are tried for now only (no preemption), unless there are none or one is PREEMPTING
+   (NOT_TESTED). What was decided at its first place stays, its hold too.
    Rows next to each other with the same `het` > 0 and different jobs are one heterogeneous job: all start at the same
-   time, each taking after the one before it; the earliest time at which all can. No alternatives there.
-9. Preemption. A row with `preempts` != 0 that cannot start now may have running jobs removed whose run_class is among
-   its bits. Capacity by rules 1 and 2 over [now, now + d) as if all of these were gone; candidates in the order of
-   (number of such jobs on the node, sum of their run_cost, node order). Of the preemptable jobs on the chosen nodes,
-   lowest (run_cost, index) first, as many as are needed are the victims; then each, highest first, is spared if the rest
-   suffices. The row holds its nodes from now on, its reason is PREEMPTING, its planned start now; victims count as gone.
-   One copy of a row a pass; not for heterogeneous jobs.
-10. Reason of a row that does not start, first that holds: BAD_CONSTRAINTS (not even on its whole mask, empty, all up, no
-   reservations of others), NODES_DOWN (not on its empty up nodes), DEADLINE (latest_s), PREEMPTING, LICENSES (would start
-   now with all licenses free), RESERVED (would start now without the blocks, or its reservation has not begun), PRIORITY
-   (each up node of its mask is in the mask of an earlier waiting row), else RESOURCES.
-   NOT_TESTED: the pass ended before it (rows_max, starts_max, PLACEMENTS_MAX, stop), or it has no copies.
+   time, each taking after the one before it; the earliest time at which all can (of the times of any of them). No
+   alternatives there. Once, if each count is at least 1. It holds if all have `reserve`. The limits granted are made
+   longer, in their order, after all were placed. Their reasons are those of each alone.
+9. Preemption. A row with `preempts` != 0 that cannot start now (but for that by rules 0 and 5, and has the licenses
+   without this) may have running jobs removed whose run_class is among its bits. Rules 1 to 3 over [now, now + d) as if
+   all of these and all earlier victims were gone; candidates in the order of (number of such jobs on the node, sum of
+   their run_cost, node order). Of the preemptable jobs on the chosen nodes, lowest (run_cost, index) first, as many as
+   are needed are the victims; then each, highest first, is spared if the rest suffices for what was chosen. None
+   needed: no preemption. The row holds its nodes from now on for d seconds (whatever rule 7 says; it counts there), its
+   reason is PREEMPTING, its planned start now; a victim ends at now_s + 1, so that nothing starts now on what it still
+   has. One copy of a row a pass, the others are not looked at; of alternatives the first that can. Victims are named in
+   the order (run_cost, index). Not for heterogeneous jobs.
+10. Reason of a row of which a copy does not start, first that holds, as things stood when that copy was tried for now:
+   BAD_CONSTRAINTS (not even on its whole mask, empty, all up, no reservations of others, licenses aside); NODES_DOWN
+   (not on its empty up nodes); a row with one of these two, or a heterogeneous job with such a component, is neither
+   planned nor does it preempt. DEADLINE (latest_s < now_s or earliest_s; or it was planned, latest_s < now_s + window_s
+   and there is no start); PREEMPTING; LICENSES (cannot start now, but could if it asked for none); RESERVED (cannot
+   start now, but could without blocks of nodes and licenses; or its reservation, not flex, has not begun); PRIORITY
+   (each up node of its mask is in the mask of an earlier row with PREEMPTING or a reason below that); else RESOURCES.
+   "Its mask": in a reservation that is not flex, what it has in common with resv_mask.
+   NOT_TESTED: the pass ended before it or in it, or it has no copies. The pass ends before a row (or alternatives, or a
+   heterogeneous job) if `stop` is set, it reaches past position rows_max, or starts_max copies have started; before a
+   copy (or a whole heterogeneous job) that is tried for now with so many started, or that would start as more than so
+   many; and before one whose nodes would be more than PLACEMENTS_MAX (those of starts; those of plan_node).
 
 Both planners prove what `check` proves before they begin, since the compiled one runs without bounds checks (it does
 so in C, and calls `check` for the words when something is wrong). Numbers inside a job's row are not checked: a row that
-makes no sense can run nowhere and gets BAD_CONSTRAINTS, because one odd job must not stop the pass for all others.
+makes no sense can run nowhere and gets BAD_CONSTRAINTS, because one odd job must not stop the pass for all others. Sense:
+1 <= nodes_min <= nodes_max, nodes_min <= ntasks, cpus_per_task >= 1, cpu_units >= 1, ntasks_per_node >= 0, all gres and
+licenses >= 0, 1 <= limit_min_s <= limit_s <= FOREVER, exclusive and order_kind <= 2, switches_max >= 0, segment >= 0 and
+a divisor of nodes_min (0: any), not both segment and group.
 """
 
 from collections.abc import Mapping
@@ -177,7 +208,7 @@ class Jobs(NamedTuple):
     gres: I32  # [J, G] on each node
     exclusive: U8  # 0 no, 1 job, 2 user
     user: I32
-    count: I32  # type: ignore[assignment]  # a tuple has a method of that name; nobody counts in a table
+    count: I32  # type: ignore[assignment]  # hides tuple.count
     cpu_units: I32  # units that one cpu takes
     spread: U8
     limit_s: I64

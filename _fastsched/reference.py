@@ -1,268 +1,324 @@
-"""The planner's rules in plain Python: the oracle for plan.pyx, and what runs where nothing was compiled.
+"""The planner's rules in plain Python: the oracle for the compiled planner, and what runs where nothing was compiled.
 
-Jobs come in priority order (the caller has broken the ties). For each copy of each row:
-
-1. What a node can hold. t = the largest number of the job's tasks for which there are cpus, memory, GRES (counted once
-   a node) and which ntasks_per_node allows; never more than would leave nothing for the other nodes that the job must
-   have. A job that is limited to one node needs all its tasks there. An exclusive job needs a node on which no job
-   holds anything, and takes all of its cpus, and all of its memory unless the job asked for an amount. A node with t >=
-   1 is a candidate.
-2. Which nodes. The shortest run of candidates in node_order with at least nodes_min nodes and room for ntasks. If the
-   first nodes_max candidates have no such room: the candidates with the largest t, earlier in node_order first, and
-   again no more than needed. Either way the chosen nodes are then filled in node_order, one after the other, leaving a
-   task for each that follows.
-3. All or nothing: a job gets its whole set of nodes or none. What a start takes is gone for the rows after it.
-4. Waiting. A job that cannot start now, but could on the up nodes of its mask if they were empty, HOLDS its whole mask:
-   rows after it start only on nodes that nobody holds, so that nothing overtakes it on the nodes that it waits for.
-   This is the seam for backfill: a planner that knows end times replaces "held for good" by "free until the reservation
-   begins" and leaves the rest. A job that could not start on its empty up nodes waits for something else and holds
-   nothing.
-
-Deliberately absent: time, preemption, topology, choice among GRES devices (a GRES is a count in a column; a caller that
-has both typed and untyped columns says in both what a job takes), and any verdict on the limits of users or accounts.
+The rules are the text of contract.py; this is the least clever program that does what they say. It keeps one list of all
+that holds something (reference_world), chooses nodes from rooms (reference_choose), tries one time after the other
+(reference_fit), and goes through the rows here: rules 6, 7, 8 and 10. It shares no code with the compiled form but the
+contract. Its cost is about rows x times x nodes x holdings: meant for tests and small clusters.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from _fastsched import contract
 from _fastsched.contract import (
     BAD_CONSTRAINTS,
+    DEADLINE,
+    LICENSES,
     NODES_DOWN,
     NOT_TESTED,
+    PREEMPTING,
     PRIORITY,
+    RESERVED,
     RESOURCES,
     STARTED,
+    PlanInput,
     PlanResult,
 )
+from _fastsched.reference_choose import Chosen, cpus_named, takes
+from _fastsched.reference_fit import first_later, fit, fit_all, fits_empty, hold, lengthen, preempt
+from _fastsched.reference_world import Job, World
+
+#: Reasons of rows whose nodes count for PRIORITY.
+_WAITING = (PREEMPTING, LICENSES, RESERVED, PRIORITY, RESOURCES)
+
+_Unit = list[tuple[int, Job]]  # (position in rows, row): alternatives, or the components of a heterogeneous job
+
+
+class _PassEnds(Exception):
+    """A limit of the pass was reached inside of a row."""
 
 
 @dataclass(slots=True)
-class _Node:
-    free_cpus: int
-    free_mem_mb: int
-    free_gres: list[int]
-    total_cpus: int
-    total_mem_mb: int
-    total_gres: list[int]
-    busy: bool  # a job held something on it before the pass; a start of this pass shows in free_cpus
-    exclusive: bool  # a job holds all of it
-    up: bool
-    held: bool = False  # by a waiting row of this pass
-
-    def emptied(self) -> "_Node":
-        """The node as it would be with no job on it."""
-        mem, gres = self.total_mem_mb, self.total_gres
-        return _Node(self.total_cpus, mem, gres, self.total_cpus, mem, gres, False, False, self.up)
-
-
-@dataclass(slots=True)
-class _Job:
-    nodes_min: int
-    nodes_max: int
-    ntasks: int
-    cpus_per_task: int
-    ntasks_per_node: int
-    mem_node_mb: int
-    mem_cpu_mb: int
-    gres: list[int]
-    exclusive: bool
-    mask: list[int]  # node indices, in node_order
-
-    def makes_sense(self) -> bool:
-        return (
-            1 <= self.nodes_min <= self.nodes_max
-            and self.nodes_min <= self.ntasks
-            and self.cpus_per_task >= 1
-            and self.ntasks_per_node >= 0
-            and min(self.gres, default=0) >= 0
-        )
-
-    def mem_mb(self, node: _Node, tasks: int) -> int:
-        """What the job takes of the node's memory if it has this many tasks there."""
-        if self.mem_node_mb >= 0:
-            return self.mem_node_mb or node.total_mem_mb
-        if self.mem_cpu_mb >= 0:
-            return self.mem_cpu_mb * self.cpus_per_task * tasks
-        return node.total_mem_mb if self.exclusive else 0
-
-    def tasks_on(self, node: _Node) -> int:
-        """Rule 1."""
-        if node.exclusive or (self.exclusive and (node.busy or node.free_cpus < node.total_cpus)):
-            return 0
-        if any(want > 0 and want > free for want, free in zip(self.gres, node.free_gres, strict=True)):
-            return 0
-        tasks = min(max(node.free_cpus, 0) // self.cpus_per_task, self.ntasks - self.nodes_min + 1)
-        if self.ntasks_per_node:
-            tasks = min(tasks, self.ntasks_per_node)
-        if self.mem_node_mb < 0 and self.mem_cpu_mb > 0:
-            tasks = min(tasks, max(node.free_mem_mb, 0) // (self.mem_cpu_mb * self.cpus_per_task))
-        elif 0 != self.mem_mb(node, tasks) > node.free_mem_mb:
-            return 0
-        return tasks if tasks >= (self.ntasks if self.nodes_max == 1 else 1) else 0
-
-
-@dataclass(slots=True)
-class _Plan:
+class _Out:
+    reason: list[int]
+    start_s: list[int]
+    plan_node: list[list[int]]
+    victims: list[list[int]]
     job: list[int] = field(default_factory=list)
+    limit_s: list[int] = field(default_factory=list)
     node_first: list[int] = field(default_factory=lambda: [0])
     node: list[int] = field(default_factory=list)
     cpus: list[int] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
     mem_mb: list[int] = field(default_factory=list)
 
-    def result(self, reason: list[int]) -> PlanResult:
+    def result(self) -> PlanResult:
+        i32 = np.int32
         return PlanResult(
-            np.array(self.job, np.int32),
-            np.array(self.node_first, np.int32),
-            np.array(self.node, np.int32),
-            np.array(self.cpus, np.int32),
-            np.array(self.tasks, np.int32),
-            np.array(self.mem_mb, np.int64),
-            np.array(reason, np.uint8),
+            job=np.array(self.job, i32),
+            node_first=np.array(self.node_first, i32),
+            node=np.array(self.node, i32),
+            cpus=np.array(self.cpus, i32),
+            tasks=np.array(self.tasks, i32),
+            mem_mb=np.array(self.mem_mb, np.int64),
+            limit_s=np.array(self.limit_s, np.int64),
+            reason=np.array(self.reason, np.uint8),
+            start_s=np.array(self.start_s, np.int64),
+            plan_first=np.cumsum([0, *map(len, self.plan_node)], dtype=i32),
+            plan_node=np.array([n for nodes in self.plan_node for n in nodes], i32),
+            victim_row=np.array([at for at, runs in enumerate(self.victims) for _ in runs], i32),
+            victim_run=np.array([run for runs in self.victims for run in runs], i32),
         )
 
 
-_Candidate = tuple[int, int, int]  # position in the job's mask, node index, tasks
+def _load(given: PlanInput, world: World, row: int) -> Job:
+    values = {name: getattr(given.jobs, name)[row].tolist() for name in given.jobs._fields}
+    mask, resv = values.pop("mask"), values["resv"]
+    nodes, inside = world.sets[mask], None
+    if resv >= 0 and not given.reservations.resv_flex[resv]:
+        of_resv = world.sets[given.reservations.resv_mask[resv]]
+        nodes = [n for n in nodes if n in of_resv]
+        inside = (int(given.reservations.resv_from_s[resv]), int(given.reservations.resv_to_s[resv]))
+    values["gres"], values["licenses"] = tuple(values["gres"]), tuple(values["licenses"])
+    return Job(row=row, nodes=tuple(nodes), inside=inside, **values)
 
 
-def _fewest(candidates: list[_Candidate], job: _Job) -> list[_Candidate]:
-    """The shortest beginning of the list that the job can use; empty when there is none."""
-    room = 0
-    for used, (_, _, tasks) in enumerate(candidates[: job.nodes_max], start=1):
-        room += tasks
-        if used >= job.nodes_min and room >= job.ntasks:
-            return candidates[:used]
-    return []
+def _units(jobs: Sequence[Job]) -> Iterator[_Unit]:
+    """Rule 8: what stands next to each other and belongs together."""
+    unit: _Unit = []
+    for position, job in enumerate(jobs):
+        if unit:
+            last = unit[-1][1]
+            together = job.het == last.het if last.het > 0 else job.het <= 0 and job.job == last.job
+            if not together:
+                yield unit
+                unit = []
+        unit.append((position, job))
+    if unit:
+        yield unit
 
 
-def _choose(job: _Job, nodes: dict[int, _Node]) -> list[tuple[int, int]]:
-    """Rule 2: (node index, tasks) in node_order; empty when the job does not fit. `nodes` are those it may use."""
-    room = [(at, index, job.tasks_on(nodes[index])) for at, index in enumerate(job.mask) if index in nodes]
-    candidates = [candidate for candidate in room if candidate[2]]
-    chosen = _fewest(candidates, job) or _fewest(sorted(candidates, key=lambda c: (-c[2], c[0])), job)
-    answer = []
-    rest = job.ntasks
-    for done, (_, index, most) in enumerate(sorted(chosen), start=1):
-        tasks = min(most, rest - (len(chosen) - done))
-        rest -= tasks
-        answer.append((index, tasks))
-    return answer
+def plan(given: PlanInput) -> PlanResult:
+    """What starts now, when and where the others start, and why they wait. ValueError: the columns do not fit."""
+    contract.check(given)
+    return _Pass(given).run()
 
 
-def _take(job: _Job, row: int, chosen: list[tuple[int, int]], nodes: list[_Node], out: _Plan) -> None:
-    """Rule 3."""
-    for index, tasks in chosen:
-        node = nodes[index]
-        cpus = node.total_cpus if job.exclusive else tasks * job.cpus_per_task
-        mem_mb = job.mem_mb(node, tasks)
-        node.free_cpus -= cpus
-        node.free_mem_mb -= mem_mb
-        node.free_gres = [free - want for free, want in zip(node.free_gres, job.gres, strict=True)]
-        node.exclusive = job.exclusive
-        out.node.append(index)
-        out.cpus.append(cpus)
-        out.tasks.append(tasks)
-        out.mem_mb.append(mem_mb)
-    out.job.append(row)
-    out.node_first.append(len(out.node))
+class _Pass:
+    def __init__(self, given: PlanInput) -> None:
+        self.given = given
+        self.limits = given.limits
+        self.now_s = given.limits.now_s
+        self.world = World(given)
+        rows = given.rows.tolist()
+        self.jobs = [_load(given, self.world, row) for row in rows]
+        self.out = _Out([NOT_TESTED] * len(rows), [-1] * len(rows), [[] for _ in rows], [[] for _ in rows])
+        self.holders = 0
+        self.started: dict[int, int] = {}  # job: copies; 0 = it was looked at
+        self.preempting: dict[int, bool] = {}
+        self.waited_for: dict[int, bool] = {}  # nodes in the masks of waiting rows
 
-
-def _refuse(job: _Job, nodes: list[_Node]) -> int:
-    """Rule 4: the reason of a job that does not fit now, and its hold."""
-    if not _choose(job, {index: nodes[index].emptied() for index in job.mask if nodes[index].up}):
-        with_down = _choose(job, {index: nodes[index].emptied() for index in job.mask})
-        return NODES_DOWN if with_down else BAD_CONSTRAINTS
-    some_open = any(nodes[index].up and not nodes[index].held for index in job.mask)
-    for index in job.mask:
-        nodes[index].held = True
-    return RESOURCES if some_open else PRIORITY
-
-
-def plan(
-    free_cpus: NDArray[np.int32],
-    free_mem_mb: NDArray[np.int64],
-    free_gres: NDArray[np.int32],
-    total_cpus: NDArray[np.int32],
-    total_mem_mb: NDArray[np.int64],
-    total_gres: NDArray[np.int32],
-    running_jobs: NDArray[np.int32],
-    held_exclusive: NDArray[np.uint8],
-    node_order: NDArray[np.int32],
-    up: NDArray[np.uint8],
-    masks: NDArray[np.uint64],
-    job_mask: NDArray[np.int32],
-    nodes_min: NDArray[np.int32],
-    nodes_max: NDArray[np.int32],
-    ntasks: NDArray[np.int32],
-    cpus_per_task: NDArray[np.int32],
-    ntasks_per_node: NDArray[np.int32],
-    mem_node_mb: NDArray[np.int64],
-    mem_cpu_mb: NDArray[np.int64],
-    gres: NDArray[np.int32],
-    exclusive: NDArray[np.uint8],
-    count: NDArray[np.int32],
-    starts_max: int,
-) -> PlanResult:
-    contract.check(locals())
-    nodes = [
-        _Node(
-            free_cpus=int(free_cpus[i]),
-            free_mem_mb=int(free_mem_mb[i]),
-            free_gres=free_gres[i].tolist(),
-            total_cpus=int(total_cpus[i]),
-            total_mem_mb=int(total_mem_mb[i]),
-            total_gres=total_gres[i].tolist(),
-            busy=bool(running_jobs[i] > 0),
-            exclusive=bool(held_exclusive[i]),
-            up=bool(up[i]),
-        )
-        for i in range(len(free_cpus))
-    ]
-    sets = [[i for i in node_order.tolist() if words[i // 64] >> (i % 64) & 1] for words in masks.tolist()]
-    rows = [
-        _Job(
-            nodes_min=int(nodes_min[j]),
-            nodes_max=int(nodes_max[j]),
-            ntasks=int(ntasks[j]),
-            cpus_per_task=int(cpus_per_task[j]),
-            ntasks_per_node=int(ntasks_per_node[j]),
-            mem_node_mb=int(mem_node_mb[j]),
-            mem_cpu_mb=int(mem_cpu_mb[j]),
-            gres=gres[j].tolist(),
-            exclusive=bool(exclusive[j]),
-            mask=sets[job_mask[j]],
-        )
-        for j in range(len(job_mask))
-    ]
-    return _pass(nodes, rows, count.tolist(), starts_max)
-
-
-def _pass(nodes: list[_Node], rows: list[_Job], count: list[int], starts_max: int) -> PlanResult:
-    out = _Plan()
-    reason = [NOT_TESTED] * len(rows)
-    for row, job in enumerate(rows):
-        if len(out.job) >= starts_max:
-            break
-        if count[row] <= 0:
-            continue
-        if any(node.held for node in nodes) and all(node.held for node in nodes if node.up):
-            reason[row] = PRIORITY  # nothing is left to start on: no further work
-            continue
-        if not job.makes_sense():
-            reason[row] = BAD_CONSTRAINTS
-            continue
-        reason[row] = STARTED
-        for _ in range(count[row]):
-            open_nodes = {index: nodes[index] for index in job.mask if nodes[index].up and not nodes[index].held}
-            chosen = _choose(job, open_nodes) if len(out.job) < starts_max else []
-            if len(out.job) >= starts_max or len(out.node) + len(chosen) > contract.PLACEMENTS_MAX:
-                reason[row] = NOT_TESTED
-                return out.result(reason)
-            if not chosen:
-                reason[row] = _refuse(job, nodes)
+    def run(self) -> PlanResult:
+        for unit in _units(self.jobs):
+            past = unit[-1][0] >= self.limits.rows_max
+            if past or self.given.stop[0] or len(self.out.job) >= self.limits.starts_max:
                 break
-            _take(job, row, chosen, nodes, out)
-    return out.result(reason)
+            try:
+                self._unit(unit)
+            except _PassEnds:
+                break
+        return self.out.result()
+
+    def _unit(self, unit: _Unit) -> None:
+        again = any(job.job in self.started for _, job in unit)
+        if unit[0][1].het > 0:
+            self._heterogeneous(unit, again)
+        else:
+            self._alternatives(unit, again)
+        for _, job in unit:
+            self.started.setdefault(job.job, 0)
+        for position, job in unit:
+            if self.out.reason[position] in _WAITING:
+                self.waited_for.update(dict.fromkeys(job.nodes, True))
+
+    # --- rules 6 and 8: alternatives, each with copies
+
+    def _alternatives(self, unit: _Unit, again: bool) -> None:
+        name = unit[0][1].job
+        left = unit[0][1].count - self.started.get(name, 0)
+        if left <= 0 or name in self.preempting:
+            return
+        here = self._start_copies(unit, left)
+        if self.started.get(name, 0) == unit[0][1].count:
+            for position in here:
+                self._decide(position, STARTED, self.now_s)
+            return
+        reasons = {position: self._reason(job) for position, job in unit}
+        able = [(p, job) for p, job in unit if reasons[p] not in (BAD_CONSTRAINTS, NODES_DOWN)]
+        start_s = {}
+        planned: dict[int, bool] = {}
+        if not again:
+            who = self._preempt(able)
+            if who is not None:
+                start_s[who] = self.now_s
+                reasons[who] = PREEMPTING
+            else:
+                start_s, planned = self._plan_copies(able, left - sum(here.values()))
+        for position, job in unit:
+            reason = reasons[position]
+            if reason not in (BAD_CONSTRAINTS, NODES_DOWN) and planned.get(position) is False and self._too_late(job):
+                reason = DEADLINE
+            self._decide(position, reason, start_s.get(position, -1))
+
+    def _start_copies(self, unit: _Unit, left: int) -> dict[int, int]:
+        """Rule 6, first half: how many copies each position started."""
+        here: dict[int, int] = {}
+        for _ in range(left):
+            if len(self.out.job) >= self.limits.starts_max:
+                raise _PassEnds
+            found = [
+                (p, job, chosen)
+                for p, job in unit
+                if job.makes_sense() and (chosen := fit(self.world, job, self.now_s))
+            ]
+            if not found:
+                break
+            position, job, chosen = found[0]
+            self._start([(position, job)], [chosen])
+            here[position] = here.get(position, 0) + 1
+        return here
+
+    def _plan_copies(self, able: _Unit, left: int) -> tuple[dict[int, int], dict[int, bool]]:
+        """Rules 6 and 7: start of the winner, and for each position that was planned whether it has a start."""
+        may_hold = self._may_hold()
+        start_s: dict[int, int] = {}
+        planned: dict[int, bool] = {}
+        not_before_s = self.now_s
+        for copy in range(min(left, self.limits.copies_max)):
+            best: tuple[int, int, Job, Chosen] | None = None
+            for position, job in able:
+                if not (job.reserve and may_hold) and not self.limits.estimate:
+                    continue
+                found = first_later(self.world, [job], self.limits, not_before_s)
+                if copy == 0:
+                    planned[position] = found is not None
+                if found is not None and (best is None or found[0] < best[0]):
+                    best = found[0], position, job, found[1][0]
+            if best is None:
+                break
+            not_before_s, position, job, chosen = best
+            if copy == 0:
+                start_s[position] = not_before_s
+                self._name_plan([position], [chosen])
+            if not (job.reserve and may_hold):
+                break
+            hold(self.world, job, not_before_s, chosen)
+            if copy == 0:
+                self.holders += 1
+        return start_s, planned
+
+    def _preempt(self, able: _Unit) -> int | None:
+        """Rule 9: the position that preempts."""
+        for position, job in able:
+            found = preempt(self.world, job)
+            if found is not None:
+                self._name_plan([position], [found.chosen])
+                self.out.victims[position] = found.victims
+                for index in found.victims:
+                    victim = self.world.runs[index]
+                    victim.to_s = self.now_s + 1
+                    self.world.victims.append(victim)
+                hold(self.world, job, self.now_s, found.chosen)
+                self.holders += 1
+                self.preempting[job.job] = True
+                return position
+        return None
+
+    # --- rule 8: heterogeneous jobs
+
+    def _heterogeneous(self, unit: _Unit, again: bool) -> None:
+        jobs = [job for _, job in unit]
+        if any(job.count < 1 or self.started.get(job.job, 0) or job.job in self.preempting for job in jobs):
+            return
+        chosen = fit_all(self.world, jobs, self.now_s) if all(job.makes_sense() for job in jobs) else []
+        if chosen:
+            if len(self.out.job) + len(unit) > self.limits.starts_max:
+                raise _PassEnds
+            self._start(unit, chosen)
+            for position, _ in unit:
+                self._decide(position, STARTED, self.now_s)
+            return
+        reasons = [self._reason(job) for job in jobs]
+        may_hold = self._may_hold() and all(job.reserve for job in jobs)
+        able = not any(reason in (BAD_CONSTRAINTS, NODES_DOWN) for reason in reasons)
+        planned = able and not again and (may_hold or self.limits.estimate)
+        found = first_later(self.world, jobs, self.limits, self.now_s) if planned else None
+        for (position, job), reason in zip(unit, reasons, strict=True):
+            late = planned and found is None and self._too_late(job)
+            self._decide(position, DEADLINE if late else reason, found[0] if found else -1)
+        if found:
+            self._name_plan([position for position, _ in unit], found[1])
+            if may_hold:
+                self.holders += 1
+                for job, on in zip(jobs, found[1], strict=True):
+                    hold(self.world, job, found[0], on)
+
+    # --- what is decided
+
+    def _may_hold(self) -> bool:
+        return self.limits.reserve_max < 0 or self.holders < self.limits.reserve_max
+
+    def _start(self, unit: _Unit, chosen: Sequence[Chosen]) -> None:
+        """All of the unit at once; their limits are made longer when all have their nodes."""
+        out = self.out
+        if len(out.node) + sum(map(len, chosen)) > contract.PLACEMENTS_MAX:
+            raise _PassEnds
+        holdings = [hold(self.world, job, self.now_s, on) for (_, job), on in zip(unit, chosen, strict=True)]
+        for (position, job), on, holding in zip(unit, chosen, holdings, strict=True):
+            for node, tasks in on:
+                out.node.append(node)
+                out.cpus.append(cpus_named(job, self.world, node, tasks))
+                out.tasks.append(tasks)
+                out.mem_mb.append(takes(job, self.world, node, tasks).mem_mb)
+            out.job.append(position)
+            out.node_first.append(len(out.node))
+            out.limit_s.append(lengthen(self.world, job, holding))
+            self.started[job.job] = self.started.get(job.job, 0) + 1
+
+    def _name_plan(self, positions: Sequence[int], chosen: Sequence[Chosen]) -> None:
+        if sum(map(len, self.out.plan_node)) + sum(map(len, chosen)) > contract.PLACEMENTS_MAX:
+            raise _PassEnds
+        for position, on in zip(positions, chosen, strict=True):
+            self.out.plan_node[position] = [node for node, _ in on]
+
+    def _decide(self, position: int, reason: int, start_s: int) -> None:
+        self.out.reason[position] = reason
+        self.out.start_s[position] = start_s
+
+    # --- rule 10
+
+    def _too_late(self, job: Job) -> bool:
+        """DEADLINE's second half, of a row that was planned in vain."""
+        return job.latest_s < self.now_s + self.limits.window_s
+
+    def _reason(self, job: Job) -> int:
+        """All but PREEMPTING and DEADLINE's second half."""
+        world, now_s = self.world, self.now_s
+        if not job.makes_sense() or not fits_empty(world, job, up_only=False):
+            return BAD_CONSTRAINTS
+        if not fits_empty(world, job, up_only=True):
+            return NODES_DOWN
+        if job.latest_s < max(now_s, job.earliest_s):
+            return DEADLINE
+        if not fit(world, job, now_s):
+            if fit(world, job, now_s, licenses=False):
+                return LICENSES
+            if fit(world, job, now_s, blocks=False):
+                return RESERVED
+        if job.inside is not None and job.inside[0] > now_s:
+            return RESERVED
+        if all(n in self.waited_for for n in job.nodes if world.up[n]):
+            return PRIORITY
+        return RESOURCES
