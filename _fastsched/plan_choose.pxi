@@ -7,11 +7,11 @@ cdef inline int64_t rounded_cpus(const Node* node, int64_t cpus) noexcept nogil:
 
 
 cdef int64_t mem_taken(const Job* job, const Node* node, int64_t k) noexcept nogil:
-    """Rule 2; NEVER when it is more than can be counted."""
+    """Rule 2; -1 when it is more than can be counted."""
     if job.mem_node_mb >= 0:
         return job.mem_node_mb if job.mem_node_mb else node.total_mem_mb
     if job.mem_cpu_mb >= 0:
-        return NEVER if job.mem_cpu_mb > NEVER // k else job.mem_cpu_mb * k
+        return -1 if job.mem_cpu_mb > INT64_MAX // k else job.mem_cpu_mb * k
     return node.total_mem_mb if job.exclusive == 1 else 0
 
 
@@ -28,6 +28,8 @@ cdef bint need_of(const Job* job, const Node* node, int64_t tasks, Need* need) n
     if units > INT32_MAX:
         return False
     need.mem_mb = mem_taken(job, node, k)
+    if need.mem_mb < 0:
+        return False
     if need.mem_mb == 0:
         need.mem_mb = INT64_MIN
     need.cpus = <int32_t> units
