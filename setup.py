@@ -5,6 +5,7 @@ they are imported. Raise all three together.
 """
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -15,6 +16,10 @@ VERSION = re.search(r'^__version__ = "([^"]+)"$', PACKAGE.read_text(), re.M)
 if VERSION is None:
     raise SystemExit('setup.py: penstock/__init__.py has no line __version__ = "..."')
 
+# The planner reads numpy's arrays directly. Where numpy is not there yet, only `setup.py --version` and the like will do.
+NUMPY = find_spec("numpy")
+NUMPY_HEADERS = Path(NUMPY.origin or "").with_name("_core") / "include" if NUMPY else Path()
+
 # Optional: without a C compiler the build warns and goes on, and _fastsched uses its plain-Python oracle.
 # One module a file; parts that a module includes are .pxi files named MODULE_*.pxi.
 COMPILED = [
@@ -22,6 +27,8 @@ COMPILED = [
         f"_fastsched.{source.stem}",
         [f"_fastsched/{source.name}"],
         depends=[f"_fastsched/{part.name}" for part in sorted(source.parent.glob("*.pxi"))],
+        include_dirs=[str(NUMPY_HEADERS)],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         optional=True,
     )
     for source in sorted(Path(__file__).with_name("_fastsched").glob("*.pyx"))

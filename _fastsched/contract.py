@@ -89,8 +89,8 @@ Rules
 10. Reason of a row of which a copy does not start, first that holds, as things stood when that copy was tried for now:
    BAD_CONSTRAINTS (not even on its whole mask, empty, all up, no reservations of others, licenses aside); NODES_DOWN
    (not on its empty up nodes); a row with one of these two, or a heterogeneous job with such a component, is neither
-   planned nor does it preempt. DEADLINE (latest_s < now_s or earliest_s; or it was planned, latest_s < now_s + window_s
-   and there is no start); PREEMPTING; LICENSES (cannot start now, but could if it asked for none); RESERVED (cannot
+   planned nor does it preempt. DEADLINE (latest_s < now_s or earliest_s; or it was planned, latest_s < now_s + window_s,
+   latest_s < FOREVER, no start); PREEMPTING; LICENSES (cannot start now, but could if it asked for none); RESERVED (cannot
    start now, but could without blocks of nodes and licenses; or its reservation, not flex, has not begun); PRIORITY
    (each up node of its mask is in the mask of an earlier row with PREEMPTING or a reason below that); else RESOURCES.
    "Its mask": in a reservation that is not flex, what it has in common with resv_mask.

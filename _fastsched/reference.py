@@ -15,6 +15,7 @@ from _fastsched import contract
 from _fastsched.contract import (
     BAD_CONSTRAINTS,
     DEADLINE,
+    FOREVER,
     LICENSES,
     NODES_DOWN,
     NOT_TESTED,
@@ -301,7 +302,7 @@ class _Pass:
 
     def _too_late(self, job: Job) -> bool:
         """DEADLINE's second half, of a row that was planned in vain."""
-        return job.latest_s < self.now_s + self.limits.window_s
+        return job.latest_s < min(self.now_s + self.limits.window_s, FOREVER)
 
     def _reason(self, job: Job) -> int:
         """All but PREEMPTING and DEADLINE's second half."""

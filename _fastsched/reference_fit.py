@@ -33,15 +33,16 @@ def hold(world: World, job: Job, at_s: int, chosen: Chosen) -> Holding:
 def fit_all(world: World, jobs: Sequence[Job], at_s: int) -> list[Chosen]:
     """Each after the one before it; empty when one of them does not fit. Takes nothing."""
     answer: list[Chosen] = []
-    before = len(world.planned)
+    held: list[Holding] = []
     for job in jobs:
         chosen = fit(world, job, at_s)
         if not chosen:
             answer = []
             break
         answer.append(chosen)
-        hold(world, job, at_s, chosen)
-    del world.planned[before:]
+        held.append(hold(world, job, at_s, chosen))
+    for holding in held:
+        world.drop(holding)
     return answer
 
 
@@ -69,7 +70,7 @@ def _still_covered(
 def lengthen(world: World, job: Job, holding: Holding) -> int:
     """Rule 4: let a start run as long as nothing is in the way, at most limit_s; returns that limit."""
     at_s = holding.from_s
-    world.planned.remove(holding)
+    world.drop(holding)
     ends = [at_s + job.limit_s, *world.later_begins(at_s)]
     if job.inside is not None:
         ends.append(job.inside[1])
@@ -81,7 +82,7 @@ def lengthen(world: World, job: Job, holding: Holding) -> int:
         and world.has_licenses(job, at_s, length)
         and _still_covered(world, job, at_s, length, holding.on, ())
     ]
-    world.planned.append(holding)
+    world.put(holding)
     holding.to_s = at_s + max(good, default=job.limit_min_s)
     return holding.to_s - at_s
 

@@ -1,4 +1,4 @@
-"""The oracle's world: every holding in one list, and what is free is counted anew from it at each question.
+"""The oracle's world: lists of all that holds something, and what is free is counted anew from them at each question.
 
 Rules 0, 2 and 5 of contract.py and the capacities of rule 1. What is free on a node at one second = what is free there
 now, plus what the running jobs that have ended by then had, less what was planned over it, less the rest of the blocks of
@@ -55,6 +55,7 @@ class Holding:
     resv: int
     licenses: tuple[int, ...]
     on: dict[int, Share]
+    running: bool = False
     run_class: int = -1
     run_cost: int = 0
 
@@ -168,7 +169,7 @@ class World:
         self.groups = [[(self.sets[mask], count) for mask, count in entries[a:b]] for a, b in pairwise(first)]
 
         self.runs = [
-            Holding(self.now_s, max(end, self.now_s + 1), user, exclusive, -1, tuple(licenses), {}, kind, cost)
+            Holding(self.now_s, max(end, self.now_s + 1), user, exclusive, -1, tuple(licenses), {}, True, kind, cost)
             for end, user, exclusive, licenses, kind, cost in zip(
                 *(getattr(running, name).tolist() for name in (
                     "run_end_s", "run_user", "run_exclusive", "run_licenses", "run_class", "run_cost",
@@ -182,6 +183,9 @@ class World:
                 self.runs[run].on[node] = self.runs[run].on.get(node, nothing).plus(share)
         self.victims: list[Holding] = []
         self.planned: list[Holding] = []
+        self.on_node: list[list[Holding]] = [
+            [run for run in self.runs if node in run.on] for node in range(len(self.up))
+        ]
 
         shares = _shares(resv.block_cpus.tolist(), resv.block_mem_mb.tolist(), resv.block_gres.tolist())
         self.blocks = [
@@ -208,9 +212,9 @@ class World:
     ) -> Room:
         """The node over [from_s, from_s + for_s) for this job, as if the running jobs `gone` were; rules 1 and 5."""
         to_s = from_s + for_s
-        there = [h for h in (*self.runs, *self.planned) if node in h.on and h not in gone]
+        there = [h for h in self.on_node[node] if h not in gone]
         kept = [b for b in self.blocks if blocks and b.node == node and b.resv != job.resv]
-        free = [self._free_at(node, second, gone, kept) for second in _turns(from_s, to_s, there, kept)]
+        free = [self._free_at(node, second, gone, there, kept) for second in _turns(from_s, to_s, there, kept)]
         least = Share(
             min(f.cpu_units for f in free),
             min(f.mem_mb for f in free),
@@ -220,14 +224,21 @@ class World:
         met = [h for h in there if h.from_s < to_s and from_s < h.to_s]
         return Room(least, not closed and all(_get_along(job, other) for other in met))
 
-    def _free_at(self, node: int, second: int, gone: Sequence[Holding], kept: Sequence[Block]) -> Share:
+    def _free_at(
+        self, node: int, second: int, gone: Sequence[Holding], there: Sequence[Holding], kept: Sequence[Block]
+    ) -> Share:
         free = self.free_now[node]
-        for run in self.runs:
-            if node in run.on and (run.to_s <= second or run in gone):
+        for run in gone:
+            if node in run.on:
                 free = free.plus(run.on[node])
-        now_planned = [h for h in self.planned if node in h.on and h.from_s <= second < h.to_s]
-        for holding in now_planned:
-            free = free.plus(holding.on[node], -1)
+        now_planned = []
+        for holding in there:
+            if holding.running:
+                if holding.to_s <= second:
+                    free = free.plus(holding.on[node])
+            elif holding.from_s <= second < holding.to_s:
+                free = free.plus(holding.on[node], -1)
+                now_planned.append(holding)
         active = [b for b in kept if b.from_s <= second < b.to_s]
         for resv in sorted({b.resv for b in active}):
             rest = Share(0, 0, (0,) * len(free.gres))
@@ -290,8 +301,18 @@ class World:
 
     def take(self, job: Job, from_s: int, for_s: int, on: dict[int, Share]) -> Holding:
         holding = Holding(from_s, from_s + for_s, job.user, job.exclusive, job.resv, job.licenses, on)
-        self.planned.append(holding)
+        self.put(holding)
         return holding
+
+    def put(self, holding: Holding) -> None:
+        self.planned.append(holding)
+        for node in holding.on:
+            self.on_node[node].append(holding)
+
+    def drop(self, holding: Holding) -> None:
+        self.planned.remove(holding)
+        for node in holding.on:
+            self.on_node[node].remove(holding)
 
 
 def _turns(from_s: int, to_s: int, *things: Sequence[_Timed]) -> list[int]:

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,7 @@ def starts(result: PlanResult) -> list[Start]:
 def plans(result: PlanResult) -> list[list[int]]:
     """The nodes of each position's first waiting copy."""
     first = result.plan_first.tolist()
-    return [result.plan_node[a:b].tolist() for a, b in zip(first[:-1], first[1:], strict=True)]
+    return [result.plan_node[a:b].tolist() for a, b in pairwise(first)]
 
 
 def victims(result: PlanResult) -> list[tuple[int, int]]:
