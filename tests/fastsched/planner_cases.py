@@ -67,7 +67,7 @@ def _nodes(pick: Pick, n: int, levels: int) -> list[Node]:
 
 def _running(pick: Pick, n: int) -> list[Run]:
     made = []
-    for _ in range(pick((0, 1, 2, 3, 4)) if n else 0):
+    for _ in range(pick((0, 2, 4, 6, 8)) if n else 0):
         first = pick(range(n))
         on = dict.fromkeys([first, pick(range(n))] if pick((False, True)) else [first])
         made.append(
@@ -76,7 +76,7 @@ def _running(pick: Pick, n: int) -> list[Run]:
                 end_s=NOW_S + pick((10, 20, 7, 35, -5)),
                 user=pick((0, 1)),
                 exclusive=pick((0, 0, 0, 0, 0, 1, 2)),
-                kind=pick((-1, 0, 1)),
+                kind=pick((0, 1, 0, -1)),
                 cost=pick((0, 1, 2)),
                 licenses=(pick((0, 0, 1)),),
             )
@@ -154,7 +154,7 @@ def _feature(pick: Pick, what: str, row: Row, n: int, resvs: int) -> Row:
 
 FEATURES = (
     "mem_node", "mem_cpu", "gres", "exclusive", "copies", "units", "spread", "begin", "deadline", "no_reserve",
-    "preempts", "switches", "order", "licenses", "per_node", "time_min", "mask", "groups", "resv", "segment", "odd",
+    "preempts", "preempts", "switches", "order", "licenses", "per_node", "time_min", "mask", "groups", "resv", "segment", "odd",
 )  # fmt: skip
 #: Without these a row fits the better the more is free, and it takes the same nodes if nothing better came free.
 PLAIN = tuple(x for x in FEATURES if x not in ("switches", "groups", "segment", "spread", "order", "odd", "time_min"))
