@@ -4,6 +4,9 @@
 slowly. `COMPILED` says which one it is, so that the controller can warn. Both are functions of their arguments and
 nothing else: no clock, no randomness, no state between calls. The rules are written down once, in contract.py; what
 the compiled form does to be fast is in plan.pyx.
+
+`replay` runs a whole workload through a policy on identical processors (replay_contract.py); it is picked the same way,
+and `REPLAY_COMPILED` says which one it is. The simulator uses it, the controller does not.
 """
 
 from _fastsched.contract import (
@@ -27,8 +30,10 @@ from _fastsched.contract import (
     Reservations,
     Running,
 )
+from _fastsched.replay_contract import BACKFILLS, MODES, ORDERS, POLICIES, PREDICTORS, ReplayPolicy
 
 COMPILED: bool
+REPLAY_COMPILED: bool
 try:
     from _fastsched.plan import plan
 
@@ -40,18 +45,34 @@ except ModuleNotFoundError as absent:
     from _fastsched.reference import plan
 
     COMPILED = False
+try:
+    from _fastsched.replay import replay
+
+    REPLAY_COMPILED = True
+except ModuleNotFoundError as absent:
+    if absent.name != "_fastsched.replay":
+        raise
+    from _fastsched.replay_reference import replay
+
+    REPLAY_COMPILED = False
 
 __all__ = [
+    "BACKFILLS",
     "BAD_CONSTRAINTS",
     "COMPILED",
     "DEADLINE",
     "FOREVER",
     "LICENSES",
+    "MODES",
     "NODES_DOWN",
     "NOT_TESTED",
+    "ORDERS",
     "PLACEMENTS_MAX",
+    "POLICIES",
+    "PREDICTORS",
     "PREEMPTING",
     "PRIORITY",
+    "REPLAY_COMPILED",
     "RESERVED",
     "RESOURCES",
     "STARTED",
@@ -60,7 +81,9 @@ __all__ = [
     "Nodes",
     "PlanInput",
     "PlanResult",
+    "ReplayPolicy",
     "Reservations",
     "Running",
     "plan",
+    "replay",
 ]

@@ -1,0 +1,469 @@
+"""The replay, compiled. The rules are in replay_reference.py; this page says only what makes it fast, and changes no answer.
+
+- Everything runs in one `with nogil` block on C arrays. Who waits, who is expected to end when, who really ends when: each
+  is a container of replay_blocks.pxi, so that no queue is ever walked one by one where a block can be passed over.
+- Nothing that was refused fits later just because time goes on: the head's reservation only comes nearer. So while the set
+  of running jobs has not changed (`clean`), a new job is the only one that a pass has to look at.
+- Conservative: a waiting job can move only into a window that begins before its own reservation, and its own counts as
+  free. So it is asked for first, and the profile is touched only for jobs that move.
+
+A predictor, a correction or an order is one inline function with a branch for each number of replay_contract.py.
+"""
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memmove, memset
+
+import numpy as np
+
+from _fastsched import replay_contract as words
+
+cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
+cdef int32_t SHORTEST = words.SHORTEST
+cdef int32_t SMALLEST = words.SMALLEST
+cdef int32_t SMALLEST_AREA = words.SMALLEST_AREA
+cdef int32_t EASY = words.EASY
+cdef int32_t CONSERVATIVE = words.CONSERVATIVE
+cdef int32_t LAST_TWO = words.LAST_TWO
+cdef int32_t EVENT = words.EVENT
+cdef int64_t[16] CORRECTION_S
+cdef int32_t CORRECTIONS = len(words.CORRECTIONS_S)
+for _k, _step_s in enumerate(words.CORRECTIONS_S):
+    CORRECTION_S[_k] = _step_s
+
+include "replay_blocks.pxi"
+include "replay_profile.pxi"
+
+
+cdef struct History:
+    # What is remembered of a user's jobs that have ended.
+    int64_t jobs
+    int64_t last_s
+    int64_t last_but_one_s
+
+
+cdef struct Job:
+    int64_t submit_s
+    int64_t run_s
+    int64_t request_s
+    int64_t predicted_s
+    int64_t estimate_s  # predicted_s, corrected
+    int64_t start_s
+    int64_t planned_s  # conservative: the reserved start, NEVER before there is one
+    int32_t procs
+    int32_t user
+    int32_t corrected
+    int32_t number  # of its start
+    bint gone  # runs, but past its expected end: counts as ended
+
+
+cdef struct World:
+    Job* job
+    History* history
+    int32_t* started  # number of a start -> job
+    int64_t jobs
+    int32_t order, backfill, candidate_order, predictor, starts
+    int64_t free  # processors that count as free now
+    Blocks heads  # who waits, in `order`
+    Blocks candidates  # the same in `candidate_order`, if that is another one
+    Blocks expected  # who runs, by expected end
+    Blocks ends  # who runs, by true end and number of the start
+    Blocks outlived  # who will outlive his estimate, by the estimated end and number
+    bint two_orders
+    bint clean  # no pass would start anything
+    int64_t shadow_s  # when the head fits, valid if clean
+    int64_t beside  # how many are free beside the head then
+    Profile profile  # conservative only, like the next two
+    Blocks planned  # who waits, by reserved start
+    int32_t* line  # who waits, in order of submission, and some that have started since; EASY: who was picked in a pass
+    int64_t line_end, line_planned  # its length; how many of these have a reservation
+
+
+# -- the tables: a number of replay_contract.py, a branch here
+
+cdef inline int64_t predict(int32_t predictor, const History* history, int64_t request_s) noexcept nogil:
+    """The estimate of a job at its submission."""
+    if predictor == LAST_TWO and history.jobs >= 2:
+        return max(<int64_t> 1, min(request_s, (history.last_s + history.last_but_one_s) // 2))
+    return request_s
+
+
+cdef inline void learn(History* history, int64_t run_s) noexcept nogil:
+    """A job of this user has ended."""
+    history.last_but_one_s = history.last_s
+    history.last_s = run_s
+    history.jobs += 1
+
+
+cdef inline int64_t corrected_s(const Job* job) noexcept nogil:
+    """The estimate of a job that has outlived the one before."""
+    cdef int64_t grown_s
+    if job.corrected < CORRECTIONS:
+        grown_s = job.predicted_s + CORRECTION_S[job.corrected]
+    else:
+        grown_s = max(job.request_s, job.estimate_s + CORRECTION_S[CORRECTIONS - 1])
+    return min(grown_s, job.request_s) if job.estimate_s < job.request_s else grown_s
+
+
+cdef inline int64_t key_of(int32_t order, const Job* job) noexcept nogil:
+    """The place of a job that waits; ties go to who was submitted first."""
+    if order == SHORTEST:
+        return job.predicted_s
+    if order == SMALLEST:
+        return job.procs
+    if order == SMALLEST_AREA:
+        return job.predicted_s * job.procs
+    return 0
+
+
+# -- what happens
+
+cdef inline void expect(World* world, int32_t j) noexcept nogil:
+    cdef Job* job = &world.job[j]
+    cdef int64_t end_s = job.start_s + job.estimate_s
+    if world.backfill == CONSERVATIVE:
+        return  # the profile has it
+    insert(&world.expected, end_s, j, job.procs, job.estimate_s)
+    if job.estimate_s < job.run_s:
+        insert(&world.outlived, end_s, job.number, job.procs, 0)
+
+
+cdef void start(World* world, int32_t j, int64_t now) noexcept nogil:
+    """The job, which is in no queue any more, runs."""
+    cdef Job* job = &world.job[j]
+    job.start_s = now
+    job.number = world.starts
+    world.started[world.starts] = j
+    world.starts += 1
+    world.free -= job.procs
+    insert(&world.ends, now + job.run_s, job.number, job.procs, 0)
+    expect(world, j)
+
+
+cdef void dequeue(World* world, int32_t j) noexcept nogil:
+    remove(&world.heads, key_of(world.order, &world.job[j]), j)
+    if world.two_orders:
+        remove(&world.candidates, key_of(world.candidate_order, &world.job[j]), j)
+
+
+cdef void release(World* world, int64_t now) noexcept nogil:
+    """Who has reached his expected end counts as gone."""
+    cdef Entry entry
+    while first_key(&world.expected) <= now:
+        entry = pop(&world.expected)
+        world.job[entry.tie].gone = True
+        world.free += entry.procs
+        world.clean = False
+
+
+cdef void correct(World* world) noexcept nogil:
+    """The first of the outlived estimates grows."""
+    cdef int32_t j = world.started[pop(&world.outlived).tie]
+    cdef Job* job = &world.job[j]
+    job.estimate_s = corrected_s(job)
+    job.corrected += 1
+    job.gone = False
+    world.free -= job.procs
+    world.clean = False
+    expect(world, j)
+
+
+cdef void end(World* world, int64_t now) noexcept nogil:
+    """The first of the ends has come."""
+    cdef int32_t j = world.started[pop(&world.ends).tie]
+    cdef Job* job = &world.job[j]
+    if world.backfill == CONSERVATIVE:
+        add(&world.profile, now, job.start_s + job.estimate_s, job.procs)
+    elif not job.gone:
+        remove(&world.expected, job.start_s + job.estimate_s, j)
+        world.free += job.procs
+    learn(&world.history[job.user], job.run_s)
+    world.clean = False
+
+
+cdef void submit(World* world, int32_t j) noexcept nogil:
+    cdef Job* job = &world.job[j]
+    job.predicted_s = predict(world.predictor, &world.history[job.user], job.request_s)
+    job.estimate_s = job.predicted_s
+    if world.backfill == CONSERVATIVE:
+        world.line[world.line_end] = j
+        world.line_end += 1
+        return
+    if world.heads.count == 0:
+        world.clean = False
+    insert(&world.heads, key_of(world.order, job), j, job.procs, job.predicted_s)
+    if world.two_orders:
+        insert(&world.candidates, key_of(world.candidate_order, job), j, job.procs, job.predicted_s)
+
+
+# -- passes that decide anew each time
+
+cdef inline bint starts_now(
+    int64_t unused, int64_t beside, int64_t window_s, int32_t procs, int64_t length
+) noexcept nogil:
+    """Does a candidate fit now, and either end before the head's reservation or fit beside it?"""
+    return procs <= unused and (length <= window_s or procs <= beside)
+
+
+cdef void reserve(World* world, int32_t procs) noexcept nogil:
+    """When the head fits, by what is expected, and what is free beside it then."""
+    cdef int64_t sum = world.free
+    cdef int32_t place = 0, k = 0
+    cdef const Block* block = &world.expected.pool[world.expected.order[0]]
+    while sum + block.procs_sum < procs:
+        sum += block.procs_sum
+        place += 1
+        block = &world.expected.pool[world.expected.order[place]]
+    while sum < procs:
+        sum += block.entry[k].procs
+        k += 1
+    world.shadow_s = block.entry[k - 1].key
+    while True:  # all that end at that time
+        if k == block.count:
+            place += 1
+            if place == world.expected.blocks:
+                break
+            block = &world.expected.pool[world.expected.order[place]]
+            k = 0
+        if block.entry[k].key > world.shadow_s:
+            break
+        sum += block.entry[k].procs
+        k += 1
+    world.beside = sum - procs
+
+
+cdef inline void backfill_one(World* world, int32_t j, int64_t now) noexcept nogil:
+    cdef Job* job = &world.job[j]
+    if now + job.estimate_s > world.shadow_s:
+        world.beside -= job.procs
+    dequeue(world, j)
+    start(world, j, now)
+
+
+cdef void backfill(World* world, int32_t head, int64_t now) noexcept nogil:
+    """Start the candidates that fit, in their order. They are picked first, as starting takes them out of the blocks."""
+    cdef const Blocks* some = &world.candidates if world.two_orders else &world.heads
+    cdef int64_t unpicked = world.free, beside = world.beside
+    cdef int32_t place, k, picked = 0
+    cdef const Block* block
+    cdef const Entry* entry
+    for place in range(some.blocks):
+        if unpicked <= 0:
+            break
+        block = &some.pool[some.order[place]]
+        if not starts_now(unpicked, beside, world.shadow_s - now, block.procs_min, block.length_min):
+            continue
+        for k in range(block.count):
+            entry = &block.entry[k]
+            if starts_now(unpicked, beside, world.shadow_s - now, entry.procs, entry.length) and entry.tie != head:
+                world.line[picked] = entry.tie
+                picked += 1
+                unpicked -= entry.procs
+                if entry.length > world.shadow_s - now:
+                    beside -= entry.procs
+    for k in range(picked):
+        backfill_one(world, world.line[k], now)
+
+
+cdef void look(World* world, int64_t now) noexcept nogil:
+    """One pass over all that wait."""
+    cdef Entry* first
+    cdef int32_t j
+    while world.heads.count > 0:
+        first = first_of(&world.heads)
+        j = first.tie
+        if first.procs > world.free:
+            if world.backfill == EASY:
+                reserve(world, first.procs)
+                if world.heads.count > 1:
+                    backfill(world, j, now)
+            world.clean = True
+            return
+        dequeue(world, j)
+        start(world, j, now)
+
+
+cdef void look_at(World* world, int32_t j, int64_t now) noexcept nogil:
+    """A pass after the submission of one job."""
+    cdef Job* job = &world.job[j]
+    if not world.clean or first_of(&world.heads).tie == j:
+        look(world, now)
+    elif world.backfill == EASY and starts_now(
+        world.free, world.beside, world.shadow_s - now, job.procs, job.estimate_s
+    ):
+        backfill_one(world, j, now)
+
+
+# -- conservative
+
+cdef void begin(World* world, int64_t now) noexcept nogil:
+    """Start those whose reserved time has come."""
+    while first_key(&world.planned) <= now:
+        start(world, pop(&world.planned).tie, now)
+
+
+cdef void plan(World* world, int64_t now, bint ended) noexcept nogil:
+    """Reserve for who has no reservation yet; after an end, ask for each one whether it can be earlier."""
+    cdef int64_t k, found, kept = 0
+    cdef int32_t j
+    cdef Job* job
+    cdef Profile* profile = &world.profile
+    forget(profile, now)
+    if not ended:
+        kept = world.line_planned
+    for k in range(kept, world.line_end):
+        j = world.line[k]
+        job = &world.job[j]
+        if job.number >= 0:  # started
+            continue
+        world.line[kept] = j
+        kept += 1
+        found = earliest(profile, job.procs, job.estimate_s, job.planned_s)
+        if found == job.planned_s:
+            continue
+        if job.planned_s != NEVER:
+            add(profile, job.planned_s, job.planned_s + job.estimate_s, job.procs)
+            remove(&world.planned, job.planned_s, j)
+        add(profile, found, found + job.estimate_s, -job.procs)
+        insert(&world.planned, found, j, job.procs, job.estimate_s)
+        job.planned_s = found
+    world.line_end = kept
+    world.line_planned = kept
+    begin(world, now)
+
+
+# -- the two orders of events
+
+cdef void submitted(World* world, int32_t j, int64_t now, bint must_fit) noexcept nogil:
+    """Mode EVENT: a submission and its pass."""
+    submit(world, j)
+    if world.backfill == CONSERVATIVE:
+        plan(world, now, False)
+    elif world.job[j].procs <= world.free or not must_fit:
+        look_at(world, j, now)
+
+
+cdef void ended(World* world, int64_t now) noexcept nogil:
+    """Mode EVENT: an end and its pass."""
+    end(world, now)
+    if world.backfill == CONSERVATIVE:
+        plan(world, now, True)
+    else:
+        look(world, now)
+
+
+cdef int32_t together(World* world, int32_t next_job, int64_t now) noexcept nogil:
+    """Mode BATCH: all of one time, and one pass. Returns the next job to be submitted."""
+    cdef int32_t first = next_job
+    cdef bint has_ended = first_key(&world.ends) == now
+    while first_key(&world.ends) == now:
+        end(world, now)
+    while first_key(&world.outlived) == now:
+        correct(world)
+    while next_job < world.jobs and world.job[next_job].submit_s == now:
+        submit(world, next_job)
+        next_job += 1
+    if world.backfill == CONSERVATIVE:
+        plan(world, now, has_ended)
+    elif next_job == first + 1 and not has_ended:
+        look_at(world, first, now)
+    elif next_job > first or has_ended:
+        if next_job > first:
+            world.clean = False
+        look(world, now)
+    return next_job
+
+
+cdef void run(World* world, int32_t mode, bint must_fit) noexcept nogil:
+    cdef int32_t next_job = 0
+    cdef int64_t now, submit_s
+    while True:
+        submit_s = world.job[next_job].submit_s if next_job < world.jobs else NEVER
+        now = min(min(first_key(&world.outlived), submit_s), min(first_key(&world.ends), first_key(&world.planned)))
+        if now == NEVER:
+            return
+        release(world, now)
+        begin(world, now)
+        if mode != EVENT:
+            next_job = together(world, next_job, now)
+        elif first_key(&world.outlived) == now:
+            correct(world)
+        elif submit_s == now:
+            submitted(world, next_job, now, must_fit)
+            next_job += 1
+        elif first_key(&world.ends) == now:
+            ended(world, now)
+
+
+cdef bint open_world(World* world, int64_t users) noexcept nogil:
+    """All memory that the run needs; False when there is not as much."""
+    cdef int64_t n = world.jobs, queued = 0, planned = 0
+    if world.backfill == CONSERVATIVE:
+        planned = n
+    else:
+        queued = n
+    world.job = <Job*> calloc(n + 1, sizeof(Job))
+    world.history = <History*> calloc(users + 1, sizeof(History))
+    world.started = <int32_t*> malloc((n + 1) * sizeof(int32_t))
+    world.line = <int32_t*> malloc((n + 1) * sizeof(int32_t))
+    return (
+        world.job != NULL and world.history != NULL and world.started != NULL and world.line != NULL
+        and blocks_open(&world.heads, queued) and blocks_open(&world.candidates, queued if world.two_orders else 0)
+        and blocks_open(&world.expected, queued) and blocks_open(&world.ends, n)
+        and blocks_open(&world.outlived, queued) and blocks_open(&world.planned, planned)
+        and profile_open(&world.profile, planned, <int32_t> world.free)
+    )
+
+
+cdef void close_world(World* world) noexcept nogil:
+    free(world.job)
+    free(world.history)
+    free(world.started)
+    free(world.line)
+    profile_close(&world.profile)
+    blocks_close(&world.heads)
+    blocks_close(&world.candidates)
+    blocks_close(&world.expected)
+    blocks_close(&world.ends)
+    blocks_close(&world.outlived)
+    blocks_close(&world.planned)
+
+
+def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
+    """replay_reference.replay, compiled. Raises MemoryError when there is not enough of it."""
+    words.refuse(submit_s, run_s, estimate_s, procs, user, processors, policy, mode)
+    cdef int64_t n = len(submit_s), j
+    cdef const int64_t[::1] submits = np.ascontiguousarray(submit_s, dtype=np.int64)
+    cdef const int64_t[::1] runs = np.ascontiguousarray(run_s, dtype=np.int64)
+    cdef const int64_t[::1] estimates = np.ascontiguousarray(estimate_s, dtype=np.int64)
+    cdef const int32_t[::1] widths = np.ascontiguousarray(procs, dtype=np.int32)
+    cdef const int32_t[::1] users = np.ascontiguousarray(user, dtype=np.int32)
+    cdef int64_t users_n = int(max(user, default=-1)) + 1
+    cdef int32_t mode_number = mode
+    cdef bint must_fit = policy.submit_must_fit
+    start_s = np.empty(n, dtype=np.int64)
+    cdef int64_t[::1] starts = start_s
+    cdef World world
+    memset(&world, 0, sizeof(World))
+    world.jobs = n
+    world.free = processors
+    world.order, world.backfill, world.candidate_order, world.predictor = policy[:4]
+    world.two_orders = world.backfill == EASY and world.order != world.candidate_order
+    try:
+        if not open_world(&world, users_n):
+            raise MemoryError(f"no memory to replay {n} jobs")
+        with nogil:
+            for j in range(n):
+                world.job[j].submit_s = submits[j]
+                world.job[j].run_s = runs[j]
+                world.job[j].request_s = estimates[j]
+                world.job[j].procs = widths[j]
+                world.job[j].user = users[j]
+                world.job[j].planned_s = NEVER
+                world.job[j].number = -1
+            run(&world, mode_number, must_fit)
+            for j in range(n):
+                starts[j] = world.job[j].start_s
+    finally:
+        close_world(&world)
+    return start_s

@@ -1,0 +1,104 @@
+"""The words of the replay: how a workload is run through a policy on identical processors.
+
+The replay is the planner with all but processors and time left out. It exists to compare policies on long workload logs
+and to reproduce published results; it is a function of its arrays, like the planner.
+
+A policy is five choices. Each is a number from a table here, and one small function of that name in replay.pyx and in
+replay_reference.py: whoever researches a new predictor or order adds a number, a row in the table and the two functions.
+
+Deliberately absent: nodes, memory, GPUs, limits, partitions (the controller's own core simulates those), and
+reservations under predicted run times: conservative backfill needs estimates that are never outlived.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: All sums of times and of processors stay below 2**63.
+PROCESSORS_MAX = 2**31 - 1
+SECONDS_MAX = 2.0**61
+
+# -- in which order jobs are looked at; ties go to who was submitted first
+ARRIVAL = 0  # by submit time
+SHORTEST = 1  # by estimate
+SMALLEST = 2  # by processors
+SMALLEST_AREA = 3  # by estimate x processors
+ORDERS = {"arrival": ARRIVAL, "shortest": SHORTEST, "smallest": SMALLEST, "smallest-area": SMALLEST_AREA}
+
+# -- what may pass a head that does not fit
+NONE = 0  # nothing
+EASY = 1  # whatever does not delay the head's reservation
+CONSERVATIVE = 2  # every job has a reservation, none is delayed
+BACKFILLS = {"none": NONE, "easy": EASY, "conservative": CONSERVATIVE}
+
+# -- where the estimate of a job's run time comes from, at its submission
+GIVEN = 0  # the estimates handed in (the request, or the true run time)
+LAST_TWO = 1  # mean of the user's last two run times, at most the request; the request until there are two
+PREDICTORS = {"given": GIVEN, "last-two": LAST_TWO}
+
+# -- when the scheduler looks
+EVENT = 0  # after each submission and each end; at equal times outlived estimates, submissions, ends
+BATCH = 1  # once for each distinct time, after all that happened then: ends, outlived estimates, submissions
+MODES = {"event": EVENT, "batch": BATCH}
+
+#: What is added to the first prediction when the job has outlived its estimate once, twice, ... (Tsafrir, Etsion, Feitelson
+#: 2007). The steps are not added up.
+CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+
+
+class ReplayPolicy(NamedTuple):
+    """One policy."""
+
+    order: int = ARRIVAL  # who is the head
+    backfill: int = NONE
+    candidates: int = ARRIVAL  # in which order EASY tries those behind the head
+    predictor: int = GIVEN
+    submit_must_fit: bool = False  # mode EVENT: a submission is no reason to look if that job itself does not fit
+
+
+#: The policies that have a name.
+POLICIES = {
+    "fcfs": ReplayPolicy(),
+    "sjf": ReplayPolicy(order=SHORTEST),
+    "easy": ReplayPolicy(backfill=EASY, submit_must_fit=True),
+    "easy-sjbf": ReplayPolicy(backfill=EASY, candidates=SHORTEST),
+    "easypp": ReplayPolicy(backfill=EASY, candidates=SHORTEST, predictor=LAST_TWO),
+    "conservative": ReplayPolicy(backfill=CONSERVATIVE),
+}
+
+
+def refuse(
+    submit_s: NDArray[np.int64],
+    run_s: NDArray[np.int64],
+    estimate_s: NDArray[np.int64],
+    procs: NDArray[np.int32],
+    user: NDArray[np.int32],
+    processors: int,
+    policy: ReplayPolicy,
+    mode: int,
+) -> None:
+    """Raise ValueError, with the first job that is at fault, for what no replay can run."""
+    tables = (ORDERS, BACKFILLS, ORDERS, PREDICTORS)
+    if mode not in MODES.values() or any(n not in t.values() for n, t in zip(policy[:4], tables, strict=True)):
+        raise ValueError(f"not a policy and mode: {policy}, {mode}")
+    if {column.shape for column in (run_s, estimate_s, procs, user)} != {submit_s.shape} or submit_s.ndim != 1:
+        raise ValueError("columns of different lengths")
+    if not 1 <= processors <= PROCESSORS_MAX:
+        raise ValueError(f"{processors} processors: 1 to {PROCESSORS_MAX} are possible")
+    rules = [
+        (np.diff(submit_s, prepend=submit_s[:1]) < 0, "is submitted before the job in front of it"),
+        (run_s < 0, "has a negative run time"),
+        (estimate_s < 1, "has an estimate below 1 s"),
+        ((procs < 1) | (procs > processors), f"does not fit into {processors} processors"),
+        (user < 0, "has a negative user number"),
+    ]
+    if policy.backfill == CONSERVATIVE:
+        rules.append((estimate_s < run_s, "outlives its estimate, which conservative backfill cannot plan"))
+        if policy.predictor != GIVEN:
+            raise ValueError("conservative backfill needs estimates that are never outlived: no predictor")
+    for broken, text in rules:
+        if broken.any():
+            raise ValueError(f"job number {int(broken.argmax())} {text}")
+    if np.abs(submit_s).sum(dtype=float) + run_s.sum(dtype=float) + estimate_s.sum(dtype=float) > SECONDS_MAX:
+        raise ValueError("times are too large to be added up")

@@ -1,0 +1,251 @@
+"""The replay, written to be obviously right: lists, sums and sorts, and everything looked at each time anew.
+
+Rules
+1. Jobs are numbered in the order of their submission; that order breaks all ties.
+2. A job that starts at t holds its processors until its end. The scheduler expects that end at t + estimate. At that time
+   the job counts as gone, even if in the order of events its end comes a little later (same second).
+3. An estimate that is outlived becomes the first prediction plus the next step of CORRECTIONS_S; at most the request, unless
+   that is outlived too. This alone is no reason for a pass.
+4. Mode EVENT, at equal times: outlived estimates, submissions in order, ends in start order; one pass after each submission
+   and each end. Mode BATCH: ends in start order, outlived estimates, submissions, then one pass.
+5. A pass starts heads as long as they fit. EASY then gives the first that does not fit a reservation at the earliest
+   expected time and starts those that fit now and either end before the reservation or fit beside the head then.
+6. CONSERVATIVE gives each job a reservation when it is submitted, at the earliest time at which it fits for its whole
+   estimate. When a job ends, those that wait are placed again one by one, in order, each with its own reservation lifted.
+7. Predictors see a user's jobs in the order in which they end.
+
+The columns and words are in replay_contract.py; replay.pyx says how the compiled form is fast.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from _fastsched import replay_contract as words
+from _fastsched.replay_contract import CORRECTIONS_S, ReplayPolicy
+
+
+def replay(
+    submit_s: NDArray[np.int64],
+    run_s: NDArray[np.int64],
+    estimate_s: NDArray[np.int64],
+    procs: NDArray[np.int32],
+    user: NDArray[np.int32],
+    processors: int,
+    policy: ReplayPolicy,
+    mode: int,
+) -> NDArray[np.int64]:
+    """When each job starts, in seconds as `submit_s`, which must not decrease.
+
+    `estimate_s` is the request, or what else the scheduler is told; `user` numbers the users from 0. Raises ValueError
+    for input that no replay can run (words.refuse).
+    """
+    words.refuse(submit_s, run_s, estimate_s, procs, user, processors, policy, mode)
+    kind = _Conservative if policy.backfill == words.CONSERVATIVE else _Queue
+    columns = [column.tolist() for column in (submit_s, run_s, estimate_s, procs, user)]
+    world = kind(columns, processors, policy)
+    _LOOPS[mode](world)
+    return np.array(world.start_s, dtype=np.int64)
+
+
+class _World:
+    """Jobs, who runs until when, and what is expected."""
+
+    def __init__(self, columns: list[list[int]], processors: int, policy: ReplayPolicy) -> None:
+        self.submit_s, self.run_s, self.request_s, self.procs, self.user = columns
+        self.processors = processors
+        self.policy = policy
+        self.predicted_s = list(self.request_s)  # the estimate at submission
+        self.estimate_s = list(self.request_s)  # the same, corrected
+        self.start_s = [-1] * len(self.submit_s)
+        self.waiting: list[int] = []
+        self.expected: dict[int, int] = {}  # running job -> its expected end
+        self.corrected = [0] * len(self.submit_s)  # how often its estimate grew
+        self.ends: list[tuple[int, int, int]] = []  # (time, number of the start, job)
+        self.outlived: list[tuple[int, int, int]] = []  # the same for estimates that the job will outlive
+        self.starts = 0
+        self.history: dict[int, list[int]] = {}  # user -> run times, latest last
+
+    def held(self, at_s: int) -> int:
+        """Processors that are expected to be in use at a time."""
+        return sum(self.procs[job] for job, end_s in self.expected.items() if end_s > at_s)
+
+    def start(self, job: int, now: int) -> None:
+        self.waiting.remove(job)
+        self.start_s[job] = now
+        self.starts += 1
+        heapq.heappush(self.ends, (now + self.run_s[job], self.starts, job))
+        self.expect(job, self.starts)
+
+    def expect(self, job: int, number: int) -> None:
+        """The job runs and is expected to end by its estimate, as that is now."""
+        end_s = self.start_s[job] + self.estimate_s[job]
+        self.expected[job] = end_s
+        if self.estimate_s[job] < self.run_s[job]:
+            heapq.heappush(self.outlived, (end_s, number, job))
+
+    def correct(self) -> None:
+        """Rule 3, for the first of those outlived."""
+        _, number, job = heapq.heappop(self.outlived)
+        self.estimate_s[job] = _correct(
+            self.estimate_s[job], self.predicted_s[job], self.request_s[job], self.corrected[job]
+        )
+        self.corrected[job] += 1
+        self.expect(job, number)
+
+    def end(self) -> int:
+        """The first end has come."""
+        _, _, job = heapq.heappop(self.ends)
+        del self.expected[job]
+        self.history.setdefault(self.user[job], []).append(self.run_s[job])
+        return job
+
+    def submit(self, job: int) -> None:
+        history = self.history.get(self.user[job], [])
+        self.predicted_s[job] = _PREDICT[self.policy.predictor](history, self.request_s[job])
+        self.estimate_s[job] = self.predicted_s[job]
+        self.waiting.append(job)
+
+    def look(self, now: int, ended: bool) -> None:
+        """One pass; `ended` = a job has ended since the last."""
+        raise NotImplementedError
+
+    def planned_s(self) -> list[int]:
+        """Times at which jobs start without that anything else happens."""
+        return []
+
+    def begin(self, now: int) -> None:
+        """Start those whose planned time has come."""
+
+    def fits(self, job: int, now: int) -> bool:
+        return self.procs[job] <= self.processors - self.held(now)
+
+
+class _Queue(_World):
+    """Policies that decide anew at each pass: rule 5."""
+
+    def sorted(self, order: int, jobs: list[int]) -> list[int]:
+        return sorted(jobs, key=lambda job: (_KEY[order](self.estimate_s[job], self.procs[job]), job))
+
+    def look(self, now: int, ended: bool) -> None:
+        queue = self.sorted(self.policy.order, self.waiting)
+        while queue and self.fits(queue[0], now):
+            self.start(queue.pop(0), now)
+        if queue and self.policy.backfill == words.EASY:
+            self.backfill(queue[0], queue[1:], now)
+
+    def backfill(self, head: int, others: list[int], now: int) -> None:
+        at_s = min(end_s for end_s in self.expected.values() if self.procs[head] <= self.processors - self.held(end_s))
+        for job in self.sorted(self.policy.candidates, others):
+            beside = self.processors - self.held(at_s) - self.procs[head]
+            if self.fits(job, now) and (now + self.estimate_s[job] <= at_s or self.procs[job] <= beside):
+                self.start(job, now)
+
+
+class _Conservative(_World):
+    """Rule 6. A running job's reservation is what it holds."""
+
+    def __init__(self, columns: list[list[int]], processors: int, policy: ReplayPolicy) -> None:
+        super().__init__(columns, processors, policy)
+        self.planned: dict[int, int] = {}  # waiting job -> its reserved start
+
+    def free(self, at_s: int) -> int:
+        held = sum(
+            self.procs[job] for job, start_s in self.planned.items() if start_s <= at_s < start_s + self.estimate_s[job]
+        )
+        return self.processors - self.held(at_s) - held
+
+    def place(self, job: int, now: int) -> None:
+        """Reserve the earliest time at which the job fits to its estimated end."""
+        begins = list(self.planned.values())
+        ends = [self.planned[other] + self.estimate_s[other] for other in self.planned] + list(self.expected.values())
+        for at_s in sorted({now, *(end_s for end_s in ends if end_s > now)}):
+            looked_at = [at_s, *(b for b in begins if at_s < b < at_s + self.estimate_s[job])]
+            if all(self.free(moment) >= self.procs[job] for moment in looked_at):
+                self.planned[job] = at_s
+                return
+
+    def look(self, now: int, ended: bool) -> None:
+        for job in self.waiting:
+            if ended or job not in self.planned:
+                self.planned.pop(job, None)
+                self.place(job, now)
+        self.begin(now)
+
+    def planned_s(self) -> list[int]:
+        return list(self.planned.values())
+
+    def begin(self, now: int) -> None:
+        for job in [job for job in self.waiting if self.planned[job] <= now]:
+            del self.planned[job]
+            self.start(job, now)
+
+
+def _next_s(world: _World, submitted: int) -> int | None:
+    """When something happens next."""
+    times = [queue[0][0] for queue in (world.ends, world.outlived) if queue]
+    return min([*times, *world.submit_s[submitted : submitted + 1], *world.planned_s()], default=None)
+
+
+def _by_event(world: _World) -> None:
+    """Rule 4, mode EVENT."""
+    submitted = 0
+    while (now := _next_s(world, submitted)) is not None:
+        world.begin(now)
+        if world.outlived and world.outlived[0][0] == now:
+            world.correct()
+        elif world.submit_s[submitted : submitted + 1] == [now]:
+            world.submit(submitted)
+            if world.fits(submitted, now) or not world.policy.submit_must_fit:
+                world.look(now, ended=False)
+            submitted += 1
+        elif world.ends and world.ends[0][0] == now:
+            world.end()
+            world.look(now, ended=True)
+
+
+def _by_batch(world: _World) -> None:
+    """Rule 4, mode BATCH."""
+    submitted = 0
+    while (now := _next_s(world, submitted)) is not None:
+        world.begin(now)
+        ended = bool(world.ends) and world.ends[0][0] == now
+        while world.ends and world.ends[0][0] == now:
+            world.end()
+        while world.outlived and world.outlived[0][0] == now:
+            world.correct()
+        first = submitted
+        while world.submit_s[submitted : submitted + 1] == [now]:
+            world.submit(submitted)
+            submitted += 1
+        if ended or submitted > first:
+            world.look(now, ended)
+
+
+def _last_two(history: list[int], request_s: int) -> int:
+    """Tsafrir, Etsion, Feitelson 2007, with two jobs of memory. At least 1 s, which is what time is counted in."""
+    return max(1, min(request_s, (history[-1] + history[-2]) // 2)) if len(history) > 1 else request_s
+
+
+def _correct(estimate_s: int, predicted_s: int, request_s: int, corrected: int) -> int:
+    """Rule 3. Past the end of the table there is the request, and then the last step again and again."""
+    if corrected < len(CORRECTIONS_S):
+        grown_s = predicted_s + CORRECTIONS_S[corrected]
+    else:
+        grown_s = max(request_s, estimate_s + CORRECTIONS_S[-1])
+    return min(grown_s, request_s) if estimate_s < request_s else grown_s
+
+
+_LOOPS = {words.EVENT: _by_event, words.BATCH: _by_batch}
+_PREDICT: dict[int, Callable[[list[int], int], int]] = {
+    words.GIVEN: lambda history, request_s: request_s,
+    words.LAST_TWO: _last_two,
+}
+_KEY: dict[int, Callable[[int, int], int]] = {
+    words.ARRIVAL: lambda estimate_s, procs: 0,
+    words.SHORTEST: lambda estimate_s, procs: estimate_s,
+    words.SMALLEST: lambda estimate_s, procs: procs,
+    words.SMALLEST_AREA: lambda estimate_s, procs: estimate_s * procs,
+}
