@@ -1,0 +1,177 @@
+"""The output of `sacct -P` with its header line: the log that every Slurm and Penstock site has.
+
+    sacct -a -P -S 2026-01-01 -o JobID,User,Account,Submit,Start,End,Elapsed,Timelimit,NNodes,NCPUS,AllocTRES,State >log
+
+Columns in any order; what is not needed is passed over. Needed: JobID, Submit, and one of each line of _TIME and _CPUS.
+Steps (`12.batch`) are skipped, and so are jobs that never started or have not ended; how many is told. Dates are read
+as they stand, without time zone: where clocks change an hour may be off. A record of a requeued job (`sacct -D`) is a
+job of its own.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.values.duration import parse_duration_s
+from penstock.values.errors import BadValue
+from penstock.values.tres import parse_tres
+from sim.traces import TraceError
+from sim.workload import UNKNOWN, Workload, from_columns
+
+_NOTHING = frozenset({"", "unknown", "none", "n/a", "partition_limit", "unlimited", "invalid"})
+_MILLI = 1000
+_ADVICE = (
+    "ask sacct for it: sacct -P -o JobID,User,Account,Submit,Start,End,Elapsed,Timelimit,NNodes,NCPUS,AllocTRES,State"
+)
+
+
+class _Row(NamedTuple):
+    """What one line gives."""
+
+    job_id: int
+    submit_s: int
+    wait_s: int
+    run_s: int
+    requested_s: int
+    allocated: int
+    procs: int
+    nodes: int
+    mem_mb: int
+    gpu_milli: int
+    user: str
+    group: str
+
+
+def parse_sacct(path: str, lines: list[str]) -> Workload:
+    """The workload; raises TraceError."""
+    start = next(k for k, line in enumerate(lines) if line.strip())
+    header = [name.strip().lower() for name in lines[start].split("|")]
+    _check_header(path, start + 1, header)
+    rows: list[_Row] = []
+    skipped: dict[str, int] = {}
+    for number, line in enumerate(lines[start + 1 :], start=start + 2):
+        if not line.strip():
+            continue
+        words = line.split("|")
+        if len(words) != len(header):
+            raise TraceError(
+                path,
+                number,
+                f"{len(words)} fields, and the header has {len(header)}: leave out columns that contain |, as JobName",
+            )
+        try:
+            found = _row(dict(zip(header, words, strict=True)))
+        except BadValue as error:
+            raise TraceError(path, number, f"{error}; mend or remove the line") from None
+        if isinstance(found, _Row):
+            rows.append(found)
+        elif found:
+            skipped[found] = skipped.get(found, 0) + 1
+    if not rows:
+        raise TraceError(path, 0, "no finished job in it")
+    return _workload(path, rows, skipped)
+
+
+def _check_header(path: str, number: int, header: list[str]) -> None:
+    for choice in (("jobid", "jobidraw"), ("submit",), *_TIME, _CPUS):
+        if not any(name in header for name in choice):
+            raise TraceError(path, number, f"no column {' or '.join(choice)}; {_ADVICE}")
+
+
+_TIME = (("elapsed", "elapsedraw", "end"),)
+_CPUS = ("ncpus", "alloccpus", "reqcpus", "alloctres", "reqtres")
+
+
+def _row(row: dict[str, str]) -> _Row | str:
+    """The job of a line; or why there is none ("" for a step, which is no job)."""
+    name = row.get("jobid") or row["jobidraw"]
+    if "." in name:
+        return ""
+    submit_s = _date(row["submit"], "Submit")
+    begin_s, end_s = _date(row.get("start", ""), "Start"), _date(row.get("end", ""), "End")
+    if submit_s == UNKNOWN:
+        return "no submit time"
+    if begin_s == UNKNOWN and "start" in row:
+        return "never started"
+    if row.get("state", "").split(" ")[0] in ("PENDING", "RUNNING", "SUSPENDED") or (end_s == UNKNOWN and "end" in row):
+        return "has not ended"
+    run_s = _first(row, _ELAPSED)
+    if run_s == UNKNOWN:
+        run_s = end_s - begin_s if min(end_s, begin_s) >= 0 else UNKNOWN
+    allocated, requested = _tres(row, "alloctres"), _tres(row, "reqtres")
+    either = requested | allocated
+    return _Row(
+        job_id=int(re.match(r"\d*", name)[0] or 0),  # type: ignore[index]
+        submit_s=submit_s,
+        wait_s=begin_s - submit_s if begin_s != UNKNOWN else UNKNOWN,
+        run_s=run_s,
+        requested_s=_first(row, _LIMIT),
+        allocated=_first(row, _ALLOCATED) if _first(row, _ALLOCATED) > 0 else allocated.get("cpu", UNKNOWN),
+        procs=_first(row, _REQUESTED) if _first(row, _REQUESTED) > 0 else requested.get("cpu", UNKNOWN),
+        nodes=_first(row, _NODES),
+        mem_mb=either.get("mem", UNKNOWN),
+        gpu_milli=either.get("gres/gpu", 0) * _MILLI,
+        user=row.get("user", ""),
+        group=row.get("account", row.get("group", "")),
+    )
+
+
+def _date(text: str, what: str) -> int:
+    """Seconds, or UNKNOWN. With SLURM_TIME_FORMAT=%s sacct writes numbers."""
+    if text.strip().lower() in _NOTHING:
+        return UNKNOWN
+    if text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise BadValue(f"{what} is {text!r}, not a date as 2026-01-31T12:00:00") from None
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit():
+        raise BadValue(f"{text!r} is not a whole number")
+    return int(text)
+
+
+_Reader = Callable[[str], int]
+_ELAPSED: dict[str, _Reader] = {"elapsedraw": _whole, "elapsed": parse_duration_s}
+_LIMIT: dict[str, _Reader] = {"timelimitraw": lambda text: _whole(text) * 60, "timelimit": parse_duration_s}
+_ALLOCATED: dict[str, _Reader] = {"ncpus": _whole, "alloccpus": _whole}
+_REQUESTED: dict[str, _Reader] = {"reqcpus": _whole}
+_NODES: dict[str, _Reader] = {"nnodes": _whole, "allocnodes": _whole, "reqnodes": _whole}
+
+
+def _first(row: dict[str, str], columns: dict[str, _Reader]) -> int:
+    """The first of these columns that is there and says something."""
+    for name, reader in columns.items():
+        if (text := row.get(name, "").strip()).lower() not in _NOTHING:
+            return reader(text)
+    return UNKNOWN
+
+
+def _tres(row: dict[str, str], column: str) -> dict[str, int]:
+    return parse_tres(row.get(column, "").strip())
+
+
+def _workload(path: str, rows: list[_Row], skipped: dict[str, int]) -> Workload:
+    user_names = tuple(sorted({row.user for row in rows}))
+    group_names = tuple(sorted({row.group for row in rows}))
+    user_number = {name: number for number, name in enumerate(user_names)}
+    group_number = {name: number for number, name in enumerate(group_names)}
+    numbers = [name for name in _Row._fields if name not in ("user", "group")]
+    columns = {name: np.array([getattr(row, name) for row in rows], dtype=np.int64) for name in numbers}
+    columns["submit_s"] -= columns["submit_s"].min()
+    return from_columns(
+        Path(path).name.split(".")[0],
+        **columns,
+        user=[user_number[row.user] for row in rows],
+        group=[group_number[row.group] for row in rows],
+        user_names=user_names,
+        group_names=group_names,
+        skipped=skipped,
+    )
