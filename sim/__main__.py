@@ -4,7 +4,10 @@ import importlib
 import sys
 
 #: word -> module:function, called with the words behind; and what `--help` says.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("sim.run:main", "a workload log through one or more policies"),
+    "compare": ("sim.compare:main", "two results side by side"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
