@@ -46,7 +46,8 @@ cdef struct Job:
     int64_t submit_s
     int64_t run_s
     int64_t request_s
-    int64_t predicted_s
+    int64_t rank_s  # the estimate at submission that orders are made with
+    int64_t predicted_s  # the one that reservations are made with
     int64_t estimate_s  # predicted_s, corrected
     int64_t start_s
     int64_t planned_s  # conservative: the reserved start, NEVER before there is one
@@ -62,7 +63,7 @@ cdef struct World:
     History* history
     int32_t* started  # number of a start -> job
     int64_t jobs
-    int32_t order, backfill, candidate_order, predictor, starts
+    int32_t order, backfill, candidate_order, predictor, ranker, starts
     int64_t free  # processors that count as free now
     Blocks heads  # who waits, in `order`
     Blocks candidates  # the same in `candidate_order`, if that is another one
@@ -108,11 +109,11 @@ cdef inline int64_t corrected_s(const Job* job) noexcept nogil:
 cdef inline int64_t key_of(int32_t order, const Job* job) noexcept nogil:
     """The place of a job that waits; ties go to who was submitted first."""
     if order == SHORTEST:
-        return job.predicted_s
+        return job.rank_s
     if order == SMALLEST:
         return job.procs
     if order == SMALLEST_AREA:
-        return job.predicted_s * job.procs
+        return job.rank_s * job.procs
     return 0
 
 
@@ -184,6 +185,7 @@ cdef void end(World* world, int64_t now) noexcept nogil:
 cdef void submit(World* world, int32_t j) noexcept nogil:
     cdef Job* job = &world.job[j]
     job.predicted_s = predict(world.predictor, &world.history[job.user], job.request_s)
+    job.rank_s = predict(world.ranker, &world.history[job.user], job.request_s)
     job.estimate_s = job.predicted_s
     if world.backfill == CONSERVATIVE:
         world.line[world.line_end] = j
@@ -447,7 +449,7 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
     memset(&world, 0, sizeof(World))
     world.jobs = n
     world.free = processors
-    world.order, world.backfill, world.candidate_order, world.predictor = policy[:4]
+    world.order, world.backfill, world.candidate_order, world.predictor, world.ranker = policy[:5]
     world.two_orders = world.backfill == EASY and world.order != world.candidate_order
     try:
         if not open_world(&world, users_n):

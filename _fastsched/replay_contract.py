@@ -3,8 +3,10 @@
 The replay is the planner with all but processors and time left out. It exists to compare policies on long workload logs
 and to reproduce published results; it is a function of its arrays, like the planner.
 
-A policy is five choices. Each is a number from a table here, and one small function of that name in replay.pyx and in
-replay_reference.py: whoever researches a new predictor or order adds a number, a row in the table and the two functions.
+A policy is a few choices. Each is a number from a table here, and a branch of one small function in replay.pyx and in
+replay_reference.py: whoever researches a new predictor or order adds a number, a row in the table and the two branches
+(predict and learn for predictors, with what they remember of a user; key_of for orders; corrected_s for corrections).
+Both are asked once, when a job is submitted: a place in the queue that changes while a job waits is not possible.
 
 Deliberately absent: nodes, memory, GPUs, limits, partitions (the controller's own core simulates those), and
 reservations under predicted run times: conservative backfill needs estimates that are never outlived.
@@ -21,9 +23,9 @@ SECONDS_MAX = 2.0**61
 
 # -- in which order jobs are looked at; ties go to who was submitted first
 ARRIVAL = 0  # by submit time
-SHORTEST = 1  # by estimate
+SHORTEST = 1  # by estimate (the ranker's, as below)
 SMALLEST = 2  # by processors
-SMALLEST_AREA = 3  # by estimate x processors
+SMALLEST_AREA = 3  # by the same estimate x processors
 ORDERS = {"arrival": ARRIVAL, "shortest": SHORTEST, "smallest": SMALLEST, "smallest-area": SMALLEST_AREA}
 
 # -- what may pass a head that does not fit
@@ -53,7 +55,8 @@ class ReplayPolicy(NamedTuple):
     order: int = ARRIVAL  # who is the head
     backfill: int = NONE
     candidates: int = ARRIVAL  # in which order EASY tries those behind the head
-    predictor: int = GIVEN
+    predictor: int = GIVEN  # of the run times that reservations are made with
+    ranker: int = GIVEN  # of the run times that orders are made with
     submit_must_fit: bool = False  # mode EVENT: a submission is no reason to look if that job itself does not fit
 
 
@@ -63,7 +66,7 @@ POLICIES = {
     "sjf": ReplayPolicy(order=SHORTEST),
     "easy": ReplayPolicy(backfill=EASY, submit_must_fit=True),
     "easy-sjbf": ReplayPolicy(backfill=EASY, candidates=SHORTEST),
-    "easypp": ReplayPolicy(backfill=EASY, candidates=SHORTEST, predictor=LAST_TWO),
+    "easypp": ReplayPolicy(backfill=EASY, candidates=SHORTEST, predictor=LAST_TWO, ranker=LAST_TWO),
     "conservative": ReplayPolicy(backfill=CONSERVATIVE),
 }
 
@@ -79,8 +82,8 @@ def refuse(
     mode: int,
 ) -> None:
     """Raise ValueError, with the first job that is at fault, for what no replay can run."""
-    tables = (ORDERS, BACKFILLS, ORDERS, PREDICTORS)
-    if mode not in MODES.values() or any(n not in t.values() for n, t in zip(policy[:4], tables, strict=True)):
+    tables = (ORDERS, BACKFILLS, ORDERS, PREDICTORS, PREDICTORS)
+    if mode not in MODES.values() or any(n not in t.values() for n, t in zip(policy[:5], tables, strict=True)):
         raise ValueError(f"not a policy and mode: {policy}, {mode}")
     if {column.shape for column in (run_s, estimate_s, procs, user)} != {submit_s.shape} or submit_s.ndim != 1:
         raise ValueError("columns of different lengths")
@@ -95,8 +98,10 @@ def refuse(
     ]
     if policy.backfill == CONSERVATIVE:
         rules.append((estimate_s < run_s, "outlives its estimate, which conservative backfill cannot plan"))
-        if policy.predictor != GIVEN:
-            raise ValueError("conservative backfill needs estimates that are never outlived: no predictor")
+        if policy.predictor != GIVEN or policy.submit_must_fit:
+            raise ValueError(
+                "conservative backfill needs estimates that hold, and plans every submission: no predictor"
+            )
     for broken, text in rules:
         if broken.any():
             raise ValueError(f"job number {int(broken.argmax())} {text}")

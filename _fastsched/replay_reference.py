@@ -57,7 +57,8 @@ class _World:
         self.submit_s, self.run_s, self.request_s, self.procs, self.user = columns
         self.processors = processors
         self.policy = policy
-        self.predicted_s = list(self.request_s)  # the estimate at submission
+        self.rank_s = list(self.request_s)  # the estimate at submission that orders are made with
+        self.predicted_s = list(self.request_s)  # the one that reservations are made with
         self.estimate_s = list(self.request_s)  # the same, corrected
         self.start_s = [-1] * len(self.submit_s)
         self.waiting: list[int] = []
@@ -105,6 +106,7 @@ class _World:
     def submit(self, job: int) -> None:
         history = self.history.get(self.user[job], [])
         self.predicted_s[job] = _PREDICT[self.policy.predictor](history, self.request_s[job])
+        self.rank_s[job] = _PREDICT[self.policy.ranker](history, self.request_s[job])
         self.estimate_s[job] = self.predicted_s[job]
         self.waiting.append(job)
 
@@ -127,7 +129,7 @@ class _Queue(_World):
     """Policies that decide anew at each pass: rule 5."""
 
     def sorted(self, order: int, jobs: list[int]) -> list[int]:
-        return sorted(jobs, key=lambda job: (_KEY[order](self.estimate_s[job], self.procs[job]), job))
+        return sorted(jobs, key=lambda job: (_KEY[order](self.rank_s[job], self.procs[job]), job))
 
     def look(self, now: int, ended: bool) -> None:
         queue = self.sorted(self.policy.order, self.waiting)

@@ -67,8 +67,8 @@ _TRES = {"gres/gpu": ("gpu_milli", 1000), "mem": ("mem_mb", 1)}
 
 def policy_of(text: str) -> ReplayPolicy:
     """A policy by name, or by its choices: `order=arrival,backfill=easy,candidates=smallest-area,predictor=last-two`."""
-    if text in POLICIES:
-        return POLICIES[text]
+    if (name := text.replace("++", "pp")) in POLICIES:
+        return POLICIES[name]
     choices: dict[str, int] = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")
@@ -82,7 +82,7 @@ def policy_of(text: str) -> ReplayPolicy:
     return ReplayPolicy(**choices)  # type: ignore[arg-type]
 
 
-_CHOICES = {"order": ORDERS, "backfill": BACKFILLS, "candidates": ORDERS, "predictor": PREDICTORS}
+_CHOICES = {"order": ORDERS, "backfill": BACKFILLS, "candidates": ORDERS, "predictor": PREDICTORS, "ranker": PREDICTORS}
 
 
 def replay(workload: Workload, options: Options) -> Outcome:

@@ -18,7 +18,6 @@ import numpy as np
 
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
-from penstock.values.tres import parse_tres
 from sim.traces import TraceError
 from sim.workload import UNKNOWN, Workload, from_columns
 
@@ -154,8 +153,27 @@ def _first(row: dict[str, str], columns: dict[str, _Reader]) -> int:
     return UNKNOWN
 
 
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
+_UNIT_MB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
+
+
 def _tres(row: dict[str, str], column: str) -> dict[str, int]:
-    return parse_tres(row.get(column, "").strip())
+    """cpu, mem (MB) and gres/gpu. Not penstock.values.tres: Slurm's accounting rounds amounts (`mem=62.50G`)."""
+    found: dict[str, int] = {}
+    for item in row.get(column, "").strip().split(","):
+        name, _, text = item.partition("=")
+        name, _, kind = name.lower().partition(":")
+        if name not in ("cpu", "mem", "gres/gpu"):
+            continue
+        amount = _AMOUNT.fullmatch(text.upper())
+        if amount is None:
+            raise BadValue(f"{column} has {item!r}, not an amount as cpu=4 or mem=62.50G")
+        value = round(float(amount[1]) * (_UNIT_MB[amount[2]] if name == "mem" else 1))
+        key = f"{name}:" if kind else name
+        found[key] = found.get(key, 0) + value
+    if typed := found.pop("gres/gpu:", 0):  # counted under gres/gpu as well, if that is tracked
+        found.setdefault("gres/gpu", typed)
+    return found
 
 
 def _workload(path: str, rows: list[_Row], skipped: dict[str, int]) -> Workload:

@@ -42,6 +42,7 @@ policies = st.sampled_from(list(POLICIES.values())) | st.builds(
     backfill=st.sampled_from([words.NONE, words.EASY]),
     candidates=st.sampled_from(sorted(words.ORDERS.values())),
     predictor=st.sampled_from(sorted(words.PREDICTORS.values())),
+    ranker=st.sampled_from(sorted(words.PREDICTORS.values())),
     submit_must_fit=st.booleans(),
 )
 modes = st.sampled_from(sorted(words.MODES.values()))

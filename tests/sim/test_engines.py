@@ -43,7 +43,8 @@ def test_the_outcome_is_measured_with_all_tres() -> None:
 
 def test_a_policy_by_its_choices() -> None:
     assert policy_of("backfill=easy,candidates=shortest") == policy_of("easy-sjbf")
-    assert policy_of("backfill=easy,candidates=shortest,predictor=last-two") == policy_of("easypp")
+    assert policy_of("backfill=easy,candidates=shortest,predictor=last-two,ranker=last-two") == policy_of("easypp")
+    assert policy_of("easy++") == policy_of("easypp")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,20 @@ def test_sacct_with_other_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tres", "mem_mb", "gpu_milli"),
+    [
+        ("cpu=4,mem=62.50G,node=1,energy=1.5K", 64_000, 0),
+        ("billing=4,cpu=4,gres/gpu:a100=2,gres/gpu:h100=1,mem=1000M", 1000, 3000),
+        ("cpu=4,gres/gpu=2,gres/gpu:a100=2,mem=1048576K", 1024, 2000),
+        ("cpu=4", -1, 0),
+    ],
+)
+def test_sacct_rounds_and_types(tmp_path: Path, tres: str, mem_mb: int, gpu_milli: int) -> None:
+    text = f"JobID|Submit|Elapsed|AllocTRES\n5|100|1:00|{tres}\n"
+    assert columns(read_trace(write(tmp_path, "x", text)), "procs", "mem_mb", "gpu_milli") == [(4, mem_mb, gpu_milli)]
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         (SWF + "1 2 3\n", "log:8: 3 fields, and SWF has 18: mend or remove the line"),
@@ -104,6 +118,7 @@ def test_sacct_with_other_columns(tmp_path: Path) -> None:
             "JobID|Submit|Elapsed|NCPUS\n1|soon|1:00|1\n",
             "log:2: Submit is 'soon', not a date as 2026-01-31T12:00:00; mend or",
         ),
+        ("JobID|Submit|Elapsed|AllocTRES\n1|0|1:00|cpu=x\n", "log:2: alloctres has 'cpu=x', not an amount as cpu=4"),
         ("JobID|Submit|Elapsed|NCPUS\n1|0|1:00|x\n", "log:2: 'x' is not a whole number; mend or remove the line"),
     ],
 )
