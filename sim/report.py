@@ -26,7 +26,7 @@ def headline(result: Result) -> str:
     ]
     lines = [", ".join(conditions)]
     if result.skipped:
-        lines.append("left out: " + ", ".join(f"{count:,} with {why}" for why, count in result.skipped.items()))
+        lines.append("left out: " + "; ".join(f"{why}: {count:,}" for why, count in result.skipped.items()))
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ NodeName=n[1-2] CPUs=4 RealMemory=1000 Gres=gpu:2
 PartitionName=p Nodes=ALL Default=YES
 """
 TABLE = """small: 3 jobs, P = 4, window all, filter usable, tau = 10 s
-left out: 1 with no run time
+left out: no run time: 1
 
                           fcfs           easy
 estimate             requested      requested
