@@ -4,7 +4,9 @@ import importlib
 import sys
 
 #: word -> module:function, called with the words behind; and what `--help` says.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "openb": ("sim.openb_cli:main", "place pods with parts of GPUs: the lists of Alibaba's GPU cluster"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
