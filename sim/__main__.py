@@ -7,6 +7,7 @@ import sys
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("sim.run:main", "a workload log through one or more policies"),
     "compare": ("sim.compare:main", "two results side by side"),
+    "openb": ("sim.openb_cli:main", "place pods with parts of GPUs: the lists of Alibaba's GPU cluster"),
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from _fastsched.fragment_pick import POLICY_WORDS, policy_of
 from penstock.config import Loaded, load
 from penstock.config.keys import GLOBALS, NODES, PARTITIONS
 from penstock.values.gres import Gres
@@ -221,3 +222,11 @@ def test_a_large_site_loads(write: Write, base: str) -> None:
     lines = [f"NodeName=r{rack:03d}n[001-100] CPUs=64 RealMemory=256000" for rack in range(100)]
     loaded = load(write(base + "\n".join(lines) + "\nPartitionName=p Nodes=ALL\n"))
     assert len(loaded.config.nodes) == len(loaded.config.partitions[0].nodes) == 10_000
+
+
+@pytest.mark.parametrize("word", POLICY_WORDS)
+def test_words_that_place_parts_of_gpus_are_read(write: Write, whole: str, word: str) -> None:
+    mixed = f"{word[:12].capitalize()}{word[12:]}"
+    config = load(write(whole + f"SelectTypeParameters=CR_Core_Memory,{mixed}\n")).config
+    assert config.select_type_parameters == ("CR_CORE_MEMORY", word)
+    assert policy_of(config.select_type_parameters) == POLICY_WORDS[word]

@@ -43,7 +43,7 @@ def test_a_compiled_planner_that_lacks_something_is_not_passed_over() -> None:
 def test_both_planners_and_the_contract_have_the_same_arguments() -> None:
     names = list(inspect.signature(reference.plan).parameters)
     assert list(inspect.signature(compiled).parameters) == names
-    assert names == [*_fastsched.contract.COLUMNS, "starts_max"]
+    assert names == ["given"]
 
 
 def test_the_name_and_version_come_from_the_source() -> None:

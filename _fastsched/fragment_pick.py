@@ -1,0 +1,73 @@
+"""Fractional placement for callers: the compiled form where it was built, else its oracle; and one job at a time.
+
+The contract for the controller. For a job that asks for a part of a GPU (GRES shard or mps) it calls
+
+    choice = choose(nodes, wish, tables, policy)      -> (row of nodes, GPUs as a mask of device indices) or None
+
+- `nodes` (fragment_contract.Nodes): the candidates of the moment, one row a node: free CPUs in thousandths, free memory,
+  GPUs, model, what is free of each GPU in thousandths (`milli_of`), and a rank without ties: the order in which the
+  planner would have them among equals (node_order). Nodes that the job may not use for another reason are left out.
+- `wish` (fragment_contract.Shapes with one row): the job's CPUs and memory on that node, how many GPUs, the share of each,
+  and a mask of models.
+- `tables` (fragment_tables.prepare): what is likely to come, as classes with weights. The controller makes them from the
+  pending and the recent jobs, one class for each (CPUs, GPUs, share, models) with the number of such jobs as weight, and
+  again when they have changed much, not for each job: it takes some milliseconds. `nobody()` are the tables when nothing
+  is known; then FGD and steer know no fragmentation, so use best fit.
+- `policy`: BEST_FIT, or FGD with SelectTypeParameters=PENSTOCK_FGD, or STEER with PENSTOCK_STEER (POLICY_WORDS).
+
+`choose` places one job as if nothing ran beside it on the clustering's memory of what a node hosts; BEST_FIT, FGD and
+STEER have no such memory, so calling it job after job gives what one call of `place` with all jobs gives. A job for which
+a node was chosen already passes that node alone, to have its GPU chosen.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from _fastsched.fragment_contract import BEST_FIT, FGD, GPU_MILLI, STEER, Classes, Nodes, Shapes
+from _fastsched.fragment_tables import Tables, prepare
+
+COMPILED: bool
+try:
+    from _fastsched.fragment import place
+
+    COMPILED = True
+except ModuleNotFoundError as absent:
+    # Only "it was not built" leads to the oracle; a compiled module that is there and broken must be seen.
+    if absent.name != "_fastsched.fragment":
+        raise
+    from _fastsched.fragment_reference import place
+
+    COMPILED = False
+
+#: Words of SelectTypeParameters; without one of them it is best fit.
+POLICY_WORDS: dict[str, int] = {"PENSTOCK_FGD": FGD, "PENSTOCK_STEER": STEER}
+
+
+def policy_of(select_type_parameters: tuple[str, ...]) -> int:
+    """The policy that these words choose: the first of POLICY_WORDS that is there, else best fit."""
+    return next((policy for word, policy in POLICY_WORDS.items() if word in select_type_parameters), BEST_FIT)
+
+
+def milli_of(units: int, units_of_gpu: int) -> int:
+    """Units of a GRES shard or mps as thousandths of the GPU that is divided into units_of_gpu, rounded down.
+
+    Wishes and what is free are rounded alike, so a wish fits in thousandths exactly if it fits in units, up to GPU_MILLI
+    units a GPU; beyond that the caller must check the units as well.
+    """
+    return GPU_MILLI * units // units_of_gpu
+
+
+def nobody(supply_gpus: NDArray[np.int64]) -> Tables:
+    """Tables of an empty distribution."""
+    none = np.zeros(0, np.int64)
+    few = np.zeros(0, np.int32)
+    return prepare(Classes(none, few, few, np.zeros(0, np.uint64), none, np.zeros(0)), supply_gpus)
+
+
+def choose(nodes: Nodes, wish: Shapes, tables: Tables, policy: int) -> tuple[int, int] | None:
+    """The node and the GPUs for one job, or None if it fits nowhere; see the module's contract."""
+    found = place(nodes, wish, np.zeros(1, np.int32), tables, policy)
+    return None if found.node[0] < 0 else (int(found.node[0]), int(found.gpus[0]))
+
+
+__all__ = ["COMPILED", "POLICY_WORDS", "choose", "milli_of", "nobody", "place", "policy_of"]
