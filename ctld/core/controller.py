@@ -48,6 +48,9 @@ from penstock.values.states import END_STATES, JobState
 #: Timers handled in one step; the rest comes with the next tick, so that no step is unbounded.
 TIMERS_PER_STEP_MAX = 10_000
 
+#: How much later an ended job is looked at again whose end has not been handed out to be committed.
+PURGE_PAUSE_US = 1_000_000
+
 
 def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
     """Answer now if the job has ended, else when it does. Raises Refused."""
@@ -95,7 +98,11 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
 
 def _purge(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     job = state.jobs.get(key)
-    if job is not None and job.attempt == attempt and job.state in END_STATES:
+    if job is None or job.attempt != attempt or job.state not in END_STATES:
+        return
+    if key in state.dirty_jobs:  # it ended long ago, on a node that was out of reach, and its end is not written yet
+        state.timers.set(now_us + PURGE_PAUSE_US, Timer.PURGE, key, attempt)
+    else:
         state.purge_job(job)
 
 

@@ -6,7 +6,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 """
 
 from ctld.core.columns import MaskTable, NodeColumns, PendingColumns
-from ctld.core.effects import Done, Refused
+from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.model import Job, Node, Partition
 from ctld.core.ready import bits_of, refresh
@@ -26,6 +26,10 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
     if problems:
         raise Refused(Code.CONFIG_INVALID, "; ".join(problems))
     # -- apply
+    kept = {node.name for node in event.config.nodes}
+    for node in state.node_list:
+        if node.link_id and node.name not in kept:  # its stream ends, so that it can register when it comes back
+            state.emit(AdmitNode(node.name, node.link_id, f"node {node.name} has left the configuration"))
     take_config(state, event.config, now_us)
     state.reply(event.reply_to, Done())
 
