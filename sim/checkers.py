@@ -136,7 +136,9 @@ class Checkers:
         found = {row.job_id: (row.attempt, row.state) for row in loaded.jobs}
         for job_id, row in self.last.items():
             if row.state not in END_STATES and found.get(job_id) != (row.attempt, row.state):
-                raise Broken("acknowledged", f"job {job_id} is {row.state.name} and was loaded as {found.get(job_id)}", job_id)
+                raise Broken(
+                    "acknowledged", f"job {job_id} is {row.state.name} and was loaded as {found.get(job_id)}", job_id
+                )
 
     def awaited(self, job_id: int) -> None:
         """Somebody who waited for a job was told that it has ended."""
@@ -225,7 +227,9 @@ class Checkers:
         if job.array_job_id and job.array_throttle and job.array_job_id not in self.unthrottled:
             number = sum(1 for p in self.live.values() if p.job.array_job_id == job.array_job_id)
             if number > job.array_throttle:
-                raise Broken("array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id)
+                raise Broken(
+                    "array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id
+                )
 
     def _check_capacity(self, process: Any) -> None:
         for part in process.job.alloc:
@@ -234,7 +238,7 @@ class Checkers:
             holders = []
             for other in self.live.values():
                 for share in other.job.alloc:
-                    if share.node != part.node:
+                    if share.node != part.node or (other.key in self.ghosts and share.node != other.node):
                         continue
                     holders.append(other.key)
                     cpus, mem_mb = cpus + share.cpus, mem_mb + share.mem_mb
@@ -350,7 +354,9 @@ class Checkers:
             own = [row for row in self.last.values() if job_id in (row.job_id, row.array_job_id)]
             number = sum(len(row.array_tasks) if row.array_tasks is not None else 1 for row in own)
             if number != max(tasks, 1):
-                raise Broken("array" if tasks else "acknowledged", f"job {job_id} has {number} tasks of {tasks}", job_id)
+                raise Broken(
+                    "array" if tasks else "acknowledged", f"job {job_id} has {number} tasks of {tasks}", job_id
+                )
             single = [row.array_task_id for row in own if row.array_task_id is not None]
             if len(single) != len(set(single)):
                 raise Broken("array", f"a task of array {job_id} has two jobs", job_id)

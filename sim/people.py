@@ -51,7 +51,13 @@ class People:
     """All users and administrators as one."""
 
     def __init__(
-        self, options: Options, timeline: Timeline, random: Random, ctld: SimController, checkers: Checkers, config: Config
+        self,
+        options: Options,
+        timeline: Timeline,
+        random: Random,
+        ctld: SimController,
+        checkers: Checkers,
+        config: Config,
     ) -> None:
         self._options, self._timeline, self._random = options, timeline, random
         self._ctld, self._checkers, self._base = ctld, checkers, config
@@ -140,9 +146,7 @@ class People:
             fields["signal"] = "B:USR1@5"
         return WantedJob(**fields | more)
 
-    def _submit(
-        self, wanted: WantedJob, tasks: int = 0, throttle: int = 0, depends: tuple[str, int] = ("", 0)
-    ) -> None:
+    def _submit(self, wanted: WantedJob, tasks: int = 0, throttle: int = 0, depends: tuple[str, int] = ("", 0)) -> None:
         self._number += 1
         user = self._random.choice(tuple(USERS))
         wish = Wish(
@@ -157,7 +161,9 @@ class People:
 
         def heard(body: Any) -> None:
             if isinstance(body, Submitted):
-                self._timeline.say(body.job_id, f"{user} is told: submitted {body.job_id} ({wanted.dependency or wanted.array})")
+                self._timeline.say(
+                    body.job_id, f"{user} is told: submitted {body.job_id} ({wanted.dependency or wanted.array})"
+                )
                 self._checkers.submitted(wish, body)
 
         event = SubmitJob(actor, wish.key, at_us, wanted, spec)
@@ -310,7 +316,11 @@ class People:
             for p in self._base.partitions
             if (n := tuple(name for name in p.nodes if name in names) or names[:1])
         )
-        self._take(dataclasses.replace(self._base, nodes=tuple(nodes), partitions=partitions, kill_wait_s=self._random.choice((5, 30))))
+        self._take(
+            dataclasses.replace(
+                self._base, nodes=tuple(nodes), partitions=partitions, kill_wait_s=self._random.choice((5, 30))
+            )
+        )
 
     def _take(self, config: Config) -> None:
         self._checkers.configured(config)
@@ -358,4 +368,3 @@ def _id_of(row: JobRow) -> str:
 
 def _was_done(body: Any) -> bool:
     return isinstance(body, Results) and bool(body.results) and body.results[0].code == 0
-

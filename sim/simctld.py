@@ -98,7 +98,13 @@ class SimController:
     """The controller's process, while it is up, and what starts it again."""
 
     def __init__(
-        self, timeline: Timeline, network: Network, checkers: Checkers, random: Random, config: Config, record: Path | None
+        self,
+        timeline: Timeline,
+        network: Network,
+        checkers: Checkers,
+        random: Random,
+        config: Config,
+        record: Path | None,
     ) -> None:
         self.config = config  # what slurm.conf says: in force at the next start
         self.fallback = config  # a file that fits every job
@@ -127,7 +133,9 @@ class SimController:
         if self.up:
             return
         self._run += 1
-        self.clock = Clock(lambda: (self._timeline.now_us + self.offset_us) * 1000, lambda: self._timeline.now_us * 1000)
+        self.clock = Clock(
+            lambda: (self._timeline.now_us + self.offset_us) * 1000, lambda: self._timeline.now_us * 1000
+        )
         now_us = self.clock()
         epoch = self.store.acquire_lease(now_us)
         loaded = self.store.load(now_us, self.config.min_job_age_s * US, SUBMIT_KEY_AGE_US)._replace(epoch=epoch)
@@ -272,7 +280,9 @@ class SimController:
         if deadline_us is None or deadline_us == self._timer_us:
             return
         self._timer_us = deadline_us
-        wait_us = min(max(deadline_us - self.clock(), 0), SLEEP_MAX_US) if self.offset_us else deadline_us - self.clock()
+        wait_us = (
+            min(max(deadline_us - self.clock(), 0), SLEEP_MAX_US) if self.offset_us else deadline_us - self.clock()
+        )
         self._later(max(wait_us, 1), self._tick, deadline_us)
 
     def _tick(self, deadline_us: int) -> None:
@@ -360,7 +370,9 @@ class SimController:
             sequence, refused = content
             effect = stream.unacked.pop(sequence, None)
             if refused and type(effect) is LaunchStep:
-                self._timeline.say(effect.job_id, f"{effect.node} refuses job {effect.job_id}.{effect.attempt}: {refused}")
+                self._timeline.say(
+                    effect.job_id, f"{effect.node} refuses job {effect.job_id}.{effect.attempt}: {refused}"
+                )
                 self.post(LaunchRefused(effect.node, effect.job_id, effect.attempt, effect.step_id, refused))
         else:
             report: StepStarted | StepExited = content[0](stream.link_id)

@@ -51,9 +51,7 @@ class Nature(msgspec.Struct, frozen=True):
 class Process:
     """The processes of one step, as one. Times are true times."""
 
-    def __init__(
-        self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int
-    ) -> None:
+    def __init__(self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int) -> None:
         self.key, self.node, self.job, self.nature, self.script = key, node, job, nature, script
         self.start_us = start_us
         self.end_us = 0  # 0 = it runs
@@ -316,9 +314,7 @@ class SimNode:
         report, node, spool_id, sequence = effect.report, self.name, self.disk.spool_id, effect.sequence
         if isinstance(report, core.Started):
             key, at_us = report.key, report.at_us
-            return lambda link: StepStarted(
-                node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link
-            )
+            return lambda link: StepStarted(node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link)
         end = report.end
         return lambda link: StepExited(
             node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link, end.start_at_us,
@@ -388,7 +384,9 @@ class SimNode:
         process.cpu_us = int((process.end_us - process.start_us) * process.nature.cpu_share)
         del self.processes[process.key]
         how = f"signal {signal}" if signal else f"exit {process.nature.exit_code}"
-        self._timeline.say(process.key.job_id, f"job {process.key.job_id}.{process.key.attempt} is over on {self.name}: {how}")
+        self._timeline.say(
+            process.key.job_id, f"job {process.key.job_id}.{process.key.attempt} is over on {self.name}: {how}"
+        )
         self._checkers.ended(process)
 
     # ---- the stream ----------------------------------------------------------------------------------------------

@@ -35,7 +35,9 @@ REST_US = 120 * US
 class World:
     """One seed. `run` raises Broken."""
 
-    def __init__(self, seed: int, steps: int = STEPS, record: Path | None = None, options: Options | None = None) -> None:
+    def __init__(
+        self, seed: int, steps: int = STEPS, record: Path | None = None, options: Options | None = None
+    ) -> None:
         self.options = options or draw(seed, steps)
         self.timeline = Timeline(START_US)
         self.checkers = Checkers(self.timeline)
@@ -47,9 +49,7 @@ class World:
         )
         self.ctld = SimController(self.timeline, network, self.checkers, self._source("controller"), config, record)
         self.ctld.commit_max_us, self.ctld.plan_max_us = self.options.commit_max_us, self.options.plan_max_us
-        self.people = People(
-            self.options, self.timeline, self._source("people"), self.ctld, self.checkers, config
-        )
+        self.people = People(self.options, self.timeline, self._source("people"), self.ctld, self.checkers, config)
         self.nodes: dict[str, SimNode] = {}
         for entry in config.nodes:
             random = self._source(entry.name)
@@ -148,4 +148,8 @@ class World:
                 held = list(machine.steps.values()) if machine else []
                 shown = ", ".join(f"{step.key} {step.state.name}" for step in held)
                 unacked = list(machine.unacked.values()) if machine else []
-                raise Broken("liveness", f"{node.name} is not idle: {shown}; reports {unacked}", held[0].key.job_id if held else 0)
+                raise Broken(
+                    "liveness",
+                    f"{node.name} is not idle: {shown}; reports {unacked}",
+                    held[0].key.job_id if held else 0,
+                )

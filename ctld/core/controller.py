@@ -76,6 +76,12 @@ def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
             del state.awaiting[job_id]
 
 
+def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
+    """A step has ended: the end of a job's, or of one that should have been gone from its node already."""
+    step_life.step_exited(state, now_us, event)
+    node_life.leftover_gone(state, event)
+
+
 HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     SubmitJob: submit.submit_job,
     AwaitJob: await_job,
@@ -88,7 +94,7 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     StepStarted: step_life.step_started,
-    StepExited: step_life.step_exited,
+    StepExited: step_exited,
     LaunchRefused: step_life.launch_refused,
     PlanReady: schedule.plan_ready,
     LoadConfig: layout.load_config,
@@ -124,7 +130,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.TIME_LIMIT: step_life.time_limit,
     Timer.END_WARNING: step_life.end_warning,
     Timer.PURGE: _purge,
-    Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
+    Timer.NODE_TIMEOUT: node_life.node_timeout,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 

@@ -73,6 +73,7 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
     emit_launch(state, job)
     set_end_timers(state, job)
     depends.on_change(state, job, now_us)
+    arrays.refresh_throttle(state, job)
 
 
 def set_end_timers(state: ClusterState, job: Job) -> None:

@@ -129,7 +129,7 @@ def new_node(config: NodeConfig) -> Node:
     node.reason_uid = node.reason_at_us = node.link_id = node.boot_at_us = node.started_at_us = 0
     node.last_busy_at_us = node.cpus_alloc = node.mem_alloc_mb = 0
     node.connected = node.pretended = False
-    node.gres_used, node.jobs = {}, {}
+    node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
     return node
 
 
