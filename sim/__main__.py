@@ -4,7 +4,10 @@ import importlib
 import sys
 
 #: word -> module:function, called with the words behind; and what `--help` says.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "worlds": ("sim.worlds_cli:main", "seeded fault worlds: crashes, losses and restarts, watched by oracles"),
+    "replay": ("sim.flight:main", "step a controller's flight record again"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -80,7 +80,7 @@ class Checkers:
         self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
         self.partitions: dict[str, frozenset[str]] = {}
         self.kill_wait_s = 0
-        self.clock_jumped = False
+        self.clock_jumped = False  # clocks disagree: no oracle compares their times
         self._good_since: dict[str, int] = {}  # node -> since when nothing stands between it and the controller
         self._streams: dict[str, Any] = {}
 

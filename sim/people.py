@@ -33,7 +33,7 @@ from penstock.values.config import Config
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
 from sim.checkers import Checkers, Wish
 from sim.simctld import SimController
-from sim.simnode import Nature
+from sim.simstep import Nature
 from sim.swarm import Options
 from sim.timeline import US, Timeline
 
@@ -130,7 +130,7 @@ class People:
         nodes = random.choice((0, 0, 0, 1, 2))
         gpus = random.randint(1, options.gpus) if options.gpus and random.random() < 0.4 else 0
         fields: dict[str, Any] = {
-            "name": f"job{random.randint(0, 3)}", "work_dir": b"/tmp",  # noqa: S108 (a name, not a file)
+            "name": f"job{random.randint(0, 3)}", "work_dir": b"/tmp",
             "ntasks": random.randint(1, options.cpus), "nodes_min": min(nodes, options.nodes),
             "time_limit_s": random.choice((None, 5, 60, 600)), "requeue": random.choice((None, True, False)),
             "exclusive": random.random() < 0.1, "hold": random.random() < 0.05,

@@ -203,6 +203,8 @@ class SimController:
         """A call into the core: whatever it raises is a finding."""
         try:
             return act(*args)
+        except Broken:
+            raise
         except Exception as error:
             raise Broken("core", f"{type(error).__name__}: {error}") from error
 

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import msgspec
-
 from ctld.core.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
 from ctld.core.events import HeldStep, NodeRegistered, StepExited, StepStarted
 from ctld.core.model import JobRow
@@ -24,6 +22,7 @@ from nodedaemon.core.steps import StepKey
 from penstock.values.config import NodeConfig
 from sim.checkers import Broken, Checkers
 from sim.network import CTLD, NODE, Network, Side, Stream
+from sim.simstep import Disk, Nature, Process
 from sim.timeline import US, Timeline
 
 CRASH_POINTS = ("journal:before", "journal:written", "journal:synced", "effect")
@@ -35,46 +34,8 @@ class NodeCrash(Exception):
     """The daemon dies here."""
 
 
-class Nature(msgspec.Struct, frozen=True):
-    """How a job's script behaves, drawn by who submitted it."""
-
-    run_us: int
-    exit_code: int = 0
-    exit_signal: int = 0
-    on_term_us: int = 0  # how long it goes on after SIGTERM; -1 = it does not care
-    on_kill_us: int = 1_000
-    cpu_share: float = 1.0
-    failure: str = ""  # it can not be started
-    out_of_memory: bool = False
-
-
-class Process:
-    """The processes of one step, as one. Times are true times."""
-
-    def __init__(self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int) -> None:
-        self.key, self.node, self.job, self.nature, self.script = key, node, job, nature, script
-        self.start_us = start_us
-        self.end_us = 0  # 0 = it runs
-        self.end_planned_us = start_us + nature.run_us
-        self.signal = 0  # what ended it
-        self.cpu_us = 0
-        self.is_lost = False  # nobody can tell how it ended
-        self.reported: core.StepEnded | None = None
-
-
-class Disk:
-    """What outlives daemon and machine."""
-
-    def __init__(self, spool_id: str) -> None:
-        self.spool_id = spool_id
-        self.records: list[core.AnyRecord] = []
-        self.synced = 0  # that many records survive a loss of power
-        self.claims: dict[StepKey, bool] = {}  # True = its stepd has begun, False = it never will
-        self.ends: dict[StepKey, core.StepEnded] = {}
-
-
 class SimNode:
-    """One machine. `NATURES` of jobs come with the order, as scripts do."""
+    """One machine. `nature_of` says how the script of a job behaves."""
 
     def __init__(
         self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: Side,
@@ -97,7 +58,11 @@ class SimNode:
         self._spool_lost = False
         self._inbox: list[core.Event] = []
         self._busy = False
-        self._takers = {"registered": self._registered, "command": self._command, "acked": self._acked}
+        self._takers: dict[str, Callable[..., None]] = {
+            "registered": self._registered,
+            "command": self._command,
+            "acked": self._acked,
+        }
 
     def now_us(self) -> int:
         """This machine's clock."""

@@ -80,7 +80,7 @@ def draw(seed: int, steps: int) -> Options:
         delay_max_us=pick((10_000, 300_000, 5_000_000)),
         repeats=pick((0.0, 0.0, 0.1)),
         lost_replies=pick((0.0, 0.2)),
-        skew_max_us=pick((0, 0, 3_000_000)),
+        skew_max_us=pick((0, 0, 3_000_000, 3_600_000_000)),
         pause_mean_s=pick((0.5, 3.0, 10.0)),
         run_max_s=pick((5, 60, 400)),
         deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7},

@@ -284,9 +284,9 @@ class Node:
 
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "features", "flags",
-        "gres_used", "index", "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended",
-        "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version",
-        "weight",
+        "gres_used", "index", "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_link_id", "mem_alloc_mb", "name",
+        "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us",
+        "version", "weight",
     )  # fmt: skip
 
     name: str

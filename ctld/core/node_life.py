@@ -4,7 +4,8 @@
 
 Registration is the moment of truth (reliability rule R7): the node lists every step it knows, the controller compares.
 A step that both know goes on. One that only the controller knows was either never accepted (it is launched again: the
-node starts nothing twice), or is dead. One that only the node knows is ended there, and until it is gone nothing new starts on that node (COMPLETING).
+node starts nothing twice), or is dead. One that only the node knows is ended there, and until it is gone nothing new
+starts on that node (flag COMPLETING).
 
 A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be
 requeued waits, COMPLETING with reason NodeDown, until the node comes back and says what became of it or an

@@ -9,7 +9,7 @@ submission is a secret that `scontrol show job` would not tell.
 A replay needs the start. A file is put by (`flight.old.msgpack`) when a controller starts and when it is full, so the
 start is there until two files have been filled since.
 
-Format: a stream of msgpack values, each [kind, now_us or sequence, content]:
+Format: a length of LENGTH_BYTES, big end first, and a msgpack value [kind, now_us or sequence, content], again and again:
     0 = event            [0, now_us, event]
     1 = batch            [1, sequence, [jobs, steps, nodes, effects, checksum of the jobs' fates]]
     2 = start            [2, now_us, {config, loaded, version}]
@@ -37,6 +37,7 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 NAMES: Final = ("flight.msgpack", "flight.old.msgpack")
 _BUFFER_BYTES: Final = 256 * 1024
 EVENT, BATCH, START, NOTHING = 0, 1, 2, 3
+LENGTH_BYTES: Final = 4
 #: Rises when a record can no longer be read as before.
 FORMAT: Final = 2
 
@@ -58,6 +59,11 @@ def plain(value: Any) -> str:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
+
+
+def _entry(kind: int, number: int, content: Any) -> bytes:
+    payload = _encode((kind, number, content))
+    return len(payload).to_bytes(LENGTH_BYTES, "big") + payload
 
 
 def digest_of(batch: Batch) -> Digest:
@@ -86,7 +92,7 @@ class FlightRecorder:
         try:
             if self._file.tell():
                 self._rotate()
-            self._file.write(_encode((START, now_us, Start(config, loaded))))
+            self._file.write(_entry(START, now_us, Start(config, loaded)))
             self._started_at_byte = self._file.tell()
         except OSError as error:
             self._give_up(error)
@@ -97,7 +103,7 @@ class FlightRecorder:
             return
         if type(event) is SubmitJob:
             event = msgspec.structs.replace(event, spec=_without_content(event.spec))
-        self._buffer += _encode((EVENT, now_us, event))
+        self._buffer += _entry(EVENT, now_us, event)
         if len(self._buffer) > _BUFFER_BYTES:
             self.flush()
 
@@ -108,7 +114,7 @@ class FlightRecorder:
         if batch is None:
             self._buffer += _NOTHING
             return
-        self._buffer += _encode((BATCH, batch.sequence, digest_of(batch)))
+        self._buffer += _entry(BATCH, batch.sequence, digest_of(batch))
         self.flush()
 
     def flush(self) -> None:
@@ -147,7 +153,7 @@ class FlightRecorder:
         self._file = open(self._folder / NAMES[0], "ab", buffering=0, opener=_private)  # noqa: SIM115 (kept open)
 
 
-_NOTHING: Final = _encode((NOTHING, 0, None))
+_NOTHING: Final = _entry(NOTHING, 0, None)
 
 
 def _private(path: str, flags: int) -> int:
