@@ -8,6 +8,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("sim.run:main", "a workload log through one or more policies"),
     "compare": ("sim.compare:main", "two results side by side"),
     "openb": ("sim.openb_cli:main", "place pods with parts of GPUs: the lists of Alibaba's GPU cluster"),
+    "worlds": ("sim.worlds_cli:main", "seeded fault worlds: crashes, losses and restarts, watched by oracles"),
+    "replay": ("sim.flight:main", "step a controller's flight record again"),
 }
 
 

@@ -137,7 +137,7 @@ def _copy(state: ClusterState, holder: Job) -> Job:
 
 
 def refresh_throttle(state: ClusterState, job: Job) -> None:
-    """A task of a limited array has left its allocation: others of it may start."""
+    """A task of a limited array has got its allocation or left it: others of it may not start any more, or may again."""
     if not job.array_job_id or not job.array_throttle:
         return
     from ctld.core.ready import refresh  # ready.py asks `startable` of us

@@ -6,7 +6,7 @@ read and looked up first; what an action may refuse it refuses before it changes
 
 from collections.abc import Callable, Iterable
 
-from ctld.core import arrays, job_life, priority
+from ctld.core import arrays, depends, job_life, priority
 from ctld.core.effects import JobResult, Refused, Results, SignalStep
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, Role
 from ctld.core.model import Job
@@ -172,7 +172,10 @@ def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
         job.priority = priority.initial(job.job_id, job.request.nice)
     state.touch(job)
     state.record(now_us, job, "release", f"uid {actor.uid}")
-    refresh(state, job, now_us)
+    if job.job_id in state.waiting_for:  # the hold's reason hid that what it waits for may never come
+        depends.evaluate(state, job, now_us)
+    else:
+        refresh(state, job, now_us)
 
 
 def _requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:

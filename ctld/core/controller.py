@@ -49,6 +49,9 @@ from penstock.values.states import END_STATES, JobState, Reason
 #: Timers handled in one step; the rest comes with the next tick, so that no step is unbounded.
 TIMERS_PER_STEP_MAX = 10_000
 
+#: How much later an ended job is looked at again whose end has not been handed out to be committed.
+PURGE_PAUSE_US = 1_000_000
+
 
 def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
     """Answer now if the job has ended, else when it does. Raises Refused."""
@@ -74,6 +77,12 @@ def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
             del state.awaiting[job_id]
 
 
+def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
+    """A step has ended: the end of a job's, or of one that should have been gone from its node already."""
+    step_life.step_exited(state, now_us, event)
+    node_life.leftover_gone(state, event)
+
+
 HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     SubmitJob: submit.submit_job,
     AwaitJob: await_job,
@@ -86,7 +95,7 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     StepStarted: step_life.step_started,
-    StepExited: step_life.step_exited,
+    StepExited: step_exited,
     LaunchRefused: step_life.launch_refused,
     PlanReady: schedule.plan_ready,
     LoadConfig: layout.load_config,
@@ -96,7 +105,11 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
 
 def _purge(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     job = state.jobs.get(key)
-    if job is not None and job.attempt == attempt and job.state in END_STATES:
+    if job is None or job.attempt != attempt or job.state not in END_STATES:
+        return
+    if key in state.dirty_jobs:  # it ended long ago, on a node that was out of reach, and its end is not written yet
+        state.timers.set(now_us + PURGE_PAUSE_US, Timer.PURGE, key, attempt)
+    else:
         state.purge_job(job)
 
 
@@ -136,7 +149,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.DEADLINE: _deadline,
     Timer.SWITCH_WAIT: _switch_wait,
     Timer.PURGE: _purge,
-    Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
+    Timer.NODE_TIMEOUT: node_life.node_timeout,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 

@@ -147,9 +147,7 @@ def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
 
 def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     if term.kind == "singleton":
-        oldest = state.jobs[state.oldest_namesake(job)]
-        own = job.array_job_id or job.job_id
-        return Met.YES if (oldest.array_job_id or oldest.job_id) >= own else Met.NOT_YET
+        return Met.NOT_YET if state.has_older_namesake(job) else Met.YES
     targets = _targets(state, term)
     if not targets:
         # purged since: its end was seen when it happened, so what is left of it can no longer be met

@@ -75,6 +75,7 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
     emit_launch(state, job)
     set_end_timers(state, job)
     depends.on_change(state, job, now_us)
+    arrays.refresh_throttle(state, job)
 
 
 def set_end_timers(state: ClusterState, job: Job) -> None:
@@ -191,7 +192,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     state.timers.set(job.end_at_us + state.config.min_job_age_s * US, Timer.PURGE, job.job_id, job.attempt)
     arrays.count_end(state, job)
     arrays.refresh_throttle(state, job)
-    depends.on_change(state, job, end_at_us)
+    depends.on_change(state, job, state.now_us)
     answer_waiting(state, job)
 
 
@@ -214,9 +215,9 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
         job.hold = Hold.ADMIN
         job.reason_detail = reason.value if reason is not Reason.NONE else ""
     else:
-        job.eligible_at_us = now_us + REQUEUE_DELAY_US
+        job.eligible_at_us = state.now_us + REQUEUE_DELAY_US  # `now_us` may be a node's, whose clock may be ahead
         state.timers.set(job.eligible_at_us, Timer.REQUEUE_DELAY, job.job_id)
-    refresh(state, job, now_us)
+    refresh(state, job, state.now_us)
     arrays.refresh_throttle(state, job)
 
 

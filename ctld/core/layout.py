@@ -9,7 +9,7 @@ import numpy as np
 
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import device_masks, layout_of
-from ctld.core.effects import Done, Refused
+from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
 from ctld.core.model import Job, Node, Partition
@@ -33,6 +33,10 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
     if problems:
         raise Refused(Code.CONFIG_INVALID, "; ".join(problems))
     # -- apply
+    kept = {node.name for node in event.config.nodes}
+    for node in state.node_list:
+        if node.link_id and node.name not in kept:  # its stream ends, so that it can register when it comes back
+            state.emit(AdmitNode(node.name, node.link_id, f"node {node.name} has left the configuration"))
     take_config(state, event.config, now_us)
     state.reply(event.reply_to, Done())
 
@@ -138,7 +142,7 @@ def new_node(config: NodeConfig) -> Node:
     node.reason_uid = node.reason_at_us = node.link_id = node.boot_at_us = node.started_at_us = 0
     node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
     node.connected = node.pretended = False
-    node.gres_used, node.jobs = {}, {}
+    node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
     return node
 
 

@@ -4,7 +4,8 @@
 
 Registration is the moment of truth (reliability rule R7): the node lists every step it knows, the controller compares.
 A step that both know goes on. One that only the controller knows was either never accepted (it is launched again: the
-node starts nothing twice), or is dead. One that only the node knows is ended there.
+node starts nothing twice), or is dead. One that only the node knows is ended there, and until it is gone nothing new
+starts on that node (flag COMPLETING).
 
 A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be
 requeued waits, COMPLETING with reason NodeDown, until the node comes back and says what became of it or an
@@ -14,7 +15,15 @@ at the time-out.
 
 from ctld.core import job_life, step_life
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
-from ctld.core.events import HeldStep, NodeDisconnected, NodeRegistered, Role, UpdateNodes, UpdatePartition
+from ctld.core.events import (
+    HeldStep,
+    NodeDisconnected,
+    NodeRegistered,
+    Role,
+    StepExited,
+    UpdateNodes,
+    UpdatePartition,
+)
 from ctld.core.model import Job, Node, Step
 from ctld.core.ready import refresh
 from ctld.core.rights import require_role
@@ -111,12 +120,30 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
         for step in list(job.steps.values()):
             if step.node == node.name and step.state not in END_STATES:
                 _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), forgotten)
-    for job_id, attempt, step_id in held:
-        if _is_over(state, job_id, attempt, step_id):
-            if held[job_id, attempt, step_id].state not in ("EXITED", "TOMBSTONE"):
-                state.emit(TerminateStep(node.name, job_id, attempt, step_id, state.config.kill_wait_s * 1000))
+    node.leftovers = {}
+    for key in held:
+        if _is_over(state, *key):
+            if held[key].state not in ("EXITED", "TOMBSTONE"):
+                node.leftovers[key] = None
+                state.emit(TerminateStep(node.name, *key, state.config.kill_wait_s * 1000))
             else:
-                state.emit(ForgetStep(node.name, job_id, attempt, step_id))
+                state.emit(ForgetStep(node.name, *key))
+    _show_leftovers(state, node)
+
+
+def _show_leftovers(state: ClusterState, node: Node) -> None:
+    """What such a step uses has been given back: nothing new starts on the node before the last of them is gone."""
+    if bool(node.leftovers) != bool(node.flags & NodeFlag.COMPLETING):
+        node.flags ^= NodeFlag.COMPLETING
+        state.touch_node(node)
+
+
+def leftover_gone(state: ClusterState, event: StepExited) -> None:
+    """The node says that a step has ended which was over before."""
+    node = state.nodes.get(event.node)
+    if node is not None and node.leftovers:
+        node.leftovers.pop((event.job_id, event.attempt, event.step_id), None)
+        _show_leftovers(state, node)
 
 
 def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int) -> bool:
@@ -140,7 +167,9 @@ def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldSt
             step_life.lost(state, job, step, now_us, f"{step.node} does not know it any more")
     elif held.state in ("ACCEPTED", "RUNNING") and job.state is JobState.COMPLETING:
         job_life.emit_terminate(state, job, step)
-    # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on.
+    # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on, within its time limit.
+    if held is None or held.state != "EXITED":
+        step_life.time_limit(state, now_us, job.job_id, job.attempt)
 
 
 def node_disconnected(state: ClusterState, now_us: int, event: NodeDisconnected) -> None:
@@ -148,16 +177,18 @@ def node_disconnected(state: ClusterState, now_us: int, event: NodeDisconnected)
     node = state.nodes.get(event.node)
     if node is None or node.link_id != event.link_id:
         return
-    node.connected, node.link_id = False, 0
+    node.connected, node.link_id, node.lost_link_id = False, 0, event.link_id
     node.flags |= NodeFlag.NO_RESPOND
     state.touch_node(node)
     state.timers.set(now_us + state.config.slurmd_timeout_s * US, Timer.NODE_TIMEOUT, node.name, event.link_id)
 
 
-def node_timeout(state: ClusterState, now_us: int, name: str) -> None:
+def node_timeout(state: ClusterState, now_us: int, name: str, link_id: int) -> None:
     """SlurmdTimeout after the stream was lost: the node is DOWN unless it came back."""
     node = state.nodes.get(name)
-    if node is None or node.connected or node.flags & NodeFlag.DOWN or not node.flags & NodeFlag.NO_RESPOND:
+    if node is None or node.connected or node.lost_link_id != link_id:  # it came back, and may have gone again since
+        return
+    if node.flags & NodeFlag.DOWN or not node.flags & NodeFlag.NO_RESPOND:
         return
     set_down(state, node, NOT_RESPONDING, ROOT_UID, now_us)
     for job_id in list(node.jobs):

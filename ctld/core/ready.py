@@ -96,7 +96,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")
         return
     if not job.eligible_at_us:
-        job.eligible_at_us = max(now_us, job.submit_at_us)
+        job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission
         state.touch(job)
         if job.request.switches_max:
             state.timers.set(switch_wait_ends_us(state, job), Timer.SWITCH_WAIT, job.job_id)

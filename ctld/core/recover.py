@@ -8,7 +8,7 @@ when the nodes register (node_life.py), since they are functions of the state an
 from typing import NamedTuple
 
 from ctld.core import arrays, depends
-from ctld.core.job_life import set_end_timers
+from ctld.core.job_life import REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
@@ -180,6 +180,8 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             due_us = job.end_at_us + state.config.min_job_age_s * 1_000_000
             state.timers.set(due_us, Timer.PURGE, job.job_id, job.attempt)
         elif job.state is JobState.PENDING:
+            # Ready since a time that has not come yet: the clock was set back meanwhile. It does not wait for that.
+            job.eligible_at_us = min(job.eligible_at_us, now_us + REQUEUE_DELAY_US)
             begin_us = max(job.request.begin_at_us, job.eligible_at_us)
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)

@@ -41,7 +41,15 @@ if TYPE_CHECKING:
     from ctld.core.planning import Forecast
 
 #: Node flags with which nothing new starts there.
-CLOSED_FLAGS = NodeFlag.DOWN | NodeFlag.UNKNOWN | NodeFlag.DRAIN | NodeFlag.NO_RESPOND | NodeFlag.INVAL | NodeFlag.FAIL
+CLOSED_FLAGS = (
+    NodeFlag.DOWN
+    | NodeFlag.UNKNOWN
+    | NodeFlag.DRAIN
+    | NodeFlag.NO_RESPOND
+    | NodeFlag.INVAL
+    | NodeFlag.FAIL
+    | NodeFlag.COMPLETING
+)
 
 
 #: Values kept for sharing; beyond it the table starts anew (what is shared stays shared).
@@ -221,10 +229,13 @@ class ClusterState:
         if not members or members == job.job_id:
             self.by_name.pop(key, None)
 
-    def oldest_namesake(self, job: Job) -> int:
-        """The active job of the same user and name that came first; the job itself when there is no other."""
+    def has_older_namesake(self, job: Job) -> bool:
+        """Is there an active job of the same user and name that came first? An array's tasks came when the array did."""
         members = self.by_name.get((job.user_id, job.request.name), job.job_id)
-        return members if isinstance(members, int) else next(iter(members))
+        if isinstance(members, int):
+            members = {members: None}
+        own = job.array_job_id or job.job_id
+        return any(job_id < own or 0 < self.jobs[job_id].array_job_id < own for job_id in members)
 
     def share(self, value: Any) -> Any:
         """An equal value that other jobs hold already: 100,000 jobs of one user have one folder and one set of limits."""
@@ -235,7 +246,6 @@ class ClusterState:
     def purge_job(self, job: Job) -> None:
         """Forget an ended job; the database keeps it."""
         del self.jobs[job.job_id]
-        self.awaiting.pop(job.job_id, None)
         self.purged.append(job.job_id)
         record = self.arrays.get(job.array_job_id) if job.array_job_id else None
         if record is not None:

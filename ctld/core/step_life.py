@@ -130,9 +130,12 @@ def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> N
     if job is None or job.attempt != attempt or job.state not in (S.CONFIGURING, S.RUNNING) or job.time_limit_s < 0:
         return
     due_us = job.start_at_us + time_limit_us(state, job)
+    node = state.nodes.get(job.batch_node)
     if due_us > now_us:
         state.timers.set(due_us, Timer.TIME_LIMIT, job_id, attempt)
-    else:
+    elif (
+        node is not None and node.connected
+    ):  # else it cannot be told, and may have ended in time: see node_life._settle
         job_life.terminate(state, job, S.TIMEOUT, Reason.TIME_LIMIT, now_us, "TIME LIMIT")
 
 

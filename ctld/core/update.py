@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import depends, job_life, priority
+from ctld.core import arrays, depends, job_life, priority
 from ctld.core.control import each_target, part
 from ctld.core.defaults import COUNT_MAX
 from ctld.core.effects import Refused, Results
@@ -92,6 +92,11 @@ def _set_nice(state: ClusterState, job: Job, nice: int, now_us: int) -> None:
 
 def _set_throttle(state: ClusterState, job: Job, limit: int, now_us: int) -> None:
     job.array_throttle = limit
+    for record in arrays.records_of(state, job.array_job_id) if job.array_job_id else ():
+        if record.state not in END_STATES and record is not job:  # the limit is the array's, whichever task was named
+            record.array_throttle = limit
+            state.touch(record)
+            refresh(state, record, now_us)
 
 
 def _set_admin_comment(state: ClusterState, job: Job, text: str, now_us: int) -> None:

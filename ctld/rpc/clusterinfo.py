@@ -53,7 +53,8 @@ def base_state(node: Node) -> str:
 def flags_of(state: ClusterState, node: Node) -> list[str]:
     """What else is true of it."""
     flags = [flag.name or "" for flag in _SHOWN_FLAGS if node.flags & flag]
-    if any(state.jobs[job_id].state is JobState.COMPLETING for job_id in node.jobs):
+    completing = any(state.jobs[job_id].state is JobState.COMPLETING for job_id in node.jobs)
+    if completing or node.flags & NodeFlag.COMPLETING:
         flags.append("COMPLETING")
     return flags
 

@@ -116,8 +116,11 @@ class Controller:
         self._store = store = Store.open(config.penstock_database_url or folder.database, folder.holder)
         epoch = store.acquire_lease(clock())
         loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
+        loaded, now_us = loaded._replace(epoch=epoch), clock()
+        recorder = FlightRecorder(folder.path / "flight")
+        recorder.start(now_us, config, loaded)
         try:
-            core = Core(config, loaded._replace(epoch=epoch), clock())
+            core = Core(config, loaded, now_us)
         except Misfit as error:
             hint = "take the change back and start; make it again when those jobs have ended"
             raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
@@ -128,7 +131,7 @@ class Controller:
             Snapshot(core.state.jobs.values()),
             clock,
             self._fail,
-            FlightRecorder(folder.path / "flight"),
+            recorder,
             Metrics(),
             StorageFull,
         )

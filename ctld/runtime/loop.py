@@ -185,10 +185,10 @@ class Runtime:
     def _seal_if_free(self) -> None:
         while not self._committing and not self._over:
             batch = self.core.seal()
+            self._recorder.sealed(batch)
             if batch is None:
                 return
             self.metrics.batches += 1
-            self._recorder.batch(batch)
             if batch.is_durable():
                 self._commit(batch)
             else:

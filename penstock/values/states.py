@@ -64,6 +64,7 @@ class NodeFlag(IntFlag):
     NO_RESPOND = 8
     INVAL = 16  # registered with less than the configuration promises
     FAIL = 32
+    COMPLETING = 64  # processes of jobs that are over for the controller are still there
 
 
 class Reason(StrEnum):

@@ -4,7 +4,10 @@ outputs.
 Commands (one a block, arguments as key=value; see COMMANDS below):
     cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE   a fresh cluster, all nodes registered (KEY: field of Config)
     submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob
-    start 1 / exit 1 code=0 signal=0                    what the node reports
+    start 1 / exit 1 code=0 signal=0 ago=0              what the node reports, and how long ago it was
+    gone 1 / late 1 code=0                              a step ends unseen / its node says so now
+    busy / idle                                         a commit is in flight / is done
+    clock -3600 / reload n1 n2                          the wall clock is set / scontrol reconfigure with these nodes
     cancel ids user= signal= / hold / release / requeue ids user=
     update ids user= key=value                          scontrol update
     node n1 state=drain reason=x / partition debug state=down
@@ -87,7 +90,8 @@ class Script:
     def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
         failure, oom = keys.get("failure", ""), "oom" in plain
-        more = {word: True for word in plain if word in ("untried", "rebooted")}
+        more: dict[str, object] = {word: True for word in plain if word in ("untried", "rebooted")}
+        more["ago_s"] = int(keys.get("ago", 0))
         ids = [int(word) for word in plain if word.isdigit()]
         return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom, **more)]
 
@@ -138,6 +142,40 @@ class Script:
     def restart(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         self.world.restart()
         return self.world.settle()
+
+    def gone(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """The step ends on its node, which is out of reach and will say so later (late)."""
+        for word in plain:
+            node, attempt = self.world.where(int(word))
+            del self.world.running[node][int(word), attempt]
+            self.world.ended[node][int(word), attempt] = self.world.now_us
+        return []
+
+    def late(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """Now the node says it."""
+        lines = []
+        for node, job_id, attempt, at_us in self.world.take_ended(plain):
+            ago_s = (self.world.now_us - at_us) // 1_000_000
+            lines += self.world.report_exit(node, job_id, attempt, int(keys.get("code", 0)), ago_s=ago_s)
+        return lines
+
+    def busy(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """A commit is in flight: events are stepped, nothing is sealed until `idle`."""
+        self.world.busy = True
+        return []
+
+    def idle(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        self.world.busy = False
+        return self.world.settle()
+
+    def clock(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """The wall clock is set, by so many seconds."""
+        self.world.now_us += int(plain[0]) * 1_000_000
+        return []
+
+    def reload(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """A configuration with these nodes only."""
+        return self.world.reload(plain)
 
     def advance(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return self.world.advance(float(plain[0]))

@@ -5,6 +5,9 @@ Every command goes step -> seal -> commit -> check, like the runtime's loop, and
 tests.
 """
 
+from dataclasses import replace
+from typing import Any
+
 from ctld.core.controller import Core
 from ctld.core.effects import (
     AckReports,
@@ -26,6 +29,7 @@ from ctld.core.events import (
     Actor,
     AnyEvent,
     HeldStep,
+    LoadConfig,
     NodeDisconnected,
     NodeRegistered,
     Role,
@@ -78,13 +82,16 @@ class World:
         self.epoch = 0
         self.sequence = 0
         self.links: dict[str, int] = {}
+        self.streams = 0
         self.boots: dict[str, str] = {n.name: "boot1" for n in config.nodes}
         self.running: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}
+        self.ended: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}  # unseen, and when
         self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
         self.replies: dict[int, object] = {}
         self.next_reply = 1
+        self.busy = False  # a commit is in flight: what is stepped is not sealed
         self.restart()
 
     # ---- the loop ------------------------------------------------------------------------------------------------
@@ -127,6 +134,8 @@ class World:
     def settle(self) -> list[str]:
         """Seal and commit until nothing is left."""
         lines: list[str] = []
+        if self.busy:
+            return lines
         for _ in range(100):
             self.core.check()
             batch = self.core.seal()
@@ -228,11 +237,13 @@ class World:
 
     def register(self, name: str, **changes: object) -> list[str]:
         """The node daemon connects and says what it holds."""
-        self.links[name] = self.links.get(name, 0) + 1 + 1000 * self.epoch
+        self.streams += 1
+        self.links[name] = self.streams + 1000 * self.epoch
         held = tuple(
             HeldStep(job_id, attempt, BATCH, "RUNNING", epoch)
             for (job_id, attempt), epoch in self.running[name].items()
         ) + tuple(HeldStep(job_id, attempt, BATCH, "TOMBSTONE", 0) for job_id, attempt in self.tombstones[name])
+        held += tuple(HeldStep(job_id, attempt, BATCH, "EXITED", 0) for job_id, attempt in self.ended[name])
         node = next(n for n in self.config.nodes if n.name == name)
         gres = tuple((g.name, g.type, g.count) for g in node.gres)
         fields: dict[str, object] = {
@@ -253,6 +264,24 @@ class World:
         """The stream breaks."""
         return self.do(NodeDisconnected(name, self.links.pop(name)))
 
+    def take_ended(self, ids: list[str]) -> list[tuple[str, int, int, int]]:
+        """Steps that ended unseen: (node, job id, attempt, when)."""
+        found = [
+            (node, job_id, attempt, at_us)
+            for node, steps in self.ended.items()
+            for (job_id, attempt), at_us in steps.items()
+            if str(job_id) in ids
+        ]
+        for node, job_id, attempt, _ in found:
+            del self.ended[node][job_id, attempt]
+        return found
+
+    def reload(self, names: list[str]) -> list[str]:
+        """scontrol reconfigure with these of the nodes."""
+        nodes = tuple(node for node in self.config.nodes if node.name in names)
+        partitions = tuple(replace(p, nodes=tuple(names)) for p in self.config.partitions)
+        return self.do(LoadConfig(replace(self.config, nodes=nodes, partitions=partitions), self.reply_to()))
+
     def where(self, job_id: int) -> tuple[str, int]:
         """(node, attempt) of the job's running step."""
         return next((n, a) for n, steps in self.running.items() for j, a in steps if j == job_id)
@@ -265,7 +294,7 @@ class World:
         return self.do(StepStarted(node, job_id, attempt, BATCH, self.now_us, f"spool-{node}", self.sequence, link))
 
     def exited(
-        self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False, **more: bool
+        self, job_id: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False, **more: Any
     ) -> list[str]:
         """The node says that the job's step has ended."""
         node, attempt = self.where(job_id)
@@ -274,14 +303,15 @@ class World:
 
     def report_exit(
         self, node: str, job_id: int, attempt: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False,
-        **more: bool,
+        ago_s: int = 0, **more: Any,
     ) -> list[str]:  # fmt: skip
-        """An exit report, possibly a repeated or false one."""
+        """An exit report, possibly a repeated or false one, of something that happened `ago_s` seconds ago."""
         self.sequence += 1
-        start_us = 0 if failure else self.now_us
+        end_us = self.now_us - ago_s * US
+        start_us = 0 if failure else end_us
         return self.do(
             StepExited(
-                node, job_id, attempt, BATCH, f"spool-{node}", self.sequence, self.links[node], start_us, self.now_us,
+                node, job_id, attempt, BATCH, f"spool-{node}", self.sequence, self.links[node], start_us, end_us,
                 code, signal, failure, oom, **more,
             )
         )  # fmt: skip

@@ -108,21 +108,21 @@ def test_the_flight_recorder_keeps_events_but_no_secrets(tmp_path):
     spec = SpecRow(b"h" * 32, b"#!/bin/sh\nSECRET", (b"SECRET",), (b"TOKEN=SECRET",))
     recorder.event(1, Tick())
     recorder.event(2, SubmitJob(Actor(1, 1, "u", "g"), "k", 2, WantedJob(name="shown"), spec))
-    recorder.batch(batch(row(1)))
+    recorder.sealed(batch(row(1)))
     recorder.close()
     data = (tmp_path / "flight" / NAMES[0]).read_bytes()
     assert b"SECRET" not in data and b"shown" in data and b"h" * 32 in data
     assert os.stat(tmp_path / "flight" / NAMES[0]).st_mode & 0o077 == 0
     assert os.stat(tmp_path / "flight").st_mode & 0o077 == 0
     head = msgspec.msgpack.encode((0, 1, Tick()))
-    assert data.startswith(head)
+    assert data.startswith(len(head).to_bytes(4, "big") + head)
 
 
 def test_the_flight_recorder_is_bounded(tmp_path):
     recorder = FlightRecorder(tmp_path / "flight", file_bytes_max=2000)
     for number in range(500):
         recorder.event(number, Tick())
-        recorder.batch(batch(row(number)))
+        recorder.sealed(batch(row(number)))
     recorder.close()
     sizes = [(tmp_path / "flight" / name).stat().st_size for name in NAMES]
     assert all(size < 2200 for size in sizes) and sizes[1] > 2000

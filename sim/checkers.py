@@ -1,0 +1,380 @@
+"""Oracles of the fault worlds: they look at the world - processes, answers, the database - and never ask the core.
+
+Each is a method that the world calls when something has really happened, and raises `Broken` with its own name:
+
+    core, node core     an exception or a violated invariant inside one of the cores (raised by who calls them)
+    once                a step is launched twice, or two attempts of a job (two jobs of an array task) live at once
+    capacity            processes use more cpus, memory or devices of a node than it has, or a device twice
+    placement           a job runs where its request does not allow
+    time limit          a process outlives limit + KillWait although the controller could reach it; or is ended early
+    ended               a job is reported ended while a process of it lives; or leaves its end again
+    cancelled, held     a job is launched after the answer to its cancel or hold
+    dependency          a job starts before what it waits for
+    array               more tasks at once than the limit; a task missing or doubled at the end
+    acknowledged        a submit that was answered is lost, doubled, or has two ids
+    books               the rows of the database do not agree with what ran
+    liveness            after all faults have stopped something does not end (world.py)
+
+Known limits: a job that may not be requeued is given up as NODE_FAIL while its node is silent, and may run on there
+unseen (docs/jobs.md); it is a ghost, and only `capacity` still counts it.
+"""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import select
+
+from ctld.core.effects import Batch, LaunchStep, Submitted
+from ctld.core.model import JobRow
+from ctld.core.recover import Loaded
+from ctld.store.schema import JOB, STEP
+from penstock.values.config import Config
+from penstock.values.states import END_STATES, JobState
+from sim.timeline import US, Timeline
+
+#: What undisturbed work may take on the way: slow commits, slow passes, the longest delays.
+SLACK_US = 25 * US
+UNLIMITED = -1
+
+
+class Broken(Exception):
+    """An oracle says no. `oracle` is its name."""
+
+    def __init__(self, oracle: str, text: str, job_id: int = 0) -> None:
+        super().__init__(f"{oracle}: {text}")
+        self.oracle, self.text, self.job_id = oracle, text, job_id
+
+
+class Wish(NamedTuple):
+    """A submission as its user knows it."""
+
+    key: str
+    user: str
+    name: str
+    script: bytes
+    tasks: int  # 0 = no array
+    throttle: int
+    depends: tuple[str, int]  # (kind, job id); ("", 0) = on nothing
+    nodes_excluded: tuple[str, ...]
+    begin_at_us: int
+
+
+class Checkers:
+    """What has happened, and whether that may be."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.rows: dict[tuple[int, int], JobRow] = {}  # committed
+        self.last: dict[int, JobRow] = {}  # of each job the last attempt
+        self.wishes: dict[str, Wish] = {}
+        self.ids: dict[str, int] = {}  # submit key -> the job id that was answered
+        self.by_script: dict[bytes, Wish] = {}
+        self.launched: dict[Any, Any] = {}  # every process there ever was, by key
+        self.live: dict[Any, Any] = {}
+        self.ghosts: dict[Any, None] = {}
+        self.sent: dict[tuple[int, int], None] = {}  # (job, attempt) whose launch has left the controller
+        self.stopped: dict[int, tuple[str, frozenset[tuple[int, int]]]] = {}  # id -> (why, what had left by then)
+        self.began: dict[int, None] = {}  # jobs that have been started
+        self.limit_max_s: dict[int, int] = {}
+        self.limit_changed: dict[int, None] = {}
+        self.unthrottled: dict[int, None] = {}  # arrays whose limit was changed
+        self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
+        self.partitions: dict[str, frozenset[str]] = {}
+        self.kill_wait_s = 0
+        self.clock_jumped = False  # clocks disagree: no oracle compares their times
+        self._good_since: dict[str, int] = {}  # node -> since when nothing stands between it and the controller
+        self._streams: dict[str, Any] = {}
+
+    # ---- what is told --------------------------------------------------------------------------------------------
+
+    def configured(self, config: Config) -> None:
+        """A configuration may be in force from now on; machines are as large as the file says."""
+        self.kill_wait_s = max(self.kill_wait_s, config.kill_wait_s)
+        for node in config.nodes:
+            gres: dict[str, int] = {}
+            for entry in node.gres:
+                gres[entry.name] = gres.get(entry.name, 0) + entry.count
+            self.sizes[node.name] = (node.cpus, node.real_memory_mb, gres)
+        for partition in config.partitions:
+            old = self.partitions.get(partition.name, frozenset())
+            self.partitions[partition.name] = old | frozenset(partition.nodes)
+
+    def wished(self, wish: Wish) -> None:
+        """Somebody is about to submit."""
+        self.wishes[wish.key] = self.by_script[wish.script] = wish
+
+    def admitted(self, node: str, stream: Any) -> None:
+        """The controller hears the node and the node the controller."""
+        self._streams[node] = stream
+        self._good_since[node] = self._timeline.now_us
+
+    def left(self, node: str, stream: Any) -> None:
+        """The controller has lost the node's stream."""
+        if self._streams.get(node) is stream:
+            self.disturbed(node)
+
+    def disturbed(self, node: str) -> None:
+        """Something stands between node and controller."""
+        since_us = self._good_since.pop(node, None)
+        if since_us is not None:
+            for process in self.live.values():
+                if process.node == node:
+                    self._check_overrun(process, since_us)
+
+    # ---- submits -------------------------------------------------------------------------------------------------
+
+    def submitted(self, wish: Wish, answer: Submitted) -> None:
+        """A client has got a job id."""
+        known = self.ids.setdefault(wish.key, answer.job_id)
+        if known != answer.job_id:
+            raise Broken("acknowledged", f"one submit has the ids {known} and {answer.job_id}", known)
+        row = self.last.get(answer.job_id)
+        if row is None or row.submit_key != wish.key:
+            raise Broken("acknowledged", f"job {answer.job_id} was answered and is not committed", answer.job_id)
+
+    def loaded(self, loaded: Loaded) -> None:
+        """A controller has read the database: what is active there is what was committed as active."""
+        found = {row.job_id: (row.attempt, row.state) for row in loaded.jobs}
+        for job_id, row in self.last.items():
+            if row.state not in END_STATES and found.get(job_id) != (row.attempt, row.state):
+                raise Broken(
+                    "acknowledged", f"job {job_id} is {row.state.name} and was loaded as {found.get(job_id)}", job_id
+                )
+
+    def awaited(self, job_id: int) -> None:
+        """Somebody who waited for a job was told that it has ended."""
+        rows = [row for row in self.last.values() if job_id in (row.job_id, row.array_job_id)]
+        if any(row.state not in END_STATES for row in rows):
+            raise Broken("ended", f"who awaits job {job_id} was told that it has ended", job_id)
+
+    # ---- the controller ------------------------------------------------------------------------------------------
+
+    def committed(self, batch: Batch) -> None:
+        """These rows are in the database."""
+        for row in batch.jobs:
+            before = self.rows.get((row.job_id, row.attempt))
+            if before is not None and before.state in END_STATES and before.state is not row.state:
+                raise Broken("ended", f"job {row.job_id} goes from {before.state.name} to {row.state.name}", row.job_id)
+            self.rows[row.job_id, row.attempt] = row
+            if row.attempt >= getattr(self.last.get(row.job_id), "attempt", 0):
+                self.last[row.job_id] = row
+            limit_s = row.time_limit_s
+            most_s = self.limit_max_s.get(row.job_id, limit_s)
+            if most_s != limit_s:
+                self.limit_changed[row.job_id] = None
+            self.limit_max_s[row.job_id] = UNLIMITED if UNLIMITED in (most_s, limit_s) else max(most_s, limit_s)
+            if row.start_at_us:
+                self.began[row.job_id] = None
+            if before is None or before.state is not row.state:
+                self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} is {row.state.name} {row.reason.value}")
+            if row.state in END_STATES:
+                self._check_end(row)
+
+    def _check_end(self, row: JobRow) -> None:
+        for key, process in self.live.items():
+            if (key.job_id, key.attempt) != (row.job_id, row.attempt) or key in self.ghosts:
+                continue
+            if row.state is JobState.NODE_FAIL and process.node not in self._good_since:
+                self.ghosts[key] = None
+                continue
+            text = f"job {row.job_id}.{row.attempt} is {row.state.name} and lives on {process.node}"
+            raise Broken("ended", text, row.job_id)
+        if row.state is JobState.TIMEOUT and not self.clock_jumped:
+            ran_us = row.end_at_us - row.start_at_us
+            if ran_us < row.time_limit_s * US - SLACK_US and row.job_id not in self.limit_changed:
+                raise Broken("time limit", f"job {row.job_id} was ended after {ran_us / US:.1f} s", row.job_id)
+
+    def released(self, effect: Any) -> None:
+        """An effect leaves the controller."""
+        if type(effect) is not LaunchStep:
+            return
+        key = (effect.job_id, effect.attempt)
+        row = self.rows.get(key)
+        if row is None or not row.start_at_us:
+            raise Broken("books", f"job {effect.job_id}.{effect.attempt} is launched before that is committed", key[0])
+        if key not in self.sent:
+            for job_id in dict.fromkeys((effect.job_id, effect.job.array_job_id)):
+                why, had_left = self.stopped.get(job_id, ("", frozenset()))
+                if why and key not in had_left:
+                    raise Broken(why, f"job {effect.job_id}.{effect.attempt} is launched all the same", effect.job_id)
+        self.sent[key] = None
+
+    def answered_stop(self, job_id: int, why: str) -> None:
+        """A cancel or a hold of a whole job was answered with success: what has not left by now may not leave."""
+        self.stopped.setdefault(job_id, (why, frozenset(self.sent)))
+
+    def may_go_on(self, job_id: int) -> None:
+        """Somebody is about to release it."""
+        if self.stopped.get(job_id, ("",))[0] == "held":
+            del self.stopped[job_id]
+
+    # ---- processes -----------------------------------------------------------------------------------------------
+
+    def started(self, process: Any) -> None:
+        """A process runs from now on."""
+        key, job = process.key, process.job
+        if key in self.launched:
+            raise Broken("once", f"step {key} is started a second time", key.job_id)
+        for other_key, other in self.live.items():
+            same_task = job.array_job_id and (job.array_job_id, job.array_task_id) == (
+                other.job.array_job_id, other.job.array_task_id,
+            )  # fmt: skip
+            if (other_key.job_id == key.job_id or same_task) and other_key not in self.ghosts:
+                raise Broken("once", f"step {key} starts on {process.node} while {other_key} lives", key.job_id)
+        self.launched[key] = self.live[key] = process
+        self._check_capacity(process)
+        self._check_placement(process)
+        self._check_dependency(process)
+        if job.array_job_id and job.array_throttle and job.array_job_id not in self.unthrottled:
+            number = sum(1 for p in self.live.values() if p.job.array_job_id == job.array_job_id)
+            if number > job.array_throttle:
+                raise Broken(
+                    "array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id
+                )
+
+    def _check_capacity(self, process: Any) -> None:
+        for part in process.job.alloc:
+            cpus = mem_mb = 0
+            devices: dict[str, int] = {}
+            holders = []
+            for other in self.live.values():
+                for share in other.job.alloc:
+                    if share.node != part.node or (other.key in self.ghosts and share.node != other.node):
+                        continue
+                    holders.append(other.key)
+                    cpus, mem_mb = cpus + share.cpus, mem_mb + share.mem_mb
+                    for name, _, mask in share.gres:
+                        if devices.get(name, 0) & mask:
+                            text = f"{name} {mask:#x} of {part.node} is held twice by {', '.join(map(str, holders))}"
+                            raise Broken("capacity", text, process.key.job_id)
+                        devices[name] = devices.get(name, 0) | mask
+                    if other is not process and (other.job.request.exclusive or process.job.request.exclusive):
+                        raise Broken("capacity", f"{other.key} and {process.key} share {part.node}", process.key.job_id)
+            size_cpus, size_mb, gres = self.sizes[part.node]
+            too_high = any(mask.bit_length() > gres.get(name, 0) for name, mask in devices.items())
+            if cpus > size_cpus or mem_mb > size_mb or too_high:
+                text = f"{cpus} cpus, {mem_mb} MB, {devices} of {part.node} are used by {', '.join(map(str, holders))}"
+                raise Broken("capacity", text, process.key.job_id)
+
+    def _check_placement(self, process: Any) -> None:
+        job, wish = process.job, self.by_script.get(process.script)
+        nodes = [part.node for part in job.alloc]
+        if wish is None:
+            raise Broken("placement", f"job {job.job_id} runs a script that nobody submitted", job.job_id)
+        if self.ids.get(wish.key, 0) not in (0, job.array_job_id or job.job_id):
+            raise Broken("placement", f"job {job.job_id} runs the script of {wish.name}", job.job_id)
+        bad = [n for n in nodes if n in wish.nodes_excluded or n not in self.partitions[job.partition]]
+        if bad or len(set(nodes)) != len(nodes) or len(nodes) < job.request.nodes_min or process.node not in nodes:
+            raise Broken("placement", f"job {job.job_id} runs on {nodes} in {job.partition}", job.job_id)
+        if wish.begin_at_us > self._timeline.now_us + US and not self.clock_jumped:
+            raise Broken("placement", f"job {job.job_id} starts before its begin time", job.job_id)
+
+    def _check_dependency(self, process: Any) -> None:
+        job = process.job
+        kind, target = self.by_script[process.script].depends
+        if kind == "singleton":
+            own = job.array_job_id or job.job_id
+            for other in self.live.values():
+                theirs = other.job.array_job_id or other.job.job_id
+                same = (other.job.user_id, other.job.request.name) == (job.user_id, job.request.name)
+                if same and theirs < own and other.key not in self.ghosts:
+                    raise Broken("dependency", f"job {own} starts beside its namesake {theirs}", job.job_id)
+        elif kind:
+            rows = [row for row in self.last.values() if target in (row.job_id, row.array_job_id)]
+            states = [row.state for row in rows]
+            is_over = all(state in END_STATES for state in states)
+            is_met = {
+                "after": all(row.job_id in self.began or row.state in END_STATES for row in rows),
+                "afterany": is_over,
+                "afterok": is_over and all(state is JobState.COMPLETED for state in states),
+                "afternotok": is_over and any(state is not JobState.COMPLETED for state in states),
+            }[kind]
+            if not is_met:
+                shown = ", ".join(state.name for state in states)
+                raise Broken("dependency", f"job {job.job_id} starts, {kind}:{target} is {shown}", job.job_id)
+
+    def ended(self, process: Any) -> None:
+        """It is over."""
+        del self.live[process.key]
+        self.ghosts.pop(process.key, None)
+        since_us = self._good_since.get(process.node)
+        if since_us is not None:
+            self._check_overrun(process, since_us)
+
+    def _check_overrun(self, process: Any, since_us: int) -> None:
+        limit_s = self.limit_max_s.get(process.key.job_id, UNLIMITED)
+        if limit_s == UNLIMITED or self.clock_jumped:
+            return
+        nature = process.nature
+        allowed_us = self.kill_wait_s * US + max(nature.on_kill_us, 0) + SLACK_US
+        due_us = max(process.start_us + limit_s * US, since_us)
+        end_us = process.end_us or self._timeline.now_us
+        if end_us - due_us > allowed_us:
+            late_s = (end_us - due_us) / US
+            text = f"job {process.key.job_id} still ran {late_s:.0f} s after its limit of {limit_s} s"
+            raise Broken("time limit", text, process.key.job_id)
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def final(self, engine: Any) -> None:
+        """Everything has ended: do answers, processes and the database agree?"""
+        with engine.connect() as connection:
+            columns = (JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.exit_code)
+            jobs = {(r.job_id, r.attempt): r for r in connection.execute(select(*columns))}
+            steps = {(r.job_id, r.attempt): r for r in connection.execute(select(STEP))}
+        self._check_rows(jobs)
+        self._check_answers()
+        for process in self.launched.values():
+            self._check_books(process, jobs, steps)
+        ran = {(key.job_id, key.attempt) for key in self.launched}
+        for key, row in jobs.items():
+            if row.state == JobState.COMPLETED and key not in ran:
+                raise Broken("books", f"job {key[0]}.{key[1]} is COMPLETED and has never run", key[0])
+
+    def _check_rows(self, jobs: dict[tuple[int, int], Any]) -> None:
+        if jobs.keys() != self.rows.keys():
+            odd = sorted(jobs.keys() ^ self.rows.keys())
+            raise Broken("books", f"in the database or among the commits, not both: {odd}", odd[0][0])
+        for key, row in self.rows.items():
+            found = jobs[key]
+            if (found.state, found.start_at_us, found.end_at_us) != (row.state, row.start_at_us, row.end_at_us):
+                raise Broken("books", f"job {key[0]}.{key[1]} is not in the database as committed", key[0])
+            if row.state not in END_STATES or (row.attempt < self.last[row.job_id].attempt) != (
+                row.state is JobState.REQUEUED
+            ):
+                raise Broken("books", f"job {key[0]}.{key[1]} is left as {row.state.name}", key[0])
+            if row.start_at_us and row.end_at_us < row.start_at_us:
+                raise Broken("books", f"job {key[0]}.{key[1]} ends before it starts", key[0])
+
+    def _check_answers(self) -> None:
+        keys = [row.submit_key for row in self.last.values() if row.submit_key]
+        if len(keys) != len(set(keys)):
+            raise Broken("acknowledged", "two jobs have one submit key")
+        for key, job_id in self.ids.items():
+            tasks = self.wishes[key].tasks
+            own = [row for row in self.last.values() if job_id in (row.job_id, row.array_job_id)]
+            number = sum(len(row.array_tasks) if row.array_tasks is not None else 1 for row in own)
+            if number != max(tasks, 1):
+                raise Broken(
+                    "array" if tasks else "acknowledged", f"job {job_id} has {number} tasks of {tasks}", job_id
+                )
+            single = [row.array_task_id for row in own if row.array_task_id is not None]
+            if len(single) != len(set(single)):
+                raise Broken("array", f"a task of array {job_id} has two jobs", job_id)
+
+    def _check_books(self, process: Any, jobs: dict[tuple[int, int], Any], steps: dict[tuple[int, int], Any]) -> None:
+        key = (process.key.job_id, process.key.attempt)
+        name = f"job {key[0]}.{key[1]}"
+        job, step, end = jobs.get(key), steps.get(key), process.reported
+        if job is None or step is None or not job.start_at_us:
+            raise Broken("books", f"{name} has run and has no row", key[0])
+        if step.state == JobState.NODE_FAIL or end is None:
+            if end is None and job.state == JobState.COMPLETED:
+                raise Broken("books", f"{name} is COMPLETED, and was lost with its node", key[0])
+            return
+        if (step.start_at_us, step.user_cpu_us) != (end.start_at_us, end.user_cpu_us):
+            text = f"{name} used {end.user_cpu_us} us of cpu from {end.start_at_us}, its row says {step.user_cpu_us}"
+            raise Broken("books", f"{text} from {step.start_at_us}", key[0])
+        if (step.exit_code, step.exit_signal) != (end.exit_code, end.exit_signal):
+            raise Broken("books", f"{name} ended {end.exit_code}:{end.exit_signal}, its row says otherwise", key[0])
+        if (job.state == JobState.COMPLETED) and (end.exit_code or end.exit_signal):
+            raise Broken("books", f"{name} is COMPLETED with exit {end.exit_code}:{end.exit_signal}", key[0])

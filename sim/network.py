@@ -1,0 +1,157 @@
+"""The network between nodes and controller: streams that are ordered, and that break.
+
+A stream is what gRPC gives: two lanes, each in order, nothing lost in the middle. What may go wrong is what may go wrong
+with such a stream: it is slow, it stalls, it breaks and the two sides notice at different times, one direction goes
+black without a word (half-open) until the other side has missed its heartbeats, or a node can not be reached at all.
+What was on its way when a stream broke may still arrive at a side that has not noticed. A message may be repeated
+(`repeat`), which TCP does not do but proxies and retries do. Order changes only between an old stream and a new one.
+
+Heartbeats are not sent one by one: whoever hears nothing any more gives up SILENCE_US later.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from sim.timeline import US, Timeline
+
+#: Three missed heartbeats of 5 s, looked at every 5 s.
+SILENCE_US = (15 * US, 20 * US)
+NODE, CTLD = "node", "ctld"
+OTHER = {NODE: CTLD, CTLD: NODE}
+
+
+class Side(Protocol):
+    """Who holds an end of a stream."""
+
+    def take(self, stream: "Stream", message: Any) -> None:
+        """A message has arrived."""
+
+    def broken(self, stream: "Stream") -> None:
+        """The stream is over, as this side has found out."""
+
+
+class Stream:
+    """One stream of one node."""
+
+    def __init__(self, network: "Network", index: int, node: str, number: int, sides: dict[str, Side]) -> None:
+        self.index = index
+        self.node = node
+        self.number = number  # the node's own count of its streams
+        self.link_id = 0  # the controller's number for it
+        self.commands = 0  # sequence of the last command that was sent down
+        self.unacked: dict[int, Any] = {}  # commands that the node has not answered
+        self.open = {NODE: True, CTLD: True}
+        self.black = {NODE: False, CTLD: False}  # nothing sent by that side arrives any more
+        self._sides = sides
+        self._network = network
+        self._last_us = {NODE: 0, CTLD: 0}  # when the last message of that sender arrives
+
+    def send(self, sender: str, message: Any) -> None:
+        """Send in order; nothing says whether it arrives."""
+        if not self.open[sender] or self.black[sender]:
+            return
+        network = self._network
+        for _ in range(2 if network.is_repeated() else 1):
+            at_us = max(network.timeline.now_us + network.delay_us(), self._last_us[sender])
+            self._last_us[sender] = at_us
+            network.timeline.at(at_us, self._deliver, OTHER[sender], message)
+
+    def _deliver(self, to: str, message: Any) -> None:
+        if self.open[to]:
+            self._sides[to].take(self, message)
+
+    def close(self, side: str) -> None:
+        """One side ends it, or finds it broken; the other hears of it unless it can not."""
+        if not self.open[side]:
+            return
+        self.open[side] = False
+        self._network.forget(self)
+        self._sides[side].broken(self)
+        if self.open[OTHER[side]] and not self.black[side]:
+            at_us = max(self._network.timeline.now_us + self._network.delay_us(), self._last_us[side])
+            self._network.timeline.at(at_us, self.close, OTHER[side])
+
+    def cut(self) -> None:
+        """The connection is reset: both sides notice, each in its time."""
+        for side in (NODE, CTLD):
+            self.black[side] = True
+            self._network.timeline.after(self._network.delay_us(), self.close, side)
+
+    def stall(self, duration_us: int) -> None:
+        """Nothing moves for so long; all of it arrives then."""
+        until_us = self._network.timeline.now_us + duration_us
+        for side in (NODE, CTLD):
+            self._last_us[side] = max(self._last_us[side], until_us)
+
+    def blacken(self, sender: str) -> None:
+        """What this side sends from now on is lost, until the other gives up."""
+        self.black[sender] = True
+        self._network.timeline.after(self._network.between(*SILENCE_US), self.close, OTHER[sender])
+
+
+class Network:
+    """Delays, and what is cut off."""
+
+    def __init__(self, timeline: Timeline, random: Random, delay_max_us: int, repeats: float) -> None:
+        self.timeline = timeline
+        self.streams: dict[int, Stream] = {}
+        self._random = random
+        self._delay_max_us = delay_max_us
+        self._repeats = repeats
+        self._apart: dict[str, int] = {}  # node -> cut off until then
+        self._opened = 0
+
+    def between(self, low: int, high: int) -> int:
+        """A number drawn evenly."""
+        return self._random.randint(low, high)
+
+    def delay_us(self) -> int:
+        """How long one message takes: mostly the shortest time, sometimes up to the longest."""
+        if self._random.random() < 0.8:
+            return self._random.randint(100, 2_000)
+        return self._random.randint(2_000, self._delay_max_us)
+
+    def is_repeated(self) -> bool:
+        """Does this message come twice?"""
+        return self._repeats > 0 and self._random.random() < self._repeats
+
+    def reaches(self, node: str) -> bool:
+        """Could this node connect now?"""
+        return self._apart.get(node, 0) <= self.timeline.now_us
+
+    def connect(self, node: str, number: int, sides: dict[str, Side]) -> Stream:
+        """A new stream; whether anybody listens is the caller's affair."""
+        self._opened += 1
+        stream = self.streams[self._opened] = Stream(self, self._opened, node, number, sides)
+        return stream
+
+    def forget(self, stream: Stream) -> None:
+        """Both sides have closed it."""
+        if not any(stream.open.values()):
+            self.streams.pop(stream.index, None)
+
+    def of(self, node: str) -> list[Stream]:
+        """The node's streams that one side at least holds open."""
+        return [stream for stream in self.streams.values() if stream.node == node]
+
+    def part(self, node: str, duration_us: int) -> None:
+        """The node is cut off for so long."""
+        self._apart[node] = max(self._apart.get(node, 0), self.timeline.now_us + duration_us)
+        for stream in self.of(node):
+            if duration_us < SILENCE_US[0]:
+                stream.stall(duration_us)
+            else:
+                stream.blacken(NODE)
+                stream.blacken(CTLD)
+
+    def heal(self) -> None:
+        """Everybody reaches everybody, quickly and once."""
+        self._apart.clear()
+        self._delay_max_us = 5_000
+        self._repeats = 0.0
+
+    def each(self, act: Callable[[Stream], None]) -> None:
+        """Do something to every stream."""
+        for stream in list(self.streams.values()):
+            act(stream)

@@ -1,0 +1,391 @@
+"""The controller of a fault world: the real core and the real store, and around them what `ctld.runtime.loop` does.
+
+Inbox, step, seal, commit, release are those of the real loop, in virtual time: a commit takes a while, during which
+the next events are stepped. The registry of streams is the one of `ctld.agents` in its rules (an effect goes to the
+stream that was admitted last). The database is SQLite in memory and survives the controller.
+
+A crash drops the core, the inbox, the batch in hand and all streams, at one of the named points; the next controller
+takes the lease (epoch + 1), loads and starts. Commits may be slow, find no room, fail, or succeed without an answer.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ctld.core.controller import Core
+from ctld.core.effects import (
+    AckReports,
+    AdmitNode,
+    Batch,
+    ForgetStep,
+    LaunchStep,
+    Reply,
+    SignalStep,
+    StartPlan,
+    TerminateStep,
+)
+from ctld.core.events import AnyEvent, LaunchRefused, NodeDisconnected, StepExited, StepStarted, Tick
+from ctld.core.planning import run_plan
+from ctld.core.recover import Loaded, Misfit
+from ctld.core.submit import SUBMIT_KEY_AGE_US
+from ctld.runtime.clock import Clock
+from ctld.runtime.flightrec import FlightRecorder
+from ctld.store.committer import Store
+from ctld.store.dialect import write_engine
+from ctld.store.errors import StorageFull, StoreError
+from ctld.store.migrate import migrate
+from penstock.values.config import Config
+from sim.checkers import Broken, Checkers
+from sim.network import CTLD, Network, Stream
+from sim.timeline import US, Timeline
+
+#: Where a controller may die. "effect" is between two effects of a batch.
+CRASH_POINTS = ("step", "sealed", "commit:before", "commit:after", "effect")
+STORAGE_RETRY_US = 1 * US
+SLEEP_MAX_US = 5 * US
+
+
+class Crash(Exception):
+    """The controller dies here."""
+
+
+class FaultyConnection:
+    """The store's connection, whose next commit may be told to go wrong: `full`, `failed` or `lost` (its answer is)."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._raw = raw
+        self.fault = ""
+
+    @property
+    def in_transaction(self) -> bool:
+        """As the driver's."""
+        return self._raw.in_transaction
+
+    def cursor(self) -> sqlite3.Cursor:
+        """As the driver's."""
+        return self._raw.cursor()
+
+    def rollback(self) -> None:
+        """As the driver's."""
+        self._raw.rollback()
+
+    def commit(self) -> None:
+        """Commit, unless it goes wrong."""
+        fault, self.fault = self.fault, ""
+        if fault in ("", "lost"):
+            self._raw.commit()
+        if fault:
+            error = sqlite3.OperationalError(f"injected: {fault}")
+            if fault == "full":
+                error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+
+class FaultyStore(Store):
+    """The real store on SQLite in memory. Each controller takes the lease anew; the data stays."""
+
+    def __init__(self) -> None:
+        self.database = write_engine(":memory:")
+        with self.database.begin() as connection:
+            migrate(connection)
+        super().__init__(":memory:", "world", self.database)
+        self._raw = self.connection = FaultyConnection(self._raw)
+
+
+class SimController:
+    """The controller's process, while it is up, and what starts it again."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        network: Network,
+        checkers: Checkers,
+        random: Random,
+        config: Config,
+        record: Path | None,
+    ) -> None:
+        self.config = config  # what slurm.conf says: in force at the next start
+        self.fallback = config  # a file that fits every job
+        self.offset_us = 0  # of the wall clock
+        self.up = False
+        self.core: Core
+        self.armed: tuple[str, int] = ("", 0)
+        self.commit_max_us = 3_000
+        self.plan_max_us = 50_000
+        self.store = FaultyStore()
+        self._timeline, self._network, self._checkers, self._random = timeline, network, checkers, random
+        self._record = record
+        self._run = 0  # number of this controller's run: what an earlier one planned is void
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Reply: self._reply,
+            StartPlan: self._start_plan,
+            AdmitNode: self._admit,
+            AckReports: self._acknowledge,
+            **dict.fromkeys((LaunchStep, SignalStep, TerminateStep, ForgetStep), self._send),
+        }
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start from the database."""
+        if self.up:
+            return
+        self._run += 1
+        self.clock = Clock(
+            lambda: (self._timeline.now_us + self.offset_us) * 1000, lambda: self._timeline.now_us * 1000
+        )
+        now_us = self.clock()
+        epoch = self.store.acquire_lease(now_us)
+        loaded = self.store.load(now_us, self.config.min_job_age_s * US, SUBMIT_KEY_AGE_US)._replace(epoch=epoch)
+        self._checkers.loaded(loaded)
+        self._inbox: list[AnyEvent] = []
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self._links: dict[int, Stream] = {}
+        self._by_node: dict[str, Stream] = {}
+        self._replies = self._link_numbers = 0
+        self._pump_due = self._committing = False
+        self._timer_us = -1
+        self._recorder = FlightRecorder(self._record)
+        self._timeline.say(0, f"controller starts: epoch {epoch}, {len(loaded.jobs)} jobs")
+        self._start_core(loaded, now_us)
+        self.up = True
+        self._guarded(self._seal_if_free)
+        self._guarded(self._arm_timer)
+
+    def _start_core(self, loaded: Loaded, now_us: int) -> None:
+        self._recorder.start(now_us, self.config, loaded)
+        try:
+            self.core = Core(self.config, loaded, now_us)
+        except Misfit:  # the file was changed for a reload that came to nothing: its administrator takes that back
+            self.config = self.fallback
+            self.core = self._trusted(Core, self.config, loaded, now_us)
+        self._trusted(self.core.check)
+
+    def crash(self, why: str) -> None:
+        """Everything that is not in the database is gone."""
+        if not self.up:
+            return
+        self.up = False
+        self._run += 1
+        self.armed = ("", 0)
+        self._recorder.close()
+        self._timeline.say(0, f"controller dies: {why}")
+        for stream in list(self._links.values()):
+            stream.close(CTLD)
+        for lost in list(self._waiting.values()):
+            lost(None)
+        self._timeline.after(self._random.randint(100_000, 20 * US), self.boot)
+
+    def passes(self, point: str) -> None:
+        """Die here if that was asked for."""
+        name, left = self.armed
+        if name == point:
+            self.armed = (name, left - 1)
+            if left <= 1:
+                raise Crash(point)
+
+    def _guarded(self, act: Callable[..., None], *args: Any) -> None:
+        try:
+            act(*args)
+        except Crash as crash:
+            self.crash(str(crash))
+
+    def _later(self, delay_us: int, act: Callable[..., None], *args: Any) -> None:
+        self._timeline.after(delay_us, self._if_same_run, self._run, act, args)
+
+    def _if_same_run(self, run: int, act: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if run == self._run:
+            self._guarded(act, *args)
+
+    def _trusted(self, act: Callable[..., Any], *args: Any) -> Any:
+        """A call into the core: whatever it raises is a finding."""
+        try:
+            return act(*args)
+        except Broken:
+            raise
+        except Exception as error:
+            raise Broken("core", f"{type(error).__name__}: {error}") from error
+
+    # ---- in ------------------------------------------------------------------------------------------------------
+
+    def post(self, event: AnyEvent) -> None:
+        """Take a fact."""
+        self._inbox.append(event)
+        if not self._pump_due:
+            self._pump_due = True
+            self._later(self._random.randint(0, 500), self._pump)
+
+    def ask(self, make: Callable[[int], AnyEvent], answered: Callable[[Any], None]) -> None:
+        """Take a request. `answered(None)`: the connection broke."""
+        self._replies += 1
+        self._waiting[self._replies] = answered
+        self.post(make(self._replies))
+
+    def _pump(self) -> None:
+        self._pump_due = False
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            now_us = self.clock()
+            self._recorder.event(now_us, event)
+            self._trusted(self.core.step, now_us, event)
+            self._trusted(self.core.check)
+            self.passes("step")
+        self._seal_if_free()
+        self._arm_timer()
+
+    def _seal_if_free(self) -> None:
+        while not self._committing:
+            batch = self._trusted(self.core.seal)
+            self._trusted(self.core.check)
+            self._recorder.sealed(batch)
+            if batch is None:
+                return
+            self.passes("sealed")
+            if batch.is_durable():
+                self._committing = True
+                self._later(self._random.randint(200, self.commit_max_us), self._commit, batch)
+            else:
+                self._release(batch)
+
+    def _commit(self, batch: Batch) -> None:
+        self.passes("commit:before")
+        try:
+            self.store.commit(batch)
+        except StorageFull:
+            self._timeline.say(0, "the database has no room")
+            self._later(STORAGE_RETRY_US, self._commit, batch)
+            return
+        except StoreError as error:
+            raise Crash(f"the commit failed: {error}") from error
+        self._checkers.committed(batch)
+        self.passes("commit:after")
+        self._later(self._random.randint(10, 200), self._committed, batch)
+
+    def _committed(self, batch: Batch) -> None:
+        self._committing = False
+        self._release(batch)
+        self._seal_if_free()
+        self._arm_timer()
+
+    def _release(self, batch: Batch) -> None:
+        for effect in batch.effects:
+            self.passes("effect")
+            self._checkers.released(effect)
+            self._handlers[type(effect)](effect)
+
+    # ---- time ----------------------------------------------------------------------------------------------------
+
+    def _arm_timer(self) -> None:
+        deadline_us = self.core.next_deadline()
+        if deadline_us is None or deadline_us == self._timer_us:
+            return
+        self._timer_us = deadline_us
+        wait_us = (
+            min(max(deadline_us - self.clock(), 0), SLEEP_MAX_US) if self.offset_us else deadline_us - self.clock()
+        )
+        self._later(max(wait_us, 1), self._tick, deadline_us)
+
+    def _tick(self, deadline_us: int) -> None:
+        if deadline_us != self._timer_us:
+            return
+        self._timer_us = -1
+        due_us = self.core.next_deadline()
+        if due_us is not None and due_us <= self.clock():
+            self.post(Tick())
+        else:
+            self._arm_timer()
+
+    def jump(self, jump_us: int) -> None:
+        """The wall clock is set, forward or back."""
+        self.offset_us += jump_us
+        self._timeline.say(0, f"the controller's clock is set by {jump_us / US:+.0f} s")
+        if self.up:
+            self._timer_us = -1
+            self._later(self._random.randint(1, SLEEP_MAX_US), self._arm_timer)
+
+    # ---- effects -------------------------------------------------------------------------------------------------
+
+    def _reply(self, effect: Reply) -> None:
+        answered = self._waiting.pop(effect.reply_to, None)
+        if answered is not None:
+            answered(effect.body)
+
+    def _start_plan(self, effect: StartPlan) -> None:
+        self._later(self._random.randint(1_000, self.plan_max_us), self._planned, effect)
+
+    def _planned(self, effect: StartPlan) -> None:
+        self.post(self._trusted(run_plan, effect.revision, effect.question))
+
+    def _send(self, effect: Any) -> None:
+        stream = self._by_node.get(effect.node)
+        if stream is not None:
+            stream.commands += 1
+            stream.unacked[stream.commands] = effect
+            spec = self._spec(effect) if type(effect) is LaunchStep else None
+            stream.send(CTLD, ("command", self.core.state.epoch, stream.commands, effect, spec))
+
+    def _spec(self, effect: LaunchStep) -> bytes | None:
+        spec = self.store.spec(effect.job.spec_hash)
+        return None if spec is None else spec.script
+
+    def _admit(self, effect: AdmitNode) -> None:
+        stream = self._links.get(effect.link_id)
+        if stream is None:
+            return
+        config = self.core.state.config
+        timeout_us = config.unkillable_step_timeout_s * US
+        stream.send(CTLD, ("registered", effect.refusal, self.core.state.epoch, timeout_us))
+        if effect.refusal:
+            self._timeline.say(0, f"{effect.node} is refused: {effect.refusal}")
+            self._later(1_000, stream.close, CTLD)
+            return
+        older = self._by_node.get(effect.node)
+        if older is not None and older is not stream:
+            older.close(CTLD)
+        self._by_node[effect.node] = stream
+        self._checkers.admitted(effect.node, stream)
+        self._timeline.say(0, f"{effect.node} is admitted, stream {effect.link_id}")
+
+    def _acknowledge(self, effect: AckReports) -> None:
+        stream = self._links.get(effect.link_id)
+        if stream is not None:
+            stream.send(CTLD, ("acked", effect.spool_id, effect.sequence))
+
+    # ---- streams -------------------------------------------------------------------------------------------------
+
+    def take(self, stream: Stream, message: Any) -> None:
+        """A node says something."""
+        if not self.up:
+            stream.close(CTLD)
+            return
+        kind, *content = message
+        if kind == "register":
+            if stream.link_id:
+                return
+            self._link_numbers += 1
+            stream.link_id = self._link_numbers
+            self._links[stream.link_id] = stream
+            self.post(content[0](stream.link_id))
+        elif kind == "answer":
+            sequence, refused = content
+            effect = stream.unacked.pop(sequence, None)
+            if refused and type(effect) is LaunchStep:
+                self._timeline.say(
+                    effect.job_id, f"{effect.node} refuses job {effect.job_id}.{effect.attempt}: {refused}"
+                )
+                self.post(LaunchRefused(effect.node, effect.job_id, effect.attempt, effect.step_id, refused))
+        else:
+            report: StepStarted | StepExited = content[0](stream.link_id)
+            self.post(report)
+
+    def broken(self, stream: Stream) -> None:
+        """A stream is over."""
+        if self._links.pop(stream.link_id, None) is None:
+            return
+        self._checkers.left(stream.node, stream)
+        if self._by_node.get(stream.node) is stream:
+            del self._by_node[stream.node]
+        if self.up:
+            self.post(NodeDisconnected(stream.node, stream.link_id))

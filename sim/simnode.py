@@ -1,0 +1,435 @@
+"""A node of a fault world: the real node machine, a disk, processes, and around them what `nodedaemon` does.
+
+The turn of the daemon is the real one: step what waits, write the records, sync them if they must last, release the
+effects; what arrives meanwhile waits. The disk outlives the daemon: after a crash the journal is read again, after a
+loss of power without what was not synced yet. Each step has a supervisor (stepd) that outlives the daemon too: it
+claims the start, keeps the end on disk, and is found again by the next daemon.
+
+A spool may be lost while its daemon is down. What still runs then is found by its control group and killed before the
+node registers.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ctld.core.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
+from ctld.core.events import HeldStep, NodeRegistered, StepExited, StepStarted
+from ctld.core.model import JobRow
+from nodedaemon.core import messages as core
+from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, NodeMachine
+from nodedaemon.core.steps import StepKey
+from penstock.values.config import NodeConfig
+from sim.checkers import Broken, Checkers
+from sim.network import CTLD, NODE, Network, Side, Stream
+from sim.simstep import Disk, Nature, Process
+from sim.timeline import US, Timeline
+
+CRASH_POINTS = ("journal:before", "journal:written", "journal:synced", "effect")
+REGISTER_TIMEOUT_US = 20 * US
+PAUSE_FIRST_US, PAUSE_MAX_US = 100_000, 10 * US
+
+
+class NodeCrash(Exception):
+    """The daemon dies here."""
+
+
+class SimNode:
+    """One machine. `nature_of` says how the script of a job behaves."""
+
+    def __init__(
+        self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: Side,
+        nature_of: Callable[[bytes, JobRow], Nature], skew_us: int,
+    ) -> None:  # fmt: skip
+        self.config, self.name = config, config.name
+        self.powered = True
+        self.boots = self.spools = self.daemons = 1
+        self.disk = Disk(f"{self.name}-spool1")
+        self.processes: dict[StepKey, Process] = {}
+        self.machine: NodeMachine | None = None
+        self.armed: tuple[str, int] = ("", 0)
+        self.sync_max_us = 2_000
+        self._timeline, self._network, self._checkers, self._random = timeline, network, checkers, random
+        self._ctld, self._nature_of, self._skew_us = ctld, nature_of, skew_us
+        self._stream: Stream | None = None
+        self._admitted = False
+        self._streams = 0
+        self._pause_us = PAUSE_FIRST_US
+        self._spool_lost = False
+        self._inbox: list[core.Event] = []
+        self._busy = False
+        self._takers: dict[str, Callable[..., None]] = {
+            "registered": self._registered,
+            "command": self._command,
+            "acked": self._acked,
+        }
+
+    def now_us(self) -> int:
+        """This machine's clock."""
+        return self._timeline.now_us + self._skew_us
+
+    @property
+    def boot_id(self) -> str:
+        """Which boot of the machine."""
+        return f"{self.name}-boot{self.boots}"
+
+    # ---- machine and daemon --------------------------------------------------------------------------------------
+
+    def power_off(self) -> None:
+        """Processes die without a word, and what was not synced is gone."""
+        if not self.powered:
+            return
+        self._timeline.say(0, f"{self.name} loses power")
+        self.powered = False
+        self.stop_daemon(0)
+        for process in list(self.processes.values()):
+            process.is_lost = True
+            self._end(process, SIGKILL)
+        disk = self.disk
+        del disk.records[self._random.randint(disk.synced, len(disk.records)) :]
+
+    def power_on(self) -> None:
+        """A new boot."""
+        if self.powered:
+            return
+        self.powered = True
+        self._spool_lost = False  # another boot than the one that had a spool
+        self.boots += 1
+        self._timeline.say(0, f"{self.name} boots")
+        self.start_daemon()
+
+    def stop_daemon(self, restart_after_us: int) -> None:
+        """The daemon dies (kill -9); steps go on. 0 = it is not started again by itself."""
+        if self.machine is None:
+            return
+        self._timeline.say(0, f"{self.name}: the node daemon dies")
+        self._checkers.disturbed(self.name)
+        self.machine, self._busy, self._inbox = None, False, []
+        self.armed = ("", 0)
+        self.daemons += 1
+        self._spool_lost = False
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close(NODE)
+        if restart_after_us:
+            self._timeline.after(restart_after_us, self.start_daemon)
+
+    def lose_spool(self) -> None:
+        """The spool's folder is gone, while no daemon runs."""
+        if self.machine is None:
+            self.spools += 1
+            self._spool_lost = self.powered
+            self.disk = Disk(f"{self.name}-spool{self.spools}")
+            self._timeline.say(0, f"{self.name}: its spool is lost")
+
+    def lose_supervisor(self, key: StepKey) -> None:
+        """A stepd dies (kill -9); what it supervised is killed, by this daemon or the next one."""
+        process = self.processes[key]
+        process.is_lost = True
+        self._timeline.say(key.job_id, f"{self.name}: the stepd of job {key.job_id}.{key.attempt} dies")
+        self._end(process, SIGKILL)
+        self._later(self._random.randint(500, 5_000), self._lost, key)
+
+    def start_daemon(self) -> None:
+        """Read the spool, find the steps, connect."""
+        if self.machine is not None or not self.powered:
+            return
+        disk = self.disk
+        boots = [record.boot_id for record in disk.records if isinstance(record, core.BootSeen)]
+        if not boots:
+            disk.records = [core.SpoolBorn(disk.spool_id)]
+        if not boots or boots[-1] != self.boot_id:
+            disk.records.append(core.BootSeen(self.boot_id))
+        disk.synced = len(disk.records)
+        self.machine = NodeMachine()
+        self.machine.replay(disk.records)
+        self._timeline.say(0, f"{self.name}: a node daemon starts, {len(self.machine.steps)} steps known")
+        for table in (disk.claims, disk.ends):  # folders of steps that were forgotten
+            for key in [key for key in table if key not in self.machine.steps]:
+                del table[key]
+        for process in list(self.processes.values()):  # by its control group: the spool knows nothing of it
+            if process.key not in self.machine.steps:
+                process.is_lost = True
+                self._end(process, SIGKILL)
+        for step in self.machine.live_steps():
+            self._find(step.key, rebooted=bool(boots) and boots[-1] != self.boot_id)
+        self._guarded(self._turn)
+        self._pause_us = PAUSE_FIRST_US
+        self._later(self._random.randint(1_000, 500_000), self._connect)
+
+    def _find(self, key: StepKey, rebooted: bool) -> None:
+        """What became of a step that an earlier daemon left."""
+        end = self.disk.ends.get(key)
+        if end is not None:
+            self.post(end)
+        elif rebooted:
+            self.post(core.StepEnded(key, 0, self.now_us(), failure="the node was rebooted", rebooted=True))
+        elif not self.disk.claims.setdefault(key, False):
+            self._ended_unstarted(key, "the node daemon was restarted before the step was started")
+        elif key not in self.processes:  # its supervisor went without a word
+            self._lost(key)
+
+    def _ended_unstarted(self, key: StepKey, why: str) -> None:
+        self.post(core.StepEnded(key, 0, self.now_us(), failure=why, untried=True))
+
+    def _lost(self, key: StepKey) -> None:
+        self.post(core.StepEnded(key, self.now_us(), self.now_us(), exit_signal=SIGKILL, failure="supervisor lost"))
+
+    def passes(self, point: str) -> None:
+        """Die here if that was asked for."""
+        name, left = self.armed
+        if name == point:
+            self.armed = (name, left - 1)
+            if left <= 1:
+                raise NodeCrash(point)
+
+    def _guarded(self, act: Callable[..., None], *args: Any) -> None:
+        try:
+            act(*args)
+        except NodeCrash:
+            self.stop_daemon(self._random.randint(10_000, 30 * US))
+
+    def _later(self, delay_us: int, act: Callable[..., None], *args: Any) -> None:
+        self._timeline.after(delay_us, self._if_same_daemon, self.daemons, act, args)
+
+    def _if_same_daemon(self, daemon: int, act: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if daemon == self.daemons and self.machine is not None:
+            self._guarded(act, *args)
+
+    # ---- the daemon's turn ---------------------------------------------------------------------------------------
+
+    def post(self, event: core.Event) -> None:
+        """Hand an event to the machine."""
+        if self.machine is None:
+            return
+        self._inbox.append(event)
+        if not self._busy:
+            self._busy = True
+            self._later(self._random.randint(0, 300), self._turn)
+
+    def _turn(self) -> None:
+        machine = self.machine
+        assert machine is not None
+        self._busy = True
+        inbox, self._inbox = self._inbox, []
+        try:
+            for event in inbox:
+                machine.step(self.now_us(), event)
+            batch = machine.seal()
+            machine.check()
+        except Exception as error:
+            raise Broken("node core", f"{self.name}: {type(error).__name__}: {error}") from error
+        if batch is None:
+            self._rest()
+            return
+        self.passes("journal:before")
+        self.disk.records.extend(batch.records)
+        self.passes("journal:written")
+        self._later(self._random.randint(50, self.sync_max_us) if batch.durable else 0, self._synced, batch)
+
+    def _synced(self, batch: core.Batch) -> None:
+        assert self.machine is not None
+        disk = self.disk
+        if batch.durable:
+            disk.synced = len(disk.records)
+        self.passes("journal:synced")
+        if len(disk.records) > 60 and self._random.random() < 0.1:
+            disk.records = list(self.machine.snapshot())
+            disk.synced = len(disk.records)
+        for effect in batch.effects:
+            self.passes("effect")
+            self._do(effect)
+        self._rest()
+
+    def _rest(self) -> None:
+        self._busy = False
+        if self._inbox:
+            self._busy = True
+            self._later(0, self._turn)
+        assert self.machine is not None
+        deadline_us = self.machine.next_deadline()
+        if deadline_us is not None:
+            self._later(max(deadline_us - self.now_us(), 1), self._due, deadline_us)
+
+    def _due(self, deadline_us: int) -> None:
+        if self.machine is not None and self.machine.next_deadline() == deadline_us:
+            self.post(core.TimerDue())
+
+    def _do(self, effect: core.Effect) -> None:
+        if isinstance(effect, core.AckCommand):
+            self._say(effect.link, ("answer", effect.sequence, effect.refused))
+        elif isinstance(effect, core.SendReport):
+            self._say(effect.link, ("report", self._report(effect)))
+        elif isinstance(effect, core.StartStep):
+            self._order(effect.key, *effect.order)
+        elif isinstance(effect, core.SignalStep):
+            self._signal(effect)
+        elif isinstance(effect, core.SweepStep):
+            self.disk.claims.pop(effect.key, None)
+            self.disk.ends.pop(effect.key, None)
+        elif isinstance(effect, core.DropLink) and self._stream is not None and effect.link == self._stream.number:
+            self._timeline.say(0, f"{self.name} drops its stream: {effect.why}")
+            self._stream.close(NODE)
+
+    def _say(self, link: int, message: Any) -> None:
+        if self._stream is not None and link == self._stream.number and self._admitted:
+            self._stream.send(NODE, message)
+
+    def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited]:
+        report, node, spool_id, sequence = effect.report, self.name, self.disk.spool_id, effect.sequence
+        if isinstance(report, core.Started):
+            key, at_us = report.key, report.at_us
+            return lambda link: StepStarted(node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link)
+        end = report.end
+        return lambda link: StepExited(
+            node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link, end.start_at_us,
+            end.end_at_us, end.exit_code, end.exit_signal, end.failure, end.out_of_memory, end.user_cpu_us,
+            untried=end.untried, rebooted=end.rebooted,
+        )  # fmt: skip
+
+    # ---- steps ---------------------------------------------------------------------------------------------------
+
+    def _order(self, key: StepKey, job: JobRow, script: bytes) -> None:
+        """The order goes to the launcher, which may outlive the daemon."""
+        self._timeline.after(self._random.randint(200, 5_000), self._begin, key, job, script, self.boots, self.daemons)
+
+    def _begin(self, key: StepKey, job: JobRow, script: bytes, boot: int, daemon: int) -> None:
+        if boot != self.boots or not self.powered or key in self.disk.claims:
+            return
+        if daemon != self.daemons and self._random.random() < 0.5:
+            return  # the order was still in the dead daemon's buffer
+        nature = self._nature_of(script, job)
+        if nature.failure:
+            self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=nature.failure))
+            return
+        self.disk.claims[key] = True
+        process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us)
+        self._timeline.say(key.job_id, f"job {key.job_id}.{key.attempt} starts on {self.name}")
+        self._checkers.started(process)
+        self._timeline.at(process.end_planned_us, self._exit, process, process.end_planned_us, 0)
+        if daemon == self.daemons:
+            self._later(self._random.randint(100, 2_000), self.post, core.StepBegan(key, self.now_us(), 1))
+
+    def _signal(self, effect: core.SignalStep) -> None:
+        process = self.processes.get(effect.key)
+        if process is None:
+            return
+        nature = process.nature
+        delay_us = nature.on_kill_us if SIGKILL in effect.signals else nature.on_term_us
+        if delay_us < 0 or not set(effect.signals) & {SIGKILL, 15}:
+            return
+        end_us = self._timeline.now_us + delay_us
+        if end_us < process.end_planned_us:
+            process.end_planned_us = end_us
+            self._timeline.at(end_us, self._exit, process, end_us, effect.signals[-1])
+
+    def _exit(self, process: Process, end_us: int, signal: int) -> None:
+        if process.end_us or process.end_planned_us != end_us:
+            return
+        self._end(process, signal)
+        nature = process.nature
+        code, signal = (0, signal) if signal else (nature.exit_code, nature.exit_signal)
+        start_us = process.start_us + self._skew_us
+        process.reported = core.StepEnded(
+            process.key, start_us, max(self.now_us(), start_us), code, signal, out_of_memory=nature.out_of_memory,
+            user_cpu_us=process.cpu_us,
+        )  # fmt: skip
+        self._end_on_disk(process.reported)
+
+    def _end_on_disk(self, end: core.StepEnded) -> None:
+        self.disk.ends[end.key] = end
+        self._timeline.after(self._random.randint(100, 2_000), self._gone, end)
+
+    def _gone(self, end: core.StepEnded) -> None:
+        if self.machine is not None and end.key in self.disk.ends:
+            self.post(end)
+
+    def _end(self, process: Process, signal: int) -> None:
+        process.end_us, process.signal = self._timeline.now_us, signal
+        process.cpu_us = int((process.end_us - process.start_us) * process.nature.cpu_share)
+        del self.processes[process.key]
+        how = f"signal {signal}" if signal else f"exit {process.nature.exit_code}"
+        self._timeline.say(
+            process.key.job_id, f"job {process.key.job_id}.{process.key.attempt} is over on {self.name}: {how}"
+        )
+        self._checkers.ended(process)
+
+    # ---- the stream ----------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._stream is not None:
+            return
+        self._streams += 1
+        if not self._network.reaches(self.name):
+            self._again()
+            return
+        assert self.machine is not None
+        self._admitted = False
+        sides: dict[str, Side] = {NODE: self, CTLD: self._ctld}
+        stream = self._stream = self._network.connect(self.name, self._streams, sides)
+        stream.send(NODE, ("register", self._registration()))
+        self._later(REGISTER_TIMEOUT_US, self._not_admitted, stream)
+
+    def _not_admitted(self, stream: Stream) -> None:
+        if self._stream is stream and not self._admitted:
+            stream.close(NODE)
+
+    def _registration(self) -> Callable[[int], NodeRegistered]:
+        assert self.machine is not None
+        config = self.config
+        held = tuple(
+            HeldStep(s.key.job_id, s.key.attempt, s.key.step_id, s.state.name, s.epoch)
+            for s in self.machine.steps.values()
+        )
+        gres = tuple((g.name, g.type, g.count) for g in config.gres)
+        name, boot_id, spool_id, lost = self.name, self.boot_id, self.machine.spool_id, self._spool_lost
+        return lambda link: NodeRegistered(
+            name, link, boot_id, spool_id, "1", config.cpus, 1, config.cpus, 1, config.real_memory_mb, 0, gres, held,
+            spool_lost=lost,
+        )  # fmt: skip
+
+    def _again(self) -> None:
+        self._later(int(self._pause_us * self._random.uniform(0.5, 1.5)), self._connect)
+        self._pause_us = min(self._pause_us * 2, PAUSE_MAX_US)
+
+    def take(self, stream: Stream, message: Any) -> None:
+        """The controller says something."""
+        if stream is self._stream and self.machine is not None:
+            kind, *content = message
+            self._takers[kind](stream, *content)
+
+    def _registered(self, stream: Stream, refusal: str, epoch: int, timeout_us: int) -> None:
+        if refusal:
+            stream.close(NODE)
+        elif not self._admitted:
+            self._admitted = True
+            self._pause_us = PAUSE_FIRST_US
+            self.post(core.LinkUp(stream.number, epoch, timeout_us))
+
+    def _acked(self, stream: Stream, spool_id: str, through: int) -> None:
+        self.post(core.ReportsAcked(spool_id, through))
+
+    def _command(self, stream: Stream, epoch: int, sequence: int, effect: Any, script: bytes | None) -> None:
+        key = StepKey(effect.job_id, effect.attempt, effect.step_id)
+        head = (stream.number, sequence, epoch, key)
+        if isinstance(effect, LaunchStep):
+            self.post(core.Launch(*head, (effect.job, script)))
+        elif isinstance(effect, SignalStep):
+            scope = SCOPE_BATCH if effect.batch_only and not effect.full else SCOPE_ALL
+            self.post(core.Signal(*head, effect.signal_no, scope))
+        elif isinstance(effect, TerminateStep):
+            self.post(core.Terminate(*head, effect.grace_ms * 1000, effect.note))
+        else:
+            assert isinstance(effect, ForgetStep)
+            self.post(core.Forget(*head))
+
+    def broken(self, stream: Stream) -> None:
+        """The stream is over."""
+        if stream is not self._stream:
+            return
+        self._stream = None
+        if self._admitted:
+            self.post(core.LinkDown(stream.number))
+            self._pause_us = PAUSE_FIRST_US
+        if self.machine is not None:
+            self._again()

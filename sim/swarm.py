@@ -1,0 +1,115 @@
+"""What a seed draws before anything happens: how large the cluster is, which faults there are, how bad they are.
+
+Swarm testing: a world with everything in it hides faults behind other faults, so each seed leaves out about half of
+what could happen. All draws are here and in the world's own random sources, and nowhere else.
+"""
+
+from random import Random
+
+import msgspec
+
+from penstock.values.config import Config, NodeConfig, PartitionConfig
+from penstock.values.gres import Gres
+
+#: What people do: word -> weight. Words are methods of `sim.people.People`.
+DEEDS = {
+    "submit": 14, "submit_array": 4, "submit_dependent": 4, "cancel": 4, "hold": 2, "release": 2, "requeue": 3,
+    "requeue_hold": 1, "update": 3, "await_job": 1, "drain": 2, "resume": 3, "partition_state": 1, "reconfigure": 2,
+}  # fmt: skip
+#: Always there: without them nothing happens.
+NEEDED = ("submit", "resume")
+#: What goes wrong: word -> weight. Words are methods of `sim.faults.Faults`.
+FAULTS = {
+    "power_cycle": 2, "declare_down": 1, "kill_daemon": 4, "lose_spool": 1, "lose_supervisor": 1, "kill_controller": 6,
+    "cut": 4, "half_open": 2, "part_shortly": 2, "part": 3, "clock_forward": 1, "clock_back": 1, "storage_full": 1,
+    "commit_fails": 1, "commit_answer_lost": 1,
+}  # fmt: skip
+
+
+class Options(msgspec.Struct, frozen=True):
+    """One world. Times as their names say; chances are between 0 and 1."""
+
+    seed: int
+    steps: int
+    nodes: int
+    cpus: int
+    gpus: int
+    kill_wait_s: int
+    slurmd_timeout_s: int
+    min_job_age_s: int
+    return_to_service: int
+    max_batch_requeue: int
+    quick_depth: int  # rows that a quick pass looks at: a small one makes full passes matter
+    plan_max_us: int
+    commit_max_us: int
+    delay_max_us: int
+    repeats: float
+    lost_replies: float
+    skew_max_us: int
+    pause_mean_s: float
+    run_max_s: int
+    deeds: dict[str, int]
+    faults: dict[str, int]
+
+    def text(self) -> str:
+        """As lines for a report."""
+        shown = msgspec.structs.asdict(self)
+        lines = [f"  {name} = {value}" for name, value in shown.items() if name not in ("deeds", "faults")]
+        return "\n".join([*lines, f"  deeds: {' '.join(self.deeds)}", f"  faults: {' '.join(self.faults) or 'none'}"])
+
+
+def draw(seed: int, steps: int) -> Options:
+    """The options of a seed."""
+    random = Random(f"penstock world {seed}")  # noqa: S311 (chance for tests)
+    pick = random.choice
+    fault_share = pick((0.0, 0.3, 0.6, 1.0))
+    return Options(
+        seed=seed,
+        steps=steps,
+        nodes=random.randint(1, 5),
+        cpus=pick((2, 4, 8)),
+        gpus=pick((0, 2, 4)),
+        kill_wait_s=pick((5, 30)),
+        slurmd_timeout_s=pick((20, 60, 300)),
+        min_job_age_s=pick((10, 60, 300)),
+        return_to_service=pick((0, 1, 2)),
+        max_batch_requeue=pick((2, 5)),
+        quick_depth=pick((1, 3, 128)),
+        plan_max_us=pick((20_000, 5_000_000)),
+        commit_max_us=pick((2_000, 2_000, 300_000, 4_000_000)),
+        delay_max_us=pick((10_000, 300_000, 5_000_000)),
+        repeats=pick((0.0, 0.0, 0.1)),
+        lost_replies=pick((0.0, 0.2)),
+        skew_max_us=pick((0, 0, 3_000_000, 3_600_000_000)),
+        pause_mean_s=pick((0.5, 3.0, 10.0)),
+        run_max_s=pick((5, 60, 400)),
+        deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7},
+        faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share},
+    )
+
+
+def configuration(options: Options) -> Config:
+    """The cluster that the options ask for: partition `debug` with all nodes, `small` with the first."""
+    names = tuple(f"n{i}" for i in range(1, options.nodes + 1))
+    half = options.gpus // 2
+    gres = (Gres("gpu", "a100", half), Gres("gpu", "h100", options.gpus - half)) if options.gpus else ()
+    nodes = tuple(
+        NodeConfig(name, name, "127.0.0.1", options.cpus, real_memory_mb=4000, gres=gres, weight=1 + i % 2)
+        for i, name in enumerate(names)
+    )
+    return Config(
+        scheduler_parameters=(("default_queue_depth", str(options.quick_depth)),),
+        cluster_name="world",
+        gres_types=("gpu",),
+        nodes=nodes,
+        partitions=(
+            PartitionConfig("debug", names, is_default=True),
+            PartitionConfig("small", names[:1], max_time_s=600, default_time_s=60, priority_tier=2),
+        ),
+        def_mem_per_cpu_mb=100,
+        kill_wait_s=options.kill_wait_s,
+        slurmd_timeout_s=options.slurmd_timeout_s,
+        min_job_age_s=options.min_job_age_s,
+        return_to_service=options.return_to_service,
+        max_batch_requeue=options.max_batch_requeue,
+    )

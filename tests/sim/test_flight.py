@@ -1,0 +1,92 @@
+"""Replaying a flight record: the same batches come out, and a difference is found and shown."""
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ctld.core.controller import HANDLERS
+from ctld.core.events import NodeRegistered, Tick
+from ctld.runtime.flightrec import NAMES, FlightRecorder
+from sim import flight
+from sim.swarm import draw
+from sim.world import World
+
+#: Seeds whose last controller has lived long and seen much.
+SEEDS = (1, 3, 5, 8)
+
+
+def recorded(folder: Path, seed: int, steps: int = 100) -> None:
+    """Write the flight record of a world's controllers, with the planner's depth of real ones."""
+    World(seed, record=folder, options=msgspec.structs.replace(draw(seed, steps), quick_depth=128)).run()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_batches_come_out(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path / "flight", seed)
+    assert flight.main([str(tmp_path / "flight")]) == 0
+    assert "all as recorded" in capsys.readouterr().out
+
+
+def test_every_event_is_shown_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path / "flight", 1)
+    assert flight.main([str(tmp_path / "flight" / NAMES[0]), "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert "start: epoch" in out and "NodeRegistered" in out and "= batch 1:" in out
+
+
+def test_a_difference_is_found_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path / "flight", 1)
+    monkeypatch.setattr("ctld.core.schedule.quick_pass", lambda state, now_us: None)
+    assert flight.main([str(tmp_path / "flight")]) == flight.EXIT_DIFFERS
+    out = capsys.readouterr().out
+    assert "differs: recorded" in out and "NodeRegistered" in out and "after " in out
+
+
+def test_a_crash_is_found_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path / "flight", 1)
+
+    def fail(*args: object) -> None:
+        raise KeyError("made up")
+
+    monkeypatch.setitem(HANDLERS, NodeRegistered, fail)
+    assert flight.main([str(tmp_path / "flight")]) == flight.EXIT_DIFFERS
+    out = capsys.readouterr().out
+    assert "the core fails" in out and "KeyError: 'made up'" in out and "NodeRegistered(" in out
+
+
+def test_a_record_that_ends_in_the_middle_of_a_value_is_read_up_to_there(tmp_path: Path) -> None:
+    recorded(tmp_path / "flight", 1)
+    file = tmp_path / "flight" / NAMES[0]
+    whole = flight.read(file)
+    file.write_bytes(file.read_bytes()[:-3])
+    assert len(flight.read(file)) == len(whole) - 1
+
+
+def test_a_run_over_two_files_is_read_as_one(tmp_path: Path) -> None:
+    recorded(tmp_path / "flight", 1)
+    one = flight.read(tmp_path / "flight")
+    (tmp_path / "flight" / NAMES[1]).unlink(missing_ok=True)
+    real = FlightRecorder.__init__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FlightRecorder, "__init__", lambda self, folder: real(self, folder, 6000))
+        recorded(tmp_path / "small", 1, steps=8)
+    assert (tmp_path / "small" / NAMES[1]).exists()
+    replay = flight.Replay(flight.read(tmp_path / "small"), io.StringIO())
+    replay.run()
+    assert replay.batches and len(one) > 10
+
+
+def test_what_cannot_be_replayed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert flight.main([str(tmp_path / "none")]) == flight.EXIT_UNUSABLE
+    assert "no flight record" in capsys.readouterr().err
+    recorder = FlightRecorder(tmp_path / "flight")
+    recorder.event(1, Tick())
+    recorder.close()
+    assert flight.main([str(tmp_path / "flight")]) == flight.EXIT_UNUSABLE
+    assert "the start of the run is not in it any more" in capsys.readouterr().err

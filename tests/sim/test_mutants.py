@@ -1,0 +1,315 @@
+"""The oracles can fail: each mutant is a fault of the kind that they are there for, and some seed must notice it.
+
+A mutant changes one thing in the real code. Which oracle speaks first may be another than one expects; that one of
+those named here speaks is what is asserted, and that without the mutant none does (test_worlds.py).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ctld.core import arrays, depends, job_life, schedule, step_life, submit
+from ctld.core.controller import HANDLERS, Core
+from ctld.core.effects import LaunchStep, Submitted
+from ctld.core.events import CancelJobs, StepExited
+from ctld.core.state import ClusterState
+from ctld.store.committer import Store
+from nodedaemon.core.machine import NodeMachine
+from penstock.values.states import Hold, JobState
+from sim.checkers import Broken
+from sim.world import World
+
+SEEDS_MAX = 60
+Patch = pytest.MonkeyPatch
+
+
+def forgets_to_release(patch: Patch) -> None:
+    """Resources are given back when the job begins to end, not when it has ended."""
+    real = job_life.terminate
+
+    def terminate(state: ClusterState, job: Any, *rest: Any, **more: Any) -> None:
+        real(state, job, *rest, **more)
+        if job.state is JobState.COMPLETING and not job.request.exclusive:
+            state.release(job, state.now_us)
+
+    patch.setattr(job_life, "terminate", terminate)
+    patch.setattr(Core, "check", lambda self: None)
+
+
+def never_releases(patch: Patch) -> None:
+    """Resources of every third job are never given back."""
+    real = ClusterState.release
+    patch.setattr(ClusterState, "release", lambda self, job, now: None if job.job_id % 3 == 0 else real(self, job, now))
+    patch.setattr(Core, "check", lambda self: None)
+
+
+def launches_twice(patch: Patch) -> None:
+    """The node starts what it is sent, whether it knows it or not, and the stepd does not look at the claim."""
+    from sim.simnode import SimNode
+
+    def launch(self: NodeMachine, now_us: int, event: Any) -> None:
+        self.steps.pop(event.key, None)
+        self.forgotten.pop(event.key, None)
+        self._live.pop((event.key.job_id, event.key.step_id), None)
+        real(self, now_us, event)
+
+    real = NodeMachine._launch
+    patch.setattr(NodeMachine, "_launch", launch)
+    patch.setattr(NodeMachine, "check", lambda self: None)
+    begin = SimNode._begin
+    patch.setattr(
+        SimNode, "_begin", lambda self, key, *rest: (self.disk.claims.pop(key, None), begin(self, key, *rest))
+    )
+
+
+def launches_before_commit(patch: Patch) -> None:
+    """Effects leave while their batch is still being written."""
+    from sim.simctld import SimController
+
+    real = SimController._seal_if_free
+
+    def eager(self: Any) -> None:
+        seal = self.core.seal
+
+        def seal_and_release() -> Any:
+            batch = seal()
+            if batch is not None:
+                self._release(batch)
+                batch.effects = []
+            return batch
+
+        self.core.seal = seal_and_release
+        try:
+            real(self)
+        finally:
+            del self.core.seal
+
+    patch.setattr(SimController, "_seal_if_free", eager)
+
+
+def drops_a_submit(patch: Patch) -> None:
+    """The database loses the rows of some new jobs."""
+    real = Store.commit
+
+    def commit(self: Store, batch: Any) -> None:
+        lost = [row for row in batch.jobs if row.job_id % 5 == 0 and row.state is JobState.PENDING]
+        real(self, msgspec.structs.replace(batch, jobs=[row for row in batch.jobs if row not in lost]))
+
+    patch.setattr(Store, "commit", commit)
+
+
+def forgets_submit_keys(patch: Patch) -> None:
+    """A submission that comes again is a new job."""
+    patch.setattr(submit, "remember_key", lambda *args: None)
+
+
+def answers_too_early(patch: Patch) -> None:
+    """A submission is answered although nothing of it was kept."""
+
+    def answer(state: ClusterState, now_us: int, event: Any) -> None:
+        if state.next_job_id % 4 == 0:
+            state.reply(event.reply_to, Submitted(state.next_job_id))
+        else:
+            real(state, now_us, event)
+
+    real = submit.submit_job
+    patch.setitem(HANDLERS, submit.SubmitJob, answer)
+
+
+def ends_on_suspicion(patch: Patch) -> None:
+    """A job whose stream is lost is queued again at once, wherever it may run."""
+    from ctld.core.events import NodeDisconnected
+
+    real = HANDLERS[NodeDisconnected]
+
+    def disconnected(state: ClusterState, now_us: int, event: Any) -> None:
+        real(state, now_us, event)
+        for job_id in list(state.nodes[event.node].jobs) if event.node in state.nodes else []:
+            if state.jobs[job_id].state in (JobState.CONFIGURING, JobState.RUNNING):
+                job_life.requeue(state, state.jobs[job_id], now_us)
+
+    patch.setitem(HANDLERS, NodeDisconnected, disconnected)
+
+
+def same_device_twice(patch: Patch) -> None:
+    """Devices are picked without a look at who holds them."""
+    real = schedule.pick_devices
+
+    def pick(node: Any, wanted: Any) -> Any:
+        used, node.gres_used = node.gres_used, {}
+        try:
+            return real(node, wanted)
+        finally:
+            node.gres_used = used
+
+    def allocate(self: ClusterState, job: Any, alloc: Any) -> None:
+        for part in alloc:
+            for name, type_, mask in part.gres:
+                node = self.nodes[part.node]
+                node.gres_used[name, type_] = node.gres_used.get((name, type_), 0) & ~mask
+        allocate_real(self, job, alloc)
+
+    allocate_real = ClusterState.allocate
+    patch.setattr(schedule, "pick_devices", pick)
+    patch.setattr(ClusterState, "allocate", allocate)
+    patch.setattr(Core, "check", lambda self: None)
+
+
+def ignores_time_limits(patch: Patch) -> None:
+    """The timer of a time limit does nothing."""
+    from ctld.core.controller import TIMERS
+    from ctld.core.timers import Timer
+
+    patch.setitem(TIMERS, Timer.TIME_LIMIT, lambda *args: None)
+    patch.setattr(step_life, "time_limit", lambda *args: None)
+
+
+def limits_too_short(patch: Patch) -> None:
+    """Time limits are counted in half seconds."""
+    real = job_life.time_limit_us
+    patch.setattr(job_life, "time_limit_us", lambda state, job: real(state, job) // 3)
+
+
+def never_kills(patch: Patch) -> None:
+    """SIGTERM is never followed by SIGKILL."""
+    patch.setattr(NodeMachine, "_escalate", lambda self, now_us, step: setattr(step, "due_at_us", 0))
+
+
+def ignores_dependencies(patch: Patch) -> None:
+    """Every term of a dependency counts as met."""
+    patch.setattr(depends, "_met", lambda *args: depends.Met.YES)
+
+
+def ignores_array_limits(patch: Patch) -> None:
+    """%N is not looked at."""
+    patch.setattr(arrays, "startable", lambda state, job: arrays.weight(job))
+
+
+def forgets_cancels(patch: Patch) -> None:
+    """A cancel of a pending job is answered and not done."""
+    real = HANDLERS[CancelJobs]
+
+    def cancel(state: ClusterState, now_us: int, event: Any) -> None:
+        finish = job_life.terminate
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(
+                job_life, "terminate", lambda s, job, *a: None if job.state is JobState.PENDING else finish(s, job, *a)
+            )
+            real(state, now_us, event)
+
+    patch.setitem(HANDLERS, CancelJobs, cancel)
+
+
+def forgets_holds(patch: Patch) -> None:
+    """A held job is taken for free again when the controller starts."""
+    from ctld.store import rows
+
+    real = rows.JobReader.read if hasattr(rows.JobReader, "read") else None
+    assert real is None or real
+    load = Store.load
+
+    def loaded(self: Store, *args: Any) -> Any:
+        found = load(self, *args)
+        return found._replace(jobs=[row._replace(hold=Hold.NO) for row in found.jobs])
+
+    patch.setattr(Store, "load", loaded)
+
+
+def counts_cpu_time_twice(patch: Patch) -> None:
+    """The row of a step says twice what was used."""
+    real = step_life.step_exited
+
+    def exited(state: ClusterState, now_us: int, event: StepExited) -> None:
+        real(state, now_us, msgspec.structs.replace(event, user_cpu_us=2 * event.user_cpu_us))
+
+    patch.setattr(step_life, "step_exited", exited)
+
+
+def loses_reports(patch: Patch) -> None:
+    """The node forgets a report when it has sent it."""
+    real = NodeMachine._link_up
+
+    def link_up(self: NodeMachine, now_us: int, event: Any) -> None:
+        self.unacked.clear()
+        real(self, now_us, event)
+
+    patch.setattr(NodeMachine, "_link_up", link_up)
+
+
+def starts_on_closed_nodes(patch: Patch) -> None:
+    """Excluded nodes and other partitions are not looked at."""
+    from ctld.core import ready
+
+    patch.setattr(ready, "mask_bits", lambda state, partition, request: (1 << len(state.node_list)) - 1)
+
+
+def acks_before_commit(patch: Patch) -> None:
+    """Reports are acknowledged by the next controller before it has written what they say."""
+    real = HANDLERS[StepExited]
+    seen: list[int] = []
+
+    def exited(state: ClusterState, now_us: int, event: Any) -> None:
+        seen.append(1)
+        if len(seen) % 7:
+            real(state, now_us, event)
+        else:
+            state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+
+    patch.setitem(HANDLERS, StepExited, exited)
+
+
+def relaunches_after_loss(patch: Patch) -> None:
+    """The launch of an attempt that is over is sent once more."""
+    real = job_life.requeue
+
+    def requeue(state: ClusterState, job: Any, *rest: Any, **more: Any) -> None:
+        if job.alloc:
+            row = job_life.job_row(job)
+            job_id, attempt, node = job.job_id, job.attempt + 50, job.batch_node
+            state.emit(LaunchStep(node, job_id, attempt, -5, state.epoch, row))
+        real(state, job, *rest, **more)
+
+    patch.setattr(job_life, "requeue", requeue)
+
+
+MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
+    (forgets_to_release, ("capacity",)),
+    (never_releases, ("liveness", "core")),
+    (launches_twice, ("once",)),
+    (launches_before_commit, ("books", "once", "acknowledged", "ended")),
+    (drops_a_submit, ("acknowledged", "core", "liveness")),
+    (forgets_submit_keys, ("acknowledged", "placement")),
+    (answers_too_early, ("acknowledged",)),
+    (ends_on_suspicion, ("ended", "once")),
+    (same_device_twice, ("capacity",)),
+    (ignores_time_limits, ("time limit",)),
+    (limits_too_short, ("time limit",)),
+    (never_kills, ("time limit", "liveness")),
+    (ignores_dependencies, ("dependency",)),
+    (ignores_array_limits, ("array",)),
+    (forgets_cancels, ("cancelled",)),
+    (forgets_holds, ("held",)),
+    (counts_cpu_time_twice, ("books",)),
+    (loses_reports, ("liveness", "books")),
+    (starts_on_closed_nodes, ("placement",)),
+    (acks_before_commit, ("liveness", "time limit", "books")),
+    (relaunches_after_loss, ("books", "once")),
+)
+
+
+@pytest.mark.parametrize(("mutant", "oracles"), MUTANTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_mutant_is_found(mutant: Callable[[Patch], None], oracles: tuple[str, ...], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    oracle = next(filter(None, map(oracle_of, range(1, SEEDS_MAX + 1))), "none")
+    assert oracle in oracles
+
+
+def oracle_of(seed: int) -> str:
+    """Which oracle says no to the world of this seed; "" = none."""
+    try:
+        World(seed).run()
+    except Broken as broken:
+        return broken.oracle
+    return ""

@@ -1,0 +1,114 @@
+"""Fault worlds: 200 seeds in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is told.
+
+A seed that fails prints what it takes to look at it again. `penstock sim worlds --seed N --verbose` shows all of it.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim import worlds_cli
+from sim.checkers import Broken
+from sim.swarm import DEEDS, FAULTS, draw
+from sim.world import STEPS, World
+
+ROOT = Path(__file__).parents[2]
+CHUNK = 10
+
+
+def play_all(first: int, last: int, steps: int = STEPS) -> None:
+    reports = [worlds_cli.play(seed, steps).report for seed in range(first, last + 1)]
+    assert not any(reports), "\n\n".join(filter(None, reports))
+
+
+@pytest.mark.parametrize("first", range(1, 201, CHUNK))
+def test_worlds(first: int) -> None:
+    play_all(first, first + CHUNK - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(201, 2001, 100))
+def test_more_worlds(first: int) -> None:
+    play_all(first, first + 99)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1, 41, CHUNK))
+def test_long_worlds(first: int) -> None:
+    play_all(first, first + CHUNK - 1, steps=600)
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    for seed in (5, 6):
+        assert World(seed).run() == World(seed).run()
+
+
+def test_the_order_of_hashes_does_not_matter() -> None:
+    code = "from sim.world import World; print([World(seed, 60).run() for seed in (3, 4, 9)])"
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert told[0] == told[1]
+
+
+def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
+    options = [draw(seed, STEPS) for seed in range(1, 41)]
+    assert {word for each in options for word in each.deeds} == set(DEEDS)
+    assert {word for each in options for word in each.faults} == set(FAULTS)
+    said = ""
+    for seed in range(1, 41):
+        world = World(seed)
+        world.run()
+        said += "\n".join(world.timeline.story(last=10**9))
+    for words in (
+        "is REQUEUED", "is NODE_FAIL", "is TIMEOUT", "is CANCELLED", "is OUT_OF_MEMORY", "JobLaunchFailure", "loses power",
+        "its spool is lost", "the stepd of job", "no room", "injected: failed", "controller dies: commit:after",
+        "controller dies: effect", "controller dies: sealed", "clock is set", "is refused", "is cut off", "signal 9",
+    ):  # fmt: skip
+        assert words in said, f"no world has ever said {words!r}"
+
+
+def test_full_passes_come_back_late_and_stale() -> None:
+    options = [draw(seed, STEPS) for seed in range(1, 201)]
+    small = [each.seed for each in options if each.quick_depth == 1 and each.plan_max_us > 1_000_000]
+    assert small, "no seed has slow full passes"
+    world = World(small[0])
+    answered = []
+    planned = world.ctld._planned
+    world.ctld._planned = lambda effect: (
+        answered.append(effect.revision < world.ctld.core.state.revision),
+        planned(effect),
+    )
+    world.run()
+    assert any(answered), "no full pass has come back to a state that had gone on"
+
+
+def test_the_command_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> None:
+    assert worlds_cli.main(["--seeds", "1-2", "--steps", "20"]) == 0
+    assert "2 worlds" in capsys.readouterr().out
+    assert worlds_cli.main(["--seed", "1", "--steps", "20", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert "controller starts: epoch 1" in out and "seed 1: digest" in out
+    with pytest.raises(SystemExit):
+        worlds_cli.main(["--seeds", "9-1"])
+
+
+def test_a_failing_seed_prints_what_it_takes_to_see_it_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no(self: object, batch: object) -> None:
+        raise Broken("books", "made up", 1)
+
+    monkeypatch.setattr("sim.checkers.Checkers.committed", no)
+    assert worlds_cli.main(["--seeds", "4-4", "--steps", "33"]) == 1
+    out = capsys.readouterr().out
+    assert "seed 4: books: made up" in out and "these seeds failed: 4" in out
+    assert "penstock sim worlds --seed 4 --steps 33 --verbose" in out
+    assert "commit: " in out and "nodes = " in out and "faults: " in out and "controller starts" in out
