@@ -12,6 +12,7 @@ import numpy as np
 
 import _fastsched
 from _fastsched import BACKFILLS, MODES, ORDERS, POLICIES, PREDICTORS, ReplayPolicy
+from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from sim.metrics import Array, Schedule
 from sim.workload import Workload
@@ -28,6 +29,7 @@ class Options:
     mode: str = "batch"
     estimate: str = "requested"
     seed: int = 0  # the replay has no chance in it
+    config: Config | None = None  # of --conf: the machine of engine core
     capacity: dict[str, int] = field(default_factory=dict)  # TRES of the machine beside cpu, where known
 
 
@@ -108,4 +110,11 @@ def replay(workload: Workload, options: Options) -> Outcome:
     return Outcome(start_s, start_s + workload.run_s, cpu_s, about)
 
 
-ENGINES: dict[str, Callable[[Workload, Options], Outcome]] = {"replay": replay}
+def core(workload: Workload, options: Options) -> Outcome:
+    """The controller's own core, every job's whole life; imported when it is asked for."""
+    from sim import cluster
+
+    return cluster.core(workload, options)
+
+
+ENGINES: dict[str, Callable[[Workload, Options], Outcome]] = {"replay": replay, "core": core}

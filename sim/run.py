@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from _fastsched import POLICIES
+from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from sim.edge import run_command
 from sim.engines import ENGINES, ESTIMATES, Options, Outcome
@@ -85,9 +86,12 @@ def command(**given: Any) -> None:
 def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
     """The workload as it is to be run, and how."""
     log = read_trace(given["trace"])
-    capacity, processors = {}, given["procs"]
+    capacity, processors, config = {}, given["procs"], None
     if given["conf"]:
-        capacity = _machine(given["conf"])
+        from penstock.config import load
+
+        config = load(given["conf"]).config
+        capacity = _capacity(config)
         processors = processors or capacity["cpu"]
     processors = processors or log.processors
     if processors < 1:
@@ -99,15 +103,13 @@ def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
         workload = window(workload, given["part"])
     others = {name: total for name, total in capacity.items() if name != "cpu" and total > 0}
     return workload, Options(
-        processors, mode=given["mode"], estimate=given["estimate"], seed=given["seed"], capacity=others
+        processors, config=config, mode=given["mode"], estimate=given["estimate"], seed=given["seed"], capacity=others
     )
 
 
-def _machine(path: str) -> dict[str, int]:
-    """TRES of all nodes of a slurm.conf."""
-    from penstock.config import load
-
-    nodes = load(path).config.nodes
+def _capacity(config: Config) -> dict[str, int]:
+    """TRES of all its nodes."""
+    nodes = config.nodes
     return {
         "cpu": sum(node.cpus for node in nodes),
         "mem": sum(node.real_memory_mb for node in nodes),

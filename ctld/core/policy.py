@@ -20,7 +20,7 @@ RESOLUTION_S = 60
 INTERVAL_S, PASS_S_MAX = 1, 30
 MANY = 1 << 30
 
-_RESERVE = {"CONSERVATIVE": -1, "EASY": 1, "NONE": 0}
+_RESERVE = {"CONSERVATIVE": -1, "EASY": 1, "NONE": 0, "FIFO": 0}
 
 
 class BackfillPolicy(NamedTuple):
@@ -40,6 +40,7 @@ class BackfillPolicy(NamedTuple):
     reserve_max: int = -1
     estimate: bool = True
     switch_wait_s: int = 300  # max_switch_wait
+    strict: bool = False  # nothing passes the first row that waits
     order: str = "priority"  # of the candidates behind those that hold: priority, or shortest (limit first)
 
 
@@ -66,5 +67,6 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         min_age_reserve_s=number("bf_min_age_reserve", 0, 0),
         reserve_max=_RESERVE[kind] if kind in _RESERVE else int(kind),
         switch_wait_s=number("max_switch_wait", 300, 0),
+        strict=kind == "FIFO",
         order=config.penstock_backfill_order,
     )

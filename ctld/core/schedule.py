@@ -48,6 +48,8 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         started = apply_answer(state, now_us, answer, None if whole else seen)
         if whole:
             state.take_forecast(answer.forecast)
+        if len(answer.starts) >= QUICK_STARTS_MAX:
+            state.quick_pass_due = True  # the rest with the next batch
         if started < len(rows):
             break
     if len(state.pending.ready) > depth:
@@ -56,9 +58,27 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
 
 def _ask_now(state: ClusterState, now_us: int, rows: Rows) -> Answer:
     answer = ask(present(state, now_us, rows, QUICK_STARTS_MAX))
+    if state.policy.strict:
+        return _strictly(state, rows, answer)
     if state.policy.order != "priority" and len(rows) > 1:
         return _reordered(state, now_us, rows, answer)
     return answer
+
+
+def _strictly(state: ClusterState, rows: Rows, answer: Answer) -> Answer:
+    """FIFO: what stands behind the first row that waits does not start. Its start decided nothing for those before."""
+    copies: dict[int, int] = {}
+    for start in answer.starts:
+        copies[start.job_id] = copies.get(start.job_id, 0) + 1
+    allowed: dict[int, None] = {}
+    for job_id, count in zip(
+        state.pending.table.job[rows].tolist(), state.pending.table.count[rows].tolist(), strict=True
+    ):
+        if job_id in copies:
+            allowed[job_id] = None
+        if copies.get(job_id, 0) < count:
+            break
+    return answer._replace(starts=tuple(start for start in answer.starts if start.job_id in allowed))
 
 
 def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> Answer:

@@ -190,8 +190,8 @@ def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
 
 
 def _read_backfill(text: str, what: str) -> str:
-    """conservative, easy, none, or how many waiting jobs may hold resources."""
-    if text.lower() in ("conservative", "easy", "none"):
+    """conservative, easy, none, fifo, or how many waiting jobs may hold resources."""
+    if text.lower() in ("conservative", "easy", "none", "fifo"):
         return text.lower()
     return str(parse_int(text, 0, INT_MAX, what))
 
