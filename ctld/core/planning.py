@@ -4,7 +4,7 @@
 copies for a pass in a worker. `run_plan` is the worker's part: a function of the copies it got.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,12 @@ from ctld.core.policy import MANY, BackfillPolicy
 from ctld.core.state import ClusterState
 
 US = 1_000_000
-#: What the planner says of rows that need no reason of their own.
-UNSAID = (contract.STARTED, contract.NOT_TESTED, contract.PRIORITY)
+#: By the planner's reason: does a row with it need to be told? The others start, or are merely behind others.
+SAID = np.ones(256, np.bool_)
+SAID[[contract.STARTED, contract.NOT_TESTED, contract.PRIORITY]] = False
+
+#: Nobody ends a quick pass early. Never written to.
+NO_STOP = np.zeros(1, np.uint8)
 
 Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
 Rows = npt.NDArray[np.int64]
@@ -34,29 +38,40 @@ class Start(NamedTuple):
 
 
 class Forecast:
-    """When and where each pending job is expected to start, as one pass saw it. Immutable.
+    """When and where each pending job is expected to start, as one pass saw it. Immutable; sorted when it is asked first.
 
-    Arrays in the order of job ids; a job with no known start is not in it.
+    Of several rows of one job the earliest start counts; a job with no known start is not in it.
     """
 
-    __slots__ = ("_first", "_job", "_names", "_node", "_start_s", "made_at_us")
+    __slots__ = ("_names", "_result", "_rows_job", "_sorted", "made_at_us")
 
-    def __init__(
-        self, made_at_us: int, job: Rows, start_s: Rows, first: Any, node: Any, names: tuple[str, ...]
-    ) -> None:
+    def __init__(self, made_at_us: int, rows_job: Rows, result: contract.PlanResult, names: tuple[str, ...]) -> None:
         self.made_at_us = made_at_us
-        self._job, self._start_s, self._first, self._node, self._names = job, start_s, first, node, names
+        self._rows_job, self._result, self._names = rows_job, result, names
+        self._sorted: tuple[Rows, Rows] | None = None  # (job ids, their positions in the result)
+
+    def _index(self) -> tuple[Rows, Rows]:
+        if self._sorted is None:
+            result, ids = self._result, self._rows_job
+            known = ((result.start_s >= 0) & (result.reason != contract.STARTED)).nonzero()[0]
+            if len(known) > 1:
+                known = known[np.lexsort((result.start_s[known], ids[known]))]
+                known = known[np.concatenate(([True], np.diff(ids[known]) != 0))]
+            self._sorted = ids[known], known
+        return self._sorted
 
     def __len__(self) -> int:
-        return len(self._job)
+        return len(self._index()[0])
 
     def of(self, job_id: int) -> tuple[int, tuple[str, ...]] | None:
         """(start in seconds since 1970, nodes) of a job; None when the pass found none."""
-        at = int(np.searchsorted(self._job, job_id))
-        if at >= len(self._job) or self._job[at] != job_id:
+        ids, positions = self._index()
+        at = int(np.searchsorted(ids, job_id))
+        if at >= len(ids) or ids[at] != job_id:
             return None
-        nodes = self._node[self._first[at, 0] : self._first[at, 1]]
-        return int(self._start_s[at]), tuple(self._names[index] for index in nodes.tolist())
+        row = int(positions[at])
+        nodes = self._result.plan_node[self._result.plan_first[row] : self._result.plan_first[row + 1]]
+        return int(self._result.start_s[row]), tuple(self._names[index] for index in nodes.tolist())
 
 
 class Answer(NamedTuple):
@@ -91,7 +106,7 @@ def present(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Qu
     given = contract.PlanInput(
         state.node_columns.table, state.running.table, state.reservation_view(now_us), state.pending.table, rows,
         state.masks.array(), state.masks.group_first, state.masks.group_mask, state.masks.group_count,
-        state.free_licenses, limits(state, now_us, starts_max, state.policy), np.zeros(1, np.uint8),
+        state.free_licenses, limits(state, now_us, starts_max, state.policy), NO_STOP,
     )  # fmt: skip
     return Question(given, state.pending.partition, state.running.job_of, state.node_names, now_us)
 
@@ -101,7 +116,7 @@ def snapshot(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Q
     live = present(state, now_us, rows, starts_max)
     given = live.given._replace(
         nodes=copied(live.given.nodes), running=copied(live.given.running), jobs=copied(live.given.jobs),
-        masks=live.given.masks.copy(), free_licenses=live.given.free_licenses.copy(),
+        masks=live.given.masks.copy(), free_licenses=live.given.free_licenses.copy(), stop=np.zeros(1, np.uint8),
     )  # fmt: skip
     return live._replace(given=given, partition=live.partition.copy(), job_of=live.job_of.copy())
 
@@ -113,13 +128,13 @@ def ask(question: Question) -> Answer:
     rows = given.rows
     ids = given.jobs.job[rows]
     starts = _starts(question, result, ids)
-    kept = np.flatnonzero(~np.isin(result.reason, UNSAID))
-    reasons = tuple(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True))
+    kept = SAID[result.reason].nonzero()[0]
+    reasons = tuple(zip(ids[kept].tolist(), result.reason[kept].tolist(), strict=True)) if len(kept) else ()
     victims: tuple[tuple[int, int], ...] = ()
     if len(result.victim_row):
         pairs = zip(ids[result.victim_row].tolist(), question.job_of[result.victim_run].tolist(), strict=True)
         victims = tuple(pairs)
-    return Answer(starts, reasons, victims, _forecast(question, result, ids))
+    return Answer(starts, reasons, victims, Forecast(question.made_at_us, ids, result, question.node_names))
 
 
 def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple[Start, ...]:
@@ -135,19 +150,6 @@ def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple
         for i, (job_id, part, limit_s) in enumerate(
             zip(ids[result.job].tolist(), parts, result.limit_s.tolist(), strict=True)
         )
-    )
-
-
-def _forecast(question: Question, result: contract.PlanResult, ids: Rows) -> Forecast:
-    """Of several rows of one job, the earliest counts."""
-    known = np.flatnonzero((result.start_s >= 0) & (result.reason != contract.STARTED))
-    if len(known) > 1:
-        order = np.lexsort((result.start_s[known], ids[known]))
-        known = known[order]
-        known = known[np.concatenate(([True], np.diff(ids[known]) != 0))]
-    first = np.stack([result.plan_first[known], result.plan_first[known + 1]], axis=1)
-    return Forecast(
-        question.made_at_us, ids[known], result.start_s[known], first, result.plan_node, question.node_names
     )
 
 

@@ -109,6 +109,7 @@ class ClusterState:
         self.acks: dict[tuple[str, int, str], int] = {}
         self.purged: list[int] = []
         # scheduling
+        self._no_reservations: contract.Reservations = contract.empty("reservations")
         self.policy = BackfillPolicy()
         self.forecast: Forecast | None = None  # of the last pass that saw the whole queue
         self.new_forecast = False
@@ -184,8 +185,9 @@ class ClusterState:
 
     def reservation_view(self, now_us: int) -> contract.Reservations:
         """What reservations keep from others, as the planner sees it."""
-        view: contract.Reservations = contract.empty("reservations", G=len(self.gres_kinds))
-        return view
+        if self._no_reservations.block_gres.shape[1] != len(self.gres_kinds):
+            self._no_reservations = contract.empty("reservations", G=len(self.gres_kinds))
+        return self._no_reservations
 
     def user_number(self, uid: int) -> int:
         """A number for the columns."""
