@@ -1,5 +1,7 @@
 """Engines: what runs a workload. Each is a function (Workload, Options) -> Outcome in one table.
 
+A new engine is a function and a row in ENGINES: the command's choices, tables and files follow from that.
+
 `replay` is the planner alone on identical processors (_fastsched.replay): fast, for research and published figures.
 An engine raises BadValue for options that it cannot follow; it reads no files and prints nothing.
 """
@@ -31,6 +33,7 @@ class Options:
     seed: int = 0  # the replay has no chance in it
     config: Config | None = None  # of --conf: the machine of engine core
     capacity: dict[str, int] = field(default_factory=dict)  # TRES of the machine beside cpu, where known
+    progress: Callable[[float], None] = lambda share: None  # told now and then which share of the jobs is done
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +65,12 @@ def command(**given: Any) -> None:
     """The body of the command."""
     workload, options = _prepare(given)
     runs: dict[str, tuple[Options, Outcome]] = {}
-    with _progress(len(given["policies"] or ("easy",))) as advance:
-        for policy in given["policies"] or ("easy",):
-            chosen = Options(**{name: getattr(options, name) for name in Options.__slots__} | {"policy": policy})
+    policies = given["policies"] or ("easy",)
+    with _progress(len(policies)) as told:
+        for policy in policies:
+            chosen = replace(options, policy=policy, progress=partial(told, policy, len(runs)))
+            chosen.progress(0.0)
             runs[policy] = (chosen, ENGINES[given["engine"]](workload, chosen))
-            advance(policy)
     found = tuple(run_of(workload, given["engine"], *run) for run in runs.values())
     result = Result(
         workload.name,
@@ -118,20 +121,21 @@ def _capacity(config: Config) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """A bar on a terminal, silence elsewhere; gives the function that is called after each run."""
-    if not sys.stderr.isatty():
-        yield lambda policy: None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ModuleNotFoundError:
-        yield lambda policy: None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=total)
-        yield lambda policy: bar.update(task, advance=1, description=policy)
+def _progress(total: int) -> Iterator[Callable[[str, int, float], None]]:
+    """A bar on a terminal, silence elsewhere. Gives a function of (policy, runs done, share of this one)."""
+    with contextlib.ExitStack() as stack:
+        bar: Any = None
+        if sys.stderr.isatty():
+            with contextlib.suppress(ModuleNotFoundError):  # rich is an extra
+                from rich.console import Console
+                from rich.progress import Progress
+
+                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+        if bar is None:
+            yield lambda policy, done, share: None
+            return
+        task = bar.add_task("", total=total)
+        yield lambda policy, done, share: bar.update(task, completed=done + share, description=policy)
 
 
 def _write(given: dict[str, Any], workload: Workload, result: Result, runs: dict[str, tuple[Options, Outcome]]) -> None:
