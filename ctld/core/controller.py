@@ -204,10 +204,9 @@ class Core:
             next_job_id=state.next_job_id,
             next_request_id=state.next_request_id,
             effects=[*state.effects, *state.take_acks()],
-            forecast=state.forecast if state.new_forecast else None,
             purged=state.purged,
         )
-        if not (batch.is_durable() or batch.effects or batch.purged or batch.forecast is not None):
+        if not (batch.is_durable() or batch.effects or batch.purged):
             return None
         self._sequence += 1
         state.start_new_batch()

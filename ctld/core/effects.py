@@ -164,7 +164,6 @@ class Batch(msgspec.Struct):
     next_request_id: int
     effects: list[Effect]
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
-    forecast: Any = None  # planning.Forecast when there is a new one, for the snapshot only
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""

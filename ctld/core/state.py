@@ -112,7 +112,6 @@ class ClusterState:
         self._no_reservations: contract.Reservations = contract.empty("reservations")
         self.policy = BackfillPolicy()
         self.forecast: Forecast | None = None  # of the last pass that saw the whole queue
-        self.new_forecast = False
         self.revision = 0  # rises whenever a pass could come out differently
         self.layout_revision = 0  # plans older than this speak of other node numbers
         self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
@@ -180,8 +179,8 @@ class ClusterState:
         self.quick_pass_due = True
 
     def take_forecast(self, forecast: "Forecast") -> None:
-        """What the last pass over the whole queue expects; it goes out with the next batch."""
-        self.forecast, self.new_forecast = forecast, True
+        """What the last pass over the whole queue expects. Nothing is decided by it, so it is not part of a batch."""
+        self.forecast = forecast
 
     def reservation_view(self, now_us: int) -> contract.Reservations:
         """What reservations keep from others, as the planner sees it."""
@@ -200,7 +199,6 @@ class ClusterState:
 
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
-        self.new_forecast = False
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []

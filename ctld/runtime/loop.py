@@ -185,6 +185,7 @@ class Runtime:
     def _seal_if_free(self) -> None:
         while not self._committing and not self._over:
             batch = self.core.seal()
+            self.snapshot.forecast = self.core.state.forecast
             self._recorder.sealed(batch)
             if batch is None:
                 return

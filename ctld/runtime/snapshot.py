@@ -35,8 +35,6 @@ class Snapshot:
         for row in batch.jobs:
             if row.state is not JobState.REQUEUED:  # an attempt that is over; the job's own row follows
                 self._put(row)
-        if batch.forecast is not None:
-            self.forecast = batch.forecast
         for job_id in batch.purged:
             self._drop(job_id)
 

@@ -180,7 +180,7 @@ def a_case(pick: Pick, features: Sequence[str] = FEATURES, rows: Sequence[int] =
     levels = pick((0, 1, 2)) if "switches" in features else 0
     nodes, running, resvs = _nodes(pick, n, levels), _running(pick, n), _resvs(pick, n)
     made = [a_row(pick, n, len(resvs), features) for _ in range(pick(rows))]
-    if features is FEATURES:
+    if "odd" in features:
         for at in range(1, len(made)):
             tie = pick(("", "", "", "", "", "job", "again", "het"))
             if tie == "job":

@@ -249,7 +249,7 @@ def test_3b_segments(plan: Planner) -> None:
     assert outcome(plan, nodes, wide(10, segment=2))[0] == [(0, dict.fromkeys([0, 1, 2, 3, 5, 6, 8, 9, 10, 11], 1))]
     assert outcome(plan, nodes, wide(12, segment=2))[1] == [BAD_CONSTRAINTS]
     assert outcome(plan, nodes, {**wide(4, segment=2), "nodes_max": 9, "ntasks": 17})[1] == [BAD_CONSTRAINTS]
-    assert outcome(plan, nodes, wide(3, segment=2))[1] == [BAD_CONSTRAINTS]
+    assert outcome(plan, nodes, {**wide(3, segment=2), "ntasks": 4})[1] == [BAD_CONSTRAINTS]
 
 
 # --- 6: copies

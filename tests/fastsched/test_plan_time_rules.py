@@ -183,6 +183,12 @@ def test_5_what_members_take_is_taken_from_the_rest_of_the_blocks(plan: Planner)
     )
 
 
+def test_5_a_member_that_takes_more_than_is_kept_gives_nothing_to_others(plan: Planner) -> None:
+    resv = Resv(0, 9000, blocks=[(0, 1)], licenses={0: 1})
+    rows = [row(100, 3, resv=0, licenses=(2,)), row(100, 2), row(100, 1, licenses=(2,)), row(100, 1, licenses=(1,))]
+    assert outcome(plan, [Node()], *rows, resvs=[resv], licenses=[3])[1] == [NOW_S, 1100, 1100, NOW_S]
+
+
 # --- 6, 7: copies, and who holds
 
 
@@ -320,6 +326,9 @@ def test_9_nothing_starts_now_on_what_a_victim_still_has(plan: Planner) -> None:
     nodes, running = [Node(), Node()], [Run({0: 4, 1: 4}, 5000, kind=0)]
     why, start_s = outcome(plan, nodes, row(preempts=1), row(), row(preempts=1, nodes=[1]), running=running)
     assert (why, start_s) == ([PREEMPTING, PRIORITY, PRIORITY], [NOW_S, 1001, 1101])
+    # Where the victims of an earlier row suffice, there is nobody to remove.
+    why, start_s = outcome(plan, nodes, row(preempts=1), row(preempts=1, nodes=[1]), running=running)
+    assert (why, start_s) == ([PREEMPTING, PRIORITY], [NOW_S, 1001])
 
 
 def test_9_preempts_for_one_copy_and_holds_whatever_the_limits(plan: Planner) -> None:

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import _fastsched
-from _fastsched import plan as picked
 from _fastsched import reference
-from _fastsched.plan import plan as compiled
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,8 +22,9 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_compiled_planner_is_picked_where_it_was_built() -> None:
+    compiled = pytest.importorskip("_fastsched.plan", reason="the planner was not compiled").plan
     assert _fastsched.COMPILED
-    assert picked is compiled
+    assert _fastsched.plan is compiled
 
 
 def test_the_oracle_is_picked_where_nothing_was_built() -> None:
@@ -40,10 +41,10 @@ def test_a_compiled_planner_that_lacks_something_is_not_passed_over() -> None:
     assert "numpy" in done.stderr
 
 
-def test_both_planners_and_the_contract_have_the_same_arguments() -> None:
-    names = list(inspect.signature(reference.plan).parameters)
-    assert list(inspect.signature(compiled).parameters) == names
-    assert names == ["given"]
+def test_both_planners_take_the_same_argument() -> None:
+    compiled = pytest.importorskip("_fastsched.plan", reason="the planner was not compiled").plan
+    assert list(inspect.signature(reference.plan).parameters) == ["given"]
+    assert list(inspect.signature(compiled).parameters) == ["given"]
 
 
 def test_the_name_and_version_come_from_the_source() -> None:
