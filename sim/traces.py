@@ -54,7 +54,7 @@ def format_of(path: str, lines: list[str]) -> str:
     if "|" in first and "jobid" in first.lower().replace("jobidraw", "jobid").split("|"):
         return "sacct"
     if "cpu_milli" in first:
-        raise TraceError(path, 1, "an Alibaba GPU list: it has no run times to simulate, only placements")
+        raise TraceError(path, 1, "an Alibaba GPU list: its pods can be placed with `penstock sim openb`")
     raise TraceError(
         path, 1, "not a known format: write Standard Workload Format, or the output of `sacct -P` with its header line"
     )

@@ -103,7 +103,7 @@ def test_sacct_rounds_and_types(tmp_path: Path, tres: str, mem_mb: int, gpu_mill
             "log:1: not a known format: write Standard Workload Format, or the output of `sacct -P` with its header line",
         ),
         ("hello\n", "log:1: not a known format"),
-        ("name,cpu_milli,gpu_milli\n", "log:1: an Alibaba GPU list: it has no run times to simulate, only placements"),
+        ("name,cpu_milli,gpu_milli\n", "log:1: an Alibaba GPU list: its pods can be placed with `penstock sim openb`"),
         (
             "JobID|Submit|Elapsed\n",
             "log:1: no column ncpus or alloccpus or reqcpus or alloctres or reqtres; ask sacct for it",
