@@ -19,7 +19,7 @@ help:
 	@echo "make test-full  the long sweeps too"
 	@echo "make check      lint, format, types, import contracts, generated files"
 	@echo "make bench      measure this machine; writes bench/out/main.json"
-	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json"
+	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json and openb.json"
 	@echo "make proto      generate penstock/v1 from proto/"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
@@ -67,6 +67,7 @@ bench: build
 
 bench-sim: build
 	@$(PY) -m bench.simbench
+	@$(PY) -m bench.openbbench
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from _fastsched import fragment, fragment_pick
 from _fastsched.fragment_contract import BEST_FIT, FGD, STEER, Nodes, Shapes
-from _fastsched.fragment_pick import choose, milli_of, nobody, policy_of
+from _fastsched.fragment_pick import choose, count_classes, milli_of, nobody, policy_of
 from tests.fastsched.fragment_input import Node, Pod, nodes_of, shapes_of, tables_of
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +74,13 @@ def test_the_device_of_a_node_that_was_chosen_already() -> None:
     assert choose(node, wish, nobody(np.array([4])), BEST_FIT) == (0, 0b100)
     assert choose(node, shapes_of([Pod(share=251)]), nobody(np.array([4])), BEST_FIT) == (0, 0b10)
     assert choose(node, shapes_of([Pod(gpus=2)]), nobody(np.array([4])), BEST_FIT) is None
+
+
+def test_classes_are_counted_in_a_fixed_order() -> None:
+    jobs = {(4_000, 1, 500, 3): 2, (1_000, 0, 0, 1): 6}
+    classes = count_classes(jobs)
+    assert classes.cpu_milli.tolist() == [1_000, 4_000] and classes.weight.tolist() == [6, 2]
+    assert (classes.gpus.tolist(), classes.share_milli.tolist(), classes.models.tolist()) == ([0, 1], [0, 500], [1, 3])
+    assert classes.probability.tolist() == [0.75, 0.25]
+    reverse = count_classes(dict(reversed(jobs.items())))
+    assert all(np.array_equal(one, other) for one, other in zip(classes, reverse, strict=True))
