@@ -74,7 +74,7 @@ def test_a_run_over_two_files_is_read_as_one(tmp_path: Path) -> None:
     (tmp_path / "flight" / NAMES[1]).unlink(missing_ok=True)
     real = FlightRecorder.__init__
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlightRecorder, "__init__", lambda self, folder: real(self, folder, 6000))
+        patch.setattr(FlightRecorder, "__init__", lambda self, folder: real(self, folder, 3000))
         recorded(tmp_path / "small", 1, steps=8)
     assert (tmp_path / "small" / NAMES[1]).exists()
     replay = flight.Replay(flight.read(tmp_path / "small"), io.StringIO())
