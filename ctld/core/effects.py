@@ -163,8 +163,8 @@ class Batch(msgspec.Struct):
     next_job_id: int
     next_request_id: int
     effects: list[Effect]
-    forecast: Any  # planning.Forecast when there is a new one, else None: for the read snapshot only
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
+    forecast: Any = None  # planning.Forecast when there is a new one, for the snapshot only
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""

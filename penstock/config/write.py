@@ -24,7 +24,7 @@ _ALWAYS = frozenset(
 )
 
 #: Fields that lines are made of by hand.
-_BY_HAND = frozenset({"controller_host", "controller_addr", "scheduler_parameters", "nodes", "name"})
+_BY_HAND = frozenset({"topology_plugin", "controller_host", "controller_addr", "scheduler_parameters", "nodes", "name"})
 
 _TOPOLOGY = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core")
 _SAME_ON_A_LINE = ("name", "hostname", "addr", "port")

@@ -217,7 +217,7 @@ def test_filters_are_sent(client, capsys):
 
 
 def test_states_of_other_versions_match_nothing(client, capsys):
-    assert out(capsys, "-n", "-s", "SUSPENDED,DL", "-S", "now-1day", "-E", "now") == ""
+    assert out(capsys, "-n", "-s", "SPECIAL_EXIT,RV", "-S", "now-1day", "-E", "now") == ""
     assert client.calls == []
 
 

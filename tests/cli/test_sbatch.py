@@ -309,7 +309,7 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--begin=xx"], "Invalid --begin specification: "),
         (["--gres=gpu:x:y:"], "Invalid generic resource (gres) specification: "),
         (["--open-mode=x"], "Invalid --open-mode specification: "),
-        (["--exclusive=user"], "only a plain --exclusive is"),
+        (["--exclusive=topo"], "a plain --exclusive and =user are"),
         (["--dependency=foo"], "Batch job submission failed: Job dependency problem: "),
         (["--signal=foo"], "Invalid --signal specification: "),
         (["--signal=X:USR1"], "Invalid --signal specification: "),

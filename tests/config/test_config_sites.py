@@ -1,5 +1,6 @@
 """Whole files of different sites: they load, warn about exactly what is listed, and mean what their authors meant."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from cli.configcheck import main
 from penstock.config import load, render
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
+from penstock.values.topology import Topology
 
 SITES = Path(__file__).parent / "sites"
 NAMES = sorted(path.name for path in SITES.iterdir())
@@ -43,7 +45,9 @@ def test_rendered_and_loaded_again_it_is_equal(name: str, monkeypatch: pytest.Mo
     copy = tmp_path / "slurm.conf"
     copy.write_text(render(config))
     again = load(str(copy))
-    assert again.config == config
+    # what gres.conf and topology.conf say of devices and switches stays in these files
+    plain = replace(config, topology=Topology(), nodes=tuple(replace(node, devices=()) for node in config.nodes))
+    assert again.config == plain
     assert again.warnings == ()
 
 

@@ -52,9 +52,9 @@ def _nodes(pick: Pick, n: int, levels: int) -> list[Node]:
     for _ in range(n):
         leaf = pick((0, 1, 2)) % n if levels else 0
         node = Node(
-            cpus=pick((4, 4, 8, 2, 1)),
-            mem_mb=pick((8, 16, 4)),
-            gres=pick(((0, 0), (2, 0), (1, 1))),
+            cpus=pick((4, 8, 4, 8, 2)),
+            mem_mb=pick((16, 8, 16)),
+            gres=pick(((2, 1), (2, 1), (2, 0), (0, 0))),
             under=(leaf, leaf // 2)[:levels],
         )
         if pick((False, False, False, True)):
@@ -67,7 +67,7 @@ def _nodes(pick: Pick, n: int, levels: int) -> list[Node]:
 
 def _running(pick: Pick, n: int) -> list[Run]:
     made = []
-    for _ in range(pick((0, 1, 2, 3, 4)) if n else 0):
+    for _ in range(pick((0, 2, 4, 6, 8)) if n else 0):
         first = pick(range(n))
         on = dict.fromkeys([first, pick(range(n))] if pick((False, True)) else [first])
         made.append(
@@ -76,7 +76,7 @@ def _running(pick: Pick, n: int) -> list[Run]:
                 end_s=NOW_S + pick((10, 20, 7, 35, -5)),
                 user=pick((0, 1)),
                 exclusive=pick((0, 0, 0, 0, 0, 1, 2)),
-                kind=pick((-1, 0, 1)),
+                kind=pick((0, 1, 0, -1)),
                 cost=pick((0, 1, 2)),
                 licenses=(pick((0, 0, 1)),),
             )
@@ -110,7 +110,7 @@ def _feature(pick: Pick, what: str, row: Row, n: int, resvs: int) -> Row:
         "mem_node": {"mem_node_mb": (4, 1, 0, 8)},
         "mem_cpu": {"mem_cpu_mb": (1, 2, 8, 0)},
         "gres": {"gres": ((1,), (2,), (0, 1), (1, 1))},
-        "exclusive": {"exclusive": (1, 2)},
+        "exclusive": {"exclusive": (1, 2, 2)},
         "copies": {"count": (2, 3, 5, 0)},
         "units": {"cpu_units": (2,)},
         "spread": {"spread": (1,), "nodes_max": (3, 9)},
@@ -130,35 +130,47 @@ def _feature(pick: Pick, what: str, row: Row, n: int, resvs: int) -> Row:
     if what == "mask":
         return {"nodes": _some(pick, n)}
     if what == "groups":
-        return {"groups": [(_some(pick, n), pick((1, 2))) for _ in range(pick((1, 2)))]}
+        return {"groups": [(_some(pick, n), pick((1, 1, 2))) for _ in range(pick((1, 2)))]}
     if what == "resv":
         return {"resv": pick(range(resvs))} if resvs else {}
     if what == "segment":
         segment, times = pick((1, 2)), pick((1, 2))
         return {"segment": segment, "nodes_min": segment * times, "nodes_max": segment * times, "ntasks": segment * 3}
-    name, value = pick((("nodes_min", 0), ("ntasks", 99), ("cpus_per_task", 0), ("limit_s", 0), ("exclusive", 3)))
+    name, value = pick(
+        (
+            ("count", 1),
+            ("nodes_max", 9),
+            ("user", 2),
+            ("count", 2),
+            ("nodes_min", 0),
+            ("ntasks", 99),
+            ("cpus_per_task", 0),
+            ("limit_s", 0),
+            ("exclusive", 3),
+        )
+    )
     return {name: value}
 
 
 FEATURES = (
     "mem_node", "mem_cpu", "gres", "exclusive", "copies", "units", "spread", "begin", "deadline", "no_reserve",
-    "preempts", "switches", "order", "licenses", "per_node", "time_min", "mask", "groups", "resv", "segment", "odd",
+    "preempts", "preempts", "switches", "order", "licenses", "per_node", "time_min", "mask", "groups", "resv", "segment", "odd",
 )  # fmt: skip
 #: Without these a row fits the better the more is free, and it takes the same nodes if nothing better came free.
 PLAIN = tuple(x for x in FEATURES if x not in ("switches", "groups", "segment", "spread", "order", "odd", "time_min"))
 
 
 def a_row(pick: Pick, n: int, resvs: int, features: Sequence[str]) -> Row:
-    nodes = pick((1, 1, 1, 2, 2, 3))
+    nodes = min(pick((1, 1, 1, 2, 2, 3)), n)
     row: Row = {
         "nodes_min": nodes,
         "nodes_max": nodes + pick((0, 0, 1)),
-        "ntasks": nodes * pick((1, 2, 1, 3)),
-        "cpus_per_task": pick((1, 2, 3)),
+        "ntasks": nodes * pick((1, 2, 1, 1, 3)),
+        "cpus_per_task": pick((1, 2, 1, 3)),
         "limit_s": pick((10, 20, 5, 30, 100)),
         "user": pick((0, 1)),
     }
-    for _ in range(pick((0, 1, 2, 3, 4))):
+    for _ in range(pick((0, 1, 2, 3))):
         row.update(_feature(pick, pick(features), row, n, resvs))
     return row
 
