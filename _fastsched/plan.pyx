@@ -2,17 +2,19 @@
 
 - All deciding happens in one `with nogil` block on C arrays. Memory comes from chunks that live as long as the pass;
   one chunk is kept for the next pass. Nothing else is kept between calls.
-- A node's time is an array of segments of equal use (plan_line.pxi), made when the node is first looked at. A planned job
-  adds at most two segments.
-- Nodes only fill up during a pass, so "no start before" is learned once for all rows of a shape (plan_when.pxi): bounds by
-  node for each shape and class of durations. Most rows look into the time of a few nodes only. Victims of preemption
+- A node's time is an array of segments of equal use (plan_line.pxi), made when the node is first looked at
+  (plan_node.pxi). A planned job adds at most two segments.
+- Nodes only fill up during a pass, so "no start before" is learned once for all rows of a shape (plan_bounds.pxi): bounds
+  by node for each shape and class of durations. Most rows look into the time of a few nodes only. Victims of preemption
   reset the bounds of their nodes.
-- Several nodes: a heap of events; time moves to the next node that may come, and only then is anything tested.
-- Which nodes, at a known time (plan_choose.pxi): the first that do, where only node order matters; else all
-  candidates, sorted.
+- Several nodes (plan_when.pxi): a heap of events; time moves to the next node that may come, and only then is anything
+  tested.
+- Which nodes, at a known time: the first that do, where only node order matters (plan_measure.pxi); else all candidates,
+  sorted (plan_choose.pxi).
 - Reservations are views: the time of a node as the members of one see it. Nodes without blocks have one for all.
 - Licenses are one more node, which carries them as GRES.
-- Alternatives, copies, heterogeneous jobs, reasons: plan_rows.pxi. Preemption: plan_preempt.pxi.
+- The course of a pass, copies, alternatives, reasons: plan_rows.pxi. Heterogeneous jobs: plan_het.pxi. Preemption:
+  plan_preempt.pxi, which is rare and simply makes nodes again.
 
 The columns are taken from numpy's own records: a call with a small input must cost a few microseconds, since a simulator
 makes 20,000 a second.
@@ -54,10 +56,17 @@ cdef uint8_t PREEMPTING = contract.PREEMPTING
 cdef uint8_t DEADLINE = contract.DEADLINE
 
 include "plan_records.pxi"
+include "plan_pass.pxi"
 include "plan_line.pxi"
+include "plan_node.pxi"
+include "plan_measure.pxi"
 include "plan_choose.pxi"
+include "plan_bounds.pxi"
 include "plan_when.pxi"
 include "plan_preempt.pxi"
+include "plan_load.pxi"
+include "plan_take.pxi"
+include "plan_het.pxi"
 include "plan_rows.pxi"
 include "plan_input.pxi"
 
