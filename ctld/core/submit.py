@@ -18,7 +18,6 @@ from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
-from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
@@ -71,8 +70,6 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     if found.tasks is not None:
         arrays.create(state, job, found.tasks)
     depends.attach(state, job, found.dependency, now_us)
-    if job.request.begin_at_us > now_us:
-        state.timers.set(job.request.begin_at_us, Timer.BEGIN_TIME, job.job_id)
     set_deadline(state, job)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")
