@@ -18,6 +18,7 @@ from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
+from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
