@@ -8,6 +8,7 @@ A record that has lost its start (two files were filled since) cannot be replaye
 """
 
 import argparse
+import os
 import sys
 import traceback
 from collections import deque
@@ -100,12 +101,15 @@ class Replay:
         """Go through the record. Raises Stopped, Unusable."""
         core = self._start(self._entries[0])
         for entry in self._entries[1:]:
-            try:
-                self._acts[entry.kind](core, entry)
-            except Stopped:
-                raise
-            except Exception as error:
-                raise Stopped(f"the core fails:\n{traceback.format_exc()}") from error
+            self._acts[entry.kind](core, entry)
+
+    @staticmethod
+    def _try(act: Callable[..., Any], *args: Any) -> Any:
+        """A call into the core; whatever it raises ended the controller."""
+        try:
+            return act(*args)
+        except Exception as error:
+            raise Stopped(f"the core fails:\n{traceback.format_exc()}") from error
 
     def _start(self, entry: Entry) -> Core:
         try:
@@ -115,16 +119,16 @@ class Replay:
         if start.format != FORMAT:
             raise Unusable(f"the record has format {start.format}, this version reads {FORMAT}")
         self._say(f"start: epoch {start.loaded.epoch}, {len(start.loaded.jobs)} jobs")
-        return Core(start.config, start.loaded, entry.number)
+        return self._try(Core, start.config, start.loaded, entry.number)  # type: ignore[no-any-return]
 
     def _step(self, core: Core, entry: Entry) -> None:
         event = decode_event(entry.content)
         self.events += 1
         self._say(f"{(entry.number - self._begun_us) / US:14.6f}  {event}")
-        core.step(entry.number, event)
+        self._try(core.step, entry.number, event)
 
     def _seal(self, core: Core, entry: Entry) -> None:
-        batch = core.seal()
+        batch = self._try(core.seal)
         self.batches += 1
         wanted = msgspec.msgpack.decode(entry.content, type=Digest)
         self._compare(entry.number, wanted, batch)
@@ -140,7 +144,7 @@ class Replay:
         self._say(f"{'':14}  = batch {sequence}: {_shown(got)}")
 
     def _rest(self, core: Core, entry: Entry) -> None:
-        batch = core.seal()
+        batch = self._try(core.seal)
         if batch is not None:
             raise Stopped(f"a seal that gave nothing gives batch {batch.sequence} now: {_shown(digest_of(batch))}")
 
@@ -181,6 +185,9 @@ def main(argv: list[str]) -> int:
     try:
         replay = Replay(read(args.file), sys.stdout, args.verbose)
         replay.run()
+    except BrokenPipeError:  # whoever reads this has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (Unusable, OSError) as error:
         sys.stderr.write(f"penstock sim replay: error: {error}\n")
         return EXIT_UNUSABLE

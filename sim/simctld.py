@@ -238,10 +238,10 @@ class SimController:
     def _seal_if_free(self) -> None:
         while not self._committing:
             batch = self._trusted(self.core.seal)
-            self._trusted(self.core.check)
             self._recorder.sealed(batch)
             if batch is None:
                 return
+            self._trusted(self.core.check)
             self.passes("sealed")
             if batch.is_durable():
                 self._committing = True

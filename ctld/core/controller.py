@@ -142,7 +142,6 @@ def _depend_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> N
 
 TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.BEGIN_TIME: _look_again,
-    Timer.REQUEUE_DELAY: _look_again,
     Timer.DEPENDENCY_DELAY: _depend_again,
     Timer.TIME_LIMIT: step_life.time_limit,
     Timer.END_WARNING: step_life.end_warning,

@@ -216,7 +216,6 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
         job.reason_detail = reason.value if reason is not Reason.NONE else ""
     else:
         job.eligible_at_us = state.now_us + REQUEUE_DELAY_US  # `now_us` may be a node's, whose clock may be ahead
-        state.timers.set(job.eligible_at_us, Timer.REQUEUE_DELAY, job.job_id)
     refresh(state, job, state.now_us)
     arrays.refresh_throttle(state, job)
 

@@ -71,8 +71,6 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     if found.tasks is not None:
         arrays.create(state, job, found.tasks)
     depends.attach(state, job, found.dependency, now_us)
-    if job.request.begin_at_us > now_us:
-        state.timers.set(job.request.begin_at_us, Timer.BEGIN_TIME, job.job_id)
     set_deadline(state, job)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")

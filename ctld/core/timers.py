@@ -17,7 +17,6 @@ class Timer(IntEnum):
     PURGE = 4  # key = job id, check = attempt
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost
     FULL_PASS = 7
-    REQUEUE_DELAY = 8  # key = job id
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
     END_WARNING = 9  # key = job id, check = attempt
