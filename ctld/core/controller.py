@@ -14,7 +14,20 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import arrays, control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core import (
+    arrays,
+    control,
+    depends,
+    job_life,
+    layout,
+    node_life,
+    priority,
+    ready,
+    schedule,
+    step_life,
+    submit,
+    update,
+)
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
@@ -150,6 +163,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.SWITCH_WAIT: _switch_wait,
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: node_life.node_timeout,
+    Timer.PRIORITY: priority.calculate,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -206,6 +220,10 @@ class Core:
             effects=[*state.effects, *state.take_acks()],
             forecast=state.forecast if state.new_forecast else None,
             purged=state.purged,
+            assocs=list(state.dirty_assocs.values()),
+            usage=[state.shares.by_id[i].usage_row() for i in state.dirty_usage if i in state.shares.by_id],
+            accounts=list(state.dirty_accounts.values()),
+            users=list(state.dirty_users.values()),
         )
         if not (batch.is_durable() or batch.effects or batch.purged or batch.forecast is not None):
             return None
@@ -225,6 +243,8 @@ class Core:
             h.update(encode(job_row(state.jobs[job_id])))
             for step in state.jobs[job_id].steps.values():
                 h.update(encode(step_row(step)))
+        for assoc in state.shares.by_id.values():
+            h.update(encode((assoc.row(), assoc.usage_row(), assoc.rate)))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
         h.update(

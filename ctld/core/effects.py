@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ctld.core.fairshare import AccountRow, AssocRow, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
 from penstock.values.refusals import TEXT, Code
 
@@ -165,11 +166,25 @@ class Batch(msgspec.Struct):
     effects: list[Effect]
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
     forecast: Any = None  # planning.Forecast when there is a new one, for the snapshot only
+    assocs: list[AssocRow] = []
+    usage: list[UsageRow] = []
+    accounts: list[AccountRow] = []
+    users: list[UserRow] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
         return bool(
-            self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests
+            self.jobs
+            or self.steps
+            or self.nodes
+            or self.partitions
+            or self.history
+            or self.specs
+            or self.requests
+            or self.assocs
+            or self.usage
+            or self.accounts
+            or self.users
         )
 
 
