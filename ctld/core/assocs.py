@@ -135,7 +135,7 @@ def restore(state: ClusterState, loaded: LoadedShares) -> None:
     tree, found = state.shares, loaded.assocs
     tree.next_id = max(tree.next_id, loaded.next_assoc_id)
     tree.about.update({row.name: row for row in loaded.accounts})
-    tree.default_accounts.update({row.name: row.default_account for row in loaded.users})
+    tree.default_accounts.update({row.name: row.default_account for row in loaded.users if row.default_account})
     for row in found:  # every account under root first: a parent may have a higher number than its children
         if not row.user_name:
             _restore_one(tree.root, row, state)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ctld.core import (
+    accounts,
     arrays,
     control,
     depends,
@@ -33,6 +34,7 @@ from ctld.core.events import (
     AnyEvent,
     AwaitJob,
     CancelJobs,
+    ChangeAccounts,
     ControlJobs,
     LaunchRefused,
     LoadConfig,
@@ -103,6 +105,7 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     CancelJobs: control.cancel_jobs,
     ControlJobs: control.control_jobs,
     UpdateJobs: update.update_jobs,
+    ChangeAccounts: accounts.change_accounts,
     UpdateNodes: node_life.update_nodes,
     UpdatePartition: node_life.update_partition,
     NodeRegistered: node_life.node_registered,

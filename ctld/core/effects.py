@@ -61,6 +61,13 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[str, ...] = ()
 
 
+class Changed(msgspec.Struct, frozen=True, gc=False):
+    """Answer to ChangeAccounts: accounts or users, and associations as (account, user, parent)."""
+
+    names: tuple[str, ...]
+    assocs: tuple[tuple[str, str, str], ...]
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The whole request was refused."""
 
@@ -72,7 +79,7 @@ class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
-    body: Submitted | Ended | Results | Done | Refusal
+    body: Submitted | Ended | Results | Done | Changed | Refusal
 
 
 class LaunchStep(Effect, frozen=True):
@@ -189,6 +196,6 @@ class Batch(msgspec.Struct):
 
 
 __all__ = [
-    "AckReports", "AdmitNode", "Batch", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
-    "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+    "AckReports", "AdmitNode", "Batch", "Changed", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep",
+    "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
 ]  # fmt: skip

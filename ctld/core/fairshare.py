@@ -183,13 +183,6 @@ class ShareTree:
         assoc.parent = parent
         parent.children[assoc.assoc_id] = assoc
 
-    def is_below(self, assoc: Assoc, above: Assoc) -> bool:
-        """True when `above` is the association itself or one of its parents."""
-        at: Assoc | None = assoc
-        while at is not None and at is not above:
-            at = at.parent
-        return at is not None
-
     # ---- usage ---------------------------------------------------------------------------------------------------
 
     def usage_at(self, assoc: Assoc, now_us: int) -> int:

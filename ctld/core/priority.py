@@ -159,14 +159,14 @@ class Priorities:
         """What a job has from its association."""
         return self.fair_points(assoc) + self.assoc_points(assoc)
 
-    def fair_points(self, assoc: Assoc) -> int:
+    def fair_points(self, assoc: Assoc, scale: Scale | None = None) -> int:
         """Fair-share."""
         above, below = assoc.factor
-        return self.scale.config.priority_weight_fair_share * above // below
+        return (scale or self.scale).config.priority_weight_fair_share * above // below
 
-    def assoc_points(self, assoc: Assoc) -> int:
+    def assoc_points(self, assoc: Assoc, scale: Scale | None = None) -> int:
         """The association's priority, or that of the nearest account above that has one."""
-        weight = self.scale.config.priority_weight_assoc
+        weight = (scale or self.scale).config.priority_weight_assoc
         if not weight:
             return 0
         at: Assoc | None = assoc
@@ -261,11 +261,25 @@ def rerank(state: ClusterState) -> None:
     state.changed()
 
 
-def explain(state: ClusterState, job: Job, partition: Partition) -> tuple[int, int, int, Points] | None:
-    """Age, association, fair-share and the rest of a job's priority in a partition; None without factors."""
+def in_partition(state: ClusterState, job: Job, partition: Partition) -> int:
+    """A pending job's number in one of its partitions."""
+    table = state.priorities
+    if table is not None and job.hold is Hold.NO:
+        for name, row in zip(job.request.partitions, state.pending.rows_of(job.job_id), strict=False):
+            if name == partition.name and table.job_ids[row] == job.job_id:
+                return int(table.current[row])
+    return job.priority
+
+
+def explain(
+    state: ClusterState, job: Job, partition: Partition, scale: Scale | None = None
+) -> tuple[int, int, int, Points] | None:
+    """Age, association, fair-share and the rest of a job's number in a partition, with the weights of `scale` instead
+    of those in force if it is given. None without factors."""
     table, assoc = state.priorities, assocs.find(state, job)
     if table is None or assoc is None:
         return None
-    age = age_points(table.scale, table.at_us // US - table.since(job))
-    rest = points_of(table.scale, job.request, partition.config, job.time_limit_s)
-    return age, table.assoc_points(assoc), table.fair_points(assoc), rest
+    scale = scale or table.scale
+    age = age_points(scale, table.at_us // US - table.since(job))
+    rest = points_of(scale, job.request, partition.config, job.time_limit_s)
+    return age, table.assoc_points(assoc, scale), table.fair_points(assoc, scale), rest

@@ -13,6 +13,7 @@ from ctld.core.effects import (
     AckReports,
     AdmitNode,
     Batch,
+    Changed,
     Done,
     Ended,
     ForgetStep,
@@ -229,7 +230,7 @@ class World:
             return f"ended: {body.state} {body.exit_code}:{body.exit_signal}"
         if isinstance(body, Results):
             return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
-        assert isinstance(body, Done)
+        assert isinstance(body, Done | Changed)
         return "done"
 
     # ---- what people and nodes do --------------------------------------------------------------------------------
