@@ -184,8 +184,9 @@ def check_cluster(said: Words, own: str) -> None:
 def change(client: Client, verb: str, entity: str, said: Words, options: dict[str, Any]) -> int:
     """Ask what would be done, show it, ask the person, do it."""
     request = make_request(verb, entity, said)
-    request.check_only = True
-    plan = _ask(client, request, verb, entity)
+    look = make_request(verb, entity, said)
+    look.check_only = True
+    plan = _ask(client, look, verb, entity)
     quiet = options.get("quiet")
     if not plan.associations:
         nothing = {"add": " Nothing new added.", "modify": "  Nothing modified", "remove": " Nothing deleted"}[verb]
@@ -196,7 +197,6 @@ def change(client: Client, verb: str, entity: str, said: Words, options: dict[st
     if not options.get("immediate") and not confirmed():
         print(" Changes Discarded")  # noqa: T201
         return 0
-    request.check_only = False
     _ask(client, request, verb, entity)
     return 0
 

@@ -108,7 +108,7 @@ def _tres_parts(job: JobPriority, view: View) -> str:
 
 def _tres_weights(view: View) -> str:
     pairs = zip(view.weights.tres, view.weights.tres_weights, strict=True)
-    return ",".join(f"{name}={weight:.2f}" for name, weight in pairs)
+    return ",".join(f"{name}={weight:g}" for name, weight in pairs)
 
 
 LETTERS: dict[str, Field] = {
