@@ -265,8 +265,8 @@ def in_partition(state: ClusterState, job: Job, partition: Partition) -> int:
     """A pending job's number in one of its partitions."""
     table = state.priorities
     if table is not None and job.hold is Hold.NO:
-        for name, row in zip(job.request.partitions, state.pending.rows_of(job.job_id), strict=False):
-            if name == partition.name and table.job_ids[row] == job.job_id:
+        for row in state.pending.rows_of(job.job_id):
+            if state.partition_list[state.pending.partition[row]] is partition and table.job_ids[row] == job.job_id:
                 return int(table.current[row])
     return job.priority
 

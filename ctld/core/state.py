@@ -98,17 +98,8 @@ class ClusterState:
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
-        # accounts, shares and usage
-        self.shares = ShareTree()
-        self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
-        self.own_accounts = 0  # accounts that nobody has added
-        self.priorities: Priorities | None = None  # None = priority/basic
-        self.priority_generation = 0
+        self._open_books()
         # what has changed since the last seal
-        self.dirty_assocs: dict[int, AssocRow] = {}
-        self.dirty_usage: dict[int, None] = {}
-        self.dirty_accounts: dict[str, AccountRow] = {}
-        self.dirty_users: dict[str, UserRow] = {}
         self.dirty_jobs: dict[int, None] = {}
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
         self.dirty_nodes: dict[str, None] = {}
@@ -132,6 +123,18 @@ class ClusterState:
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0
         self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
+
+    def _open_books(self) -> None:
+        """Accounts, shares and usage, and what has changed of them since the last seal."""
+        self.shares = ShareTree()
+        self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
+        self.own_accounts = 0  # accounts that nobody has added
+        self.priorities: Priorities | None = None  # None = priority/basic
+        self.priority_generation = 0
+        self.dirty_assocs: dict[int, AssocRow] = {}
+        self.dirty_usage: dict[int, None] = {}
+        self.dirty_accounts: dict[str, AccountRow] = {}
+        self.dirty_users: dict[str, UserRow] = {}
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
