@@ -145,6 +145,46 @@ STEP = Table(
     PrimaryKeyConstraint("job_id", "attempt", "step_id"),
 )
 
+#: An account's or a user's place in the tree of shares. What was deleted stays, so that a number is never given twice.
+ASSOC = Table(
+    "assoc",
+    METADATA,
+    Column("assoc_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("account", Text, nullable=False),
+    Column("user_name", Text, nullable=False),  # "" = the account itself
+    Column("parent", Text, nullable=False),
+    Column("shares", BigInteger, nullable=False),  # -1 = parent
+    Column("priority", BigInteger, nullable=False),
+    Column("made_by_itself", Integer, nullable=False),
+    Column("deleted", Integer, nullable=False),
+)
+
+#: What was charged to an association itself, in 1/10,000 billing seconds, as it counted at `at_us`. Written when a job
+#: starts or ends, in the transaction of that; what time makes of it is computed.
+ASSOC_USAGE = Table(
+    "assoc_usage",
+    METADATA,
+    Column("assoc_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("usage", BigInteger, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+)
+
+ACCOUNT = Table(
+    "account",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("description", Text, nullable=False),
+    Column("organization", Text, nullable=False),
+)
+
+#: Users that somebody has added. (`user` is a word of SQL.)
+ACCOUNT_USER = Table(
+    "account_user",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("default_account", Text, nullable=False),
+)
+
 
 def split_strings(joined: bytes) -> tuple[bytes, ...]:
     """`argv` and `environment` as stored, back to strings."""

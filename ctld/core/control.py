@@ -6,6 +6,8 @@ read and looked up first; what an action may refuse it refuses before it changes
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from ctld.core import arrays, depends, job_life, priority
 from ctld.core.effects import JobResult, Refused, Results, SignalStep
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, Role
@@ -168,8 +170,10 @@ def _hold_as(state: ClusterState, now_us: int, job: Job, who: Hold) -> None:
 def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     """Let a held job go. A priority of 0, which holds too, becomes what it was at submit."""
     job.hold, job.reason_detail = Hold.NO, ""
-    if job.priority == 0:
-        job.priority = priority.initial(job.job_id, job.request.nice)
+    if job.request.priority == 0:
+        job.request = msgspec.structs.replace(job.request, priority=None)
+        job.request_id = state.new_request(job.request)
+        priority.renew(state, job)
     state.touch(job)
     state.record(now_us, job, "release", f"uid {actor.uid}")
     if job.job_id in state.waiting_for:  # the hold's reason hid that what it waits for may never come

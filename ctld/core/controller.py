@@ -14,12 +14,27 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import arrays, control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core import (
+    accounts,
+    arrays,
+    control,
+    depends,
+    job_life,
+    layout,
+    node_life,
+    priority,
+    ready,
+    schedule,
+    step_life,
+    submit,
+    update,
+)
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
     AwaitJob,
     CancelJobs,
+    ChangeAccounts,
     ControlJobs,
     LaunchRefused,
     LoadConfig,
@@ -90,6 +105,7 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     CancelJobs: control.cancel_jobs,
     ControlJobs: control.control_jobs,
     UpdateJobs: update.update_jobs,
+    ChangeAccounts: accounts.change_accounts,
     UpdateNodes: node_life.update_nodes,
     UpdatePartition: node_life.update_partition,
     NodeRegistered: node_life.node_registered,
@@ -149,6 +165,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.SWITCH_WAIT: _switch_wait,
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: node_life.node_timeout,
+    Timer.PRIORITY: priority.calculate,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -204,6 +221,10 @@ class Core:
             next_request_id=state.next_request_id,
             effects=[*state.effects, *state.take_acks()],
             purged=state.purged,
+            assocs=list(state.dirty_assocs.values()),
+            usage=[state.shares.by_id[i].usage_row() for i in state.dirty_usage if i in state.shares.by_id],
+            accounts=list(state.dirty_accounts.values()),
+            users=list(state.dirty_users.values()),
         )
         if not (batch.is_durable() or batch.effects or batch.purged):
             return None
@@ -223,6 +244,8 @@ class Core:
             h.update(encode(job_row(state.jobs[job_id])))
             for step in state.jobs[job_id].steps.values():
                 h.update(encode(step_row(step)))
+        for assoc in state.shares.by_id.values():
+            h.update(encode((assoc.row(), assoc.usage_row(), assoc.rate)))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
         h.update(

@@ -87,6 +87,7 @@ def complete(
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
         time_min_s=wanted.time_min_s,
         deadline_at_us=wanted.deadline_at_us,
+        priority=wanted.priority,
     )
     return request, warnings
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ctld.core.fairshare import AccountRow, AssocRow, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
 from penstock.values.refusals import TEXT, Code
 
@@ -60,6 +61,13 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[str, ...] = ()
 
 
+class Changed(msgspec.Struct, frozen=True, gc=False):
+    """Answer to ChangeAccounts: accounts or users, and associations as (account, user, parent)."""
+
+    names: tuple[str, ...]
+    assocs: tuple[tuple[str, str, str], ...]
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The whole request was refused."""
 
@@ -71,7 +79,7 @@ class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
-    body: Submitted | Ended | Results | Done | Refusal
+    body: Submitted | Ended | Results | Done | Changed | Refusal
 
 
 class LaunchStep(Effect, frozen=True):
@@ -164,15 +172,29 @@ class Batch(msgspec.Struct):
     next_request_id: int
     effects: list[Effect]
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
+    assocs: list[AssocRow] = []
+    usage: list[UsageRow] = []
+    accounts: list[AccountRow] = []
+    users: list[UserRow] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
         return bool(
-            self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests
+            self.jobs
+            or self.steps
+            or self.nodes
+            or self.partitions
+            or self.history
+            or self.specs
+            or self.requests
+            or self.assocs
+            or self.usage
+            or self.accounts
+            or self.users
         )
 
 
 __all__ = [
-    "AckReports", "AdmitNode", "Batch", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
-    "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+    "AckReports", "AdmitNode", "Batch", "Changed", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep",
+    "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
 ]  # fmt: skip

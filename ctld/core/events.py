@@ -186,6 +186,28 @@ class UpdateJobs(Event, frozen=True):
     reply_to: int = 0
 
 
+class AccountAction(IntEnum):
+    """Numbers of the wire's ChangeAccountsRequest.Action."""
+
+    ADD = 1
+    MODIFY = 2
+    REMOVE = 3
+
+
+class ChangeAccounts(Event, frozen=True):
+    """sacctmgr add, modify, delete. `entity`: account or user. `changes`: canonical lower-case key -> value."""
+
+    actor: Actor
+    action: AccountAction
+    entity: str
+    names: tuple[str, ...]
+    changes: dict[str, str]
+    accounts: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    check_only: bool = False
+    reply_to: int = 0
+
+
 class UpdateNodes(Event, frozen=True):
     """scontrol update nodename=."""
 

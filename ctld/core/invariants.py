@@ -29,11 +29,28 @@ def check(state: ClusterState) -> None:
     for node in state.node_list:
         _check_node(state, node)
     _check_arrays(state)
+    _check_shares(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
     ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
     for job_id in sorted(ready):
         _need(state.jobs[job_id].state is JobState.PENDING, f"job {job_id} is ready and not pending")
+
+
+def _check_shares(state: ClusterState) -> None:
+    """What is charged now is what the jobs hold that are charged, and under multifactor these are all that hold."""
+    rates: dict[int, int] = {}
+    for job_id, (assoc_id, rate) in state.charged.items():
+        _need(
+            job_id in state.jobs and state.jobs[job_id].state in HOLDING_STATES, f"job {job_id}: charged, holds nothing"
+        )
+        rates[assoc_id] = rates.get(assoc_id, 0) + rate
+    for assoc in state.shares.by_id.values():
+        _need(assoc.rate == rates.get(assoc.assoc_id, 0), f"association {assoc.assoc_id}: rate {assoc.rate}")
+        _need(assoc.usage >= 0, f"association {assoc.assoc_id}: usage {assoc.usage}")
+    if state.priorities is not None:
+        for job in state.jobs.values():
+            _need(job.state not in HOLDING_STATES or job.job_id in state.charged, f"job {job.job_id}: not charged")
 
 
 def _check_job(state: ClusterState, job: Job) -> None:

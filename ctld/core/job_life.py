@@ -10,7 +10,8 @@ a row of its own. `move()` is the only place where `job.state` is assigned.
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, depends
+from ctld.core import arrays, assocs, depends, priority
+from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, time_limit_us
 from ctld.core.model import NO_STEPS, Job, NodeAlloc, Step, job_row
@@ -21,7 +22,7 @@ from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason
-from penstock.values.tres import format_tres, gres_keys
+from penstock.values.tres import format_tres
 
 S = JobState
 _ENDS = frozenset(END_STATES - {S.REQUEUED})
@@ -61,6 +62,7 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
 
 def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], now_us: int) -> None:
     """Give a pending job its allocation and send its batch step to the first node."""
+    job.priority = priority.current(state, job)  # what it started with, for the record
     move(state, job, S.CONFIGURING)
     depends.forget(state, job)
     job.partition = partition
@@ -69,6 +71,7 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
     state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
     job.batch_node = alloc[0].node
     job.tres_alloc = _tres_of(state, job)
+    assocs.begin(state, job, now_us)
     job.steps = {BATCH_STEP: _new_batch_step(state, job)}
     state.touch_step(job.steps[BATCH_STEP])
     state.record(now_us, job, "start", ",".join(part.node for part in alloc))
@@ -111,13 +114,7 @@ def emit_launch(state: ClusterState, job: Job) -> None:
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:
-    cpus = sum(part.cpus for part in job.alloc)
-    tres = {"cpu": cpus, "mem": sum(p.mem_mb for p in job.alloc), "node": len(job.alloc), "billing": cpus}
-    for part in job.alloc:
-        for name, type_, mask in part.gres:
-            for key in gres_keys(name, type_):
-                tres[key] = tres.get(key, 0) + mask.bit_count()
-    return format_tres(tres)
+    return format_tres(assocs.allocated(job) | {"billing": assocs.rate_of(state, job) // RATE_ONE})
 
 
 def terminate(
@@ -186,6 +183,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     move(state, job, end_state)
     if held:
         state.release(job, end_at_us, units_taken(state, job.request, job.partition))
+        assocs.end(state, job, end_at_us)
     job.end_state, job.reason = None, reason
     job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
     state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
@@ -200,6 +198,7 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     """Close this attempt and queue the job again with the next attempt number."""
     state.end_attempt(job, max(now_us, job.start_at_us), reason)
     state.release(job, now_us, units_taken(state, job.request, job.partition))
+    assocs.end(state, job, now_us)
     move(state, job, S.PENDING)
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
     job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""

@@ -7,6 +7,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
+from ctld.core import priority
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import device_masks, layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -86,6 +87,7 @@ def _too_small(node: Node, new: NodeConfig) -> list[str]:
 def take_config(state: ClusterState, config: Config, now_us: int) -> None:
     """Put `config` into force, keeping what is known."""
     lay_out(state, config, now_us)
+    priority.configure(state, config, now_us)
     refresh_all(state, now_us)
 
 

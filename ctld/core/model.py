@@ -71,6 +71,8 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     time_min_s: int = 0  # --time-min: a limit that will do; 0 = not said
     deadline_at_us: int = 0
     signal: str = ""  # --signal as written: what comes how long before the time limit
+    priority: int | None = None  # set by hand, and stays; None = computed
+    site_factor: int = 0  # an administrator's own part of the priority
 
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""

@@ -148,6 +148,17 @@ class PendingColumns:
             else:
                 insort(self.ready, key)
 
+    def rerank(self, ranks: npt.NDArray[np.int64]) -> None:
+        """Give all ready rows new ranks at once: `ranks` by row, higher first. Ties by job id, as always."""
+        rows = self.first(len(self.ready))
+        high, low = RANK_MAX - ranks[rows], (self.table.job[rows].astype(np.int64) << ROW_BITS) | rows
+        order = np.lexsort((low, high))
+        pairs = zip(high[order].tolist(), low[order].tolist(), strict=True)
+        self.ready = [(above << 64) | below for above, below in pairs]
+        keys = self._keys
+        for row, key in zip(rows[order].tolist(), self.ready, strict=True):
+            keys[row] = key
+
     def set_waiting(self, job_id: int) -> None:
         """May not start now, for a reason other than resources."""
         for row in self.rows_of(job_id):

@@ -91,22 +91,23 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         any_switches = bool(job.request.switches_max) and now_us >= switch_wait_ends_us(state, job) > 0
         state.pending.add(job.job_id, shapes(state, job.request, any_switches=any_switches), terms_of(state, job))
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
-    if reason is not None:
-        state.pending.set_waiting(job.job_id)
-        if reason is Reason.BEGIN_TIME is not job.reason:  # also a time that had come once, before the clock was set back
-            due_us = max(job.request.begin_at_us, job.eligible_at_us)
-            state.timers.set(due_us, Timer.BEGIN_TIME, job.job_id)
-        set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")
-        return
-    if not job.eligible_at_us:
+    if reason is None and not job.eligible_at_us:
         job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission
         state.touch(job)
         if job.request.switches_max:
             state.timers.set(switch_wait_ends_us(state, job), Timer.SWITCH_WAIT, job.job_id)
-    ranks: list[int | None] = []
-    for row in state.pending.rows_of(job.job_id):
-        partition = state.partition_list[state.pending.partition[row]]
-        ranks.append(None if partition_reason(partition, job) else priority.rank(job, partition))
+    rows = state.pending.rows_of(job.job_id)
+    open_to = [state.partition_list[state.pending.partition[row]] for row in rows]
+    ranks = priority.ranks(state, job, [p if reason or not partition_reason(p, job) else None for p in open_to])
+    if reason is not None:
+        state.pending.set_waiting(job.job_id)
+        if (
+            reason is Reason.BEGIN_TIME is not job.reason
+        ):  # also a time that had come once, before the clock was set back
+            due_us = max(job.request.begin_at_us, job.eligible_at_us)
+            state.timers.set(due_us, Timer.BEGIN_TIME, job.job_id)
+        set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")
+        return
     state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)

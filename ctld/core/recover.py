@@ -7,7 +7,8 @@ when the nodes register (node_life.py), since they are functions of the state an
 
 from typing import NamedTuple
 
-from ctld.core import arrays, depends
+from ctld.core import arrays, assocs, depends, priority
+from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
@@ -50,6 +51,7 @@ class Loaded(NamedTuple):
     partitions: list[PartitionRow]
     arrays: list[ArrayCounts]
     submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
+    shares: LoadedShares = LoadedShares()
 
 
 class Misfit(Exception):
@@ -71,7 +73,11 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     if problems := misfits(state, config):
         raise Misfit("\n".join(problems))
     _depend(state)
+    assocs.restore(state, loaded.shares)
     lay_out(state, config, now_us)
+    assocs.resume(state)
+    state.shares.decay = priority.decay_of(config)
+    priority.configure(state, config, now_us)
     for row in loaded.partitions:
         if row.name in state.partitions:
             state.partitions[row.name].state = row.state

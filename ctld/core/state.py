@@ -16,6 +16,7 @@ import numpy as np
 from _fastsched import contract
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
+from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
 from ctld.core.model import (
     ArrayRecord,
     HistoryRow,
@@ -39,6 +40,7 @@ from penstock.values.states import JobState, NodeFlag, Reason
 
 if TYPE_CHECKING:
     from ctld.core.planning import Forecast
+    from ctld.core.priority import Priorities
 
 #: Node flags with which nothing new starts there.
 CLOSED_FLAGS = (
@@ -96,6 +98,7 @@ class ClusterState:
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
+        self._open_books()
         # what has changed since the last seal
         self.dirty_jobs: dict[int, None] = {}
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
@@ -120,6 +123,18 @@ class ClusterState:
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0
         self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
+
+    def _open_books(self) -> None:
+        """Accounts, shares and usage, and what has changed of them since the last seal."""
+        self.shares = ShareTree()
+        self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
+        self.own_accounts = 0  # accounts that nobody has added
+        self.priorities: Priorities | None = None  # None = priority/basic
+        self.priority_generation = 0
+        self.dirty_assocs: dict[int, AssocRow] = {}
+        self.dirty_usage: dict[int, None] = {}
+        self.dirty_accounts: dict[str, AccountRow] = {}
+        self.dirty_users: dict[str, UserRow] = {}
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
@@ -202,6 +217,7 @@ class ClusterState:
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
+        self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
 
     # ---- jobs ----------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,14 @@ believed to be new.
 
 from typing import NamedTuple
 
+import msgspec
+
 from ctld.core import arrays, depends, priority
+from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
 from ctld.core.effects import Refused, Submitted
 from ctld.core.events import Actor, Role, SubmitJob, WantedJob
+from ctld.core.factors import billing, tres_amounts
 from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
 from ctld.core.ready import refresh
@@ -25,7 +29,7 @@ from penstock.values.refusals import TEXT, Code
 from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
-from penstock.values.tres import format_tres, gres_keys
+from penstock.values.tres import format_tres
 
 #: How long a submit key is remembered, and how old one may be. Clients retry for seconds, not for minutes.
 SUBMIT_KEY_AGE_US = 600 * 1_000_000
@@ -101,6 +105,8 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
         raise Refused(Code.ACCESS_DENIED, "only an operator may set a priority or a negative nice")
     if abs(wanted.nice) > NICE_MAX:
         raise Refused(Code.INVALID_VALUE, f"nice must be between -{NICE_MAX} and {NICE_MAX}")
+    if not wanted.account and actor.user_name in state.shares.default_accounts:
+        wanted = msgspec.structs.replace(wanted, account=state.shares.default_accounts[actor.user_name])
     try:
         request, warnings = complete(state, partitions, wanted)
     except BadValue as error:
@@ -184,8 +190,7 @@ def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted
     job.state, job.end_state = JobState.PENDING, None
     job.reason, job.reason_detail = Reason.NONE, ""
     job.hold = Hold.USER if event.job.hold else Hold.NO
-    wanted_priority = event.job.priority
-    job.priority = priority.initial(job.job_id, request.nice) if wanted_priority is None else wanted_priority
+    priority.renew(state, job)
     if job.priority == 0:
         job.hold = Hold.ADMIN
     job.dependency = ""
@@ -194,18 +199,15 @@ def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted
     job.alloc, job.batch_node, job.steps = (), "", NO_STEPS
     job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0
     job.cancelled_by_uid, job.failed_node, job.admin_comment = -1, "", ""
-    job.tres_req, job.tres_alloc = state.share(tres_requested(request)), ""
+    job.tres_req, job.tres_alloc = state.share(tres_requested(state, request)), ""
     return job
 
 
-def tres_requested(request: JobRequest) -> str:
-    """What is asked for in all, in Slurm's TRES text."""
-    cpus = request.ntasks * request.cpus_per_task
-    mem_mb = (request.mem_per_node_mb or 0) * request.nodes_min + (request.mem_per_cpu_mb or 0) * cpus
-    tres = {"cpu": cpus, "mem": mem_mb, "node": request.nodes_min, "billing": cpus}
-    for name, type_, count in request.gres_per_node:
-        for key in gres_keys(name, type_):
-            tres[key] = tres.get(key, 0) + count * request.nodes_min
+def tres_requested(state: ClusterState, request: JobRequest) -> str:
+    """What is asked for in all, in Slurm's TRES text; the billing is that of the first partition."""
+    tres = tres_amounts(request)
+    weights = state.partitions[request.partitions[0]].config.tres_billing_weights
+    tres["billing"] = billing(weights, tres, state.config.priority_flags) // RATE_ONE
     return format_tres({key: value for key, value in tres.items() if value or key == "cpu"})
 
 

@@ -20,6 +20,7 @@ class Timer(IntEnum):
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
     END_WARNING = 9  # key = job id, check = attempt
+    PRIORITY = 20  # check = generation of the period, or which step of a calculation
 
 
 class Timers:

@@ -81,13 +81,13 @@ def _set_time_limit(state: ClusterState, job: Job, limit_s: int, now_us: int) ->
 
 
 def _set_priority(state: ClusterState, job: Job, number: int, now_us: int) -> None:
-    job.priority = number
+    priority.renew(state, job)
     if number == 0:
         job.hold = Hold.ADMIN
 
 
-def _set_nice(state: ClusterState, job: Job, nice: int, now_us: int) -> None:
-    job.priority = priority.initial(job.array_job_id or job.job_id, nice)
+def _renew(state: ClusterState, job: Job, number: int, now_us: int) -> None:
+    priority.renew(state, job)
 
 
 def _set_throttle(state: ClusterState, job: Job, limit: int, now_us: int) -> None:
@@ -120,8 +120,11 @@ KEYS: dict[str, Key] = {
     "qos": Key(_text("qos"), "qos"),
     "wckey": Key(_text("wckey"), "wckey"),
     "timelimit": Key(lambda s, a, t: parse_duration_s(t), "time_limit_s", _set_time_limit, running=True),
-    "priority": Key(lambda s, a, t: parse_int(t, 0, priority.PRIORITY_MAX, "priority"), apply=_set_priority),
-    "nice": Key(lambda s, a, t: parse_int(t, -NICE_MAX, NICE_MAX, "nice"), "nice", _set_nice),
+    "priority": Key(lambda s, a, t: parse_int(t, 0, priority.PRIORITY_MAX, "priority"), "priority", _set_priority),
+    "nice": Key(lambda s, a, t: parse_int(t, -NICE_MAX, NICE_MAX, "nice"), "nice", _renew),
+    "sitefactor": Key(
+        lambda s, a, t: parse_int(t, -NICE_MAX, NICE_MAX, "sitefactor"), "site_factor", _renew, operator=True
+    ),
     "dependency": Key(lambda s, a, t: depends.parse(s, a, t), apply=_set_dependency),
     "arraytaskthrottle": Key(
         lambda s, a, t: parse_int(t, 0, COUNT_MAX, "arraytaskthrottle"), apply=_set_throttle, running=True
@@ -178,7 +181,7 @@ def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, A
             raise Refused(Code.ACCESS_DENIED, name)
         if not key.running and job.state is not JobState.PENDING:
             raise Refused(Code.DISABLED_STATE, f"{name} can be changed only while the job is pending")
-        if name == "priority" and not operator and value > job.priority:
+        if name == "priority" and not operator and value > priority.current(state, job):
             raise Refused(Code.ACCESS_DENIED, "only an operator may raise a priority")
         if name == "nice" and not operator and value < job.request.nice:
             raise Refused(Code.ACCESS_DENIED, "only an operator may lower nice")
@@ -219,7 +222,7 @@ def _apply(state: ClusterState, now_us: int, job: Job, request: Any, values: dic
         state.enter_name_index(job)
         if waiting is not None:
             depends.wait_for(state, job, *waiting)
-        job.tres_req = tres_requested(request)
+        job.tres_req = tres_requested(state, request)
     if "starttime" in values or "eligibletime" in values:
         job.eligible_at_us = 0
         state.timers.set(request.begin_at_us, Timer.BEGIN_TIME, job.job_id)

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
+from ctld.core import priority
 from ctld.core.effects import Done, Ended, Refusal, Results, Submitted
 from ctld.core.events import (
     AwaitJob,
@@ -37,11 +38,14 @@ from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.refusals import TEXT, Code
+from penstock.values.states import END_STATES
 
 #: Jobs in one page of a listing: some 5 ms of work between two turns of the loop.
 PAGE_JOBS: Final = 200
 #: JobInfo is field 1 of ListJobsReply: its tag and wire type, before a length.
 _JOBS_TAG: Final = b"\x0a"
+#: JobInfo.priority is field 14, a varint. Of two values of one field the last counts.
+_PRIORITY_TAG: Final = b"\x70"
 _DATES: Final = ("starttime", "eligibletime")
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
@@ -168,7 +172,7 @@ class ControllerService:
         except BadRequest as error:
             await refuse_as(context, error)
         for first in range(0, len(rows), PAGE_JOBS):
-            page = [self._encoded(row, request.detail) for row in rows[first : first + PAGE_JOBS]]
+            page = [self._encoded(row, request.detail) + self._priority(row) for row in rows[first : first + PAGE_JOBS]]
             yield b"".join([part for data in page for part in (_JOBS_TAG, _varint(len(data)), data)])
             await asyncio.sleep(0)
 
@@ -180,6 +184,14 @@ class ControllerService:
             data = jobinfo.job_info(row, False).SerializeToString()
             self._runtime.snapshot.keep(row, data)
         return data
+
+    def _priority(self, row: JobRow) -> bytes:
+        """The number of now behind the encoded job, whose own it replaces: a calculation encodes no job anew."""
+        state = self._runtime.core.state
+        job = state.jobs.get(row.job_id)
+        if state.priorities is None or job is None or row.hold or row.state in END_STATES:
+            return b""
+        return _PRIORITY_TAG + _varint(priority.current(state, job))
 
     @translated
     async def ListNodes(self, request: Any, context: Any) -> Any:

@@ -55,6 +55,9 @@ RIGHTS: Final[dict[str, Who]] = {
     _CONTROLLER + "CreateNodeToken": Who.ADMINISTRATOR,
     _CONTROLLER + "JoinNode": Who.JOIN_TOKEN,
     "/penstock.v1.Accounting/ListRecords": Who.USER,
+    "/penstock.v1.Shares/ListAssociations": Who.USER,
+    "/penstock.v1.Shares/ListPriorities": Who.USER,
+    "/penstock.v1.Shares/ChangeAccounts": Who.ADMINISTRATOR,
     "/penstock.v1.NodeLink/Connect": Who.NODE,
 }
 

@@ -212,6 +212,10 @@ class Store:
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
             (sql.replace_partitions, batch.partitions),
             (sql.insert_history, batch.history),
+            (sql.replace_assocs, [rows.assoc_values(assoc) for assoc in batch.assocs]),
+            (sql.replace_usage, batch.usage),
+            (sql.replace_accounts, batch.accounts),
+            (sql.replace_users, batch.users),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

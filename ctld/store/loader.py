@@ -9,11 +9,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, select
 
+from ctld.core.fairshare import ROOT_ID, AccountRow, LoadedShares, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
 from ctld.store import rows
 from ctld.store.errors import StoreError
 from ctld.store.schema import (
+    ACCOUNT,
+    ACCOUNT_USER,
+    ASSOC,
+    ASSOC_USAGE,
     ENDED_FROM,
     JOB,
     JOB_HISTORY,
@@ -60,6 +65,21 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         ],
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
         submit_keys=_submit_keys(connection, submitted_since_us),
+        shares=_shares(connection),
+    )
+
+
+def _shares(connection: Connection) -> LoadedShares:
+    """Accounts, users and what they have used."""
+    highest = connection.execute(select(func.max(ASSOC.c.assoc_id))).scalar() or ROOT_ID
+    present = select(ASSOC).where(ASSOC.c.deleted == 0).order_by(ASSOC.c.assoc_id)
+    usage = select(ASSOC_USAGE).order_by(ASSOC_USAGE.c.assoc_id)
+    return LoadedShares(
+        tuple(rows.assoc_from(tuple(r)) for r in connection.execute(present)),
+        tuple(UsageRow(*r) for r in connection.execute(usage)),
+        tuple(AccountRow(*r) for r in connection.execute(select(ACCOUNT).order_by(ACCOUNT.c.name))),
+        tuple(UserRow(*r) for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))),
+        highest + 1,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from accounting.schema import join_strings, split_strings
+from ctld.core.fairshare import AssocRow
 from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
 from penstock.values.hostlist import compress
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
@@ -202,6 +203,18 @@ def node_from(values: Params) -> NodeRow:
 def partition_from(values: Params) -> PartitionRow:
     """A row of partition_state."""
     return PartitionRow(*values)
+
+
+def assoc_values(row: AssocRow) -> Params:
+    """A row of assoc."""
+    *rest, made_by_itself, deleted = row
+    return (*rest, int(made_by_itself), int(deleted))
+
+
+def assoc_from(values: Params) -> AssocRow:
+    """The reverse of `assoc_values`."""
+    row = AssocRow(*values)
+    return row._replace(made_by_itself=bool(row.made_by_itself), deleted=bool(row.deleted))
 
 
 def history_from(values: Params) -> HistoryRow:

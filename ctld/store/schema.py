@@ -6,7 +6,18 @@ and that the batch before was the last one, so two controllers on one database c
 
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text
 
-from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, METADATA, STEP
+from accounting.schema import (
+    ACCOUNT,
+    ACCOUNT_USER,
+    ASSOC,
+    ASSOC_USAGE,
+    ENDED_FROM,
+    JOB,
+    JOB_REQUEST,
+    JOB_SPEC,
+    METADATA,
+    STEP,
+)
 
 #: What `meta.name` says in a database of ours.
 SCHEMA_NAME = "penstock"
@@ -61,6 +72,6 @@ META = Table(
 )
 
 __all__ = [
-    "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC", "META", "METADATA", "NODE", "PARTITION_STATE",
-    "SCHEMA_NAME", "STEP",
+    "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC",
+    "META", "METADATA", "NODE", "PARTITION_STATE", "SCHEMA_NAME", "STEP",
 ]  # fmt: skip

@@ -12,7 +12,20 @@ from sqlalchemy import Column, Engine, Executable, Table, bindparam, update
 from sqlalchemy.sql.elements import CompilerElement
 
 from ctld.store.dialect import Dialect
-from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, JOB_SPEC, META, NODE, PARTITION_STATE, STEP
+from ctld.store.schema import (
+    ACCOUNT,
+    ACCOUNT_USER,
+    ASSOC,
+    ASSOC_USAGE,
+    JOB,
+    JOB_HISTORY,
+    JOB_REQUEST,
+    JOB_SPEC,
+    META,
+    NODE,
+    PARTITION_STATE,
+    STEP,
+)
 
 #: Columns of a job that change during its life: from here to the end of the table.
 _LIFE_FROM = "array_task_id"
@@ -32,6 +45,10 @@ class Statements:
     replace_nodes: str
     replace_partitions: str
     insert_history: str
+    replace_assocs: str
+    replace_usage: str
+    replace_accounts: str
+    replace_users: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -68,6 +85,10 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_nodes=insert(NODE, replace=True),
         replace_partitions=insert(PARTITION_STATE, replace=True),
         insert_history=insert(JOB_HISTORY),
+        replace_assocs=insert(ASSOC, replace=True),
+        replace_usage=insert(ASSOC_USAGE, replace=True),
+        replace_accounts=insert(ACCOUNT, replace=True),
+        replace_users=insert(ACCOUNT_USER, replace=True),
     )
 
 

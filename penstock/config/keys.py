@@ -140,6 +140,25 @@ _SUPPORTED_GLOBALS = (
     Key("PropagateResourceLimitsExcept", "propagate_resource_limits_except", kinds.joined_choices(*_RLIMITS)),
     Key("TmpFS", "tmp_fs", kinds.PATH),
     Key("PriorityType", "priority_type", kinds.choice("priority/basic", "priority/multifactor")),
+    Key("PriorityDecayHalfLife", "priority_decay_half_life_s", kinds.HALF_LIFE),
+    Key("PriorityCalcPeriod", "priority_calc_period_s", kinds.PERIOD),
+    Key("PriorityFavorSmall", "priority_favor_small", kinds.YES_NO),
+    Key("PriorityFlags", "priority_flags", kinds.PRIORITY_FLAGS),
+    Key("PriorityMaxAge", "priority_max_age_s", kinds.PERIOD),
+    Key(
+        "PriorityUsageResetPeriod",
+        "priority_usage_reset_period",
+        kinds.choice("NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"),
+    ),
+    Key("PriorityWeightAge", "priority_weight_age", kinds.integer(0)),
+    Key("PriorityWeightAssoc", "priority_weight_assoc", kinds.integer(0)),
+    Key("PriorityWeightFairShare", "priority_weight_fair_share", kinds.integer(0)),
+    Key("PriorityWeightJobSize", "priority_weight_job_size", kinds.integer(0)),
+    Key("PriorityWeightPartition", "priority_weight_partition", kinds.integer(0)),
+    Key("PriorityWeightQOS", "priority_weight_qos", kinds.integer(0)),
+    Key("PriorityWeightTRES", "priority_weight_tres", kinds.TRES_WEIGHTS),
+    Key("FairShareDampeningFactor", "fair_share_dampening_factor", kinds.integer(1, 65533)),
+    Key("PenstockDefaultAccount", "penstock_default_account", kinds.NAME),
     Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
     Key("Licenses", "licenses", kinds.LICENSES),
     Key(
@@ -180,7 +199,7 @@ _IGNORED_GLOBALS = _ignored(
     CertmgrParameters CertmgrType CliFilterPlugins CliFilterParameters CommunicationParameters CompleteWait=0~sec
     CpuFreqDef=Unknown CpuFreqGovernors=OnDemand,Performance,UserSpace CredType=cred/munge DataParserParameters
     DebugFlags DependencyParameters EioTimeout=60 Epilog EpilogMsgTime=2000~usec EpilogSlurmctld EpilogTimeout=65534
-    FairShareDampeningFactor=1 FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
+    FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
     GroupUpdateTime=600~sec HashPlugin=hash/k12 HealthCheckInterval=0~sec HealthCheckNodeState=ANY HealthCheckProgram
     HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL JobAcctGatherFrequency=30
     JobAcctGatherType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
@@ -189,9 +208,6 @@ _IGNORED_GLOBALS = _ignored(
     MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
     NamespaceType NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin PreemptMode=OFF
     PreemptParameters PreemptType PreemptExemptTime=00:00:00 PrEpParameters PrEpPlugins=prep/script PriorityParameters
-    PriorityDecayHalfLife=7-00:00:00 PriorityCalcPeriod=00:05:00 PriorityFavorSmall=no PriorityFlags
-    PriorityMaxAge=7-00:00:00 PriorityUsageResetPeriod=NONE PriorityWeightAge=0 PriorityWeightAssoc=0
-    PriorityWeightFairShare=0 PriorityWeightJobSize=0 PriorityWeightPartition=0 PriorityWeightQOS=0 PriorityWeightTRES
     PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none Prolog PrologEpilogTimeout=65534
     PrologFlags PrologSlurmctld PrologTimeout=65534 PropagatePrioProcess=0 RebootProgram ReconfigFlags RequeueExit
     RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResumeTimeout=60~sec ResvEpilog
@@ -300,6 +316,7 @@ PARTITIONS = Table(
         Key("ExclusiveUser", "exclusive_user", kinds.BOOL),
         Key("LLN", "lln", kinds.BOOL),
         Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
+        Key("TRESBillingWeights", "tres_billing_weights", kinds.TRES_WEIGHTS),
         # older or wider spellings that the loader spreads over the fields above
         Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
         Key("Priority", "", kinds.integer(0, 65533)),
@@ -307,7 +324,7 @@ PARTITIONS = Table(
             "AllocNodes AllowQos Alternate CpuBind DefCpuPerGPU DefMemPerGPU DenyQos ExclusiveTopo GraceTime "
             "JobDefaults "
             "MaxCPUsPerSocket PowerDownOnIdle PreemptMode QOS ReqResv ResumeTimeout SelectTypeParameters SuspendTime "
-            "SuspendTimeout Topology TRESBillingWeights"
+            "SuspendTimeout Topology"
         ),
     ),
     {"shared": "OverSubscribe"},

@@ -15,6 +15,7 @@ from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
+from penstock.values.weights import format_weights, parse_weights
 
 #: The largest number that any parameter takes: Slurm's 32-bit fields, less the values it reserves.
 INT_MAX = 4_294_967_293
@@ -236,6 +237,39 @@ def without_password(url: str) -> str:
     return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
 
 
+#: PriorityFlags, except for one that Penstock does not have.
+_PRIORITY_FLAGS = choices(
+    "ACCRUE_ALWAYS", "CALCULATE_RUNNING", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES", "NO_FAIR_TREE", "NO_NORMAL_ALL",
+    "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES", "SMALL_RELATIVE_TO_TIME",
+)  # fmt: skip
+
+
+def _read_priority_flags(text: str, what: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    words = text.upper().split(",")
+    if "DEPTH_OBLIVIOUS" in words:
+        raise BadValue(
+            f"Invalid {what}: DEPTH_OBLIVIOUS is not there; leave it out (Fair Tree, the default, does not favour "
+            "users for the depth of their account)"
+        )
+    flags: tuple[str, ...] = _PRIORITY_FLAGS.read(text, what)
+    return flags
+
+
+def _read_forgetting_s(text: str, what: str) -> int:
+    """A half-life: 0 (never) when it is UNLIMITED or 0."""
+    return max(0, parse_duration_s(text))
+
+
+def _read_period_s(text: str, what: str) -> int:
+    """An interval of at least a second, written as a time (a plain number is minutes)."""
+    found = parse_duration_s(text)
+    if found < 1:
+        raise BadValue(f"Invalid {what}: {shown(text)} is no interval")
+    return found
+
+
 TEXT = Kind(_read_text)
 #: Hostlists and other lists whose own parser has the limits.
 RAW = Kind(lambda text, what: text)
@@ -259,3 +293,8 @@ BACKFILL = Kind(_read_backfill)
 LICENSES = Kind(lambda text, what: parse_licenses(text), format_licenses)
 FIRST_PORT = Kind(_read_first_port)
 PARAMETERS = Kind(_read_parameters, _write_parameters)
+HALF_LIFE = Kind(_read_forgetting_s, format_duration)
+PERIOD = Kind(_read_period_s, format_duration)
+YES_NO = Kind(_read_bool, lambda value: "YES" if value else "NO", lambda value: "Yes" if value else "No")
+TRES_WEIGHTS = Kind(parse_weights, format_weights)
+PRIORITY_FLAGS = Kind(_read_priority_flags, _join)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from penstock.values.gres import Gres
 from penstock.values.topology import Topology
+from penstock.values.weights import Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class PartitionConfig:
     exclusive_user: bool = False
     lln: bool = False
     over_time_limit_s: int = 0
+    tres_billing_weights: tuple[Weight, ...] = ()  # () = one for each CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,21 @@ class Config:
     propagate_resource_limits_except: str = ""
     tmp_fs: str = "/tmp"  # noqa: S108 (Slurm's default)
     priority_type: str = "priority/basic"
+    priority_decay_half_life_s: int = 7 * 86400  # 0 = usage is never forgotten
+    priority_calc_period_s: int = 300
+    priority_favor_small: bool = False
+    priority_flags: tuple[str, ...] = ()
+    priority_max_age_s: int = 7 * 86400
+    priority_usage_reset_period: str = "NONE"
+    priority_weight_age: int = 0
+    priority_weight_assoc: int = 0
+    priority_weight_fair_share: int = 0
+    priority_weight_job_size: int = 0
+    priority_weight_partition: int = 0
+    priority_weight_qos: int = 0
+    priority_weight_tres: tuple[Weight, ...] = ()
+    fair_share_dampening_factor: int = 1
+    penstock_default_account: str = "default"  # of jobs that name none, of users without one
     node_fail_policy: str = "requeue"
     licenses: tuple[tuple[str, int], ...] = ()
     topology_plugin: str = "topology/flat"
@@ -139,6 +156,10 @@ class Config:
     #: every key in Slurm's spelling and form, for `scontrol show config`; follows from the rest and from the file's
     #: ignored keys, so two configurations that differ only here are equal
     shown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    def is_multifactor(self) -> bool:
+        """True when priorities are computed from factors, and usage is charged."""
+        return self.priority_type == "priority/multifactor"
 
     def memory_is_consumable(self) -> bool:
         """True when jobs are given memory, not only CPUs (CR_*_Memory)."""

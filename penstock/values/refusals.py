@@ -37,6 +37,8 @@ class Code(IntEnum):
     NOT_SUPPORTED = 2013
     INVALID_TIME_VALUE = 2083
     PATHNAME_TOO_LONG = 2014
+    INVALID_ACCOUNT = 2045
+    JOBS_ON_ASSOCIATION = 7001
     # Penstock's own
     INVALID_VALUE = 9000
     SCRIPT_TOO_LARGE = 9001
@@ -76,6 +78,8 @@ TEXT: dict[Code, str] = {
     Code.NOT_SUPPORTED: "Requested operation not supported on this system",
     Code.INVALID_TIME_VALUE: "Invalid time specified",
     Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
+    Code.INVALID_ACCOUNT: "Invalid account or account/partition combination specified",
+    Code.JOBS_ON_ASSOCIATION: "Job(s) active, cancel job(s) before remove",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

@@ -26,7 +26,7 @@ METHODS = {
     m.name: m for file in FILES for service in file.services_by_name.values() for m in service.methods_by_name.values()
 }
 #: Written down here once more, on purpose: a change of the table has to be made twice.
-ADMINISTRATORS_ONLY = {"UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken"}
+ADMINISTRATORS_ONLY = {"ChangeAccounts", "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken"}
 NODES_ONLY = {"Connect"}
 ANYBODY = {"JoinNode"}
 FOR_USERS = set(METHODS) - ADMINISTRATORS_ONLY - NODES_ONLY - ANYBODY

@@ -12,6 +12,7 @@ from penstock.config import ConfigError, load, render
 from penstock.config.keys import GLOBALS, LINES
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
+from penstock.values.weights import parse_weights
 
 QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
@@ -23,6 +24,9 @@ paths = texts.map(lambda text: "/" + text)
 names = st.lists(words, unique=True, max_size=3).map(tuple)
 sizes = st.integers(0, 2**40)
 limits = st.one_of(st.just(-1), st.integers(1, 10**7))
+
+
+tres_weights = st.sampled_from([(), parse_weights("CPU=1.5,Mem=0.25G", "x"), parse_weights("GRES/gpu=2", "x")])
 
 
 @st.composite
@@ -84,6 +88,7 @@ def partitions(draw: st.DrawFn, node_names: list[str]) -> tuple[PartitionConfig,
                 max_nodes=draw(st.one_of(st.just(-1), st.integers(5, 10))),
                 min_nodes=draw(st.integers(0, 5)),
                 priority_tier=draw(st.integers(0, 100)),
+                tres_billing_weights=draw(tres_weights),
                 def_mem_per_cpu_mb=draw(sizes),
                 max_mem_per_node_mb=draw(sizes),
                 allow_groups=draw(names),
@@ -117,6 +122,14 @@ def configs(draw: st.DrawFn) -> Config:
         def_mem_per_node_mb=draw(sizes),
         enforce_part_limits=draw(st.sampled_from(["NO", "ANY", "ALL"])),
         over_time_limit_s=draw(st.sampled_from([-1, 0, 60])),
+        priority_type=draw(st.sampled_from(["priority/basic", "priority/multifactor"])),
+        priority_decay_half_life_s=draw(st.integers(0, 10**7)),
+        priority_calc_period_s=draw(st.integers(1, 10**5)),
+        priority_favor_small=draw(st.booleans()),
+        priority_flags=draw(st.sampled_from([(), ("INCR_ONLY",), ("ACCRUE_ALWAYS", "NO_FAIR_TREE")])),
+        priority_usage_reset_period=draw(st.sampled_from(["NONE", "NOW", "WEEKLY"])),
+        priority_weight_fair_share=draw(st.integers(0, 10**9)),
+        priority_weight_tres=draw(tres_weights),
         propagate_resource_limits=draw(st.sampled_from(["ALL", "NONE", "NOFILE,STACK"])),
         nodes=tuple(all_nodes),
         partitions=draw(partitions([node.name for node in all_nodes])),

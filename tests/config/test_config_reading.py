@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from _fastsched.fragment_pick import POLICY_WORDS, policy_of
-from penstock.config import Loaded, load
+from penstock.config import ConfigError, Loaded, load
 from penstock.config.keys import GLOBALS, NODES, PARTITIONS
 from penstock.values.gres import Gres
 
@@ -230,3 +230,61 @@ def test_words_that_place_parts_of_gpus_are_read(write: Write, whole: str, word:
     config = load(write(whole + f"SelectTypeParameters=CR_Core_Memory,{mixed}\n")).config
     assert config.select_type_parameters == ("CR_CORE_MEMORY", word)
     assert policy_of(config.select_type_parameters) == POLICY_WORDS[word]
+
+
+def test_priority_parameters(write: Callable[..., str]) -> None:
+    from penstock.values.weights import Weight
+
+    path = write(
+        """
+        ClusterName=c
+        SlurmctldHost=h
+        PriorityType=priority/multifactor
+        PriorityDecayHalfLife=14-0
+        PriorityCalcPeriod=1
+        PriorityFavorSmall=YES
+        PriorityFlags=ACCRUE_ALWAYS,no_fair_tree
+        PriorityMaxAge=1-12
+        PriorityUsageResetPeriod=monthly
+        PriorityWeightAge=1000
+        PriorityWeightFairshare=100000
+        PriorityWeightTRES=CPU=10,Mem=20
+        FairShareDampeningFactor=5
+        PenstockDefaultAccount=guests
+        NodeName=n1
+        PartitionName=p Nodes=n1 TRESBillingWeights="CPU=1.0,Mem=0.25G"
+"""
+    )
+    loaded = load(path)
+    config, shown = loaded.config, dict(loaded.config.shown)
+    assert loaded.warnings == ()
+    assert (config.priority_decay_half_life_s, config.priority_calc_period_s) == (14 * 86400, 60)
+    assert config.priority_flags == ("ACCRUE_ALWAYS", "NO_FAIR_TREE")
+    assert config.partitions[0].tres_billing_weights == (Weight("cpu", 1_000_000), Weight("mem", 250_000, "G"))
+    assert {name: value for name, value in shown.items() if name.startswith("Priority")} == {
+        "PriorityCalcPeriod": "00:01:00",
+        "PriorityDecayHalfLife": "14-00:00:00",
+        "PriorityFavorSmall": "Yes",
+        "PriorityFlags": "ACCRUE_ALWAYS,NO_FAIR_TREE",
+        "PriorityMaxAge": "1-12:00:00",
+        "PriorityParameters": "(null)",
+        "PrioritySiteFactorParameters": "(null)",
+        "PrioritySiteFactorPlugin": "(null)",
+        "PriorityType": "priority/multifactor",
+        "PriorityUsageResetPeriod": "MONTHLY",
+        "PriorityWeightAge": "1000",
+        "PriorityWeightAssoc": "0",
+        "PriorityWeightFairShare": "100000",
+        "PriorityWeightJobSize": "0",
+        "PriorityWeightPartition": "0",
+        "PriorityWeightQOS": "0",
+        "PriorityWeightTRES": "CPU=10.0,Mem=20.0",
+    }
+
+
+def test_a_flag_that_is_not_there_is_refused_clearly(write: Callable[..., str]) -> None:
+    base = "ClusterName=c\nSlurmctldHost=h\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+    with pytest.raises(ConfigError, match="slurm.conf:5: Invalid PriorityFlags: DEPTH_OBLIVIOUS is not there"):
+        load(write(base + "PriorityFlags=DEPTH_OBLIVIOUS"))
+    with pytest.raises(ConfigError, match="slurm.conf:5: Invalid PriorityCalcPeriod: .* is no interval"):
+        load(write(base + "PriorityCalcPeriod=0"))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctld.core.decay import USAGE_ONE
 from ctld.core.events import CancelJobs, ControlAction, ControlJobs, JobFilter, UpdateNodes, WantedJob
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
 from tests.core.world import World, make_config
@@ -121,8 +122,8 @@ stories = st.lists(
 )
 
 
-def tell(story: Story) -> World:
-    world = World(make_config(nodes=3, cpus=4, gpus=2, return_to_service=2))
+def tell(story: Story, **extra: object) -> World:
+    world = World(make_config(nodes=3, cpus=4, gpus=2, return_to_service=2, **extra))
     for name in list(world.running):
         world.register(name)
     for operation, a, b in story:
@@ -161,6 +162,25 @@ def _answer_tombstones(world: World, name: str) -> None:
     """A real node reports a step that it will never start as exited; here it is asked by a new registration."""
     world.disconnect(name)
     world.register(name)
+
+
+@settings(max_examples=60 * SCALE, deadline=None, derandomize=True)
+@given(stories)
+def test_usage_is_what_all_attempts_have_held(story: Story) -> None:
+    """Whatever happens, restarts too: charged is each attempt's time times its CPUs, to a millisecond of each change."""
+    world = tell(story, priority_type="priority/multifactor", priority_decay_half_life_s=0, priority_weight_age=100)
+    held: dict[str, int] = {}
+    for row in world.jobs.values():
+        if row.start_at_us and row.alloc:
+            end_us = row.end_at_us or world.now_us
+            held[row.user_name] = held.get(row.user_name, 0) + (end_us - row.start_at_us) * sum(
+                part.cpus for part in row.alloc
+            )
+    tree = world.core.state.shares
+    charged = {user: tree.usage_at(assoc, world.now_us) for (_, user), assoc in tree.users.items()}
+    for user, amount_us in held.items():
+        assert abs(charged[user] - amount_us * USAGE_ONE // 1_000_000) <= len(story) + 10
+    assert all(user in held or not usage for user, usage in charged.items())
 
 
 @settings(max_examples=60 * SCALE, deadline=None, derandomize=True)

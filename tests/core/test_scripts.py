@@ -13,6 +13,8 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     node n1 state=drain reason=x / partition debug state=down
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
     await 1 / jobs / nodes / story 1
+    accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
+    priorities / shares                                 what sprio and sshare read
 Every command is followed by the core's own `check()`.
 """
 
@@ -22,9 +24,13 @@ from pathlib import Path
 
 import pytest
 
+from ctld.core import priority
+from ctld.core.decay import USAGE_ONE
 from ctld.core.events import (
+    AccountAction,
     AwaitJob,
     CancelJobs,
+    ChangeAccounts,
     ControlAction,
     ControlJobs,
     JobFilter,
@@ -33,7 +39,8 @@ from ctld.core.events import (
     UpdatePartition,
     WantedJob,
 )
-from penstock.values.states import COMPACT_STATE
+from ctld.core.fairshare import Assoc
+from penstock.values.states import COMPACT_STATE, JobState
 from tests.core.world import World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
@@ -198,6 +205,45 @@ class Script:
                 f"{job.job_id}{array} {COMPACT_STATE[job.state]} {job.reason}{detail}{dependency}{exit_}{attempt}"
             )
         return lines
+
+    def accounts(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """sacctmgr: accounts add account physics fairshare=3."""
+        actor, accounts = self.world.actor(keys.pop("user", "root")), tuple(filter(None, [keys.pop("in", "")]))
+        action, entity, *names = plain
+        event = ChangeAccounts(
+            actor, AccountAction[action.upper()], entity, tuple(names), keys, accounts, reply_to=self.world.reply_to()
+        )
+        return self.world.do(event)
+
+    def priorities(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """What sprio shows: the sum, and its parts."""
+        state, lines = self.world.core.state, []
+        for job in sorted(state.jobs.values(), key=lambda j: j.job_id):
+            if job.state is not JobState.PENDING:
+                continue
+            for name in job.request.partitions:
+                found = priority.explain(state, job, state.partitions[name])
+                number = priority.in_partition(state, job, state.partitions[name])
+                if found is None:
+                    lines.append(f"{job.job_id} {name} {number}")
+                    continue
+                age, assoc, fair, rest = found
+                parts = f"age={age} assoc={assoc} fair={fair} size={rest.size} part={rest.partition} nice={rest.nice}"
+                lines.append(f"{job.job_id} {name} {number}: {parts}")
+        return lines
+
+    def shares(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """What sshare shows."""
+
+        def show(assoc: Assoc, depth: int) -> list[str]:
+            rank = f" {assoc.factor[0]}/{assoc.factor[1]}" if assoc.user_name else ""
+            line = f"{' ' * depth}{assoc.user_name or assoc.account} shares={assoc.shares}"
+            lines = [f"{line} usage={assoc.total // USAGE_ONE}{rank}"]
+            for child in assoc.children.values():
+                lines += show(child, depth + 1)
+            return lines
+
+        return show(self.world.core.state.shares.root, 0)
 
     def nodes(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return [

@@ -13,6 +13,7 @@ from ctld.core.effects import (
     AckReports,
     AdmitNode,
     Batch,
+    Changed,
     Done,
     Ended,
     ForgetStep,
@@ -39,6 +40,7 @@ from ctld.core.events import (
     Tick,
     WantedJob,
 )
+from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
 from ctld.core.model import JobRow, NodeRow, PartitionRow, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
@@ -78,6 +80,10 @@ class World:
         self.steps: dict[tuple[int, int, int], StepRow] = {}
         self.node_rows: dict[str, NodeRow] = {}
         self.partition_rows: dict[str, PartitionRow] = {}
+        self.assoc_rows: dict[int, AssocRow] = {}
+        self.usage_rows: dict[int, UsageRow] = {}
+        self.account_rows: dict[str, AccountRow] = {}
+        self.user_rows: dict[str, UserRow] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
         self.sequence = 0
@@ -112,11 +118,18 @@ class World:
         keys = [(r.submit_key, r.job_id, r.submit_at_us) for r in last.values() if r.submit_key]
         loaded = Loaded(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
-            list(self.partition_rows.values()), counts, keys,
+            list(self.partition_rows.values()), counts, keys, self._shares(),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
         self.links.clear()
+
+    def _shares(self) -> LoadedShares:
+        return LoadedShares(
+            tuple(row for row in self.assoc_rows.values() if not row.deleted),
+            tuple(self.usage_rows.values()), tuple(self.account_rows.values()), tuple(self.user_rows.values()),
+            max(self.assoc_rows, default=1) + 1,
+        )  # fmt: skip
 
     @staticmethod
     def _counts(array_id: int, last: dict[int, JobRow]) -> ArrayCounts:
@@ -159,6 +172,10 @@ class World:
             self.steps[step.job_id, step.attempt, step.step_id] = step
         self.node_rows.update({n.name: n for n in batch.nodes})
         self.partition_rows.update({p.name: p for p in batch.partitions})
+        self.assoc_rows.update({a.assoc_id: a for a in batch.assocs})
+        self.usage_rows.update({u.assoc_id: u for u in batch.usage})
+        self.account_rows.update({a.name: a for a in batch.accounts})
+        self.user_rows.update({u.name: u for u in batch.users})
         self.counters = (batch.next_job_id, batch.next_request_id)
 
     # ---- effects -------------------------------------------------------------------------------------------------
@@ -213,7 +230,7 @@ class World:
             return f"ended: {body.state} {body.exit_code}:{body.exit_signal}"
         if isinstance(body, Results):
             return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
-        assert isinstance(body, Done)
+        assert isinstance(body, Done | Changed)
         return "done"
 
     # ---- what people and nodes do --------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_every_event_is_shown_when_asked_for(tmp_path: Path, capsys: pytest.Capt
 def test_a_difference_is_found_and_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded(tmp_path / "flight", 1)
+    recorded(tmp_path / "flight", 5)
     monkeypatch.setattr("ctld.core.schedule.quick_pass", lambda state, now_us: None)
     assert flight.main([str(tmp_path / "flight")]) == flight.EXIT_DIFFERS
     out = capsys.readouterr().out

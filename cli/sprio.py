@@ -1,0 +1,254 @@
+"""sprio: what the priority of each pending job is made of.
+
+One call (ListPriorities); a line for each partition that a job may run in, as in Slurm. Without -o or -l the table has
+the columns of those factors that have a weight.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cli.format import Field, body_line, clipped_tasks, header_line, parse_percent
+from cli.listing import check_clusters, emit, environment, find_user, sort_rows, words
+from cli.options import MAYBE, YES, Command, Option, later, parse
+from cli.run import CommandError, complain, run
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1.controller_pb2 import JobFilter
+from penstock.v1.shares_pb2 import JobPriority, ListPrioritiesRequest, PriorityWeights
+from penstock.values.errors import BadValue
+from penstock.values.jobid import parse_selectors
+
+FORMAT_LONG = "%.15i %9r %.8u %.10o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
+FORMAT_START = "%.15i %9r %.10Y %.10S"
+#: What else is shown when it has a weight: the field of the weights, weighted and as a part of 1.
+BY_WEIGHT = (
+    ("age", "%.10A", "%.10a"), ("assoc", "%.10B", "%.10b"), ("fair_share", "%.10F", "%.10f"),
+    ("job_size", "%.10J", "%.10j"), ("partition", "%.10P", "%.10p"), ("qos", "%.10Q", "%.10q"),
+    ("tres", "%20T", "%20t"),
+)  # fmt: skip
+#: A letter of a factor as a part of 1.
+_PARTS = re.compile(r"%\.?[0-9]*[abfjpqt]")
+PRIORITY_SCALE = 2**32 - 1
+NOTHING_FOUND = "Unable to find jobs matching user/id(s) specified"
+NOT_MULTIFACTOR = (
+    "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported."
+)
+
+COMMAND = Command(
+    "sprio",
+    "[OPTIONS]",
+    (
+        Option("noheader", "h", help="no headers on output"),
+        Option("jobs", "j", MAYBE, help="comma separated list of jobs to view", metavar="jobid(s)", const=""),
+        Option("long", "l", help="long report, with every factor"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "name"),
+        Option("cluster", "", YES, dest="clusters"),
+        Option("norm", "n", help="factors as parts of 1, without their weights"),
+        Option("format", "o", YES, "SPRIO_FORMAT", "format specification", "format"),
+        Option("partition", "p", YES, help="comma separated list of partitions to view", metavar="partition"),
+        Option("sort", "S", YES, help="comma separated list of fields to sort on", metavar="fields"),
+        Option("user", "u", YES, help="comma separated list of users to view", metavar="user_name(s)"),
+        Option("users", "", YES, dest="user"),
+        Option("verbose", "v", help="verbosity level", counted=True),
+        Option("weights", "w", help="show the weights of the factors"),
+        Option("local", env="SPRIO_LOCAL", help="jobs of the local cluster only (the default)"),
+        Option("federation", env="SPRIO_FEDERATION", help="the same, as no cluster is a member of one"),
+        Option("sibling", help="the same"),
+        *later("json", "yaml", value=MAYBE),
+    ),
+)
+
+
+class View(NamedTuple):
+    """What else a column depends on."""
+
+    weights: PriorityWeights
+    cluster: str
+
+
+#: A line: a job, or None for the weights.
+Row = JobPriority | None
+Value = Callable[[JobPriority, View], str]
+
+
+def job_id(job: JobPriority) -> str:
+    """12, 12_4 or 12_[5-99]."""
+    if job.HasField("array_task_id"):
+        return f"{job.array_job_id}_{job.array_task_id}"
+    if job.array_tasks:
+        return f"{job.array_job_id or job.job_id}_[{clipped_tasks(job.array_tasks)}]"
+    return str(job.job_id)
+
+
+def _field(header: str, value: Value, weight: Callable[[View], str] = lambda view: "") -> Field:
+    return Field(header, lambda row, view: weight(view) if row is None else value(row, view))
+
+
+def _number(header: str, name: str, weight: str = "") -> Field:
+    shown = (lambda view: str(getattr(view.weights, weight))) if weight else (lambda view: "")
+    return _field(header, lambda job, view: str(getattr(job, name)), shown)
+
+
+def _part(header: str, name: str) -> Field:
+    return _field(
+        header,
+        lambda job, view: f"{getattr(job.normalized, name):.7f}",
+        lambda view: str(getattr(view.weights, name)),
+    )
+
+
+def _tres(job: JobPriority, view: View) -> str:
+    return ",".join(f"{name}={points}" for name, points in zip(view.weights.tres, job.tres, strict=False))
+
+
+def _tres_parts(job: JobPriority, view: View) -> str:
+    return ",".join(f"{n}={part:.2f}" for n, part in zip(view.weights.tres, job.normalized.tres, strict=False))
+
+
+def _tres_weights(view: View) -> str:
+    pairs = zip(view.weights.tres, view.weights.tres_weights, strict=True)
+    return ",".join(f"{name}={weight:g}" for name, weight in pairs)
+
+
+LETTERS: dict[str, Field] = {
+    "a": _part("AGE", "age"),
+    "A": _number("AGE", "age", "age"),
+    "b": _part("ASSOC", "assoc"),
+    "B": _number("ASSOC", "assoc", "assoc"),
+    "c": _field("CLUSTER", lambda job, view: view.cluster, lambda view: view.cluster),
+    "f": _part("FAIRSHARE", "fair_share"),
+    "F": _number("FAIRSHARE", "fair_share", "fair_share"),
+    "i": _field("JOBID", lambda job, view: job_id(job), lambda view: "Weights"),
+    "j": _part("JOBSIZE", "job_size"),
+    "J": _number("JOBSIZE", "job_size", "job_size"),
+    "N": _number("NICE", "nice"),
+    "o": _field("ACCOUNT", lambda job, view: job.account),
+    "p": _part("PARTITION", "partition"),
+    "P": _number("PARTITION", "partition_factor", "partition"),
+    "q": _part("QOS", "qos"),
+    "Q": _number("QOS", "qos_factor", "qos"),
+    "r": _field("PARTITION", lambda job, view: job.partition),
+    "S": _field("SITE", lambda job, view: str(job.site), lambda view: "1"),
+    "t": _field("TRES", _tres_parts, _tres_weights),
+    "T": _field("TRES", _tres, _tres_weights),
+    "u": _field("USER", lambda job, view: job.user_name),
+    "y": _field("PRIORITY", lambda job, view: f"{job.priority / PRIORITY_SCALE:.14f}"),
+    "Y": _number("PRIORITY", "priority"),
+}
+
+_SORT: dict[str, Callable[[JobPriority, Any], Any]] = {
+    "a": lambda job, view: job.age,
+    "b": lambda job, view: job.assoc,
+    "f": lambda job, view: job.fair_share,
+    "i": lambda job, view: (job.array_job_id or job.job_id, job.array_task_id, job.job_id),
+    "j": lambda job, view: job.job_size,
+    "n": lambda job, view: job.nice,
+    "o": lambda job, view: job.account,
+    "p": lambda job, view: job.partition_factor,
+    "q": lambda job, view: job.qos_factor,
+    "r": lambda job, view: job.partition,
+    "s": lambda job, view: job.site,
+    "t": lambda job, view: sum(job.tres),
+    "u": lambda job, view: job.user_name,
+    "y": lambda job, view: job.priority,
+}
+
+
+def main() -> None:
+    """The command sprio."""
+    run("sprio", body)
+
+
+def body(argv: list[str]) -> int:
+    """One run of sprio."""
+    parsed = parse(COMMAND, argv, environment())
+    options, rest = parsed.values, list(parsed.positional)
+    if options.get("jobs") == "" and rest:  # `-j 12`
+        options["jobs"] = rest.pop(0)
+    if rest:
+        raise CommandError(f"Unrecognized option: {rest[0]}")
+    filter_, nobody = _filter(options)
+    request = ListPrioritiesRequest(filter=filter_, normalized=_wants_parts(options))
+    with Client.open() as client:
+        heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
+        found, weights = _load(client, request)
+        if not weights.multifactor:
+            complain("sprio", NOT_MULTIFACTOR, plain=True)
+            return 1
+        view = View(weights, client.cluster.cluster_name)
+    jobs = [] if nobody else found
+    if not jobs and not options.get("weights") and (nobody or filter_.users or filter_.ids):
+        emit([NOTHING_FOUND])
+        return 0
+    _print(jobs, options, view, heading)
+    return 0
+
+
+def _load(client: Client, request: ListPrioritiesRequest) -> tuple[list[JobPriority], PriorityWeights]:
+    """All pages, and the weights of the first."""
+    jobs: list[JobPriority] = []
+    weights = PriorityWeights()
+    try:
+        for page in client.stream("ListPriorities", request):
+            if page.HasField("weights"):
+                weights = page.weights
+            jobs += page.jobs
+    except PenstockError as error:
+        from penstock.values.refusals import Code
+
+        if error.code != Code.INVALID_JOB_ID:
+            raise
+        weights.multifactor = True  # no such job, whatever the plug-in
+    return jobs, weights
+
+
+def _filter(options: dict[str, Any]) -> tuple[JobFilter, bool]:
+    """What to ask for, and whether users were named of whom none exists."""
+    try:
+        selectors = parse_selectors(",".join(words(options["jobs"]))) if words(options.get("jobs")) else []
+    except BadValue as error:
+        raise CommandError(f"Invalid job id: {options['jobs']}") from error
+    ids = [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else str(s.job_id) for s in selectors]
+    named = words(options.get("user"))
+    users = []
+    for name in named:
+        uid = find_user(name)
+        if uid is None:
+            complain("sprio", f"Invalid user: {name}")
+        else:
+            users.append(uid)
+    return JobFilter(ids=ids, users=users, partitions=words(options.get("partition"))), bool(named) and not users
+
+
+def _wants_parts(options: dict[str, Any]) -> bool:
+    return bool(options.get("norm")) or _PARTS.search(options.get("format", "")) is not None
+
+
+def format_text(options: dict[str, Any], weights: PriorityWeights) -> str:
+    """The format: of -l, of -o, or what has a weight."""
+    if options.get("long"):
+        return FORMAT_LONG
+    if options.get("format"):
+        return str(options["format"])
+    normal = bool(options.get("norm"))
+    start = FORMAT_START.replace("%.10Y", "%.16y") if normal else FORMAT_START
+    return " ".join([start, *(part[2 if normal else 1] for part in BY_WEIGHT if getattr(weights, part[0]))])
+
+
+def _print(jobs: list[JobPriority], options: dict[str, Any], view: View, heading: bool) -> None:
+    columns, unknown = parse_percent(format_text(options, view.weights), LETTERS)
+    for part in unknown:
+        raise CommandError(f"Invalid job format specification: {part.what}")
+    lines = [f"CLUSTER: {view.cluster}"] if heading else []
+    if not options.get("noheader"):
+        lines.append(header_line(columns).rstrip())
+    if options.get("weights"):
+        emit([*lines, body_line(columns, None, view).rstrip()])
+        return
+    sort_rows(jobs, str(options.get("sort") or "i,r"), lambda letter: _SORT.get(letter.lower()), view)
+    emit(lines + [body_line(columns, job, view).rstrip() for job in jobs])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""sshare: shares, usage and fair-share of accounts and users, as of the last calculation of priorities.
+
+The tree is shown by indenting the account. Without -a only the caller's own associations are among the users', as in
+Slurm. Numbers are of the level (Fair Tree) or of the whole (NO_FAIR_TREE), as the controller computes.
+"""
+
+import os
+import pwd
+from typing import Any
+
+from cli.format import TableColumn, TableStyle, parse_table, table_lines
+from cli.listing import check_clusters, emit, environment, words
+from cli.options import MAYBE, YES, Command, Option, later, parse
+from cli.run import CommandError, complain, run
+from cli.sprio import NOT_MULTIFACTOR
+from penstock.client import Client
+from penstock.v1.shares_pb2 import Association, ListAssociationsReply, ListAssociationsRequest
+
+FORMAT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+FORMAT_LONG = (
+    "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
+)
+FORMAT_PARTITION = "Account,User,Partition,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+
+COMMAND = Command(
+    "sshare",
+    "[OPTIONS]",
+    (
+        Option("accounts", "A", YES, help="comma separated list of accounts to view", metavar="accounts"),
+        Option("all", "a", help="all users, not only your own associations"),
+        Option("helpformat", "e", help="list the fields of --format"),
+        Option("long", "l", help="more fields, with normalised usage and level fair-share"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "names"),
+        Option("cluster", "", YES, dest="clusters"),
+        Option("partition", "m", help="also show the associations' partition"),
+        Option("noheader", "n", help="no header"),
+        Option("format", "o", YES, help="comma separated list of fields", metavar="fields"),
+        Option("parsable", "p", help="values with | behind each"),
+        Option("parsable2", "P", help="values with | between them"),
+        Option("users", "u", YES, help="comma separated list of users to view", metavar="users"),
+        Option("uid", "", YES, dest="users"),
+        Option("Users", "U", help="users only, no accounts"),
+        Option("verbose", "v", help="verbosity level", counted=True),
+        *later("json", "yaml", value=MAYBE),
+    ),
+)
+
+
+def _account(one: Association, view: Any) -> str:
+    return " " * one.depth + one.account
+
+
+def _shares(one: Association, view: Any) -> str:
+    if not one.depth:
+        return ""
+    return "parent" if one.shares < 0 else str(one.shares)
+
+
+def _level(one: Association, view: Any) -> str:
+    return f"{one.level_fs:.6f}" if one.depth else ""
+
+
+COLUMNS = (
+    TableColumn("Account", -20, _account),
+    TableColumn("Cluster", 10, lambda one, view: view.cluster),
+    TableColumn("EffectvUsage", 13, lambda one, view: f"{one.effective_usage:.6f}"),
+    TableColumn("FairShare", 10, lambda one, view: f"{one.fair_share:.6f}" if one.user else ""),
+    TableColumn("ID", 6, lambda one, view: str(one.id)),
+    TableColumn("GrpTRESMins", 30, lambda one, view: ""),
+    TableColumn("GrpTRESRaw", 30, lambda one, view: ""),
+    TableColumn("LevelFS", 10, _level),
+    TableColumn("NormShares", 11, lambda one, view: f"{one.norm_shares:.6f}"),
+    TableColumn("NormUsage", 11, lambda one, view: f"{one.norm_usage:.6f}"),
+    TableColumn("Partition", 12, lambda one, view: ""),
+    TableColumn("RawShares", 10, _shares),
+    TableColumn("RawUsage", 11, lambda one, view: str(one.usage_s)),
+    TableColumn("TRESRunMins", 30, lambda one, view: ""),
+    TableColumn("User", 10, lambda one, view: one.user),
+)
+
+
+def main() -> None:
+    """The command sshare."""
+    run("sshare", body)
+
+
+def body(argv: list[str]) -> int:
+    """One run of sshare."""
+    parsed = parse(COMMAND, argv, environment())
+    options = parsed.values
+    if options.get("helpformat"):
+        emit([" ".join(column.name for column in COLUMNS)])
+        return 0
+    columns = _columns(options)
+    with Client.open() as client:
+        heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
+        answer = load(client)
+    if not answer.multifactor:
+        complain("sshare", NOT_MULTIFACTOR, plain=True)
+        return 1
+    delimited = bool(options.get("parsable") or options.get("parsable2"))
+    style = TableStyle("|" if delimited else "", bool(options.get("parsable")), not options.get("noheader"))
+    lines = [f"CLUSTER: {answer.cluster}"] if heading else []
+    emit([*lines, *table_lines(columns, select(list(answer.associations), options), answer, style)])
+    return 0
+
+
+def load(client: Client) -> ListAssociationsReply:
+    """All pages as one answer."""
+    whole = ListAssociationsReply()
+    for page in client.stream("ListAssociations", ListAssociationsRequest()):
+        whole.MergeFrom(page)
+    return whole
+
+
+def select(found: list[Association], options: dict[str, Any]) -> list[Association]:
+    """The associations to show."""
+    accounts = {name.lower() for name in words(options.get("accounts"))}
+    named = words(options.get("users"))
+    users = {_user_name(name) for name in named}
+    everybody = options.get("all") or "ALL" in (name.upper() for name in named)
+    if not named and not everybody:
+        users = {_user_name(str(os.getuid()))}
+    return [
+        one
+        for one in found
+        if (not accounts or one.account in accounts)
+        and ((everybody or one.user in users) if one.user else not options.get("Users"))
+    ]
+
+
+def _user_name(text: str) -> str:
+    try:
+        return pwd.getpwuid(int(text)).pw_name if text.isdigit() else text
+    except (KeyError, OverflowError):
+        return text
+
+
+def _columns(options: dict[str, Any]) -> list[TableColumn]:
+    text = FORMAT_PARTITION if options.get("partition") else FORMAT_LONG if options.get("long") else FORMAT
+    columns, unknown = parse_table(str(options.get("format") or text), COLUMNS)
+    for part in unknown:
+        raise CommandError(f'Invalid field requested: "{part.what}"')
+    return columns
+
+
+if __name__ == "__main__":
+    main()

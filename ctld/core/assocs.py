@@ -1,0 +1,169 @@
+"""Associations of jobs: which one a job belongs to, what is charged to it, and how the tree is changed.
+
+Without AccountingStorageEnforce any account is accepted, as in Slurm. A job is charged to (account, user); the account
+is what the job names (sbatch fills in the user's default account), else PenstockDefaultAccount. What nobody has added is made by
+itself: an account under root with 1 share, a user in it with 1 share; `sacctmgr add` takes such a one over. So that
+nobody fills the tree with invented names, ACCOUNTS_BY_THEMSELVES_MAX bounds those; further ones are charged to the
+default account.
+
+A start and an end change the rate of one association; its usage row goes into the same batch as the job's row.
+"""
+
+from ctld.core.factors import billing
+from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares
+from ctld.core.model import Job
+from ctld.core.state import ClusterState
+from penstock.values.states import HOLDING_STATES
+from penstock.values.tres import gres_keys
+
+#: Accounts that nobody has added. A site has some dozens of real ones.
+ACCOUNTS_BY_THEMSELVES_MAX = 1_000
+
+
+def account_of(state: ClusterState, job: Job) -> str:
+    """The account that a job is charged to, in lower case as all accounts are."""
+    return (job.request.account or state.config.penstock_default_account).lower()
+
+
+def find(state: ClusterState, job: Job) -> Assoc | None:
+    """The job's association, if it is there."""
+    tree = state.shares
+    account = account_of(state, job)
+    found = tree.users.get((account, job.user_name))
+    if found is None and account not in tree.accounts:  # one too many: see `of`
+        found = tree.users.get((state.config.penstock_default_account.lower(), job.user_name))
+    return found
+
+
+def of(state: ClusterState, job: Job, now_us: int) -> Assoc:
+    """The job's association; made if it is not there."""
+    found = find(state, job)
+    if found is not None:
+        return found
+    tree, name = state.shares, account_of(state, job)
+    if name not in tree.accounts:
+        if state.own_accounts >= ACCOUNTS_BY_THEMSELVES_MAX:
+            name = state.config.penstock_default_account.lower()
+        if name not in tree.accounts:
+            state.own_accounts += 1
+            about = tree.about[name] = AccountRow(name, name, name)
+            state.dirty_accounts[name] = about
+            _make(state, name, "", tree.root, now_us)
+    return _make(state, name, job.user_name, tree.accounts[name], now_us)
+
+
+def _make(state: ClusterState, account: str, user: str, parent: Assoc, now_us: int) -> Assoc:
+    from ctld.core.priority import calculate_soon  # priority.py asks for associations of us
+
+    assoc = state.shares.add(account, user, parent)
+    assoc.made_by_itself, assoc.at_us = True, now_us
+    state.dirty_assocs[assoc.assoc_id] = assoc.row()
+    calculate_soon(state, now_us)
+    return assoc
+
+
+# ---- charging ----------------------------------------------------------------------------------------------------
+
+
+def rate_of(state: ClusterState, job: Job) -> int:
+    """What a running job is charged for each second, in thousandths."""
+    partition = state.partitions.get(job.partition)
+    weights = partition.config.tres_billing_weights if partition is not None else ()
+    return billing(weights, allocated(job), state.config.priority_flags)
+
+
+def allocated(job: Job) -> dict[str, int]:
+    """What a job holds, by TRES; without its billing."""
+    tres = {"cpu": 0, "mem": 0, "node": len(job.alloc)}
+    for part in job.alloc:
+        tres["cpu"] += part.cpus
+        tres["mem"] += part.mem_mb
+        for name, type_, mask in part.gres:
+            for key in gres_keys(name, type_):
+                tres[key] = tres.get(key, 0) + mask.bit_count()
+    return tres
+
+
+def begin(state: ClusterState, job: Job, now_us: int) -> None:
+    """The job holds its allocation from now on."""
+    if state.priorities is None:
+        return
+    assoc, rate = of(state, job, now_us), rate_of(state, job)
+    state.shares.begin(assoc, rate, now_us)
+    state.charged[job.job_id] = (assoc.assoc_id, rate)
+    state.dirty_usage[assoc.assoc_id] = None
+
+
+def end(state: ClusterState, job: Job, end_at_us: int) -> None:
+    """The job has given its allocation back."""
+    found = state.charged.pop(job.job_id, None)
+    if found is None:
+        return
+    assoc_id, rate = found
+    state.shares.end(state.shares.by_id[assoc_id], rate, max(end_at_us, job.start_at_us), state.now_us)
+    state.dirty_usage[assoc_id] = None
+
+
+def charge_all(state: ClusterState, now_us: int) -> None:
+    """Jobs that run uncharged (the cluster had priority/basic) are charged from now on."""
+    for job in state.jobs.values():
+        if job.state in HOLDING_STATES and job.job_id not in state.charged:
+            assoc, rate = of(state, job, now_us), rate_of(state, job)
+            state.shares.begin(assoc, rate, now_us)
+            state.charged[job.job_id] = (assoc.assoc_id, rate)
+            state.dirty_usage[assoc.assoc_id] = None
+
+
+def take_decay(state: ClusterState, decay: Decay, now_us: int) -> None:
+    """From now on usage is forgotten in this way. NOW forgets all at once."""
+    tree = state.shares
+    forget = decay.reset_period == "NOW"
+    if tree.decay == decay and not forget:
+        return
+    for assoc in tree.by_id.values():
+        if not assoc.usage and not assoc.rate:
+            continue
+        tree.advance(assoc, now_us)
+        if forget:
+            assoc.usage = 0
+        state.dirty_usage[assoc.assoc_id] = None
+    tree.decay = decay
+
+
+def restore(state: ClusterState, loaded: LoadedShares) -> None:
+    """From the rows of the database, at start; the rates come with the partitions (`resume`)."""
+    tree, found = state.shares, loaded.assocs
+    tree.next_id = max(tree.next_id, loaded.next_assoc_id)
+    tree.about.update({row.name: row for row in loaded.accounts})
+    tree.default_accounts.update({row.name: row.default_account for row in loaded.users if row.default_account})
+    for row in found:  # every account under root first: a parent may have a higher number than its children
+        if not row.user_name:
+            _restore_one(tree.root, row, state)
+    for row in found:
+        if row.user_name:
+            _restore_one(tree.accounts[row.account], row, state)
+        elif row.parent != tree.root.account:
+            tree.move(tree.accounts[row.account], tree.accounts[row.parent])
+    for entry in loaded.usage:
+        assoc = tree.by_id.get(entry.assoc_id)
+        if assoc is not None:
+            assoc.usage, assoc.at_us = entry.usage, entry.at_us
+
+
+def resume(state: ClusterState) -> None:
+    """The rates of the jobs that run at a start. Each was charged when it started, so its usage row is of that time or
+    later: amount and time stamp stay as they are, and what it has used since is the difference."""
+    for job in state.jobs.values():
+        if job.state in HOLDING_STATES:
+            assoc = find(state, job)
+            if assoc is not None and assoc.at_us >= job.start_at_us:
+                rate = rate_of(state, job)
+                assoc.rate += rate
+                state.charged[job.job_id] = (assoc.assoc_id, rate)
+
+
+def _restore_one(parent: Assoc, row: AssocRow, state: ClusterState) -> None:
+    assoc = Assoc(row.assoc_id, row.account, row.user_name, parent, row.shares)
+    assoc.priority, assoc.made_by_itself = row.priority, row.made_by_itself
+    state.own_accounts += row.made_by_itself and not row.user_name
+    state.shares.enter(assoc)

@@ -1,0 +1,318 @@
+"""The tree of accounts and users, what they have used, and who is to be served first.
+
+An association is an account's or a user's place in the tree: root -> accounts -> users. It has shares, and usage of its
+own: what was charged to it directly. An account's usage is its own (that of users who were removed) and that of
+everything below it.
+
+Usage is carried forward from a time stamp (decay.py): between two changes of an association's rate - the billing of
+its running jobs - nothing is written, and a start or an end costs one row however many jobs run. The row and the jobs'
+rows leave in one transaction, so that after a crash amount, time stamp and running jobs belong together.
+
+Fair Tree (the default), as Slurm documents it: among siblings, level fair-share = S / U, where S is the part of the
+siblings' shares and U the part of the siblings' usage. The tree is walked from the root, siblings with the highest
+level fair-share first, and users are numbered in that order; the factor is rank / number of users. Equal users have one
+rank; the children of equal accounts are put together; a user equal to an account has the rank of its best user. So
+when one account is better off than its sibling, all of its users come before all of the sibling's.
+
+NO_FAIR_TREE: the factor is 2^(-(U/S)/dampening), with U the effective usage: an account's own part of the whole, drawn
+towards its parent's by the part of the shares.
+
+No float decides: S / U is compared as a whole number scaled by 2^64. Shares `parent`: an account's children compete
+with its siblings; a user stands as high as the account that his shares come from.
+
+Deliberately absent: limits, QOS, wckeys (the accounting issue), and who may change the tree (assocs.py).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ctld.core.decay import ONE, carry, half_power
+from ctld.core.resets import last_reset_us
+
+ROOT = "root"
+ROOT_ID = 1
+#: Shares that say: as the parent.
+PARENT_SHARES = -1
+SHARES_MAX = 2**31 - 2
+#: Accounts below one another. Slurm's own limit of a name with all its parents is of that order.
+DEPTH_MAX = 64
+
+LEVEL_BITS = 64
+#: Level fair-share of who has used nothing: above every quotient.
+LEVEL_MAX = 1 << 192
+
+
+class AssocRow(NamedTuple):
+    """The committed image of an association. Primary key assoc_id."""
+
+    assoc_id: int
+    account: str
+    user_name: str  # "" = the account itself
+    parent: str  # the account above; of a user's association its account
+    shares: int  # PARENT_SHARES = as the parent
+    priority: int
+    made_by_itself: bool  # for a job of an account or user that nobody had added
+    deleted: bool
+
+
+class UsageRow(NamedTuple):
+    """What was charged to an association itself, as of a moment. Primary key assoc_id."""
+
+    assoc_id: int
+    usage: int  # decay.USAGE_ONE = one billing second
+    at_us: int
+
+
+class AccountRow(NamedTuple):
+    """What is said about an account. Primary key name."""
+
+    name: str
+    description: str
+    organization: str
+
+
+class UserRow(NamedTuple):
+    """What is said about a user. Primary key name."""
+
+    name: str
+    default_account: str
+
+
+class LoadedShares(NamedTuple):
+    """What the database holds of all this; associations that are not deleted."""
+
+    assocs: tuple[AssocRow, ...] = ()
+    usage: tuple[UsageRow, ...] = ()
+    accounts: tuple[AccountRow, ...] = ()
+    users: tuple[UserRow, ...] = ()
+    next_assoc_id: int = ROOT_ID + 1
+
+
+class Decay(NamedTuple):
+    """How usage is forgotten."""
+
+    half_life_us: int = 7 * 86_400 * 1_000_000  # 0 = never
+    reset_period: str = "NONE"
+
+
+class Assoc:
+    """One association. What stands below the line is derived, at each recalculation."""
+
+    __slots__ = (
+        "account", "assoc_id", "at_us", "children", "factor", "level", "level_shares", "level_usage", "made_by_itself",
+        "parent", "priority", "rate", "shares", "total", "usage", "user_name",
+    )  # fmt: skip
+
+    def __init__(self, assoc_id: int, account: str, user_name: str, parent: "Assoc | None", shares: int = 1) -> None:
+        self.assoc_id, self.account, self.user_name, self.parent, self.shares = (
+            assoc_id, account, user_name, parent, shares
+        )  # fmt: skip
+        self.priority = 0
+        self.made_by_itself = False
+        self.usage = self.at_us = 0  # charged to it, as of
+        self.rate = 0  # billing of its running jobs, decay.RATE_ONE = one unit
+        self.children: dict[int, Assoc] = {}
+        if parent is not None:
+            parent.children[assoc_id] = self
+        # ---- derived
+        self.total = 0  # usage of all that is below, and its own
+        self.level_shares = 1  # of all siblings
+        self.level_usage = 0
+        self.level = LEVEL_MAX
+        self.factor = (1, 1)  # until the next ranking a new one is served first: it has used nothing
+
+    def row(self, deleted: bool = False) -> AssocRow:
+        """Freeze it."""
+        parent = "" if self.parent is None else self.parent.account
+        return AssocRow(
+            self.assoc_id, self.account, self.user_name, parent, self.shares, self.priority, self.made_by_itself,
+            deleted,
+        )  # fmt: skip
+
+    def usage_row(self) -> UsageRow:
+        """Freeze its own usage."""
+        return UsageRow(self.assoc_id, self.usage, self.at_us)
+
+
+class ShareTree:
+    """All associations. Who changes it marks what must be written (ctld.core.assocs)."""
+
+    def __init__(self) -> None:
+        self.root = Assoc(ROOT_ID, ROOT, "", None)
+        self.accounts: dict[str, Assoc] = {ROOT: self.root}
+        self.users: dict[tuple[str, str], Assoc] = {}  # by (account, user)
+        self.by_id: dict[int, Assoc] = {ROOT_ID: self.root}
+        self.about: dict[str, AccountRow] = {ROOT: AccountRow(ROOT, "default root account", ROOT)}
+        self.default_accounts: dict[str, str] = {}  # by user
+        self.next_id = ROOT_ID + 1
+        self.decay = Decay()
+        self.user_count = 0  # as of the last ranking
+
+    def add(self, account: str, user_name: str, parent: Assoc, shares: int = 1) -> Assoc:
+        """A new association; the caller has checked that there is none."""
+        assoc = Assoc(self.next_id, account, user_name, parent, shares)
+        self.next_id += 1
+        self.enter(assoc)
+        return assoc
+
+    def enter(self, assoc: Assoc) -> None:
+        """Put an association into the indexes."""
+        self.by_id[assoc.assoc_id] = assoc
+        if assoc.user_name:
+            self.users[assoc.account, assoc.user_name] = assoc
+        else:
+            self.accounts[assoc.account] = assoc
+
+    def remove(self, assoc: Assoc, now_us: int) -> None:
+        """Take one out that has nothing below it; what it used stays with its account."""
+        assert assoc.parent is not None and not assoc.children and not assoc.rate
+        parent = assoc.parent
+        self.advance(assoc, now_us)
+        self.advance(parent, now_us)
+        parent.usage += assoc.usage
+        del parent.children[assoc.assoc_id], self.by_id[assoc.assoc_id]
+        if assoc.user_name:
+            del self.users[assoc.account, assoc.user_name]
+        else:
+            del self.accounts[assoc.account]
+
+    def move(self, assoc: Assoc, parent: Assoc) -> None:
+        """Give an account another parent; its usage comes along."""
+        assert assoc.parent is not None
+        del assoc.parent.children[assoc.assoc_id]
+        assoc.parent = parent
+        parent.children[assoc.assoc_id] = assoc
+
+    # ---- usage ---------------------------------------------------------------------------------------------------
+
+    def usage_at(self, assoc: Assoc, now_us: int) -> int:
+        """What was charged to an association itself, as it counts now."""
+        reset_us = last_reset_us(self.decay.reset_period, now_us)
+        if assoc.at_us < reset_us:
+            return carry(0, assoc.rate, reset_us, now_us, self.decay.half_life_us)
+        if not assoc.usage and not assoc.rate:
+            return 0
+        return carry(assoc.usage, assoc.rate, assoc.at_us, now_us, self.decay.half_life_us)
+
+    def advance(self, assoc: Assoc, now_us: int) -> None:
+        """Bring an association's own usage forward to now."""
+        if now_us > assoc.at_us:
+            assoc.usage, assoc.at_us = self.usage_at(assoc, now_us), now_us
+
+    def begin(self, assoc: Assoc, rate: int, now_us: int) -> None:
+        """From now on a job uses `rate`."""
+        self.advance(assoc, now_us)
+        assoc.rate += rate
+
+    def end(self, assoc: Assoc, rate: int, end_at_us: int, now_us: int) -> None:
+        """A job has stopped using `rate` at `end_at_us`, which may be heard of later: what was counted since is undone."""
+        self.advance(assoc, now_us)
+        assoc.rate -= rate
+        if end_at_us < now_us:
+            begun_us = max(end_at_us, last_reset_us(self.decay.reset_period, now_us))
+            assoc.usage = max(0, assoc.usage - carry(0, rate, begun_us, now_us, self.decay.half_life_us))
+
+    # ---- ranking -------------------------------------------------------------------------------------------------
+
+    def rank(self, now_us: int, fair_tree: bool = True, dampening: int = 1) -> None:
+        """Derive everything that is derived."""
+        self._sum(now_us)
+        users = [assoc for assoc in self.by_id.values() if assoc.user_name]
+        self.user_count = len(users)
+        self.root.level_shares, self.root.level_usage = 1, self.root.total
+        self._levels(self.root)
+        if fair_tree:
+            _FairTree(len(users)).walk(_competitors(self.root), False)
+        else:
+            _classic(self.root, self.root.total, dampening)
+
+    def _sum(self, now_us: int) -> None:
+        """Totals, from the leaves up."""
+        order = [self.root]
+        for assoc in order:
+            order += assoc.children.values()
+        for assoc in order:
+            assoc.total = self.usage_at(assoc, now_us)
+        for assoc in reversed(order):
+            if assoc.parent is not None:
+                assoc.parent.total += assoc.total
+
+    def _levels(self, account: Assoc) -> None:
+        """Level fair-share of all that compete below an account."""
+        found = list(_competitors(account))
+        shares = sum(assoc.shares for assoc in found if assoc.shares > 0) or 1
+        usage = sum(assoc.total for assoc in found)
+        for assoc in found:
+            assoc.level_shares, assoc.level_usage = shares, usage
+            if assoc.shares == PARENT_SHARES:
+                assoc.level = account.level
+            elif not assoc.shares:
+                assoc.level = 0
+            elif not assoc.total:
+                assoc.level = LEVEL_MAX
+            else:
+                assoc.level = (assoc.shares * usage << LEVEL_BITS) // (shares * assoc.total)
+            if not assoc.user_name:
+                self._levels(assoc)
+
+
+def _competitors(account: Assoc) -> Iterator[Assoc]:
+    """What competes below an account: its children, and those of accounts that have their shares from it."""
+    for child in account.children.values():
+        if child.shares == PARENT_SHARES and not child.user_name:
+            yield from _competitors(child)
+        else:
+            yield child
+
+
+class _FairTree:
+    """One walk. `left` counts users without a rank."""
+
+    def __init__(self, users: int) -> None:
+        self.users = users
+        self.left = users
+        self.last = users
+
+    def walk(self, level: Iterator[Assoc], tied: bool) -> None:
+        """Number the users of one level and below. `tied`: the first has the rank that was given last."""
+        ordered = sorted(level, key=lambda a: (-a.level, not a.user_name, a.assoc_id))
+        at = 0
+        while at < len(ordered):
+            end = at
+            while end < len(ordered) and ordered[end].level == ordered[at].level:
+                end += 1
+            equals, at = ordered[at:end], end
+            merged: list[Assoc] = []
+            for assoc in equals:
+                if assoc.user_name:
+                    self._number(assoc, tied)
+                    tied = True
+                else:
+                    merged += _competitors(assoc)
+            if merged:
+                self.walk(iter(merged), tied)
+            tied = False
+
+    def _number(self, user: Assoc, tied: bool) -> None:
+        if not tied:
+            self.last = self.left
+        self.left -= 1
+        user.factor = (self.last, self.users)
+
+
+def _classic(account: Assoc, everything: int, dampening: int) -> None:
+    """2^(-(U/S)/dampening) from the root down; U and S as parts of the whole, scaled by ONE."""
+    stack = [(account, ONE, ONE)]  # with effective usage and normalised shares
+    while stack:
+        above, above_usage, above_shares = stack.pop()
+        for assoc in _competitors(above):
+            if assoc.shares == PARENT_SHARES:
+                usage, shares = above_usage, above_shares
+            else:
+                own = (assoc.total << 64) // everything if everything else 0
+                usage = own + (above_usage - own) * assoc.shares // assoc.level_shares if everything else 0
+                shares = above_shares * assoc.shares // assoc.level_shares
+            if assoc.user_name:
+                assoc.factor = (half_power(usage, shares * max(1, dampening)) if shares else 0, ONE)
+            else:
+                stack.append((assoc, usage, shares))

@@ -1,0 +1,254 @@
+"""The Shares service: accounts and users with what they have used, what a priority is made of, and changes of accounts.
+
+Associations and numbers are read from the core between two steps, like those of nodes: what time makes of usage is
+derived and belongs to no commit. Which jobs there are comes from the committed snapshot, as in all listings.
+"""
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+from ctld.core import factors, priority
+from ctld.core.decay import USAGE_ONE
+from ctld.core.effects import Changed, Refusal
+from ctld.core.events import AccountAction, ChangeAccounts
+from ctld.core.fairshare import LEVEL_BITS, LEVEL_MAX, Assoc
+from ctld.core.model import Job, JobRow, Partition
+from ctld.core.state import ClusterState
+from ctld.rpc import wanted
+from ctld.rpc.auth import caller
+from ctld.rpc.listing import select_rows
+from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.services import Services
+from ctld.rpc.users import job_filter
+from ctld.runtime.errors import NotTaken
+from penstock.v1 import shares_pb2
+from penstock.values.refusals import Code
+from penstock.values.states import JobState
+from penstock.values.weights import WEIGHT_ONE, Weight
+
+#: Entries in one page: a few milliseconds of work between two turns of the loop.
+PAGE_ASSOCS: Final = 500
+PAGE_JOBS: Final = 200
+#: Weights with which factors come out as parts of 1 with seven digits, as sprio -n shows them.
+_FINE: Final = 10**7
+
+
+class SharesService:
+    """The methods, by the names of the service."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._runtime = services.runtime
+        self._names = services.names
+
+    async def ListAssociations(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """All of the tree, with usage and ranks as of the last calculation."""
+        state = self._runtime.core.state
+        config, tree = state.config, state.shares
+        fair_tree = "NO_FAIR_TREE" not in config.priority_flags
+        messages = list(associations(state, fair_tree))
+        first = shares_pb2.ListAssociationsReply(
+            cluster=config.cluster_name,
+            multifactor=config.is_multifactor(),
+            fair_tree=fair_tree,
+            controller_host=config.controller_host,
+            controller_port=config.slurmctld_port,
+            accounts=[shares_pb2.AccountInfo(**tree.about[name]._asdict()) for name in sorted(tree.accounts)],
+            users=[_user(state, name) for name in dict.fromkeys(user for _, user in sorted(tree.users))],
+            associations=messages[:PAGE_ASSOCS],
+        )
+        yield first
+        for at in range(PAGE_ASSOCS, len(messages), PAGE_ASSOCS):
+            await asyncio.sleep(0)
+            yield shares_pb2.ListAssociationsReply(associations=messages[at : at + PAGE_ASSOCS])
+
+    async def ListPriorities(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """What the numbers of pending jobs are made of, in pages."""
+        runtime = self._runtime
+        try:
+            which = await job_filter(request.filter, self._names)
+            rows = await select_rows(runtime.snapshot, which, False)
+        except BadRequest as error:
+            await refuse_as(context, error)
+        rows = [row for row in rows if row.state is JobState.PENDING and not row.hold]
+        yield shares_pb2.ListPrioritiesReply(weights=weights(runtime.core.state))
+        fine = _fine_scale(runtime.core.state) if request.normalized else None
+        for at in range(0, len(rows), PAGE_JOBS):
+            found = [
+                m for row in rows[at : at + PAGE_JOBS] for m in _priorities(runtime.core.state, row, request, fine)
+            ]
+            yield shares_pb2.ListPrioritiesReply(jobs=found)
+            await asyncio.sleep(0)
+
+    async def ChangeAccounts(self, request: Any, context: Any) -> Any:
+        """sacctmgr add, modify, delete."""
+        try:
+            action = AccountAction(request.action)
+            event = ChangeAccounts(
+                caller(), action, request.entity, tuple(request.names), wanted.changes_of(request.changes),
+                tuple(request.accounts), tuple(request.parents), request.check_only, self._runtime.new_reply_to(),
+            )  # fmt: skip
+            body: Changed | Refusal = await self._runtime.ask(event)
+        except ValueError:
+            await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known"))
+        except (BadRequest, NotTaken) as error:
+            await refuse_as(context, error)
+        if isinstance(body, Refusal):
+            await refuse_as(context, body)
+        return shares_pb2.ChangeAccountsReply(
+            names=body.names,
+            associations=[shares_pb2.Association(account=a, user=u, parent=p) for a, u, p in body.assocs],
+        )
+
+
+def _user(state: ClusterState, name: str) -> shares_pb2.UserInfo:
+    config, level = state.config, "None"
+    if name in config.penstock_administrators or name in ("root", config.slurm_user):
+        level = "Administrator"
+    elif name in config.penstock_operators:
+        level = "Operator"
+    default = state.shares.default_accounts.get(name, "")
+    return shares_pb2.UserInfo(name=name, default_account=default, admin_level=level)
+
+
+# ---- associations ------------------------------------------------------------------------------------------------
+
+
+def associations(state: ClusterState, fair_tree: bool) -> Iterator[shares_pb2.Association]:
+    """Messages in the order of the tree: users by name, then accounts by name."""
+    root = state.shares.root
+    everything = root.total
+    stack = [(root, 0, 1.0, 1.0)]
+    while stack:
+        assoc, depth, above_shares, above_usage = stack.pop()
+        shares, effective = _shares_and_usage(assoc, fair_tree, above_shares, above_usage, everything)
+        yield _association(assoc, depth, shares, effective, everything)
+        below = sorted(assoc.children.values(), key=lambda a: (not a.user_name, a.user_name, a.account), reverse=True)
+        stack += [(child, depth + 1, shares, effective) for child in below]
+
+
+def _shares_and_usage(
+    assoc: Assoc, fair_tree: bool, above_shares: float, above_usage: float, everything: int
+) -> tuple[float, float]:
+    """Normalised shares and effective usage, for people to read: what decides is whole numbers (fairshare.py)."""
+    if assoc.parent is None:
+        return (0.0 if fair_tree else 1.0), 1.0 if everything else 0.0
+    if assoc.shares < 0:
+        return above_shares, above_usage
+    part = assoc.shares / assoc.level_shares
+    if fair_tree:
+        return part, assoc.total / assoc.level_usage if assoc.level_usage else 0.0
+    own = assoc.total / everything if everything else 0.0
+    return above_shares * part, own + (above_usage - own) * part
+
+
+def _association(
+    assoc: Assoc, depth: int, shares: float, effective: float, everything: int
+) -> shares_pb2.Association:  # fmt: skip
+    above, below = assoc.factor
+    return shares_pb2.Association(
+        id=assoc.assoc_id,
+        account=assoc.account,
+        user=assoc.user_name,
+        parent=assoc.parent.account if assoc.parent is not None else "",
+        shares=assoc.shares,
+        priority=assoc.priority,
+        depth=depth,
+        norm_shares=shares,
+        usage_s=assoc.total // USAGE_ONE,
+        norm_usage=assoc.total / everything if everything else 0.0,
+        effective_usage=effective,
+        fair_share=above / below if assoc.user_name else 0.0,
+        level_fs=math.inf if assoc.level >= LEVEL_MAX else assoc.level / 2.0**LEVEL_BITS,
+        made_by_itself=assoc.made_by_itself,
+    )
+
+
+# ---- priorities --------------------------------------------------------------------------------------------------
+
+
+def weights(state: ClusterState) -> shares_pb2.PriorityWeights:
+    """PriorityWeight*."""
+    config = state.config
+    return shares_pb2.PriorityWeights(
+        multifactor=config.is_multifactor(),
+        age=config.priority_weight_age,
+        assoc=config.priority_weight_assoc,
+        fair_share=config.priority_weight_fair_share,
+        job_size=config.priority_weight_job_size,
+        partition=config.priority_weight_partition,
+        qos=config.priority_weight_qos,
+        tres=[weight.tres for weight in config.priority_weight_tres],
+        tres_weights=[weight.micro / WEIGHT_ONE for weight in config.priority_weight_tres],
+    )
+
+
+def _priorities(
+    state: ClusterState, row: JobRow, request: Any, fine: factors.Scale | None
+) -> Iterator[shares_pb2.JobPriority]:
+    """One message for each partition that the job may run in."""
+    job = state.jobs.get(row.job_id)
+    if job is None:
+        return
+    names = set(request.filter.partitions)
+    for name in job.request.partitions:
+        partition = state.partitions.get(name)
+        if partition is not None and (not names or name in names):
+            yield _priority(state, row, job, partition, fine)
+
+
+def _priority(
+    state: ClusterState, row: JobRow, job: Job, partition: Partition, fine: factors.Scale | None
+) -> shares_pb2.JobPriority:
+    message = shares_pb2.JobPriority(
+        job_id=row.job_id,
+        array_job_id=row.array_job_id,
+        array_task_id=row.array_task_id,
+        array_tasks=row.array_tasks.format() if row.array_tasks is not None else "",
+        user_name=row.user_name,
+        account=row.request.account,
+        partition=partition.name,
+        qos=row.request.qos,
+        priority=priority.in_partition(state, job, partition),
+        nice=row.request.nice,
+    )
+    found = priority.explain(state, job, partition)
+    if found is None:
+        return message
+    age, assoc, fair, points = found
+    message.age, message.assoc, message.fair_share, message.job_size = age, assoc, fair, points.size
+    message.partition_factor, message.qos_factor, message.site = points.partition, points.qos, points.site
+    message.tres.extend(points.tres)
+    normal = priority.explain(state, job, partition, fine) if fine is not None else None
+    if normal is not None:
+        message.normalized.CopyFrom(_normalized(*normal))
+    return message
+
+
+_WEIGHTS: Final = (
+    "priority_weight_age", "priority_weight_assoc", "priority_weight_fair_share", "priority_weight_job_size",
+    "priority_weight_partition", "priority_weight_qos",
+)  # fmt: skip
+
+
+def _fine_scale(state: ClusterState) -> factors.Scale:
+    """The same formulas with a fine weight. A factor without weight is not computed, as in Slurm."""
+    config = state.config
+    fine: dict[str, Any] = {name: _FINE for name in _WEIGHTS if getattr(config, name)}
+    tres = tuple(Weight(weight.tres, _FINE * WEIGHT_ONE, weight.unit) for weight in config.priority_weight_tres)
+    return factors.scale_of(dataclasses.replace(config, **fine, priority_weight_tres=tres), state.node_list)
+
+
+def _normalized(age: int, assoc: int, fair: int, points: factors.Points) -> shares_pb2.NormalizedFactors:
+    return shares_pb2.NormalizedFactors(
+        age=age / _FINE,
+        assoc=assoc / _FINE,
+        fair_share=fair / _FINE,
+        job_size=points.size / _FINE,
+        partition=points.partition / _FINE,
+        qos=points.qos / _FINE,
+        tres=[number / _FINE for number in points.tres],
+    )

@@ -1,0 +1,299 @@
+"""sprio, sshare and sacctmgr over a made-up cluster, compared literally."""
+
+import getpass
+import math
+
+import pytest
+
+from cli import sacctmgr, sprio, sshare
+from penstock.cluster import ClusterFile
+from penstock.errors import PenstockError, Unreachable
+from penstock.v1.shares_pb2 import (
+    AccountInfo,
+    Association,
+    ChangeAccountsReply,
+    ChangeAccountsRequest,
+    JobPriority,
+    ListAssociationsReply,
+    ListPrioritiesReply,
+    NormalizedFactors,
+    PriorityWeights,
+    UserInfo,
+)
+from penstock.values.refusals import Code
+from tests.cli.fake_controller import FakeClient, run_body
+
+ME = getpass.getuser()
+WEIGHTS = PriorityWeights(
+    multifactor=True, age=1000, fair_share=100000, job_size=500, tres=["cpu", "gres/gpu"], tres_weights=[10, 2.5]
+)
+JOBS = [
+    JobPriority(
+        job_id=12, user_name="ann", account="physics", partition="main", priority=33925, age=250, fair_share=33333,
+        job_size=333, tres=[5, 4], nice=0, normalized=NormalizedFactors(age=0.25, fair_share=1 / 3, tres=[0.5, 0.25]),
+    ),
+    JobPriority(
+        job_id=20, array_job_id=20, array_tasks="3-9", user_name="bob", account="bio", partition="gpu", priority=66700,
+        age=0, fair_share=66666, job_size=84, tres=[0, 0], nice=50,
+    ),
+    JobPriority(job_id=21, array_job_id=20, array_task_id=2, user_name="bob", partition="main", priority=1, site=7),
+]  # fmt: skip
+ASSOCIATIONS = [
+    Association(id=1, account="root", shares=1, usage_s=1000, norm_usage=1, effective_usage=1),
+    Association(
+        id=2, account="bio", parent="root", shares=10, depth=1, norm_shares=0.25, usage_s=900, norm_usage=0.9,
+        effective_usage=0.9, level_fs=0.277778,
+    ),
+    Association(
+        id=4, account="bio", user="bob", parent="bio", shares=-1, depth=2, norm_shares=0.25, usage_s=900,
+        norm_usage=0.9, effective_usage=0.9, level_fs=0.277778, fair_share=0.5,
+    ),
+    Association(
+        id=3, account="physics", parent="root", shares=30, depth=1, norm_shares=0.75, usage_s=100, norm_usage=0.1,
+        effective_usage=0.1, level_fs=7.5, priority=3,
+    ),
+    Association(
+        id=5, account="physics", user=ME, parent="physics", shares=1, depth=2, norm_shares=1, level_fs=math.inf,
+        fair_share=1,
+    ),
+]  # fmt: skip
+REPLY = ListAssociationsReply(
+    associations=ASSOCIATIONS,
+    accounts=[AccountInfo(name="bio", description="Bio", organization="root"), AccountInfo(name="physics")],
+    users=[UserInfo(name="bob", default_account="bio", admin_level="None"), UserInfo(name=ME, default_account="physics")],
+    cluster="tiny", multifactor=True, fair_tree=True, controller_host="ctl", controller_port=6817,
+)  # fmt: skip
+
+
+@pytest.fixture
+def client(monkeypatch):
+    fake = FakeClient(
+        ListPriorities=lambda request: [ListPrioritiesReply(weights=WEIGHTS), ListPrioritiesReply(jobs=JOBS)],
+        ListAssociations=lambda request: [REPLY],
+    )
+    fake.cluster = ClusterFile("tiny")
+    return fake.install(monkeypatch)
+
+
+def out(capsys, command, *argv, status=0, err=""):
+    found, shown, wrong = run_body(capsys, command.__name__.rpartition(".")[2], command.body, *argv)
+    assert (found, wrong) == (status, err)
+    return shown
+
+
+# ---- sprio -------------------------------------------------------------------------------------------------------
+
+
+def test_sprio_shows_what_has_a_weight(client, capsys):
+    assert out(capsys, sprio) == (
+        "          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE    JOBSIZE TRES\n"
+        "             12 main           33925          0        250      33333        333 cpu=5,gres/gpu=4\n"
+        "       20_[3-9] gpu            66700          0          0      66666         84 cpu=0,gres/gpu=0\n"
+        "           20_2 main               1          7          0          0          0\n"
+    )
+    assert not client.request.normalized
+
+
+def test_sprio_long(client, capsys):
+    lines = out(capsys, sprio, "-l").splitlines()
+    assert lines[0] == (
+        "          JOBID PARTITION     USER    ACCOUNT   PRIORITY       SITE        AGE      ASSOC  FAIRSHARE"
+        "    JOBSIZE  PARTITION        QOS        NICE                 TRES"
+    )
+    assert lines[1] == (
+        "             12 main           ann    physics      33925          0        250          0      33333"
+        "        333          0          0           0     cpu=5,gres/gpu=4"
+    )
+
+
+def test_sprio_weights_and_parts(client, capsys):
+    assert out(capsys, sprio, "-w") == (
+        "          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE    JOBSIZE TRES\n"
+        "        Weights                               1       1000     100000        500 cpu=10,gres/gpu=2.5\n"
+    )
+    lines = out(capsys, sprio, "-n").splitlines()
+    assert lines[1].split() == [
+        "12", "main", "0.00000789877959", "0", "0.2500000", "0.3333333", "0.0000000", "cpu=0.50,gres/gpu=0.",
+    ]  # fmt: skip
+    assert client.calls[-1][1].normalized
+
+
+def test_sprio_filters_sort_and_format(client, capsys):
+    assert out(capsys, sprio, "-h", "-o", "%i %u", "-S", "-y") == "20_[3-9] bob\n12 ann\n20_2 bob\n"
+    out(capsys, sprio, "-j", "12,20_[3-4]", "-u", "0", "-p", "main,gpu")
+    filter_ = client.calls[-1][1].filter
+    assert (list(filter_.ids), list(filter_.users), list(filter_.partitions)) == (
+        ["12", "20_[3-4]"], ["0"], ["main", "gpu"],
+    )  # fmt: skip
+    out(capsys, sprio, "-o", "%Z", status=1, err="sprio: error: Invalid job format specification: Z\n")
+
+
+def test_sprio_without_such_jobs_and_without_factors(client, capsys):
+    nothing = "Unable to find jobs matching user/id(s) specified\n"
+    client.answers["ListPriorities"] = PenstockError(Code.INVALID_JOB_ID, "Invalid job id specified")
+    assert out(capsys, sprio, "-j", "99") == nothing
+    client.answers["ListPriorities"] = lambda request: [ListPrioritiesReply(weights=WEIGHTS)]
+    assert out(capsys, sprio, "-u", "0") == nothing
+    basic = (
+        "You are not running a supported priority plugin\n(priority/basic).\n"
+        "Only 'priority/multifactor' is supported.\n"
+    )
+    client.answers["ListPriorities"] = lambda request: [ListPrioritiesReply(weights=PriorityWeights())]
+    out(capsys, sprio, status=1, err=basic)
+    client.answers["ListAssociations"] = lambda request: [ListAssociationsReply(cluster="tiny")]
+    out(capsys, sshare, status=1, err=basic)
+
+
+# ---- sshare ------------------------------------------------------------------------------------------------------
+
+
+def test_sshare_shows_accounts_and_ones_own(client, capsys):
+    assert out(capsys, sshare) == (
+        "Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare \n"
+        "-------------------- ---------- ---------- ----------- ----------- ------------- ---------- \n"
+        "root                                          0.000000        1000      1.000000            \n"
+        " bio                                    10    0.250000         900      0.900000            \n"
+        " physics                                30    0.750000         100      0.100000            \n"
+        f"  physics            {ME:>10}          1    1.000000           0      0.000000   1.000000 \n"
+    )
+
+
+def test_sshare_long_and_delimited(client, capsys):
+    lines = out(capsys, sshare, "-a", "-l", "-P").splitlines()
+    assert lines[0] == (
+        "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare|LevelFS|GrpTRESMins|TRESRunMins"
+    )
+    assert lines[3] == "  bio|bob|parent|0.250000|900|0.900000|0.900000|0.500000|0.277778||"
+    assert lines[5] == f"  physics|{ME}|1|1.000000|0|0.000000|0.000000|1.000000|inf||"
+
+
+def test_sshare_filters(client, capsys):
+    assert out(capsys, sshare, "-n", "-P", "-U", "-u", "bob", "-o", "account,user,levelfs") == "  bio|bob|0.277778\n"
+    assert out(capsys, sshare, "-nPA", "physics", "-o", "Account,ID") == " physics|3\n  physics|5\n"
+    out(capsys, sshare, "-o", "nope", status=1, err='sshare: error: Invalid field requested: "nope"\n')
+
+
+# ---- sacctmgr ----------------------------------------------------------------------------------------------------
+
+
+def test_sacctmgr_tables(client, capsys):
+    assert out(capsys, sacctmgr, "show", "account") == (
+        "   Account                Descr                  Org \n"
+        "---------- -------------------- -------------------- \n"
+        "       bio                  Bio                 root \n"
+        "   physics                                           \n"
+    )
+    assert out(capsys, sacctmgr, "-n", "list", "users", "bob") == "       bob        bio      None \n"
+    assert out(capsys, sacctmgr, "-nP", "list", "assoc", "tree", "format=account,user,share") == (
+        f"root||1\n bio||10\n  bio|bob|parent\n physics||30\n  physics|{ME}|1\n"
+    )
+    assert out(capsys, sacctmgr, "-nP", "show", "user", "withassoc", "where", "name=bob", "format=user,acc,fair%5") == (
+        "bob|bio|parent\n"
+    )
+    assert out(capsys, sacctmgr, "-p", "show", "cluster", "format=cluster,controlhost,controlport") == (
+        "Cluster|ControlHost|ControlPort|\ntiny|ctl|6817|\n"
+    )
+    assert out(capsys, sacctmgr, "-nP", "list", "qos", "format=name,priority") == "normal|\n"
+    head = out(capsys, sacctmgr, "show", "assoc", "user=bob").splitlines()[0]
+    assert head.startswith("   Cluster    Account       User  Partition     Share   Priority GrpJobs       GrpTRES ")
+
+
+ADDED = ChangeAccountsReply(
+    names=["ann", "bob"],
+    associations=[Association(account="physics", user=u, parent="physics") for u in ("ann", "bob")],
+)
+
+
+def test_sacctmgr_adds_users(client, capsys):
+    client.answers["ChangeAccounts"] = ADDED
+    assert out(capsys, sacctmgr, "-i", "add", "user", "ann,bob", "account=physics", "fairshare=5") == (
+        " Adding User(s)\n  ann\n  bob\n Settings =\n  Default Account = physics\n Associations =\n"
+        "  U = ann       A = physics    C = tiny      \n  U = bob       A = physics    C = tiny      \n"
+        " Non Default Settings\n  Fairshare     = 5\n"
+    )
+    looked, done = (request for _, request in client.calls)
+    assert looked.check_only and not done.check_only
+    expected = ChangeAccountsRequest(
+        action=1, entity="user", names=["ann", "bob"], accounts=["physics"], changes={"fairshare": "5"}
+    )
+    assert done == expected
+
+
+def test_sacctmgr_words(client, capsys):
+    client.answers["ChangeAccounts"] = ChangeAccountsReply(
+        names=["bio"], associations=[Association(account="bio", parent="root")]
+    )
+    shown = out(
+        capsys, sacctmgr, "-i", "create", "acc", "name=bio", "cluster=tiny", "descr=x y", "parent=root", "org=u"
+    )
+    assert shown == (
+        " Adding Account(s)\n  bio\n Settings\n  Description     = x y\n  Organization    = u\n Associations\n"
+        "  A = bio        C = tiny      \n Settings\n  Parent        = root\n"
+    )
+    assert dict(client.calls[-1][1].changes) == {"description": "x y", "parent": "root", "organization": "u"}
+    shown = out(capsys, sacctmgr, "-i", "modify", "account", "where", "name=bio", "set", "fairshare=parent")
+    assert shown == " Modified account associations...\n  A = bio        C = tiny      \n"
+    assert out(capsys, sacctmgr, "-iQ", "delete", "account", "bio") == ""
+    assert client.calls[-1][1] == ChangeAccountsRequest(action=3, entity="account", names=["bio"])
+
+
+@pytest.mark.parametrize(("answer", "calls"), [("y\n", 2), ("n\n", 1), ("", 1)])
+def test_sacctmgr_asks(client, capsys, monkeypatch, tmp_path, answer, calls):
+    client.answers["ChangeAccounts"] = ADDED
+    file = tmp_path / "answer"
+    file.write_text(answer)
+    monkeypatch.setattr(sacctmgr.select, "select", lambda *args: ([1], [], []))
+    with open(file) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        shown = out(capsys, sacctmgr, "remove", "user", "ann")
+    question = "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): "
+    assert shown == " Deleting users...\n  ann\n  bob\n" + question + ("" if calls == 2 else " Changes Discarded\n")
+    assert len(client.calls) == calls
+
+
+def test_sacctmgr_refusals(client, capsys):
+    client.answers["ChangeAccounts"] = ChangeAccountsReply()
+    for words, text in (
+        (("add", "account", "x"), " Nothing new added.\n"),
+        (("modify", "user", "x", "set", "fairshare=1"), "  Nothing modified\n"),
+        (("delete", "user", "x"), " Nothing deleted\n"),
+    ):
+        assert out(capsys, sacctmgr, "-i", *words, status=1) == text
+    for words, text in (
+        (("frobnicate", "user"), "invalid keyword: frobnicate"),
+        (("show", "thing"), "invalid entity: thing"),
+        (("add", "user", "ann", "colour=red"), " Unknown option: colour=red"),
+        (("modify", "user", "ann"), " You didn't give me anything to set"),
+        (("delete", "user"), " No conditions given to remove, not executing."),
+        (("add", "account", "x", "cluster=other"), " This cluster 'other' doesn't exist.\n        Contact your admin to add it to accounting."),
+        (("modify", "user", "name=a", "fairshare=2"), " Unknown condition: fairshare=2\n Use keyword 'set' to modify value"),
+    ):  # fmt: skip
+        assert out(capsys, sacctmgr, "-i", *words, status=1, err=text + "\n") == ""
+    for words, text in (
+        (("add", "qos", "x"), "add qos is not supported yet by Penstock"),
+        (("show", "wckey"), "show wckey is not supported yet by Penstock"),
+        (("modify", "user", "a", "set", "maxjobs=2"), "maxjobs= is not supported yet by Penstock"),
+        (("dump", "file"), "dump is not supported yet by Penstock"),
+        (("-r", "add", "account", "x"), "Can't run this command in readonly mode."),
+        ((), "interactive mode is not supported by Penstock: give a command (sacctmgr --help lists them)"),
+    ):
+        assert out(capsys, sacctmgr, *words, status=1, err=f"sacctmgr: error: {text}\n") == ""
+    client.answers["ChangeAccounts"] = PenstockError(Code.ACCESS_DENIED, "Access/permission denied")
+    wrong = " Problem adding accounts: Access/permission denied\n"
+    out(capsys, sacctmgr, "-i", "add", "account", "x", status=1, err=wrong)
+
+
+@pytest.mark.parametrize("command", [sprio, sshare])
+def test_no_controller(client, capsys, command):
+    for name in client.answers:
+        client.answers[name] = Unreachable("Unable to contact slurm controller (connect failure)")
+    name = command.__name__.rpartition(".")[2]
+    out(capsys, command, status=1, err=f"{name}: error: Unable to contact slurm controller (connect failure)\n")
+
+
+@pytest.mark.parametrize("command", [sprio, sshare, sacctmgr])
+def test_help_and_an_unknown_option(capsys, command):
+    name = command.__name__.rpartition(".")[2]
+    assert out(capsys, command, "--help").startswith(f"Usage: {name} ")
+    wrong = f"{name}: unrecognized option '--nope'\nTry \"{name} --help\" for more information\n"
+    out(capsys, command, "--nope", status=1, err=wrong)
