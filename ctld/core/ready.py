@@ -93,7 +93,9 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is not None:
         state.pending.set_waiting(job.job_id)
-        if reason is Reason.BEGIN_TIME is not job.reason:  # also a time that had come once, before the clock was set back
+        if (
+            reason is Reason.BEGIN_TIME is not job.reason
+        ):  # also a time that had come once, before the clock was set back
             due_us = max(job.request.begin_at_us, job.eligible_at_us)
             state.timers.set(due_us, Timer.BEGIN_TIME, job.job_id)
         set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")

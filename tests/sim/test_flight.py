@@ -7,6 +7,7 @@ import pytest
 
 from ctld.core.controller import HANDLERS
 from ctld.core.events import NodeRegistered, Tick
+from ctld.core.model import job_row
 from ctld.runtime.flightrec import NAMES, FlightRecorder
 from sim import flight
 from sim.swarm import draw
@@ -39,7 +40,7 @@ def test_a_difference_is_found_and_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path / "flight", 1)
-    monkeypatch.setattr("ctld.core.schedule.quick_pass", lambda state, now_us: None)
+    monkeypatch.setattr("ctld.core.controller.job_row", lambda job: job_row(job)._replace(end_at_us=1))
     assert flight.main([str(tmp_path / "flight")]) == flight.EXIT_DIFFERS
     out = capsys.readouterr().out
     assert "differs: recorded" in out and "NodeRegistered" in out and "after " in out
