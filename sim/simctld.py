@@ -333,6 +333,9 @@ class SimController:
     def _admit(self, effect: AdmitNode) -> None:
         stream = self._links.get(effect.link_id)
         if stream is None:
+            newer = self._by_node.get(effect.node)
+            if newer is not None and not effect.refusal:
+                newer.close(CTLD)
             return
         config = self.core.state.config
         timeout_us = config.unkillable_step_timeout_s * US

@@ -69,6 +69,9 @@ class Registry:
     def _admit(self, effect: AdmitNode) -> None:
         link = self.links.get(effect.link_id)
         if link is None:
+            newer = self.by_node.get(effect.node)
+            if newer is not None and not effect.refusal:
+                newer.end("an older stream's registration came after its own; it must register again")
             return
         answer = node_pb2.ControllerMessage(registered=self._registered(effect.refusal))
         if effect.refusal:

@@ -145,6 +145,7 @@ def new_node(config: NodeConfig) -> Node:
     node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
     node.connected = node.pretended = False
     node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
+    node.exited = {}
     return node
 
 

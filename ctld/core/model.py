@@ -293,8 +293,8 @@ class Node:
     """One node: what the configuration says, what the node said, what is held on it."""
 
     __slots__ = (
-        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used", "features",
-        "flags", "gres_used", "index", "inside", "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_link_id",
+        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used", "exited",
+        "features", "flags", "gres_used", "index", "inside", "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_link_id",
         "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id",
         "started_at_us", "version", "weight",
     )  # fmt: skip
@@ -329,6 +329,7 @@ class Node:
     gres_used: dict[tuple[str, str], int]  # (name, type) -> bit mask of held indices
     jobs: dict[int, None]  # job ids that hold something here
     leftovers: dict[tuple[int, int, int], None]  # steps that still run here and belong to no job any more
+    exited: dict[tuple[int, int, int], None]  # steps whose end it knew when it registered: the reports follow
     lost_link_id: int  # the stream that was lost last
 
 

@@ -120,6 +120,7 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
         for step in list(job.steps.values()):
             if step.node == node.name and step.state not in END_STATES:
                 _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), forgotten)
+    node.exited = {(h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED"}
     node.leftovers = {}
     for key in held:
         if _is_over(state, *key):

@@ -101,9 +101,8 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     ranks = priority.ranks(state, job, [p if reason or not partition_reason(p, job) else None for p in open_to])
     if reason is not None:
         state.pending.set_waiting(job.job_id)
-        if (
-            reason is Reason.BEGIN_TIME is not job.reason
-        ):  # also a time that had come once, before the clock was set back
+        if reason is Reason.BEGIN_TIME is not job.reason:
+            # also a time that had come once, before the clock was set back
             due_us = max(job.request.begin_at_us, job.eligible_at_us)
             state.timers.set(due_us, Timer.BEGIN_TIME, job.job_id)
         set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")

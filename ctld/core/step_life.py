@@ -133,9 +133,8 @@ def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> N
     node = state.nodes.get(job.batch_node)
     if due_us > now_us:
         state.timers.set(due_us, Timer.TIME_LIMIT, job_id, attempt)
-    elif (
-        node is not None and node.connected
-    ):  # else it cannot be told, and may have ended in time: see node_life._settle
+    elif node is not None and node.connected and (job_id, attempt, BATCH_STEP) not in node.exited:
+        # Else it cannot be told, and may have ended in time (node_life._settle), or it has and the report is on its way.
         job_life.terminate(state, job, S.TIMEOUT, Reason.TIME_LIMIT, now_us, "TIME LIMIT")
 
 
