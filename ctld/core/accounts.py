@@ -351,6 +351,7 @@ def _set(state: ClusterState, assoc: Assoc, values: dict[str, Any], now_us: int)
 
 def _set_default(state: ClusterState, user: str, account: str) -> None:
     state.shares.default_accounts[user] = account
+    state.rules_changed()
     state.dirty_users[user] = UserRow(user, account)
 
 
@@ -382,6 +383,7 @@ def _removal(assoc: Assoc) -> Step:
                 _set_default(state, user, others[0])
             else:
                 del tree.default_accounts[user]
+                state.rules_changed()
                 state.dirty_users[user] = UserRow(user, "")
 
     return step

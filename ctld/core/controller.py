@@ -190,6 +190,9 @@ class Core:
             state.reply(getattr(event, "reply_to", 0), Refusal(int(refused.code), refused.text))
 
     def _run_timers(self, now_us: int) -> None:
+        due_us = self.state.timers.next_us()
+        if due_us is None or due_us > now_us:
+            return
         for _ in range(TIMERS_PER_STEP_MAX):
             due = self.state.timers.pop_due(now_us)
             if due is None:
@@ -205,6 +208,8 @@ class Core:
         """Everything since the last seal, after one scheduling pass. None = nothing."""
         state = self.state
         schedule.quick_pass(state, self._now_us)
+        if not (state.history or state.effects or state.acks or state.purged or state.is_dirty()):
+            return None
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]
         batch = Batch(
             sequence=self._sequence + 1,

@@ -117,6 +117,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()
     state.placements.clear()
+    state.rules_changed()
     state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
     state.forecast = None
     state.layout_revision = state.revision + 1

@@ -304,6 +304,7 @@ def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -
         raise Refused(Code.INVALID_VALUE, f"state {to or '(none)'}; known: {', '.join(PARTITION_STATES)}")
     # -- apply
     partition.state = to
+    state.rules_changed()
     state.dirty_partitions[partition.name] = None
     for job in list(state.jobs.values()):  # a rare command, not an event of the daily run
         if partition.name in job.request.partitions:

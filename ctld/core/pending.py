@@ -176,6 +176,10 @@ class PendingColumns:
         """True when one of the job's rows may start now."""
         return any(self._keys[row] for row in self.rows_of(job_id))
 
+    def last_ready(self) -> int:
+        """The row of the lowest rank among the ready ones, of which there must be one."""
+        return self.ready[-1] & ROW_MASK
+
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""
         keys = self.ready if limit >= len(self.ready) else self.ready[:limit]

@@ -66,6 +66,7 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         assoc_max=number("bf_max_job_assoc", MANY),
         min_age_reserve_s=number("bf_min_age_reserve", 0, 0),
         reserve_max=_RESERVE[kind] if kind in _RESERVE else int(kind),
+        estimate=config.penstock_backfill_estimate,
         switch_wait_s=number("max_switch_wait", 300, 0),
         strict=kind == "FIFO",
         order=config.penstock_backfill_order,

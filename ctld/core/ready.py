@@ -110,7 +110,22 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)
-    state.changed()
+    if _only_waits(state, job):
+        state.revision += 1
+    else:
+        state.changed()
+
+
+def _only_waits(state: ClusterState, job: Job) -> bool:
+    """No pass is due for it: the last of the queue, it asks for more cpus than are free in all, and a planned start for it
+    is not wanted (PenstockBackfillEstimate). Who joins behind all others enables nobody.
+    """
+    if state.policy.estimate:
+        return False
+    last = state.pending.last_ready()
+    if state.pending.table.job[last] != job.job_id or state.pending.table.preempts[last]:
+        return False
+    return job.request.ntasks * job.request.cpus_per_task > int(state.node_columns.free_cpus.sum())
 
 
 def switch_wait_ends_us(state: ClusterState, job: Job) -> int:

@@ -95,6 +95,8 @@ class ClusterState:
         self.by_name: dict[tuple[int, str], int | dict[int, None]] = {}  # (uid, name) -> active jobs (one: its id)
         self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
+        self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
+        self.shapes_known: dict[int, tuple[JobRequest, Any]] = {}  # shapes.py, by the identity of the request
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
@@ -192,6 +194,19 @@ class ClusterState:
         """A scheduling pass could come out differently now."""
         self.revision += 1
         self.quick_pass_due = True
+
+    def is_dirty(self) -> bool:
+        """Some row must be written."""
+        return bool(
+            self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
+            or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
+            or self.dirty_users
+        )  # fmt: skip
+
+    def rules_changed(self) -> None:
+        """Something has changed that submissions are checked against."""
+        self.accepted.clear()
+        self.shapes_known.clear()
 
     def take_forecast(self, forecast: "Forecast") -> None:
         """What the last pass over the whole queue expects. Nothing is decided by it, so it is not part of a batch."""

@@ -38,6 +38,8 @@ CLOCK_SKEW_US = 60 * 1_000_000
 #: Longest path that a job may name (PATH_MAX of Linux).
 PATH_BYTES_MAX = 4096
 NAME_MAX = 1024
+#: Submissions that are remembered for others like them; each is a request that some job holds anyway, and a key.
+ACCEPTED_MAX = 1_000
 NICE_MAX = 2_147_483_645
 
 
@@ -60,7 +62,7 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         return
     if not now_us - SUBMIT_KEY_AGE_US <= event.key_at_us <= now_us + CLOCK_SKEW_US:
         raise Refused(Code.STALE_REQUEST, "the clocks of this host and the controller may differ")
-    found = check(state, now_us, event.actor, event.job)
+    found = _check_once(state, now_us, event.actor, event.job)
     number = len(found.tasks) if found.tasks is not None else 1
     if state.active_count + number > state.config.max_job_count:
         raise Refused(Code.MAX_JOB_COUNT, f"MaxJobCount={state.config.max_job_count} would be exceeded")
@@ -94,6 +96,24 @@ def remember_key(state: ClusterState, key: str, job_id: int, at_us: int) -> None
     state.submit_key_times.append((at_us, key))
     while state.submit_key_times and state.submit_key_times[0][0] < at_us - SUBMIT_KEY_AGE_US - CLOCK_SKEW_US:
         state.submit_keys.pop(state.submit_key_times.popleft()[1], None)
+
+
+def _check_once(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> Accepted:
+    """`check`, remembered: who submits in a loop asks for the same many times.
+
+    What was found holds until something is changed that checks look at: the configuration, a partition, a node's
+    features, accounts (state.rules_changed). What depends on time or on other jobs is checked each time.
+    """
+    if wanted.dependency or wanted.begin_at_us or wanted.deadline_at_us or wanted.array or wanted.reservation:
+        return check(state, now_us, actor, wanted)
+    key = (wanted, actor.uid, actor.gid, actor.role, actor.groups)
+    found: Accepted | None = state.accepted.get(key)
+    if found is None:
+        found = check(state, now_us, actor, wanted)
+        if len(state.accepted) >= ACCEPTED_MAX:
+            state.accepted.clear()
+        state.accepted[key] = found
+    return found
 
 
 def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> Accepted:

@@ -110,6 +110,7 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockAdministrators", "penstock_administrators", kinds.NAMES),
     Key("PenstockNodeFailPolicy", "node_fail_policy", kinds.choice("requeue", "keep")),
     Key("PenstockBackfill", "penstock_backfill", kinds.BACKFILL),
+    Key("PenstockBackfillEstimate", "penstock_backfill_estimate", kinds.BOOL),
     Key("PenstockBackfillOrder", "penstock_backfill_order", kinds.choice("priority", "shortest")),
     Key("PenstockMaxEnvironmentBytes", "max_environment_bytes", kinds.integer(4096, 64 * 1024 * 1024)),
     Key("SlurmctldLogFile", "slurmctld_log_file", kinds.OPTIONAL_PATH),

@@ -119,6 +119,7 @@ class Config:
     scheduler_parameters: tuple[tuple[str, str], ...] = ()
     sched_interval_s: int = 60
     penstock_backfill: str = "conservative"  # or easy, none, or how many waiting jobs may hold resources
+    penstock_backfill_estimate: bool = True  # plan a start for jobs that hold nothing, too
     penstock_backfill_order: str = "priority"  # of the candidates behind them: or shortest
     def_mem_per_cpu_mb: int = 0
     def_mem_per_node_mb: int = 0
