@@ -14,13 +14,29 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import arrays, control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core import (
+    arrays,
+    control,
+    depends,
+    job_life,
+    layout,
+    node_life,
+    ready,
+    reserve,
+    reserve_life,
+    schedule,
+    step_life,
+    submit,
+    update,
+)
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
     AwaitJob,
     CancelJobs,
     ControlJobs,
+    CreateReservation,
+    DeleteReservation,
     LaunchRefused,
     LoadConfig,
     NodeDisconnected,
@@ -34,6 +50,7 @@ from ctld.core.events import (
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
+    UpdateReservation,
 )
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.invariants import check
@@ -83,6 +100,9 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     UpdateJobs: update.update_jobs,
     UpdateNodes: node_life.update_nodes,
     UpdatePartition: node_life.update_partition,
+    CreateReservation: reserve.create_reservation,
+    UpdateReservation: reserve.update_reservation,
+    DeleteReservation: reserve.delete_reservation,
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     StepStarted: step_life.step_started,
@@ -137,6 +157,9 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.SWITCH_WAIT: _switch_wait,
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
+    Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
+    Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
+    Timer.RESERVATION_OVERRUN: reserve_life.overrun,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -193,6 +216,8 @@ class Core:
             effects=[*state.effects, *state.take_acks()],
             forecast=state.forecast if state.new_forecast else None,
             purged=state.purged,
+            reservations=[state.reservations[n] for n in state.dirty_reservations if n in state.reservations],
+            reservations_gone=[n for n in state.dirty_reservations if n not in state.reservations],
         )
         if not (batch.is_durable() or batch.effects or batch.purged or batch.forecast is not None):
             return None

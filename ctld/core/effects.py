@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, Reservation, SpecRow, StepRow
 from penstock.values.refusals import TEXT, Code
 
 
@@ -60,6 +60,12 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[str, ...] = ()
 
 
+class Created(msgspec.Struct, frozen=True, gc=False):
+    """Answer to CreateReservation."""
+
+    name: str
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The whole request was refused."""
 
@@ -71,7 +77,7 @@ class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
-    body: Submitted | Ended | Results | Done | Refusal
+    body: Submitted | Ended | Results | Done | Created | Refusal
 
 
 class LaunchStep(Effect, frozen=True):
@@ -165,15 +171,18 @@ class Batch(msgspec.Struct):
     effects: list[Effect]
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
     forecast: Any = None  # planning.Forecast when there is a new one, for the snapshot only
+    reservations: list[Reservation] = []
+    reservations_gone: list[str] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
         return bool(
             self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests
+            or self.reservations or self.reservations_gone
         )
 
 
 __all__ = [
-    "AckReports", "AdmitNode", "Batch", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
+    "AckReports", "AdmitNode", "Batch", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
     "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
 ]  # fmt: skip

@@ -25,13 +25,14 @@ from ctld.core.model import (
     Node,
     NodeAlloc,
     Partition,
+    Reservation,
     SpecRow,
     Step,
     job_row,
 )
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.policy import BackfillPolicy
-from ctld.core.timers import Timers
+from ctld.core.timers import Timer, Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.licenses import parse_licenses
@@ -88,11 +89,19 @@ class ClusterState:
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
+        # reservations (ctld/core/reserve.py)
+        self.reservations: dict[str, Reservation] = {}  # in the order of creation
+        self.reserved_jobs: dict[str, dict[int, None]] = {}  # name -> jobs that hold resources in it
+        self.reserved_view: Any = None  # what the planner was told last; None = something has changed since
+        self.had_magnetic = False  # pending jobs may have rows for reservations that they do not ask for
+        self.reserved_nodes_due = False  # a node has changed since they were looked at
+        self.reservation_revision = 0  # plans older than this do not know what is reserved
         # what has changed since the last seal
         self.dirty_jobs: dict[int, None] = {}
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
         self.dirty_nodes: dict[str, None] = {}
         self.dirty_partitions: dict[str, None] = {}
+        self.dirty_reservations: dict[str, None] = {}  # those that are gone too
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
         self.new_specs: list[SpecRow] = []
@@ -152,6 +161,9 @@ class ClusterState:
         """The node's row must be written; whether it takes jobs may have changed."""
         self.dirty_nodes[node.name] = None
         self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
+        if self.reservations and not self.reserved_nodes_due:
+            self.reserved_nodes_due = True
+            self.timers.set(self.now_us, Timer.RESERVED_NODES)
         self.changed()
 
     def set_weight(self, node: Node, weight: int) -> None:
@@ -174,11 +186,6 @@ class ClusterState:
         """What the last pass over the whole queue expects; it goes out with the next batch."""
         self.forecast, self.new_forecast = forecast, True
 
-    def reservation_view(self, now_us: int) -> contract.Reservations:
-        """What reservations keep from others, as the planner sees it."""
-        view: contract.Reservations = contract.empty("reservations", G=len(self.gres_kinds))
-        return view
-
     def user_number(self, uid: int) -> int:
         """A number for the columns."""
         return self.user_numbers.setdefault(uid, len(self.user_numbers))
@@ -194,6 +201,7 @@ class ClusterState:
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
+        self.dirty_reservations = {}
 
     # ---- jobs ----------------------------------------------------------------------------------------------------
 
@@ -277,6 +285,7 @@ class ClusterState:
                 assert not held & mask, f"device given twice on {node.name}: job {job.job_id}"
                 node.gres_used[name, type_] = held | mask
             node.jobs[job.job_id] = None
+        self.enter_reservation(job)
         self.changed()
 
     def hold(self, job: Job, units: int, end_s: int) -> None:
@@ -319,6 +328,7 @@ class ClusterState:
             for name, type_, mask in part.gres:
                 node.gres_used[name, type_] &= ~mask
             node.last_busy_at_us = now_us
+        self._leave_reservation(job, now_us)
         self.changed()
 
     def _count(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:
@@ -340,3 +350,43 @@ class ClusterState:
             node.cpus_used &= ~part.cpu_ids
         node.cpus_alloc -= sign * part.cpus
         node.mem_alloc_mb -= sign * part.mem_mb
+
+    # ---- reservations --------------------------------------------------------------------------------------------
+
+    def put_reservation(self, reservation: Reservation) -> None:
+        """Add or replace a reservation."""
+        self.reservations[reservation.name] = reservation
+        self._reservation_changed(reservation.name)
+
+    def drop_reservation(self, name: str) -> None:
+        """Forget a reservation."""
+        del self.reservations[name]
+        self._reservation_changed(name)
+
+    def _reservation_changed(self, name: str) -> None:
+        self.dirty_reservations[name] = None
+        self.reserved_view = None
+        self.changed()
+        self.reservation_revision = self.revision
+
+    def enter_reservation(self, job: Job) -> None:
+        """The job holds resources, in a reservation perhaps."""
+        name = job.request.reservation_run or job.request.reservation
+        if name:
+            self.reserved_jobs.setdefault(name, {})[job.job_id] = None
+            self.reserved_view = None
+
+    def _leave_reservation(self, job: Job, now_us: int) -> None:
+        name = job.request.reservation_run or job.request.reservation
+        members = self.reserved_jobs.get(name)
+        if members is None or job.job_id not in members:
+            return
+        del members[job.job_id]
+        self.reserved_view = None
+        if not members:
+            del self.reserved_jobs[name]
+            reservation = self.reservations.get(name)
+            if reservation is not None:
+                self.reservations[name] = reservation._replace(idle_since_us=now_us)
+                self.dirty_reservations[name] = None
+                self.timers.set(now_us, Timer.RESERVATION, name)

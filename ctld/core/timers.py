@@ -21,6 +21,9 @@ class Timer(IntEnum):
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
     END_WARNING = 9  # key = job id, check = attempt
+    RESERVATION = 20  # key = name: it begins, ends or may be purged
+    RESERVED_NODES = 21  # a node's state has changed: are reservations still whole
+    RESERVATION_OVERRUN = 22  # key = job id, check = attempt: its reservation has ended
 
 
 class Timers:

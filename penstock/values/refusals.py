@@ -29,14 +29,21 @@ class Code(IntEnum):
     INVALID_GRES = 2072
     INVALID_TASK_MEMORY = 2044
     INVALID_ARRAY = 2089
-    INVALID_NODE_STATE = 2053
+    INVALID_NODE_STATE = 2028
     JOB_NOT_RUNNING = 2063
-    JOB_HELD = 2016
+    JOB_HELD = 2042
     DISABLED_STATE = 2026
     MAX_JOB_COUNT = 2009
     NOT_SUPPORTED = 2013
     INVALID_TIME_VALUE = 2083
     PATHNAME_TOO_LONG = 2014
+    INVALID_USER = 2010
+    NODES_BUSY = 2016
+    INVALID_ACCOUNT = 2045
+    RESERVATION_ACCESS = 2052
+    RESERVATION_INVALID = 2053
+    RESERVATION_BUSY = 2055
+    RESERVATION_OVERLAP = 2058
     # Penstock's own
     INVALID_VALUE = 9000
     SCRIPT_TOO_LARGE = 9001
@@ -76,6 +83,13 @@ TEXT: dict[Code, str] = {
     Code.NOT_SUPPORTED: "Requested operation not supported on this system",
     Code.INVALID_TIME_VALUE: "Invalid time specified",
     Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
+    Code.NODES_BUSY: "Requested nodes are busy",
+    Code.INVALID_ACCOUNT: "Invalid account or account/partition combination specified",
+    Code.INVALID_USER: "Invalid user id",
+    Code.RESERVATION_ACCESS: "Access denied to requested reservation",
+    Code.RESERVATION_INVALID: "Requested reservation is invalid",
+    Code.RESERVATION_BUSY: "Requested reservation is in use",
+    Code.RESERVATION_OVERLAP: "Requested reservation overlaps with another reservation",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

@@ -35,7 +35,7 @@ from ctld.core.events import (
     Tick,
     WantedJob,
 )
-from ctld.core.model import JobRow, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import JobRow, NodeRow, PartitionRow, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
@@ -74,6 +74,7 @@ class World:
         self.steps: dict[tuple[int, int, int], StepRow] = {}
         self.node_rows: dict[str, NodeRow] = {}
         self.partition_rows: dict[str, PartitionRow] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
         self.sequence = 0
@@ -106,6 +107,7 @@ class World:
         loaded = Loaded(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys,
+            tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -150,6 +152,9 @@ class World:
             self.steps[step.job_id, step.attempt, step.step_id] = step
         self.node_rows.update({n.name: n for n in batch.nodes})
         self.partition_rows.update({p.name: p for p in batch.partitions})
+        self.reservations.update({r.name: r for r in batch.reservations})
+        for name in batch.reservations_gone:
+            self.reservations.pop(name, None)
         self.counters = (batch.next_job_id, batch.next_request_id)
 
     # ---- effects -------------------------------------------------------------------------------------------------
