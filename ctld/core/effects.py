@@ -4,7 +4,17 @@ from typing import Any
 
 import msgspec
 
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, Reservation, SpecRow, StepRow
+from ctld.core.model import (
+    HistoryRow,
+    JobRequest,
+    JobRow,
+    NodeAlloc,
+    NodeRow,
+    PartitionRow,
+    Reservation,
+    SpecRow,
+    StepRow,
+)
 from penstock.values.refusals import TEXT, Code
 
 
@@ -177,12 +187,19 @@ class Batch(msgspec.Struct):
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
         return bool(
-            self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests
-            or self.reservations or self.reservations_gone
+            self.jobs
+            or self.steps
+            or self.nodes
+            or self.partitions
+            or self.history
+            or self.specs
+            or self.requests
+            or self.reservations
+            or self.reservations_gone
         )
 
 
 __all__ = [
-    "AckReports", "AdmitNode", "Batch", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
-    "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+    "AckReports", "AdmitNode", "Batch", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep",
+    "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
 ]  # fmt: skip

@@ -41,8 +41,10 @@ def apply_reasons(
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
             continue
-        told[job_id] = None
         planned = PLANNED[reason]
+        if planned is Reason.RESERVATION and job_id in told:
+            continue  # one of its alternatives waits for something nearer
+        told[job_id] = None
         _tell(state, job, planned, _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else "")
     flagged = state.flagged
     for job_id in list(flagged) if seen is None else [job_id for job_id in seen if job_id in flagged]:

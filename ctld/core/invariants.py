@@ -124,7 +124,9 @@ def _check_reservations(state: ClusterState) -> None:
     known = {name: sorted(jobs) for name, jobs in state.reserved_jobs.items()}
     _need({name: sorted(jobs) for name, jobs in found.items()} == known, f"jobs in reservations: {found}, {known}")
     for name, reservation in state.reservations.items():
-        _need(name == reservation.name and reservation.start_at_us < reservation.end_at_us, f"reservation {name}: times")
+        _need(
+            name == reservation.name and reservation.start_at_us < reservation.end_at_us, f"reservation {name}: times"
+        )
         nodes = [part.node for part in reservation.parts]
         _need(len(nodes) == len(set(nodes)), f"reservation {name}: a node twice")
     for job in state.jobs.values():

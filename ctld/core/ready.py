@@ -28,8 +28,7 @@ PLANNER_REASONS = frozenset(
 )  # fmt: skip
 #: Reasons for which the controller itself holds a job; kept in `reason_detail` while it is held.
 HELD_BY_CONTROLLER = frozenset(
-    r.value
-    for r in (Reason.LAUNCH_FAILED_REQUEUED_HELD, Reason.JOB_HOLD_MAX_REQUEUE, Reason.RESERVATION_DELETED)
+    r.value for r in (Reason.LAUNCH_FAILED_REQUEUED_HELD, Reason.JOB_HOLD_MAX_REQUEUE, Reason.RESERVATION_DELETED)
 )
 
 

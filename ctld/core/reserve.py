@@ -147,7 +147,8 @@ def _checked(
         ResvFlag.ALL_NODES if ask.all_nodes else ResvFlag.NONE
     )
     flags = (found.flags & ~(ResvFlag.SPEC_NODES | ResvFlag.ALL_NODES)) | derived
-    found = found._replace(ask=ask, flags=flags, licenses=_licenses(found, wanted))
+    found = found._replace(ask=ask, flags=flags)
+    found = found._replace(licenses=_licenses(state, now_us, found, wanted))
     if wanted.comment is not None:
         found = found._replace(comment=_text(wanted.comment, "comment"))
     _check_together(found)
@@ -232,8 +233,27 @@ def _with_access(base: Reservation, wanted: WantedReservation) -> Reservation:
     return found
 
 
-def _licenses(base: Reservation, wanted: WantedReservation) -> tuple[tuple[str, int], ...]:
-    return base.licenses if wanted.licenses is None else wanted.licenses
+def _licenses(
+    state: ClusterState, now_us: int, base: Reservation, wanted: WantedReservation
+) -> tuple[tuple[str, int], ...]:
+    """The licenses it keeps, which no two reservations may keep at a time. Raises Refused."""
+    licenses = base.licenses if wanted.licenses is None else wanted.licenses
+    if not licenses:
+        return ()
+    kept: dict[str, int] = {}
+    spans = spans_of(state, base, now_us)
+    for other in state.reservations.values():
+        if other.name == base.name or not reserve_times.overlap(spans, spans_of(state, other, now_us)):
+            continue
+        for name, count in other.licenses:
+            kept[name] = kept.get(name, 0) + count
+    for name, count in licenses:
+        if name not in state.license_totals:
+            raise Refused(Code.INVALID_LICENSES, name)
+        left = state.license_totals[name] - kept.get(name, 0)
+        if count > left:
+            raise Refused(Code.INVALID_LICENSES, f"{name}:{count}, {max(0, left)} can be kept")
+    return licenses
 
 
 def _with_times(
@@ -340,19 +360,15 @@ def _features(state: ClusterState, text: str) -> str:
     return text
 
 
-def _parts(
-    state: ClusterState, now_us: int, found: Reservation, old: Reservation | None
-) -> tuple[ReservedPart, ...]:
+def _parts(state: ClusterState, now_us: int, found: Reservation, old: Reservation | None) -> tuple[ReservedPart, ...]:
     """The nodes' parts; those it has stay when neither the time nor what is asked for has changed. Raises Refused."""
     spans: Spans = spans_of(state, found, now_us)
-    # An edit of the list of nodes must not choose among the nodes anew, and the nodes it has are not in its own way.
-    looser = ResvFlag.OVERLAP | ResvFlag.IGNORE_JOBS | ResvFlag.MAINT
-    same = old is not None and old.ask == found.ask and not (old.flags ^ found.flags) & (looser | RECURRING)
-    if same and old is not None and (old.start_at_us, old.anchor_at_us) == (found.start_at_us, found.anchor_at_us):
-        if found.end_at_us <= old.end_at_us:
-            return old.parts
-    if old is not None and same and old.parts and not found.ask.nodes:
-        _check_kept(state, now_us, found, spans)
+    if old is not None and old.ask == found.ask and old.parts:
+        looser = ResvFlag.OVERLAP | ResvFlag.IGNORE_JOBS | ResvFlag.MAINT
+        stricter = (old.flags & looser & ~found.flags) or (old.flags ^ found.flags) & RECURRING
+        later = (old.start_at_us, old.anchor_at_us) != (found.start_at_us, found.anchor_at_us)
+        if stricter or later or found.end_at_us > old.end_at_us:
+            _check_kept(state, now_us, found, spans)
         return old.parts
     return reserve_nodes.choose(state, now_us, found.ask, found.flags, spans, found.name)
 

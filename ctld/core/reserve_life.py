@@ -36,7 +36,8 @@ def arm(state: ClusterState, reservation: Reservation, now_us: int) -> None:
         return
     due_us = reservation.start_at_us if reservation.start_at_us > now_us else reservation.end_at_us
     state.timers.set(due_us, Timer.RESERVATION, reservation.name)
-    if reservation.flags & ResvFlag.PURGE_COMP and is_active(reservation, now_us):
+    idle = not state.reserved_jobs.get(reservation.name)
+    if reservation.flags & ResvFlag.PURGE_COMP and idle and is_active(reservation, now_us):
         state.timers.set(max(now_us, _purge_at_us(reservation)), Timer.RESERVATION, reservation.name)
 
 

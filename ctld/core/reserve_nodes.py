@@ -40,9 +40,7 @@ class Rest(NamedTuple):
     free: bool
 
 
-def spans_of(
-    state: ClusterState, reservation: Reservation, now_us: int, most: int = COMPARED
-) -> list[tuple[int, int]]:
+def spans_of(state: ClusterState, reservation: Reservation, now_us: int, most: int = COMPARED) -> list[tuple[int, int]]:
     """(start, end) of the present or next occurrence and of those after it."""
     if reservation.float_us >= 0:
         start_us = now_us + reservation.float_us
@@ -74,18 +72,14 @@ def choose(
     return _counted(ask, flags, pool, rest)
 
 
-def spare(
-    state: ClusterState, now_us: int, ask: ReservationAsk, flags: ResvFlag, spans: Spans, own: str
-) -> list[str]:
+def spare(state: ClusterState, now_us: int, ask: ReservationAsk, flags: ResvFlag, spans: Spans, own: str) -> list[str]:
     """Whole nodes that could take the place of others, the preferred first: up, idle and kept by nobody."""
     rest = _Resources(state, now_us, flags, spans, own)
     nodes = [node for node in _pool(state, ask) if not node.flags & CLOSED_FLAGS and not node.jobs]
     return [node.name for node in nodes if rest.of(node).free]
 
 
-def _named(
-    state: ClusterState, ask: ReservationAsk, flags: ResvFlag, rest: "_Resources"
-) -> tuple[ReservedPart, ...]:
+def _named(state: ClusterState, ask: ReservationAsk, flags: ResvFlag, rest: "_Resources") -> tuple[ReservedPart, ...]:
     if ask.all_nodes:
         nodes = _partition_nodes(state, ask.partition) if ask.partition else state.node_list
     else:
@@ -139,9 +133,7 @@ def _partition_nodes(state: ClusterState, name: str) -> list[Node]:
     return [node for node in state.node_list if bits >> node.index & 1]
 
 
-def _counted(
-    ask: ReservationAsk, flags: ResvFlag, pool: list[Node], rest: "_Resources"
-) -> tuple[ReservedPart, ...]:
+def _counted(ask: ReservationAsk, flags: ResvFlag, pool: list[Node], rest: "_Resources") -> tuple[ReservedPart, ...]:
     """So many nodes, CPUs or devices from the pool."""
     if ask.node_count > len(pool):
         text = f"{ask.node_count} nodes are asked for, {len(pool)} would do"
@@ -172,7 +164,8 @@ def _check_size(ask: ReservationAsk, pool: list[Node]) -> None:
 
 def _cores(ask: ReservationAsk, candidates: list[Rest]) -> list[ReservedPart] | None:
     """CPUs over `node_count` nodes evenly, else the fewest nodes in their order."""
-    parts, left = [], ask.cpus
+    parts: list[ReservedPart] = []
+    left = ask.cpus
     for rest in candidates:
         nodes_left = ask.node_count - len(parts)
         cpus = -(-left // nodes_left) if ask.node_count and nodes_left else min(left, rest.cpus)
@@ -191,7 +184,7 @@ def _devices(ask: ReservationAsk, candidates: list[Rest]) -> list[ReservedPart] 
     each = {(name, type_): count for name, type_, count in ask.gres_per_node}
     parts: list[ReservedPart] = []
     for rest in candidates:
-        if ask.node_count and len(parts) == ask.node_count or not (each or any(wanted.values())):
+        if (ask.node_count and len(parts) == ask.node_count) or not (each or any(wanted.values())):
             break
         if each:
             take = each if all(rest.gres.get(kind, 0) >= count for kind, count in each.items()) else {}
@@ -259,7 +252,6 @@ class _Resources:
             for name, type_, mask in held.gres:
                 _less(gres, name, type_, mask.bit_count())
         return Rest(node, cpus, mem_mb, gres, not kept and not jobs)
-
 
     def refusal(self, node: Node) -> Refused:
         """Why a node that was named cannot be had whole."""

@@ -11,7 +11,7 @@ empty one is UTC. Nothing here asks the machine.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
 from penstock.values.reservations import RECURRING, ResvFlag
@@ -59,7 +59,7 @@ def from_local_us(offsets: Offsets, local_s: int) -> int:
     valid = [at_us for at_us in candidates if to_local_s(offsets, at_us) == local_s]
     if valid:
         return min(valid)
-    for (_, before), (at_us, after) in zip(offsets, offsets[1:], strict=False):
+    for (_, before), (at_us, after) in pairwise(offsets):
         if at_us // US + before <= local_s < at_us // US + after:
             return at_us
     return (local_s - offset_at(offsets, local_s * US)) * US

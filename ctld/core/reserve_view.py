@@ -58,7 +58,7 @@ class _Block(NamedTuple):
 class _LicenseBlock(NamedTuple):
     resv: int
     kind: int
-    count: int
+    number: int
     from_s: int
     to_s: int
 
@@ -212,7 +212,7 @@ def _arrays(
         block_gres=column([b.gres for b in blocks], i32).reshape(len(blocks), kinds),
         licblock_resv=column([b.resv for b in license_blocks], i32),
         licblock_kind=column([b.kind for b in license_blocks], i32),
-        licblock_count=column([b.count for b in license_blocks], i32),
+        licblock_count=column([b.number for b in license_blocks], i32),
         licblock_from_s=column([b.from_s for b in license_blocks], i64),
         licblock_to_s=column([b.to_s for b in license_blocks], i64),
     )

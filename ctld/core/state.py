@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from _fastsched import contract
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.model import (
@@ -36,6 +35,7 @@ from ctld.core.timers import Timer, Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.licenses import parse_licenses
+from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag, Reason
 
 if TYPE_CHECKING:
@@ -161,9 +161,8 @@ class ClusterState:
         """The node's row must be written; whether it takes jobs may have changed."""
         self.dirty_nodes[node.name] = None
         self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
-        if self.reservations and not self.reserved_nodes_due:
-            self.reserved_nodes_due = True
-            self.timers.set(self.now_us, Timer.RESERVED_NODES)
+        if self.reservations:
+            self.look_at_reserved_nodes()
         self.changed()
 
     def set_weight(self, node: Node, weight: int) -> None:
@@ -369,12 +368,21 @@ class ClusterState:
         self.changed()
         self.reservation_revision = self.revision
 
+    def look_at_reserved_nodes(self) -> None:
+        """A node that is reserved may have to be replaced by another: soon, and once for many changes."""
+        if not self.reserved_nodes_due:
+            self.reserved_nodes_due = True
+            self.timers.set(self.now_us, Timer.RESERVED_NODES)
+
     def enter_reservation(self, job: Job) -> None:
         """The job holds resources, in a reservation perhaps."""
         name = job.request.reservation_run or job.request.reservation
         if name:
             self.reserved_jobs.setdefault(name, {})[job.job_id] = None
             self.reserved_view = None
+            reservation = self.reservations.get(name)
+            if reservation is not None and reservation.flags & ResvFlag.REPLACE:
+                self.look_at_reserved_nodes()
 
     def _leave_reservation(self, job: Job, now_us: int) -> None:
         name = job.request.reservation_run or job.request.reservation

@@ -212,6 +212,8 @@ class Store:
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
             (sql.replace_partitions, batch.partitions),
             (sql.insert_history, batch.history),
+            (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),
+            (sql.delete_reservations, [(name,) for name in batch.reservations_gone]),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 and that the batch before was the last one, so two controllers on one database can not both write.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text
 
 from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, METADATA, STEP
 
@@ -31,6 +31,18 @@ PARTITION_STATE = Table(
     METADATA,
     Column("name", Text, primary_key=True),
     Column("state", Text, nullable=False),
+)
+
+#: Reservations that are or will be; one that is over is gone. `record` is JSON of ctld.core.model.Reservation.
+RESERVATION = Table(
+    "reservation",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("resv_id", Integer, nullable=False),  # rises with each creation
+    Column("start_at_us", BigInteger, nullable=False),
+    Column("end_at_us", BigInteger, nullable=False),
+    Column("flags", BigInteger, nullable=False),
+    Column("record", LargeBinary, nullable=False),
 )
 
 #: Append-only. `history_id` orders what has the same time.
@@ -62,5 +74,5 @@ META = Table(
 
 __all__ = [
     "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC", "META", "METADATA", "NODE", "PARTITION_STATE",
-    "SCHEMA_NAME", "STEP",
+    "RESERVATION", "SCHEMA_NAME", "STEP",
 ]  # fmt: skip

@@ -10,6 +10,8 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     node n1 state=drain reason=x / partition debug state=down
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
     await 1 / jobs / nodes / story 1
+    reserve NAME key=value ... / rechange NAME key=value ... / unreserve NAME    keys of scontrol; user= is who asks
+    reservations                                        all, with seconds since the scenario began
 Every command is followed by the core's own `check()`.
 """
 
@@ -20,18 +22,25 @@ from pathlib import Path
 import pytest
 
 from ctld.core.events import (
+    AnyEvent,
     AwaitJob,
     CancelJobs,
     ControlAction,
     ControlJobs,
+    CreateReservation,
+    DeleteReservation,
     JobFilter,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
+    UpdateReservation,
     WantedJob,
+    WantedReservation,
 )
+from ctld.rpc.refusals import BadRequest
+from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
 from penstock.values.states import COMPACT_STATE
-from tests.core.world import World, make_config
+from tests.core.world import START_US, USERS, World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 BYTES_FIELDS = ("work_dir", "std_out", "std_err", "std_in", "submit_dir")
@@ -167,6 +176,42 @@ class Script:
             + (f" ({n.reason})" if n.reason else "")
             for n in self.world.core.state.node_list
         ]  # fmt: skip
+
+    def _wish(self, keys: dict[str, str]) -> WantedReservation:
+        users = {name.lstrip("+-"): 0 for name in keys.get("users", "").split(",") if name}
+        names = Names({name: USERS.get(name, 4242) for name in users}, {"ann": (USERS["ann"],)})
+        return wanted_reservation(keys, names, self.world.now_us)
+
+    def _reservation(self, make: Callable[..., AnyEvent], plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "root"))
+        try:
+            wish = self._wish(keys)
+        except BadRequest as error:
+            return [f"refused: {error.text}"]
+        return self.world.do(make(actor, plain[0] if plain else "", wish, self.world.reply_to()))
+
+    def reserve(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._reservation(CreateReservation, plain, keys)
+
+    def rechange(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._reservation(UpdateReservation, plain, keys)
+
+    def unreserve(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "root"))
+        return self.world.do(DeleteReservation(actor, plain[0], self.world.reply_to()))
+
+    def reservations(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        state, now_us = self.world.core.state, self.world.now_us
+        lines = []
+        for r in state.reservations.values():
+            info = reservation_info(state, r, now_us)
+            start_s, end_s = ((at - START_US) // 1_000_000 for at in (info.start_at_us, info.end_at_us))
+            active = "active" if info.is_active else "inactive"
+            lines.append(
+                f"{r.name} {start_s}-{end_s} {active} {info.flags} nodes={info.node_list} {info.tres}"
+                f" users={','.join(info.users)} accounts={','.join(info.accounts)}"
+            )
+        return lines or ["none"]
 
 
 def run_script(text: str) -> str:

@@ -10,6 +10,7 @@ from ctld.core.effects import (
     AckReports,
     AdmitNode,
     Batch,
+    Created,
     Done,
     Ended,
     ForgetStep,
@@ -209,6 +210,8 @@ class World:
             return f"ended: {body.state} {body.exit_code}:{body.exit_signal}"
         if isinstance(body, Results):
             return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
+        if isinstance(body, Created):
+            return f"created {body.name}"
         assert isinstance(body, Done)
         return "done"
 
