@@ -55,10 +55,11 @@ def _word(node: NodeInfo) -> str:
 
 
 def _maintained_word(node: NodeInfo, busy: bool) -> str:
-    """In a MAINT reservation: `maint` where nothing else is to be said, else `$` behind the word."""
+    """In a MAINT reservation: `maint` where nothing else is to be said, else `$` behind the word, but for `*`."""
+    mark = "" if "NO_RESPOND" in node.flags else "$"
     if "DRAIN" in node.flags:
-        return "draining$" if busy else "drained$"
-    return f"{node.base_state.lower()}$" if busy or node.base_state == "DOWN" else "maint"
+        return f"draining{mark}" if busy else f"drained{mark}"
+    return f"{node.base_state.lower()}{mark}" if busy or node.base_state == "DOWN" else "maint"
 
 
 def long_word(node: NodeInfo) -> str:

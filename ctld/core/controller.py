@@ -239,6 +239,8 @@ class Core:
                 h.update(encode(step_row(step)))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
+        for reservation in state.reservations.values():
+            h.update(encode(reservation))
         h.update(
             encode(
                 (state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))

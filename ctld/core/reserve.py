@@ -259,8 +259,8 @@ def _licenses(
 def _with_times(
     state: ClusterState, now_us: int, base: Reservation, wanted: WantedReservation, old: Reservation | None
 ) -> Reservation:
-    """Start and end. Raises Refused."""
-    start_us = base.start_at_us if wanted.start_at_us is None else wanted.start_at_us
+    """Start and end, in whole seconds, since the planner knows no others. Raises Refused."""
+    start_us = base.start_at_us if wanted.start_at_us is None else wanted.start_at_us // US * US
     new_start = wanted.start_at_us is not None and start_us != base.start_at_us
     if old is None and wanted.start_at_us is None:
         raise Refused(Code.INVALID_TIME_VALUE, "StartTime must be said")
@@ -296,9 +296,10 @@ def _end(start_us: int, base: Reservation, wanted: WantedReservation, old: Reser
             raise Refused(Code.INVALID_TIME_VALUE, "Duration takes no sign in a new reservation")
         length_s = (base.end_at_us - base.start_at_us) // US + (length_s if wanted.duration_sign == "+" else -length_s)
     if wanted.end_at_us is not None:
-        if length_s is not None and start_us + length_s * US != wanted.end_at_us:
+        end_us = wanted.end_at_us // US * US
+        if length_s is not None and start_us + length_s * US != end_us:
             raise Refused(Code.INVALID_TIME_VALUE, "StartTime + Duration does not equal EndTime")
-        return wanted.end_at_us
+        return end_us
     if length_s is not None:
         return start_us + length_s * US
     return start_us + (YEAR_S * US if old is None else base.end_at_us - base.start_at_us)
