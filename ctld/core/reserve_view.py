@@ -182,13 +182,13 @@ def _count(state: ClusterState, gres: list[int], name: str, type_: str, count: i
 def _license_blocks(
     state: ClusterState, reservation: Reservation, row: int, span_s: tuple[int, int], used: bool
 ) -> list[_LicenseBlock]:
-    left = dict(reservation.licenses)
-    for job in holders(state, reservation.name) if used else ():
-        for name, count in job.request.licenses:
-            if name in left:
-                left[name] = max(0, left[name] - count)
     kinds = state.license_kinds
-    return [_LicenseBlock(row, kinds[name], count, *span_s) for name, count in left.items() if name in kinds]
+    left = {kinds[name]: count for name, count in reservation.licenses if name in kinds}
+    for job in holders(state, reservation.name) if used and left else ():
+        for kind, count in enumerate(state.licenses_of(job.request)):
+            if kind in left:
+                left[kind] = max(0, left[kind] - count)
+    return [_LicenseBlock(row, kind, count, *span_s) for kind, count in left.items()]
 
 
 def _arrays(

@@ -39,6 +39,7 @@ from ctld.core.events import (
 )
 from ctld.rpc.refusals import BadRequest
 from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
+from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE
 from tests.core.world import START_US, USERS, World, make_config
 
@@ -67,7 +68,10 @@ class Script:
     def cluster(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus") if k in keys}
         mem = int(keys.pop("mem", 4000))
-        self.world = World(make_config(mem_mb=mem, **shape, **{k: _value(v) for k, v in keys.items()}))
+        more: dict[str, object] = {k: _value(v) for k, v in keys.items()}
+        if "licenses" in keys:
+            more["licenses"] = parse_licenses(keys["licenses"])
+        self.world = World(make_config(mem_mb=mem, **shape, **more))
         return [line for node in self.world.config.nodes for line in self.world.register(node.name)]
 
     def submit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
