@@ -3,7 +3,7 @@
 import os
 import sys
 
-from cli import show
+from cli import reservation, show
 from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, words_of
 from cli.run import CommandError, complain
 from penstock.cluster import find_cluster
@@ -112,6 +112,8 @@ ENTITIES = {
     "node": Verb(0, -1, show_nodes),
     "partitions": Verb(0, -1, show_partitions),
     "partition": Verb(0, -1, show_partitions),
+    "reservations": Verb(0, -1, reservation.show),
+    "reservation": Verb(0, -1, reservation.show),
     "config": Verb(0, 0, show_config),
     "hostnames": Verb(0, 1, show_hostnames),
     "hostlist": Verb(1, 1, show_hostlist),
@@ -119,6 +121,6 @@ ENTITIES = {
     "story": Verb(1, 1, show_story),
 }
 ENTITIES_LATER = words_of(
-    "aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend licenses reservation reservations slurmd "
+    "aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend licenses slurmd "
     "step steps topoconf topology"
 )

@@ -245,6 +245,8 @@ JOB_OPTIONS = (
            convert=_number("--priority", 0, PRIORITY_MAX)),
     Option("propagate", "", MAYBE, help="propagate all [or specific list of] rlimits", metavar="rlimits", const="ALL"),
     Option("qos", "q", YES, help="quality of service", metavar="qos", convert=_name("QOS")),
+    Option("reservation", "", YES, help="allocate resources from named reservations", metavar="names",
+           convert=_name("reservation")),
     Option("requeue", "", help="permit the job to be requeued"),
     Option("signal", "", YES, help="signal before the time limit", metavar="[[R][B]:]num[@time]",
            convert=_signal),
@@ -276,7 +278,7 @@ JOB_OPTIONS = (
         "extra", "extra-node-info/B", "gid", "gpu-bind", "gpu-freq", "gpus/G", "gpus-per-socket", "gpus-per-task",
         "gres-flags", "hint", "mcs-label", "mem-bind", "mem-per-gpu", "mincpus", "network",
         "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-tres", "power", "prefer", "profile",
-        "reservation", "resources", "sockets-per-node", "thread-spec", "threads-per-core",
+        "resources", "sockets-per-node", "thread-spec", "threads-per-core",
         "tmp", "tres-bind", "tres-per-task", "uid", "oom-kill-step", "wait-all-nodes",
     ),
     *later(
@@ -297,7 +299,8 @@ _SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wck
          "time_min": "time_min_s", "deadline": "deadline_at_us", "ntasks": "ntasks",
          "cpus_per_task": "cpus_per_task", "ntasks_per_node": "ntasks_per_node", "mem": "mem_per_node_mb",
          "mem_per_cpu": "mem_per_cpu_mb", "hold": "hold", "requeue": "requeue",
-         "nice": "nice", "priority": "priority", "kill_on_invalid_dep": "kill_on_invalid_dep"}  # fmt: skip
+         "nice": "nice", "priority": "priority", "kill_on_invalid_dep": "kill_on_invalid_dep",
+         "reservation": "reservation"}  # fmt: skip
 """Values that go into the request as they are, by the request's field."""
 
 _PATHS = {"output": "std_out", "error": "std_err", "input": "std_in"}

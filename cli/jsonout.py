@@ -309,7 +309,7 @@ def node_group_object(nodes: list[NodeInfo], partition: PartitionInfo, cluster: 
         "comment": node.comment,
         "extra": "",
         "reason": {"description": node.reason, "time": time_object(node.reason_at_us), "user": node.reason_user},
-        "reservation": "",
+        "reservation": node.reservation,
         "partition": partition_object(partition),
     }
 

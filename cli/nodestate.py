@@ -13,12 +13,14 @@ from penstock.values.errors import BadValue
 BUSY = frozenset(("ALLOCATED", "MIXED"))
 #: Base states and flags as numbers: sinfo sorts by them.
 _BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5}
-_FLAG_NUMBER = {"DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800, "FAIL": 0x2000, "INVAL": 0x400000}
+_FLAG_NUMBER = {"DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800, "FAIL": 0x2000, "INVAL": 0x400000,
+                "MAINTENANCE": 0x100, "RESERVED": 0x40}  # fmt: skip
 #: Long word -> compact word.
 _COMPACT = {
     "inval": "inval", "draining": "drng", "drained": "drain", "failing": "failg", "fail": "fail", "down": "down",
     "completing": "comp", "allocated": "alloc", "allocated+": "alloc+", "idle": "idle", "mixed": "mix",
-    "unknown": "unk",
+    "unknown": "unk", "maint": "maint", "reserved": "resv", "allocated$": "alloc$", "mixed$": "mix$", "down$": "down$",
+    "drained$": "drain$", "draining$": "drng$",
 }  # fmt: skip
 _COMPLETE_FLAGS = {
     "DRAIN": "drain",
@@ -26,6 +28,8 @@ _COMPLETE_FLAGS = {
     "INVAL": "invalid_reg",
     "FAIL": "fail",
     "COMPLETING": "completing",
+    "MAINTENANCE": "maintenance",
+    "RESERVED": "reserved",
 }
 _JSON_FLAGS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 
@@ -33,6 +37,8 @@ _JSON_FLAGS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 def _word(node: NodeInfo) -> str:
     flags = node.flags
     busy = node.base_state in BUSY or "COMPLETING" in flags
+    if "MAINTENANCE" in flags and not {"INVAL", "FAIL", "COMPLETING"} & set(flags):
+        return _maintained_word(node, busy)
     if "INVAL" in flags:
         return "inval"
     if "DRAIN" in flags:
@@ -43,7 +49,17 @@ def _word(node: NodeInfo) -> str:
         return "down"
     if node.base_state == "ALLOCATED":
         return "allocated+" if "COMPLETING" in flags else "allocated"
+    if "RESERVED" in flags and node.base_state == "IDLE" and "COMPLETING" not in flags:
+        return "reserved"
     return "completing" if "COMPLETING" in flags else node.base_state.lower()
+
+
+def _maintained_word(node: NodeInfo, busy: bool) -> str:
+    """In a MAINT reservation: `maint` where nothing else is to be said, else `$` behind the word, but for `*`."""
+    mark = "" if "NO_RESPOND" in node.flags else "$"
+    if "DRAIN" in node.flags:
+        return f"draining{mark}" if busy else f"drained{mark}"
+    return f"{node.base_state.lower()}{mark}" if busy or node.base_state == "DOWN" else "maint"
 
 
 def long_word(node: NodeInfo) -> str:
@@ -111,12 +127,15 @@ _TESTS: dict[str, Test] = {
     "comp": _flag("COMPLETING"),
     "no_respond": _flag("NO_RESPOND"),
     "not_responding": _flag("NO_RESPOND"),
+    "maint": _flag("MAINTENANCE"),
+    "reserved": _flag("RESERVED"),
+    "resv": _flag("RESERVED"),
     "inval": _flag("INVAL"),
     "invalid_reg": _flag("INVAL"),
     "all": lambda node: True,
 } | dict.fromkeys(
     # Words of Slurm for states that no node of this version enters.
-    ("future", "futr", "maint", "reserved", "resv", "planned", "plnd", "blocked", "cloud", "dynamic_norm", "perfctrs",
+    ("future", "futr", "planned", "plnd", "blocked", "cloud", "dynamic_norm", "perfctrs",
      "npc", "reboot", "reboot^", "reboot_issued", "reboot_requested", "power_down", "powered_down", "powering_down",
      "power_up", "powering_up"),
     _never,

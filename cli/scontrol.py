@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from cli import show
+from cli import reservation, show
 from cli.entities import ENTITIES, ENTITIES_LATER
 from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs, words_of
 from cli.options import MAYBE, NO, VERSION_TEXT, Command, Option, later, parse
 from cli.run import CommandError, complain, run
-from cli.update import read_update
+from cli.update import is_about_reservation, read_update
 from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.errors import Unreachable
@@ -30,13 +30,15 @@ DOWN_BANNER = "*" * 41 + "\n** RESTORE SLURMCTLD DAEMON TO SERVICE **\n" + "*" *
 Action = pb.ControlJobsRequest.Action
 
 FOOTER = """Keywords:
-  show job|node|partition [NAME]      state of one or all (-d details, -o one line each)
+  show job|node|partition|reservation [NAME]   state of one or all (-d details, -o one line each)
+  create reservation [ReservationName=NAME] KEY=VALUE...
+  delete ReservationName=NAME
   show config                         the configuration in force
   show hostnames|hostlist|hostlistsorted [LIST]
   show story JOB                      what happened to a job, in order
   hold|uhold|release JOB...           keep pending jobs from starting, or no longer
   requeue|requeuehold JOB...          run again from the start (held, if so asked)
-  update JobId=|NodeName=|PartitionName= KEY=VALUE...
+  update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...
   write batch_script JOB [FILE|-]     the script of a job, to slurm-JOB.sh if no file is named
   completing  listjobs [NODE]  ping  reconfigure  shutdown  version  errnumstr NUMBER"""
 
@@ -111,7 +113,9 @@ def tell_results(results: Any) -> int:
 
 
 def update(call: Call) -> int:
-    """`update JobId=|NodeName=|PartitionName= KEY=VALUE...`."""
+    """`update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...`."""
+    if is_about_reservation(call.words):
+        return reservation.update(call.words)
     what = read_update(call.words)
     if what.kind == "job":
         request = pb.UpdateJobsRequest(ids=check_ids([what.target]), changes=what.changes)
@@ -217,6 +221,8 @@ VERBS = {
     "requeue": Verb(1, -1, control(Action.REQUEUE, "slurm_requeue")),
     "requeuehold": Verb(1, -1, control(Action.REQUEUE_HOLD, "slurm_requeue")),
     "update": Verb(1, -1, update),
+    "create": Verb(1, -1, reservation.create),
+    "delete": Verb(1, -1, reservation.delete),
     "write": Verb(1, 3, write),
     "completing": Verb(0, 0, completing),
     "listjobs": Verb(0, 1, listjobs),
@@ -227,7 +233,7 @@ VERBS = {
     "errnumstr": Verb(1, 1, errnumstr),
 }
 VERBS_LATER = words_of(
-    "abort all cancel_reboot cluster create delete details fsdampeningfactor getaddrs getent hide listpids liststeps "
+    "abort all cancel_reboot cluster details fsdampeningfactor getaddrs getent hide listpids liststeps "
     "notify oneliner pidinfo power reboot resume schedloglevel setdebug setdebugflags suspend takeover token top "
     "wait_job"
 )

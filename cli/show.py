@@ -121,6 +121,7 @@ def _job_resources(job: JobInfo, report: Report) -> Record:
         f"MinCPUsNode={max(request.cpus_per_task, 1) * max(request.ntasks_per_node, 1)} "
         f"{memory}={format_mb(job.mem_mb)} MinTmpDiskNode=0",
         f"Features={_null(request.features)} DelayBoot=00:00:00",
+        *([f"Reservation={request.reservation}"] if request.reservation else []),
         f"OverSubscribe={'NO' if request.exclusive else 'OK'} Contiguous=0 Licenses={_null(request.licenses)} "
         "Network=(null)",
     ]

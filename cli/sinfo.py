@@ -12,12 +12,14 @@ from cli.format import Clock, Column, body_line, header_line, parse_names, parse
 from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, words
 from cli.nodestate import StateFilter, parse_states
 from cli.options import MAYBE, YES, Command, Option, later, parse
+from cli.reservation import table
 from cli.run import CommandError, complain, run
 from cli.sinfo_fields import LETTERS, NAMES, Group, NodeView, sort_key
 from penstock.client import Client
 from penstock.v1.controller_pb2 import (
     ListNodesRequest,
     ListPartitionsRequest,
+    ListReservationsRequest,
     NodeInfo,
     PartitionInfo,
 )
@@ -105,8 +107,9 @@ def _report(
     view = NodeView(clock, not options.get("noconvert"), client.cluster.cluster_name)
     lines = [f"CLUSTER: {view.cluster}"] if heading else []
     partitions = list(client.call("ListPartitions", ListPartitionsRequest()).partitions)
-    if options.get("reservation"):  # this version has none, so none can be there
-        emit([*lines, "No reservations in the system"])
+    if options.get("reservation"):
+        found = client.call("ListReservations", ListReservationsRequest()).reservations
+        emit(lines + table(found, clock.now_us, clock.style, header=not options.get("noheader")))
         return 0
     nodes = list(client.call("ListNodes", ListNodesRequest()).nodes)
     pairs = list(select(partitions, nodes, options, states))

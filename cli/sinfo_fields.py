@@ -190,7 +190,7 @@ LETTERS: dict[str, Field] = {
     "f": _of_node("AVAIL_FEATURES", lambda n: ",".join(n.features) or "(null)"),
     "g": _of_partition("GROUPS", lambda p: ",".join(p.allow_groups) or "all"),
     "h": _of_partition("OVERSUBSCRIBE", over_subscribe),
-    "i": Field("RESERVATION", lambda g, v: ""),
+    "i": Field("RESERVATION", lambda g, v: g.nodes[0].reservation if g.nodes else ""),
     "l": _of_partition("TIMELIMIT", lambda p: duration(p.max_time_s, "infinite")),
     "m": _smallest("MEMORY", lambda n: n.real_memory_mb),
     "n": _of_node("HOSTNAMES", lambda n: n.hostname or n.name, ""),

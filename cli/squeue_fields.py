@@ -95,7 +95,7 @@ def nodes_or_reason(row: JobRow, view: JobView) -> str:
     if job.state != "PENDING" and job.state not in EXPLAINED:
         return job.node_list
     word = reason(job)
-    if word == NOT_AVAIL and job.reason_detail.startswith("UnavailableNodes"):
+    if word == NOT_AVAIL and job.reason_detail.startswith(("UnavailableNodes", "Reserved for maintenance")):
         word += f", {job.reason_detail}"
     return f"({word})"
 

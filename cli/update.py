@@ -16,8 +16,8 @@ ENTITY_WORDS = {"jobid": "job", "job": "job", "nodename": "node", "node": "node"
                 "partitionname": "partition", "partition": "partition"}  # fmt: skip
 NO_ENTITY = (
     "No valid entity in update command\n"
-    'Input line must include "NodeName", "PartitionName", or "JobId"\n'
-    "(reservations and the controller's debug level are not supported yet by Penstock)"
+    'Input line must include "NodeName", "PartitionName", "ReservationName", or "JobId"\n'
+    "(the controller's debug level is not supported yet by Penstock)"
 )
 NODE_STATES = (
     "NORESP", "DRAIN", "DOWN", "FAIL", "FUTURE", "IDLE", "RESUME", "POWER_DOWN", "POWER_UP", "UNDRAIN",
@@ -53,6 +53,14 @@ class Update(NamedTuple):
     kind: str
     target: str
     changes: dict[str, str]
+
+
+def is_about_reservation(words: list[str]) -> bool:
+    """True when the words name a reservation to change, and not a job that shall ask for one."""
+    keys = [word.partition("=")[0].lower() for word in words]
+    return any(key in ("reservationname", "reservation") for key in keys) and not any(
+        ENTITY_WORDS.get(key) == "job" for key in keys
+    )
 
 
 def read_update(words: list[str]) -> Update:

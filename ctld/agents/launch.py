@@ -77,6 +77,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         job_name=request.name,
         partition=job.partition,
         account=request.account,
+        reservation=request.reservation_run or request.reservation,
         qos=request.qos,
         node_list=compress(part.node for part in job.alloc),
         nodes=[allocation_of(part) for part in job.alloc],

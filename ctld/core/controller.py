@@ -24,6 +24,8 @@ from ctld.core import (
     node_life,
     priority,
     ready,
+    reserve,
+    reserve_life,
     schedule,
     step_life,
     submit,
@@ -36,6 +38,8 @@ from ctld.core.events import (
     CancelJobs,
     ChangeAccounts,
     ControlJobs,
+    CreateReservation,
+    DeleteReservation,
     LaunchRefused,
     LoadConfig,
     NodeDisconnected,
@@ -49,6 +53,7 @@ from ctld.core.events import (
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
+    UpdateReservation,
 )
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.invariants import check
@@ -108,6 +113,9 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     ChangeAccounts: accounts.change_accounts,
     UpdateNodes: node_life.update_nodes,
     UpdatePartition: node_life.update_partition,
+    CreateReservation: reserve.create_reservation,
+    UpdateReservation: reserve.update_reservation,
+    DeleteReservation: reserve.delete_reservation,
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     StepStarted: step_life.step_started,
@@ -166,6 +174,9 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: node_life.node_timeout,
     Timer.PRIORITY: priority.calculate,
+    Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
+    Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
+    Timer.RESERVATION_OVERRUN: reserve_life.overrun,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -230,6 +241,8 @@ class Core:
             usage=[state.shares.by_id[i].usage_row() for i in state.dirty_usage if i in state.shares.by_id],
             accounts=list(state.dirty_accounts.values()),
             users=list(state.dirty_users.values()),
+            reservations=[state.reservations[n] for n in state.dirty_reservations if n in state.reservations],
+            reservations_gone=[n for n in state.dirty_reservations if n not in state.reservations],
         )
         if not (batch.is_durable() or batch.effects or batch.purged):
             return None
@@ -253,6 +266,8 @@ class Core:
             h.update(encode((assoc.row(), assoc.usage_row(), assoc.rate)))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
+        for reservation in state.reservations.values():
+            h.update(encode(reservation))
         h.update(
             encode(
                 (state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))

@@ -81,6 +81,7 @@ def complete(
         wckey=share(wanted.wckey),
         signal=share(_end_warning(wanted)),
         licenses=share(_licenses(state, wanted.licenses)),
+        reservation=share(wanted.reservation),
         switches_max=wanted.switches_max,
         switches_wait_s=wanted.switches_wait_s,
         segment=_segment(wanted.segment, nodes_min, wanted),

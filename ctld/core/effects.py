@@ -5,7 +5,17 @@ from typing import Any
 import msgspec
 
 from ctld.core.fairshare import AccountRow, AssocRow, UsageRow, UserRow
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import (
+    HistoryRow,
+    JobRequest,
+    JobRow,
+    NodeAlloc,
+    NodeRow,
+    PartitionRow,
+    Reservation,
+    SpecRow,
+    StepRow,
+)
 from penstock.values.refusals import TEXT, Code
 
 
@@ -68,6 +78,12 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
     assocs: tuple[tuple[str, str, str], ...]
 
 
+class Created(msgspec.Struct, frozen=True, gc=False):
+    """Answer to CreateReservation."""
+
+    name: str
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The whole request was refused."""
 
@@ -79,7 +95,7 @@ class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
-    body: Submitted | Ended | Results | Done | Changed | Refusal
+    body: Submitted | Ended | Results | Done | Changed | Created | Refusal
 
 
 class LaunchStep(Effect, frozen=True):
@@ -176,6 +192,8 @@ class Batch(msgspec.Struct):
     usage: list[UsageRow] = []
     accounts: list[AccountRow] = []
     users: list[UserRow] = []
+    reservations: list[Reservation] = []
+    reservations_gone: list[str] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -191,10 +209,12 @@ class Batch(msgspec.Struct):
             or self.usage
             or self.accounts
             or self.users
+            or self.reservations
+            or self.reservations_gone
         )
 
 
 __all__ = [
-    "AckReports", "AdmitNode", "Batch", "Changed", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep",
-    "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+    "AckReports", "AdmitNode", "Batch", "Changed", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult",
+    "LaunchStep", "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
 ]  # fmt: skip

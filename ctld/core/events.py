@@ -226,6 +226,63 @@ class UpdatePartition(Event, frozen=True):
     reply_to: int = 0
 
 
+class WantedReservation(msgspec.Struct, frozen=True, gc=False):
+    """What is said of a reservation; None = not said. Dates, uids and hostlists are resolved, cores are CPUs.
+
+    Lists hold (sign, name): sign "" = this is the list, "+" = add, "-" = take away or (where there is no list) deny.
+    """
+
+    start_at_us: int | None = None
+    float_us: int | None = None  # when the start was written as now+N
+    end_at_us: int | None = None
+    duration_s: int | None = None  # -1 = UNLIMITED
+    duration_sign: str = ""
+    nodes: tuple[tuple[str, str], ...] | None = None
+    all_nodes: bool = False
+    node_count: int | None = None
+    node_count_sign: str = ""
+    cores: tuple[int, ...] | None = None
+    cpus: int | None = None
+    gres: tuple[tuple[str, str, int], ...] | None = None
+    gres_per_node: tuple[tuple[str, str, int], ...] | None = None
+    partition: str | None = None
+    features: str | None = None
+    users: tuple[tuple[str, str, int], ...] | None = None  # (sign, name, uid)
+    groups: tuple[tuple[str, str, tuple[int, ...]], ...] | None = None  # (sign, name, uids of its members)
+    accounts: tuple[tuple[str, str], ...] | None = None
+    licenses: tuple[tuple[str, int], ...] | None = None
+    flags_on: int = 0
+    flags_off: int = 0
+    purge_comp_s: int = -1
+    comment: str | None = None
+
+
+class CreateReservation(Event, frozen=True):
+    """scontrol create reservation. `name` "" = the controller makes one."""
+
+    actor: Actor
+    name: str
+    wanted: WantedReservation
+    reply_to: int = 0
+
+
+class UpdateReservation(Event, frozen=True):
+    """scontrol update reservationname=."""
+
+    actor: Actor
+    name: str
+    wanted: WantedReservation
+    reply_to: int = 0
+
+
+class DeleteReservation(Event, frozen=True):
+    """scontrol delete reservationname=."""
+
+    actor: Actor
+    name: str
+    reply_to: int = 0
+
+
 class HeldStep(msgspec.Struct, frozen=True, gc=False):
     """A step that a node says it knows. `state`: ACCEPTED, RUNNING, EXITED or TOMBSTONE."""
 

@@ -9,11 +9,14 @@ from collections.abc import Iterable
 from _fastsched import contract
 from ctld.core.model import Job
 from ctld.core.ready import set_reason
-from ctld.core.shapes import mask_bits
+from ctld.core.shapes import bits_of, mask_bits
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.hostlist import compress
+from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, Reason
 
+#: Slurm's words behind ReqNodeNotAvail.
+MAINTENANCE = "Reserved for maintenance"
 #: What the planner says, as Slurm's reason.
 PLANNED = {
     contract.RESOURCES: Reason.RESOURCES,
@@ -37,13 +40,19 @@ def apply_reasons(
     """
     told: dict[int, None] = {}
     closed: dict[int, str] = {}
+    kept = _kept(state)
     for job_id, reason in reasons:
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
             continue
-        told[job_id] = None
         planned = PLANNED[reason]
-        _tell(state, job, planned, _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else "")
+        if planned is Reason.RESERVATION and job_id in told:
+            continue  # one of its alternatives waits for something nearer
+        told[job_id] = None
+        detail = _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else ""
+        if planned is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
+            planned, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
+        _tell(state, job, planned, detail)
     flagged = state.flagged
     for job_id in list(flagged) if seen is None else [job_id for job_id in seen if job_id in flagged]:
         job = state.jobs.get(job_id)
@@ -59,6 +68,28 @@ def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> No
     else:
         state.flagged[job.job_id] = None
     set_reason(state, job, reason, detail)
+
+
+def _kept(state: ClusterState) -> tuple[int, int]:
+    """Bit maps of the nodes that MAINT reservations keep, and others: one look for a whole pass."""
+    maintained = others = 0
+    for reservation in state.reservations.values():
+        bits = bits_of(state.nodes[part.node] for part in reservation.parts if part.node in state.nodes)
+        if reservation.flags & ResvFlag.MAINT:
+            maintained |= bits
+        else:
+            others |= bits
+    return maintained, others
+
+
+def _waits_for_maintenance(state: ClusterState, job: Job, kept: tuple[int, int]) -> bool:
+    """True when all reservations that keep nodes which the job could have are for maintenance."""
+    if job.request.reservation:
+        return False
+    bits = 0
+    for name in job.request.partitions:
+        bits |= mask_bits(state, state.partitions[name], job.request)
+    return bool(bits & kept[0]) and not bits & kept[1]
 
 
 def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:

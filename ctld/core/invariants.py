@@ -7,6 +7,8 @@ finds one ends.
 from ctld.core import arrays
 from ctld.core.devices import device_masks
 from ctld.core.model import Job, Node
+from ctld.core.reserve_view import view_of
+from ctld.core.reserve_who import names_asked, running_in
 from ctld.core.sharing import units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState
@@ -30,6 +32,7 @@ def check(state: ClusterState) -> None:
         _check_node(state, node)
     _check_arrays(state)
     _check_shares(state)
+    _check_reservations(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
     ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
@@ -127,3 +130,36 @@ def _check_arrays(state: ClusterState) -> None:
         _need(
             record.pending + record.running + record.ok + record.failed == record.total, f"array {array_job_id}: total"
         )
+
+
+def _check_reservations(state: ClusterState) -> None:
+    found: dict[str, list[int]] = {}
+    for job_id, job in state.jobs.items():
+        name = running_in(job)
+        if name and job.state in HOLDING_STATES:
+            found.setdefault(name, []).append(job_id)
+    known = {name: sorted(jobs) for name, jobs in state.reserved_jobs.items()}
+    _need({name: sorted(jobs) for name, jobs in found.items()} == known, f"jobs in reservations: {found}, {known}")
+    for name, reservation in state.reservations.items():
+        _need(
+            name == reservation.name and reservation.start_at_us < reservation.end_at_us, f"reservation {name}: times"
+        )
+        nodes = [part.node for part in reservation.parts]
+        _need(len(nodes) == len(set(nodes)), f"reservation {name}: a node twice")
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            gone = [name for name in names_asked(job) if name not in state.reservations]
+            _need(not gone, f"job {job.job_id}: asks for {gone}, which is no reservation")
+    _check_rows(state)
+
+
+def _check_rows(state: ClusterState) -> None:
+    """The columns of pending jobs point at the reservations that they may use, and at nothing else."""
+    if not state.reservations:
+        return
+    view = view_of(state, state.now_us)
+    resv = state.pending.table.resv
+    for row in state.pending.first(len(state.pending.ready)).tolist():
+        job = state.jobs[int(state.pending.table.job[row])]
+        name = view.names[resv[row]] if resv[row] >= 0 else ""
+        _need(name in (names_asked(job) or ("", *view.magnetic)), f"job {job.job_id}: has a row for {name!r}")

@@ -20,6 +20,7 @@ from ctld.core.ready import refresh
 from ctld.core.shapes import bits_of
 from ctld.core.sharing import units_per_cpu, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
+from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.refusals import Code
 from penstock.values.states import JobState, NodeFlag
@@ -121,6 +122,8 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
     state.forecast = None
     state.layout_revision = state.revision + 1
+    if state.reservations:
+        state.timers.set(now_us, Timer.RESERVED_NODES)
     state.changed()
 
 

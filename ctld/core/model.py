@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.values.gres import Gres
+from penstock.values.reservations import ResvFlag
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
 from penstock.values.taskset import TaskSet
 
@@ -73,6 +74,8 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     signal: str = ""  # --signal as written: what comes how long before the time limit
     priority: int | None = None  # set by hand, and stays; None = computed
     site_factor: int = 0  # an administrator's own part of the priority
+    reservation: str = ""  # --reservation as written: names with commas, any of which will do
+    reservation_run: str = ""  # the one it runs in, where `reservation` does not say so by itself
 
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""
@@ -365,6 +368,58 @@ class Partition:
     config: Any  # penstock.values.config.PartitionConfig
     state: str
     node_bits: int  # bit map of node indices
+
+
+class ReservedPart(NamedTuple):
+    """What a reservation keeps on one node. `cpus` -1 = all of the node; `gres`: (name, type, count)."""
+
+    node: str
+    cpus: int
+    mem_mb: int
+    gres: tuple[tuple[str, str, int], ...]
+
+
+class ReservationAsk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Which resources a reservation was asked to keep; nodes are chosen from it again when one goes down.
+
+    Kept as JSON in the database, so a field is only ever added, with a default.
+    """
+
+    nodes: tuple[str, ...] = ()
+    all_nodes: bool = False
+    node_count: int = 0
+    cpus: int = 0  # in all, over `node_count` nodes if that is said
+    cpus_by_node: tuple[int, ...] = ()  # beside `nodes`, or one number for all of them
+    gres: tuple[tuple[str, str, int], ...] = ()  # in all
+    gres_per_node: tuple[tuple[str, str, int], ...] = ()
+    partition: str = ""
+    features: str = ""
+
+
+class Reservation(NamedTuple):
+    """One reservation: record and committed row in one. It is never changed, only replaced. Primary key name."""
+
+    name: str
+    resv_id: int
+    start_at_us: int  # of the present or next occurrence
+    end_at_us: int
+    anchor_at_us: int  # the first start: what occurrences are counted from
+    previous_end_at_us: int  # end of the occurrence before, 0 = there was none
+    float_us: int  # TIME_FLOAT: how far ahead of now the start always is; -1 = it stands still
+    flags: ResvFlag
+    purge_comp_s: int
+    idle_since_us: int  # when its last job ended
+    ask: ReservationAsk
+    parts: tuple[ReservedPart, ...]
+    users: tuple[str, ...]
+    uids: tuple[int, ...]  # of `users`, or of the members of `groups`
+    users_denied: bool
+    groups: tuple[str, ...]
+    accounts: tuple[str, ...]
+    accounts_denied: bool
+    licenses: tuple[tuple[str, int], ...]
+    comment: str
+    created_at_us: int
 
 
 class ArrayRecord:

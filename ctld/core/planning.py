@@ -14,6 +14,7 @@ from _fastsched import contract
 from ctld.core.columns import copied
 from ctld.core.events import PlanReady
 from ctld.core.policy import MANY, BackfillPolicy
+from ctld.core.reserve_view import view_of
 from ctld.core.state import ClusterState
 
 US = 1_000_000
@@ -35,6 +36,7 @@ class Start(NamedTuple):
     partition: int  # index
     limit_s: int  # time that it is granted: less than asked for only with --time-min
     placement: Placement
+    reservation: str = ""  # the one that it runs in
 
 
 class Forecast:
@@ -91,6 +93,7 @@ class Question(NamedTuple):
     job_of: Rows  # by row of given.running
     node_names: tuple[str, ...]
     made_at_us: int
+    reservations: tuple[str, ...] = ()  # by row of given.reservations
 
 
 def limits(state: ClusterState, now_us: int, starts_max: int, policy: BackfillPolicy) -> contract.Limits:
@@ -103,12 +106,13 @@ def limits(state: ClusterState, now_us: int, starts_max: int, policy: BackfillPo
 
 def present(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Question:
     """The live columns."""
+    view = view_of(state, now_us)
     given = contract.PlanInput(
-        state.node_columns.table, state.running.table, state.reservation_view(now_us), state.pending.table, rows,
+        state.node_columns.table, state.running.table, view.arrays, state.pending.table, rows,
         state.masks.array(), state.masks.group_first, state.masks.group_mask, state.masks.group_count,
         state.free_licenses, limits(state, now_us, starts_max, state.policy), NO_STOP,
     )  # fmt: skip
-    return Question(given, state.pending.partition, state.running.job_of, state.node_names, now_us)
+    return Question(given, state.pending.partition, state.running.job_of, state.node_names, now_us, view.names)
 
 
 def snapshot(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Question:
@@ -144,11 +148,14 @@ def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple
     cells = list(
         zip(result.node.tolist(), result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True)
     )
-    parts = question.partition[question.given.rows[result.job]].tolist()
+    rows = question.given.rows[result.job]
+    parts = question.partition[rows].tolist()
+    names = (*question.reservations, "")  # -1 is the last
+    resvs = question.given.jobs.resv[rows].tolist()
     return tuple(
-        Start(job_id, part, limit_s, tuple(cells[first[i] : first[i + 1]]))
-        for i, (job_id, part, limit_s) in enumerate(
-            zip(ids[result.job].tolist(), parts, result.limit_s.tolist(), strict=True)
+        Start(job_id, part, limit_s, tuple(cells[first[i] : first[i + 1]]), names[resv])
+        for i, (job_id, part, limit_s, resv) in enumerate(
+            zip(ids[result.job].tolist(), parts, result.limit_s.tolist(), resvs, strict=True)
         )
     )
 

@@ -12,6 +12,7 @@ from ctld.core import arrays, priority
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.pending import NO_DEADLINE, Terms
+from ctld.core.reserve_view import choices
 from ctld.core.shapes import shapes
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -26,7 +27,9 @@ PLANNER_REASONS = frozenset(
     }
 )  # fmt: skip
 #: Reasons for which the controller itself holds a job; kept in `reason_detail` while it is held.
-HELD_BY_CONTROLLER = frozenset(r.value for r in (Reason.LAUNCH_FAILED_REQUEUED_HELD, Reason.JOB_HOLD_MAX_REQUEUE))
+HELD_BY_CONTROLLER = frozenset(
+    r.value for r in (Reason.LAUNCH_FAILED_REQUEUED_HELD, Reason.JOB_HOLD_MAX_REQUEUE, Reason.RESERVATION_DELETED)
+)
 
 
 def _held(state: ClusterState, job: Job, now_us: int) -> Reason | None:
@@ -60,12 +63,17 @@ def _partition(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return worst
 
 
+def _reservation(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+    return Reason.RESERVATION if job.request.reservation and not choices(state, job) else None
+
+
 CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _held,
     _dependency,
     _begin,
     _array_limit,
     _partition,
+    _reservation,
 )
 
 
@@ -89,7 +97,10 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         return
     if not state.pending.rows_of(job.job_id):
         any_switches = bool(job.request.switches_max) and now_us >= switch_wait_ends_us(state, job) > 0
-        state.pending.add(job.job_id, shapes(state, job.request, any_switches=any_switches), terms_of(state, job))
+        # A job whose reservations are not for it any more keeps rows, which never get ready.
+        resvs = choices(state, job) or (-1,)
+        found = shapes(state, job.request, resvs, any_switches=any_switches)
+        state.pending.add(job.job_id, found, terms_of(state, job))
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is None and not job.eligible_at_us:
         job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission

@@ -7,11 +7,11 @@ when the nodes register (node_life.py), since they are functions of the state an
 
 from typing import NamedTuple
 
-from ctld.core import arrays, assocs, depends, priority
+from ctld.core import arrays, assocs, depends, priority, reserve_life
 from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
-from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Reservation, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
 from ctld.core.state import ClusterState
 from ctld.core.submit import remember_key, set_deadline
@@ -52,6 +52,7 @@ class Loaded(NamedTuple):
     arrays: list[ArrayCounts]
     submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
     shares: LoadedShares = LoadedShares()
+    reservations: tuple[Reservation, ...] = ()  # in the order of creation
 
 
 class Misfit(Exception):
@@ -66,10 +67,12 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     _load_jobs(state, loaded)
     _load_arrays(state, config, loaded)
     _load_nodes(state, config, loaded)
+    state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
     for job in state.jobs.values():
         if job.state in HOLDING_STATES:
             for part in job.alloc:
                 _hold(state, config, job, part.node)
+            state.enter_reservation(job)
     if problems := misfits(state, config):
         raise Misfit("\n".join(problems))
     _depend(state)
@@ -88,6 +91,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
         if waiting in state.waiting_for:  # an earlier one may have ended it
             depends.evaluate(state, state.jobs[waiting], now_us)
     refresh_all(state, now_us)
+    reserve_life.recover_all(state, now_us)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()

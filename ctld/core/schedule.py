@@ -20,6 +20,8 @@ from ctld.core.events import PlanReady
 from ctld.core.explain import apply_reasons
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
+from ctld.core.reserve_life import enter
+from ctld.core.reserve_view import crosses
 from ctld.core.sharing import units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
@@ -108,12 +110,18 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) ->
             continue
         partition = state.partition_list[start.partition].name
         alloc = verify(state, holder, partition, start.placement)
+        if state.reservations:
+            nodes = [index for index, _, _, _ in start.placement]
+            if crosses(state, now_us, nodes, start.limit_s, start.reservation):
+                alloc = None
         if alloc is None:
             state.changed()
             continue
         job = arrays.take_task(state, holder)
         if start.limit_s < job.time_limit_s:
             job.time_limit_s = start.limit_s
+        if state.reservations:
+            enter(state, job, start.reservation)
         job_life.start(state, job, partition, alloc, now_us)
         if holder is not job:
             _recount(state, holder)
@@ -210,7 +218,8 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
     """A full pass is back: apply what still holds."""
     state.full_pass_in_flight = False
     state.full_pass_not_before_us = now_us + state.policy.interval_us
-    if event.revision < state.layout_revision:  # nodes were renumbered since
+    # Nodes were renumbered since, or what is reserved has changed.
+    if event.revision < max(state.layout_revision, state.reservation_revision):
         state.changed()
         return
     apply_answer(state, now_us, event, None)

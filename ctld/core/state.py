@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from _fastsched import contract
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
@@ -26,16 +25,18 @@ from ctld.core.model import (
     Node,
     NodeAlloc,
     Partition,
+    Reservation,
     SpecRow,
     Step,
     job_row,
 )
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.policy import BackfillPolicy
-from ctld.core.timers import Timers
+from ctld.core.timers import Timer, Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.licenses import parse_licenses
+from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag, Reason
 
 if TYPE_CHECKING:
@@ -101,11 +102,19 @@ class ClusterState:
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
         self._open_books()
+        # reservations (ctld/core/reserve.py)
+        self.reservations: dict[str, Reservation] = {}  # in the order of creation
+        self.reserved_jobs: dict[str, dict[int, None]] = {}  # name -> jobs that hold resources in it
+        self.reserved_view: Any = None  # what the planner was told last; None = something has changed since
+        self.had_magnetic = False  # pending jobs may have rows for reservations that they do not ask for
+        self.reserved_nodes_due = False  # a node has changed since they were looked at
+        self.reservation_revision = 0  # plans older than this do not know what is reserved
         # what has changed since the last seal
         self.dirty_jobs: dict[int, None] = {}
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
         self.dirty_nodes: dict[str, None] = {}
         self.dirty_partitions: dict[str, None] = {}
+        self.dirty_reservations: dict[str, None] = {}  # those that are gone too
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
         self.new_specs: list[SpecRow] = []
@@ -114,7 +123,6 @@ class ClusterState:
         self.acks: dict[tuple[str, int, str], int] = {}
         self.purged: list[int] = []
         # scheduling
-        self._no_reservations: contract.Reservations = contract.empty("reservations")
         self.policy = BackfillPolicy()
         self.forecast: Forecast | None = None  # of the last pass that saw the whole queue
         self.revision = 0  # rises whenever a pass could come out differently
@@ -177,6 +185,8 @@ class ClusterState:
         """The node's row must be written; whether it takes jobs may have changed."""
         self.dirty_nodes[node.name] = None
         self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
+        if self.reservations:
+            self.look_at_reserved_nodes()
         self.changed()
 
     def set_weight(self, node: Node, weight: int) -> None:
@@ -200,7 +210,7 @@ class ClusterState:
         return bool(
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
-            or self.dirty_users
+            or self.dirty_users or self.dirty_reservations
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -211,12 +221,6 @@ class ClusterState:
     def take_forecast(self, forecast: "Forecast") -> None:
         """What the last pass over the whole queue expects. Nothing is decided by it, so it is not part of a batch."""
         self.forecast = forecast
-
-    def reservation_view(self, now_us: int) -> contract.Reservations:
-        """What reservations keep from others, as the planner sees it."""
-        if self._no_reservations.block_gres.shape[1] != len(self.gres_kinds):
-            self._no_reservations = contract.empty("reservations", G=len(self.gres_kinds))
-        return self._no_reservations
 
     def user_number(self, uid: int) -> int:
         """A number for the columns."""
@@ -233,6 +237,7 @@ class ClusterState:
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
+        self.dirty_reservations = {}
 
     # ---- jobs ----------------------------------------------------------------------------------------------------
 
@@ -318,6 +323,7 @@ class ClusterState:
                 assert not held & mask, f"device given twice on {node.name}: job {job.job_id}"
                 node.gres_used[name, type_] = held | mask
             node.jobs[job.job_id] = None
+        self.enter_reservation(job)
         self.changed()
 
     def hold(self, job: Job, units: int, end_s: int) -> None:
@@ -360,6 +366,7 @@ class ClusterState:
             for name, type_, mask in part.gres:
                 node.gres_used[name, type_] &= ~mask
             node.last_busy_at_us = now_us
+        self._leave_reservation(job, now_us)
         self.changed()
 
     def _count(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:
@@ -381,3 +388,52 @@ class ClusterState:
             node.cpus_used &= ~part.cpu_ids
         node.cpus_alloc -= sign * part.cpus
         node.mem_alloc_mb -= sign * part.mem_mb
+
+    # ---- reservations --------------------------------------------------------------------------------------------
+
+    def put_reservation(self, reservation: Reservation) -> None:
+        """Add or replace a reservation."""
+        self.reservations[reservation.name] = reservation
+        self._reservation_changed(reservation.name)
+
+    def drop_reservation(self, name: str) -> None:
+        """Forget a reservation."""
+        del self.reservations[name]
+        self._reservation_changed(name)
+
+    def _reservation_changed(self, name: str) -> None:
+        self.dirty_reservations[name] = None
+        self.reserved_view = None
+        self.changed()
+        self.reservation_revision = self.revision
+
+    def look_at_reserved_nodes(self) -> None:
+        """A node that is reserved may have to be replaced by another: soon, and once for many changes."""
+        if not self.reserved_nodes_due:
+            self.reserved_nodes_due = True
+            self.timers.set(self.now_us, Timer.RESERVED_NODES)
+
+    def enter_reservation(self, job: Job) -> None:
+        """The job holds resources, in a reservation perhaps."""
+        name = job.request.reservation_run or job.request.reservation
+        if name:
+            self.reserved_jobs.setdefault(name, {})[job.job_id] = None
+            self.reserved_view = None
+            reservation = self.reservations.get(name)
+            if reservation is not None and reservation.flags & ResvFlag.REPLACE:
+                self.look_at_reserved_nodes()
+
+    def _leave_reservation(self, job: Job, now_us: int) -> None:
+        name = job.request.reservation_run or job.request.reservation
+        members = self.reserved_jobs.get(name)
+        if members is None or job.job_id not in members:
+            return
+        del members[job.job_id]
+        self.reserved_view = None
+        if not members:
+            del self.reserved_jobs[name]
+            reservation = self.reservations.get(name)
+            if reservation is not None:
+                self.reservations[name] = reservation._replace(idle_since_us=now_us)
+                self.dirty_reservations[name] = None
+                self.timers.set(now_us, Timer.RESERVATION, name)

@@ -21,6 +21,7 @@ from ctld.core.factors import billing, tres_amounts
 from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
 from ctld.core.ready import refresh
+from ctld.core.reserve import check_asked
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
@@ -120,7 +121,8 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
     """The read-only half: everything that may be wrong with a submission."""
     _check_text(wanted)
     _check_unsupported(wanted)
-    partitions = pick_partitions(state, actor, wanted.partitions)
+    asked = check_asked(state, now_us, wanted.reservation, actor.uid, actor.group_name, wanted.account)
+    partitions = pick_partitions(state, actor, wanted.partitions or _partition_of(state, asked))
     if (wanted.nice < 0 or wanted.priority is not None) and actor.role < Role.OPERATOR:
         raise Refused(Code.ACCESS_DENIED, "only an operator may set a priority or a negative nice")
     if abs(wanted.nice) > NICE_MAX:
@@ -128,7 +130,7 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
     if not wanted.account and actor.user_name in state.shares.default_accounts:
         wanted = msgspec.structs.replace(wanted, account=state.shares.default_accounts[actor.user_name])
     try:
-        request, warnings = complete(state, partitions, wanted)
+        request, warnings = complete(state, partitions, msgspec.structs.replace(wanted, reservation=asked))
     except BadValue as error:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
     tasks, throttle = _tasks(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
@@ -166,8 +168,14 @@ def _check_text(wanted: WantedJob) -> None:
             raise Refused(Code.INVALID_VALUE, f"{what} has a NUL byte at position {path.index(0)}")
 
 
+def _partition_of(state: ClusterState, asked: str) -> tuple[str, ...]:
+    """A reservation's partition stands in for the default one (man scontrol, PartitionName)."""
+    partition = state.reservations[asked.split(",")[0]].ask.partition if asked else ""
+    return (partition,) if partition in state.partitions else ()
+
+
 def _check_unsupported(wanted: WantedJob) -> None:
-    for option in ("reservation", "prefer", "exclusive_topo"):
+    for option in ("prefer", "exclusive_topo"):
         if getattr(wanted, option):
             raise Refused(Code.NOT_SUPPORTED, f"--{option} is not supported yet")
 

@@ -5,9 +5,10 @@ it still applies (the job's attempt is the same, the node is still silent). 100,
 """
 
 import heapq
-from enum import IntEnum
+from enum import IntEnum, unique
 
 
+@unique
 class Timer(IntEnum):
     """What a deadline is for. The number breaks ties between deadlines of one instant."""
 
@@ -21,6 +22,9 @@ class Timer(IntEnum):
     DEADLINE = 10  # key = job id
     END_WARNING = 9  # key = job id, check = attempt
     PRIORITY = 20  # check = generation of the period, or which step of a calculation
+    RESERVATION = 30  # key = name: it begins, ends or may be purged
+    RESERVED_NODES = 31  # a node's state has changed: are reservations still whole
+    RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 
 
 class Timers:

@@ -18,6 +18,7 @@ from ctld.core.events import Actor, Role, UpdateJobs
 from ctld.core.feasible import can_ever_run
 from ctld.core.model import Job
 from ctld.core.ready import refresh
+from ctld.core.reserve import check_asked
 from ctld.core.select import Target
 from ctld.core.state import ClusterState
 from ctld.core.submit import NICE_MAX, PATH_BYTES_MAX, pick_partitions, tres_requested
@@ -141,6 +142,7 @@ KEYS: dict[str, Key] = {
     "stderr": Key(_path, "std_err"),
     "stdin": Key(_path, "std_in"),
     "workdir": Key(_path, "work_dir"),
+    "reservationname": Key(_text("reservation name"), "reservation"),
     "starttime": Key(lambda s, a, t: 0),  # the date comes resolved in the event
     "eligibletime": Key(lambda s, a, t: 0),
 }
@@ -192,6 +194,8 @@ def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, A
             and _longer(value, job.time_limit_s)
         ):
             raise Refused(Code.ACCESS_DENIED, "only an operator may raise the time limit of a running job")
+        if name == "reservationname":
+            check_asked(state, state.now_us, value, job.user_id, job.group_name, job.request.account)
         if name == "timelimit" and value == 0:
             raise Refused(Code.INVALID_TIME_LIMIT)
 

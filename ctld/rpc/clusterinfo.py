@@ -3,14 +3,16 @@
 A node's base state is derived (DOWN, UNKNOWN, IDLE, MIXED, ALLOCATED); its flags are told beside it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ctld.agents.launch import indices
 from ctld.agents.link import NodeLink
-from ctld.core.model import Node, Partition
+from ctld.core.model import Node, Partition, Reservation
+from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
 from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
 from penstock.values.tres import format_tres
 
@@ -59,8 +61,30 @@ def flags_of(state: ClusterState, node: Node) -> list[str]:
     return flags
 
 
+def reservations_of_nodes(state: ClusterState, now_us: int) -> dict[str, list[Reservation]]:
+    """The active reservations that keep some of each node."""
+    found: dict[str, list[Reservation]] = {}
+    for reservation in state.reservations.values():
+        if is_active(reservation, now_us):
+            for part in reservation.parts:
+                found.setdefault(part.node, []).append(reservation)
+    return found
+
+
+def reserved_flags(reservations: Iterable[Reservation]) -> list[str]:
+    """What they make of a node's state."""
+    active = list(reservations)
+    maintained = any(reservation.flags & ResvFlag.MAINT for reservation in active)
+    return ["MAINTENANCE"] * maintained + ["RESERVED"] * bool(active)
+
+
 def node_info(
-    state: ClusterState, node: Node, partitions: Iterable[str], link: NodeLink | None, reason_user: str
+    state: ClusterState,
+    node: Node,
+    partitions: Iterable[str],
+    link: NodeLink | None,
+    reason_user: str,
+    reservations: Sequence[Reservation] = (),
 ) -> controller_pb2.NodeInfo:
     """One node as it is shown."""
     fields = {name: getattr(node, name) for name in _NODE_FIELDS}
@@ -68,7 +92,8 @@ def node_info(
     return controller_pb2.NodeInfo(
         **fields,
         base_state=base_state(node),
-        flags=flags_of(state, node),
+        flags=[*flags_of(state, node), *reserved_flags(reservations)],
+        reservation=",".join(reservation.name for reservation in reservations),
         reason_user=reason_user,
         gres=[common_pb2.GresCount(name=g.name, type=g.type, count=g.count) for g in node.config.gres],
         gres_used=[

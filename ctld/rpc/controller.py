@@ -10,20 +10,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from ctld.core import priority
-from ctld.core.effects import Done, Ended, Refusal, Results, Submitted
+from ctld.core.effects import Created, Done, Ended, Refusal, Results, Submitted
 from ctld.core.events import (
     AwaitJob,
     CancelJobs,
     ControlAction,
     ControlJobs,
+    CreateReservation,
+    DeleteReservation,
     Role,
     SubmitJob,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
+    UpdateReservation,
 )
 from ctld.core.model import JobRow
-from ctld.rpc import clusterinfo, jobinfo, wanted
+from ctld.rpc import clusterinfo, jobinfo, reservations, wanted
 from ctld.rpc.auth import caller
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest, refuse_as
@@ -161,6 +164,44 @@ class ControllerService:
         await self._ask(UpdatePartition(caller(), request.name, changes, self._runtime.new_reply_to()), context)
         return controller_pb2.Empty()
 
+    @translated
+    async def CreateReservation(self, request: Any, context: Any) -> Any:
+        """scontrol create reservation."""
+        wish = await self._wanted_reservation(request)
+        event = CreateReservation(caller(), request.name, wish, self._runtime.new_reply_to())
+        body: Created = await self._ask(event, context)
+        return controller_pb2.CreateReservationReply(name=body.name)
+
+    @translated
+    async def UpdateReservation(self, request: Any, context: Any) -> Any:
+        """scontrol update reservationname=."""
+        wish = await self._wanted_reservation(request)
+        event = UpdateReservation(caller(), request.name, wish, self._runtime.new_reply_to())
+        await self._ask(event, context)
+        return controller_pb2.Empty()
+
+    async def _wanted_reservation(self, request: Any) -> Any:
+        changes = wanted.changes_of(request.changes)
+        users, groups = reservations.users_and_groups(changes)
+        uids: dict[str, int] = {}
+        for user in users:
+            uid = await self._names.uid(user)
+            if uid is None:
+                raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {user[:64]}")
+            uids[user] = uid
+        members = {group: await self._names.members(group) for group in groups}
+        unknown = next((group for group, found in members.items() if found is None), None)
+        if unknown is not None:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: no group {unknown[:64]}")
+        names = reservations.Names(uids, {group: found or () for group, found in members.items()})
+        return reservations.wanted_reservation(changes, names, self._runtime.clock_us())
+
+    @translated
+    async def DeleteReservation(self, request: Any, context: Any) -> Any:
+        """scontrol delete reservationname=."""
+        await self._ask(DeleteReservation(caller(), request.name, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
     # ---- read ----------------------------------------------------------------------------------------------------
 
     async def ListJobs(self, request: Any, context: Any) -> AsyncIterator[bytes]:
@@ -204,6 +245,7 @@ class ControllerService:
         uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
         users = {uid: await self._names.name(uid) for uid in uids}
         partitions = clusterinfo.partitions_of_nodes(state)
+        reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
         return controller_pb2.ListNodesReply(
             nodes=[
                 clusterinfo.node_info(
@@ -212,6 +254,7 @@ class ControllerService:
                     partitions.get(node.name, ()),
                     links.get(node.name),
                     users.get(node.reason_uid, "") if node.reason else "",
+                    reserved.get(node.name, ()),
                 )
                 for node in state.node_list
                 if not wanted_names or node.name in wanted_names
@@ -224,6 +267,14 @@ class ControllerService:
         state = self._runtime.core.state
         return controller_pb2.ListPartitionsReply(
             partitions=[clusterinfo.partition_info(state, partition) for partition in state.partition_list]
+        )
+
+    @translated
+    async def ListReservations(self, request: Any, context: Any) -> Any:
+        """Reservations, in the order of their creation."""
+        state, now_us = self._runtime.core.state, self._runtime.clock_us()
+        return controller_pb2.ListReservationsReply(
+            reservations=[reservations.reservation_info(state, r, now_us) for r in state.reservations.values()]
         )
 
     @translated

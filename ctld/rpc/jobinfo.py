@@ -51,6 +51,8 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
         fields["nodes_required"] = compress(request.nodes_required)
     if request.nodes_excluded:
         fields["nodes_excluded"] = compress(request.nodes_excluded)
+    if request.reservation_run or request.reservation:
+        fields["reservation"] = request.reservation_run or request.reservation
     if detail:
         fields["submit_line"] = request.submit_line
         fields["rlimits"] = dict(request.rlimits)
@@ -86,6 +88,8 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
     fields["mem_is_per_cpu"] = per_cpu
     fields["mem_mb"] = (request.mem_per_cpu_mb if per_cpu else request.mem_per_node_mb) or 0
     fields["request"] = request_message(request, detail)
+    if pending and request.reservation_run:  # where it ran before it was requeued
+        fields["request"].reservation = request.reservation
     fields |= file_names(row, request)
     return controller_pb2.JobInfo(**fields)
 

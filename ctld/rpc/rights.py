@@ -48,6 +48,10 @@ RIGHTS: Final[dict[str, Who]] = {
     _CONTROLLER + "UpdateJobs": Who.USER,
     _CONTROLLER + "GetBatchScript": Who.USER,
     _CONTROLLER + "Story": Who.USER,
+    _CONTROLLER + "ListReservations": Who.USER,
+    _CONTROLLER + "DeleteReservation": Who.USER,  # operators, and who may use a USER_DELETE one: the core knows
+    _CONTROLLER + "CreateReservation": Who.OPERATOR,
+    _CONTROLLER + "UpdateReservation": Who.OPERATOR,
     _CONTROLLER + "UpdateNodes": Who.ADMINISTRATOR,
     _CONTROLLER + "UpdatePartition": Who.ADMINISTRATOR,
     _CONTROLLER + "Reconfigure": Who.ADMINISTRATOR,

@@ -1,6 +1,7 @@
 """Names of users in filters as uids, with a memory: behind pwd may be a slow LDAP server, so it is asked in a thread."""
 
 import asyncio
+import grp
 import pwd
 import time
 from typing import Final
@@ -51,6 +52,13 @@ class UserNames:
             self._names[uid] = known
         return known[0]
 
+    async def members(self, group: str) -> tuple[int, ...] | None:
+        """The uids of a group's listed members; None for a group that this host does not know.
+
+        Those whose primary group it is are not listed anywhere; they are known by the group of their jobs.
+        """
+        return await asyncio.to_thread(_find_members, group)
+
     async def uids(self, texts: list[str]) -> tuple[tuple[int, ...], bool]:
         """The uids of several, and whether none of them is known."""
         found = [uid for text in texts if (uid := await self.uid(text)) is not None]
@@ -62,6 +70,14 @@ def _find_uid(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):  # ValueError: a NUL byte in it
         return None
+
+
+def _find_members(group: str) -> tuple[int, ...] | None:
+    try:
+        names = grp.getgrnam(group).gr_mem
+    except (KeyError, ValueError):
+        return None
+    return tuple(uid for name in names if (uid := _find_uid(name)) is not None)
 
 
 def _find_name(uid: int) -> str:

@@ -216,6 +216,8 @@ class Store:
             (sql.replace_usage, batch.usage),
             (sql.replace_accounts, batch.accounts),
             (sql.replace_users, batch.users),
+            (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),
+            (sql.delete_reservations, [(name,) for name in batch.reservations_gone]),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from ctld.store.schema import (
     META,
     NODE,
     PARTITION_STATE,
+    RESERVATION,
     STEP,
 )
 from penstock.values.states import JobState
@@ -66,6 +67,10 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
         submit_keys=_submit_keys(connection, submitted_since_us),
         shares=_shares(connection),
+        reservations=tuple(
+            rows.reservation_from(record)
+            for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
+        ),
     )
 
 

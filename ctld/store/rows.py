@@ -15,7 +15,17 @@ import msgspec
 
 from accounting.schema import join_strings, split_strings
 from ctld.core.fairshare import AssocRow
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import (
+    HistoryRow,
+    JobRequest,
+    JobRow,
+    NodeAlloc,
+    NodeRow,
+    PartitionRow,
+    Reservation,
+    SpecRow,
+    StepRow,
+)
 from penstock.values.hostlist import compress
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
 from penstock.values.taskset import TaskSet
@@ -30,6 +40,7 @@ REQUESTS_KEPT = 1_000
 
 encode_json = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(JobRequest).decode
+_decode_reservation = msgspec.json.Decoder(Reservation).decode
 _AllocJson = tuple[tuple[Any, ...], ...]
 _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
 
@@ -215,6 +226,16 @@ def assoc_from(values: Params) -> AssocRow:
     """The reverse of `assoc_values`."""
     row = AssocRow(*values)
     return row._replace(made_by_itself=bool(row.made_by_itself), deleted=bool(row.deleted))
+
+
+def reservation_values(row: Reservation) -> Params:
+    """A row of reservation: what can be asked for, and the whole record as JSON."""
+    return (row.name, row.resv_id, row.start_at_us, row.end_at_us, int(row.flags), encode_json(row))
+
+
+def reservation_from(record: bytes) -> Reservation:
+    """The reverse of `reservation_values`, from the record."""
+    return _decode_reservation(record)
 
 
 def history_from(values: Params) -> HistoryRow:

@@ -4,7 +4,7 @@
 and that the batch before was the last one, so two controllers on one database can not both write.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text
 
 from accounting.schema import (
     ACCOUNT,
@@ -44,6 +44,18 @@ PARTITION_STATE = Table(
     Column("state", Text, nullable=False),
 )
 
+#: Reservations that are or will be; one that is over is gone. `record` is JSON of ctld.core.model.Reservation.
+RESERVATION = Table(
+    "reservation",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("resv_id", Integer, nullable=False),  # rises with each creation
+    Column("start_at_us", BigInteger, nullable=False),
+    Column("end_at_us", BigInteger, nullable=False),
+    Column("flags", BigInteger, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+)
+
 #: Append-only. `history_id` orders what has the same time.
 JOB_HISTORY = Table(
     "job_history",
@@ -73,5 +85,5 @@ META = Table(
 
 __all__ = [
     "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC",
-    "META", "METADATA", "NODE", "PARTITION_STATE", "SCHEMA_NAME", "STEP",
+    "META", "METADATA", "NODE", "PARTITION_STATE", "RESERVATION", "SCHEMA_NAME", "STEP",
 ]  # fmt: skip

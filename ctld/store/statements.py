@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Engine, Executable, Table, bindparam, update
+from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, update
 from sqlalchemy.sql.elements import CompilerElement
 
 from ctld.store.dialect import Dialect
@@ -24,6 +24,7 @@ from ctld.store.schema import (
     META,
     NODE,
     PARTITION_STATE,
+    RESERVATION,
     STEP,
 )
 
@@ -49,6 +50,8 @@ class Statements:
     replace_usage: str
     replace_accounts: str
     replace_users: str
+    replace_reservations: str
+    delete_reservations: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -89,6 +92,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_usage=insert(ASSOC_USAGE, replace=True),
         replace_accounts=insert(ACCOUNT, replace=True),
         replace_users=insert(ACCOUNT_USER, replace=True),
+        replace_reservations=insert(RESERVATION, replace=True),
+        delete_reservations=text(delete(RESERVATION).where(RESERVATION.c.name == bindparam("key_name")), ["key_name"]),
     )
 
 

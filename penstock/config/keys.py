@@ -137,6 +137,7 @@ _SUPPORTED_GLOBALS = (
     Key("UnkillableStepTimeout", "unkillable_step_timeout_s", kinds.seconds(1, 65533)),
     Key("ProctrackType", "proctrack_type", kinds.choice("proctrack/cgroup", "proctrack/linuxproc", "proctrack/pgid")),
     Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
+    Key("ResvOverRun", "resv_over_run_s", kinds.MINUTES),
     Key("PropagateResourceLimits", "propagate_resource_limits", kinds.joined_choices(*_RLIMITS)),
     Key("PropagateResourceLimitsExcept", "propagate_resource_limits_except", kinds.joined_choices(*_RLIMITS)),
     Key("TmpFS", "tmp_fs", kinds.PATH),
@@ -212,7 +213,7 @@ _IGNORED_GLOBALS = _ignored(
     PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none Prolog PrologEpilogTimeout=65534
     PrologFlags PrologSlurmctld PrologTimeout=65534 PropagatePrioProcess=0 RebootProgram ReconfigFlags RequeueExit
     RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResumeTimeout=60~sec ResvEpilog
-    ResvOverRun=0~min ResvProlog RoutePlugin SchedulerTimeSlice=30~sec ScronParameters
+    ResvProlog RoutePlugin SchedulerTimeSlice=30~sec ScronParameters
     SlurmctldDebug=info SlurmctldParameters SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
     SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0

@@ -22,6 +22,7 @@ from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
 from penstock.config.syntax import Statement, Token, read_statements
 from penstock.config.topologyconf import read_topology_conf
+from penstock.config.zone import utc_offsets
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
 
@@ -81,6 +82,7 @@ def load(path: str) -> Loaded:
         topology=topology,
         nodes=tuple(table.nodes.values()),
         partitions=tuple(partitions.partitions.values()),
+        utc_offsets=utc_offsets(),
     )
     config = replace(config, shown=shown_parameters(config, reader.texts, os.path.abspath(path)))
     return Loaded(config, findings.warning_lines(files), files)

@@ -94,6 +94,26 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.UpdatePartitionRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
                 _registered_method=True)
+        self.CreateReservation = channel.unary_unary(
+                '/penstock.v1.Controller/CreateReservation',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.CreateReservationRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.CreateReservationReply.FromString,
+                _registered_method=True)
+        self.UpdateReservation = channel.unary_unary(
+                '/penstock.v1.Controller/UpdateReservation',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.UpdateReservationRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.DeleteReservation = channel.unary_unary(
+                '/penstock.v1.Controller/DeleteReservation',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.DeleteReservationRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.ListReservations = channel.unary_unary(
+                '/penstock.v1.Controller/ListReservations',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ListReservationsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ListReservationsReply.FromString,
+                _registered_method=True)
         self.GetBatchScript = channel.unary_unary(
                 '/penstock.v1.Controller/GetBatchScript',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.GetBatchScriptRequest.SerializeToString,
@@ -203,6 +223,30 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReservations(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetBatchScript(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -303,6 +347,26 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.UpdatePartition,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.UpdatePartitionRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'CreateReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateReservation,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.CreateReservationRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.CreateReservationReply.SerializeToString,
+            ),
+            'UpdateReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateReservation,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.UpdateReservationRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'DeleteReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteReservation,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.DeleteReservationRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'ListReservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReservations,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ListReservationsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ListReservationsReply.SerializeToString,
             ),
             'GetBatchScript': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBatchScript,
@@ -659,6 +723,114 @@ class Controller(object):
             '/penstock.v1.Controller/UpdatePartition',
             penstock_dot_v1_dot_controller__pb2.UpdatePartitionRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/CreateReservation',
+            penstock_dot_v1_dot_controller__pb2.CreateReservationRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.CreateReservationReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/UpdateReservation',
+            penstock_dot_v1_dot_controller__pb2.UpdateReservationRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/DeleteReservation',
+            penstock_dot_v1_dot_controller__pb2.DeleteReservationRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ListReservations',
+            penstock_dot_v1_dot_controller__pb2.ListReservationsRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ListReservationsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -129,6 +129,7 @@ class Config:
     unkillable_step_timeout_s: int = 60
     proctrack_type: str = "proctrack/cgroup"
     over_time_limit_s: int = 0
+    resv_over_run_s: int = 0  # -1 = UNLIMITED
     propagate_resource_limits: str = "ALL"
     propagate_resource_limits_except: str = ""
     tmp_fs: str = "/tmp"  # noqa: S108 (Slurm's default)
@@ -154,6 +155,8 @@ class Config:
     topology: Topology = field(default_factory=Topology)
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
+    #: the machine's time zone as (from_us, seconds east of Greenwich), for what recurs by local days; () = UTC
+    utc_offsets: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     #: every key in Slurm's spelling and form, for `scontrol show config`; follows from the rest and from the file's
     #: ignored keys, so two configurations that differ only here are equal
     shown: tuple[tuple[str, str], ...] = field(default=(), compare=False)

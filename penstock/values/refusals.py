@@ -29,9 +29,9 @@ class Code(IntEnum):
     INVALID_GRES = 2072
     INVALID_TASK_MEMORY = 2044
     INVALID_ARRAY = 2089
-    INVALID_NODE_STATE = 2053
+    INVALID_NODE_STATE = 2028
     JOB_NOT_RUNNING = 2063
-    JOB_HELD = 2016
+    JOB_HELD = 2042
     DISABLED_STATE = 2026
     MAX_JOB_COUNT = 2009
     NOT_SUPPORTED = 2013
@@ -39,6 +39,12 @@ class Code(IntEnum):
     PATHNAME_TOO_LONG = 2014
     INVALID_ACCOUNT = 2045
     JOBS_ON_ASSOCIATION = 7001
+    INVALID_USER = 2010
+    NODES_BUSY = 2016
+    RESERVATION_ACCESS = 2052
+    RESERVATION_INVALID = 2053
+    RESERVATION_BUSY = 2055
+    RESERVATION_OVERLAP = 2058
     # Penstock's own
     INVALID_VALUE = 9000
     SCRIPT_TOO_LARGE = 9001
@@ -80,6 +86,12 @@ TEXT: dict[Code, str] = {
     Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
     Code.INVALID_ACCOUNT: "Invalid account or account/partition combination specified",
     Code.JOBS_ON_ASSOCIATION: "Job(s) active, cancel job(s) before remove",
+    Code.NODES_BUSY: "Requested nodes are busy",
+    Code.INVALID_USER: "Invalid user id",
+    Code.RESERVATION_ACCESS: "Access denied to requested reservation",
+    Code.RESERVATION_INVALID: "Requested reservation is invalid",
+    Code.RESERVATION_BUSY: "Requested reservation is in use",
+    Code.RESERVATION_OVERLAP: "Requested reservation overlaps with another reservation",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

@@ -87,6 +87,7 @@ class Reason(StrEnum):
     BAD_CONSTRAINTS = "BadConstraints"
     LICENSES = "Licenses"
     RESERVATION = "Reservation"
+    RESERVATION_DELETED = "ReservationDeleted"
     DEADLINE = "DeadLine"
     NODE_DOWN = "NodeDown"
     CLEANING = "Cleaning"

@@ -179,6 +179,7 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
         "ListJobs": lambda asked: pages_of_jobs(asked),
         "ListNodes": controller_pb2.ListNodesReply(nodes=nodes()),
         "ListPartitions": controller_pb2.ListPartitionsReply(partitions=partitions()),
+        "ListReservations": controller_pb2.ListReservationsReply(),
         "ListRecords": [accounting_pb2.ListRecordsReply(records=records())],
     }
     client = FakeClient(**(everything | answers)).install(monkeypatch)

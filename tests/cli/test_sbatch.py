@@ -62,6 +62,7 @@ EVERY_OPTION = [
     (["-J", "j"], {}),
     (["-p", "a,b"], {"partitions": ["a", "b"]}),
     (["-A", "acc", "-q", "high"], {"account": "acc", "qos": "high"}),
+    (["--reservation", "night,day"], {"reservation": "night,day"}),
     (["-t", "1-2:03:04"], {"time_limit_s": str(93784)}),
     (["--time=0"], {"time_limit_s": "-1"}),
     (["--time=UNLIMITED"], {"time_limit_s": "-1"}),

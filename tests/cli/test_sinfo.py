@@ -10,6 +10,7 @@ from cli.nodestate import compact_word, complete_word, long_word, parse_states
 from cli.sinfo import body
 from cli.sinfo_fields import LETTERS, NAMES
 from penstock.errors import Unreachable
+from penstock.v1 import controller_pb2 as pb
 from penstock.v1.controller_pb2 import ListNodesReply, ListPartitionsReply, PartitionInfo
 from penstock.values.errors import BadValue
 from tests.cli import reports
@@ -300,8 +301,47 @@ def test_json(client, capsys):
 
 
 def test_reservations_and_clusters(client, capsys):
-    assert out(capsys, "-T") == "No reservations in the system\n"
     assert out(capsys, "-M", "all", "-h", "-o", "%R").splitlines() == ["CLUSTER: tiny", "main", "gpu"]
+
+
+def test_no_reservations(client, capsys):
+    assert out(capsys, "-T") == "No reservations in the system\n"
+
+
+def test_reservations(capsys, monkeypatch):
+    found = [
+        pb.ReservationInfo(name="a", start_at_us=reports.at(-60), end_at_us=reports.at(3540), is_active=True, node_list="n[1-2]"),
+        pb.ReservationInfo(name="maintenance", start_at_us=reports.at(60), end_at_us=reports.at(90060)),
+    ]  # fmt: skip
+    reports.install(monkeypatch, ListReservations=pb.ListReservationsReply(reservations=found))
+    assert out(capsys, "-T") == (
+        "RESV_NAME       STATE           START_TIME             END_TIME     DURATION  NODELIST\n"
+        "a              ACTIVE  2026-11-21T03:03:00  2026-11-21T04:03:00     01:00:00  n[1-2]\n"
+        "maintenance  INACTIVE  2026-11-21T03:05:00  2026-11-22T04:05:00   1-01:00:00  \n"
+    )
+    assert out(capsys, "-hT").startswith("a              ACTIVE")
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "words"),
+    [
+        ("IDLE", ("RESERVED",), "resv|reserved|idle+reserved"),
+        ("MIXED", ("RESERVED",), "mix|mixed|mixed+reserved"),
+        ("IDLE", ("MAINTENANCE", "RESERVED"), "maint|maint|idle+maintenance+reserved"),
+        ("ALLOCATED", ("MAINTENANCE", "RESERVED"), "alloc$|allocated$|allocated+maintenance+reserved"),
+        ("MIXED", ("DRAIN", "MAINTENANCE", "RESERVED"), "drng$|draining$|mixed+drain+maintenance+reserved"),
+        ("DOWN", ("NO_RESPOND", "MAINTENANCE", "RESERVED"), "down*|down*|down+not_responding+maintenance+reserved"),
+        ("IDLE", ("DRAIN", "RESERVED"), "drain|drained|idle+drain+reserved"),
+    ],
+)
+def test_states_of_reserved_nodes(state, flags, words, capsys, monkeypatch):
+    nodes = pb.ListNodesReply(nodes=[reports.node("n1", state, flags, reservation="a")])
+    reports.install(monkeypatch, ListNodes=nodes)
+    assert out(capsys, "-hN", "-p", "main", "-o", "%t|%T|%i") == "|".join([*words.split("|")[:2], "a"]) + "\n"
+    assert out(capsys, "-hN", "-p", "main", "-O", "StateComplete:60").strip() == words.split("|")[2]
+    shown = "n1\n" if "MAINTENANCE" in flags else ""
+    assert out(capsys, "-hN", "-p", "main", "-t", "maint", "-o", "%N") == shown
+    assert out(capsys, "-hN", "-p", "main", "-t", "resv", "-o", "%N") == "n1\n"
 
 
 def test_repetition(client, capsys, monkeypatch):

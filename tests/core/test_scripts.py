@@ -15,6 +15,8 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     await 1 / jobs / nodes / story 1
     accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
     priorities / shares                                 what sprio and sshare read
+    reserve NAME key=value ... / rechange NAME key=value ... / unreserve NAME    keys of scontrol; user= is who asks
+    reservations                                        all, with seconds since the scenario began
 Every command is followed by the core's own `check()`.
 """
 
@@ -28,20 +30,28 @@ from ctld.core import priority
 from ctld.core.decay import USAGE_ONE
 from ctld.core.events import (
     AccountAction,
+    AnyEvent,
     AwaitJob,
     CancelJobs,
     ChangeAccounts,
     ControlAction,
     ControlJobs,
+    CreateReservation,
+    DeleteReservation,
     JobFilter,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
+    UpdateReservation,
     WantedJob,
+    WantedReservation,
 )
 from ctld.core.fairshare import Assoc
+from ctld.rpc.refusals import BadRequest
+from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
+from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
-from tests.core.world import World, make_config
+from tests.core.world import START_US, USERS, World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 BYTES_FIELDS = ("work_dir", "std_out", "std_err", "std_in", "submit_dir")
@@ -68,7 +78,10 @@ class Script:
     def cluster(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus") if k in keys}
         mem = int(keys.pop("mem", 4000))
-        self.world = World(make_config(mem_mb=mem, **shape, **{k: _value(v) for k, v in keys.items()}))
+        more: dict[str, object] = {k: _value(v) for k, v in keys.items()}
+        if "licenses" in keys:
+            more["licenses"] = parse_licenses(keys["licenses"])
+        self.world = World(make_config(mem_mb=mem, **shape, **more))
         return [line for node in self.world.config.nodes for line in self.world.register(node.name)]
 
     def submit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
@@ -251,6 +264,42 @@ class Script:
             + (f" ({n.reason})" if n.reason else "")
             for n in self.world.core.state.node_list
         ]  # fmt: skip
+
+    def _wish(self, keys: dict[str, str]) -> WantedReservation:
+        users = {name.lstrip("+-"): 0 for name in keys.get("users", "").split(",") if name}
+        names = Names({name: USERS.get(name, 4242) for name in users}, {"ann": (USERS["ann"],)})
+        return wanted_reservation(keys, names, self.world.now_us)
+
+    def _reservation(self, make: Callable[..., AnyEvent], plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "root"))
+        try:
+            wish = self._wish(keys)
+        except BadRequest as error:
+            return [f"refused: {error.text}"]
+        return self.world.do(make(actor, plain[0] if plain else "", wish, self.world.reply_to()))
+
+    def reserve(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._reservation(CreateReservation, plain, keys)
+
+    def rechange(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._reservation(UpdateReservation, plain, keys)
+
+    def unreserve(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        actor = self.world.actor(keys.pop("user", "root"))
+        return self.world.do(DeleteReservation(actor, plain[0], self.world.reply_to()))
+
+    def reservations(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        state, now_us = self.world.core.state, self.world.now_us
+        lines = []
+        for r in state.reservations.values():
+            info = reservation_info(state, r, now_us)
+            start_s, end_s = ((at - START_US) // 1_000_000 for at in (info.start_at_us, info.end_at_us))
+            active = "active" if info.is_active else "inactive"
+            lines.append(
+                f"{r.name} {start_s}-{end_s} {active} {info.flags} nodes={info.node_list} {info.tres}"
+                f" users={','.join(info.users)} accounts={','.join(info.accounts)}"
+            )
+        return lines or ["none"]
 
 
 def run_script(text: str) -> str:

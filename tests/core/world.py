@@ -14,6 +14,7 @@ from ctld.core.effects import (
     AdmitNode,
     Batch,
     Changed,
+    Created,
     Done,
     Ended,
     ForgetStep,
@@ -41,7 +42,7 @@ from ctld.core.events import (
     WantedJob,
 )
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
-from ctld.core.model import JobRow, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import JobRow, NodeRow, PartitionRow, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
@@ -84,6 +85,7 @@ class World:
         self.usage_rows: dict[int, UsageRow] = {}
         self.account_rows: dict[str, AccountRow] = {}
         self.user_rows: dict[str, UserRow] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
         self.sequence = 0
@@ -119,6 +121,7 @@ class World:
         loaded = Loaded(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys, self._shares(),
+            tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -176,6 +179,9 @@ class World:
         self.usage_rows.update({u.assoc_id: u for u in batch.usage})
         self.account_rows.update({a.name: a for a in batch.accounts})
         self.user_rows.update({u.name: u for u in batch.users})
+        self.reservations.update({r.name: r for r in batch.reservations})
+        for name in batch.reservations_gone:
+            self.reservations.pop(name, None)
         self.counters = (batch.next_job_id, batch.next_request_id)
 
     # ---- effects -------------------------------------------------------------------------------------------------
@@ -230,6 +236,8 @@ class World:
             return f"ended: {body.state} {body.exit_code}:{body.exit_signal}"
         if isinstance(body, Results):
             return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
+        if isinstance(body, Created):
+            return f"created {body.name}"
         assert isinstance(body, Done | Changed)
         return "done"
 

@@ -53,6 +53,19 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_database_of_the_first_version_gets_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.db"
+    Store.open(path, "me").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE reservation")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
+    Store.open(path, "me").close()
+    assert "reservation" in tables_of(path)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(migrate.REVISIONS[-1],)]
+
+
 def test_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "penstock.db"
     Store.open(path, "me").close()

@@ -1,0 +1,197 @@
+"""`scontrol create|update|delete|show reservation`: read the words, ask, tell; and `sinfo -T`.
+
+Keys are read in any case and may be cut short while they stay unique, as Slurm reads them; what a value means is the
+controller's to judge. The words that Slurm's scripts look for (`Reservation created: `, `Error creating the
+reservation: `) are the same.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from cli.keywords import NAME, Call, words_of
+from cli.run import CommandError, complain
+from cli.show import NULL, Record, Report
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1 import controller_pb2 as pb
+from penstock.values.dates import format_date
+from penstock.values.duration import format_duration
+
+NONE_AT_ALL = "No reservations in the system"
+KEYS = words_of(
+    "starttime endtime duration nodes nodecnt corecnt tres trespernode partitionname features users groups accounts "
+    "licenses flags burstbuffer maxstartdelay comment qos allowedpartitions skip corespec"
+)
+ALIASES = {"node": "nodes", "nodelist": "nodes", "nodecount": "nodecnt", "corecount": "corecnt", "partition": "partitionname",
+           "start": "starttime", "end": "endtime", "res": "", "reservation": "", "reservationname": "", "name": ""}  # fmt: skip
+SHORTEST_KEY = 2
+NOT_CREATED, NOT_UPDATED = "No reservation created.", "No reservation update."
+#: sinfo -T: the width of the column of names at least.
+NAME_WIDTH_MIN = 9
+
+
+class Wish(NamedTuple):
+    """A reservation's name ("" = none was given) and what is said of it."""
+
+    name: str
+    changes: dict[str, str]
+
+
+def read_words(words: Iterable[str], outcome: str) -> Wish:
+    """Read `Key=Value`, `Key+=Value` and `Key-=Value`."""
+    name, changes = "", {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        sign = key[-1:] if key[-1:] in ("+", "-") else ""
+        known = find_key(key[: len(key) - len(sign)].lower())
+        if known is None or not equals:
+            raise CommandError(f"Unknown parameter {word}.  {outcome}")
+        quoted = len(value) >= 2 and value[0] in "\"'" and value[-1] == value[0]
+        value = value[1:-1] if quoted else value
+        if not known:
+            name = value
+        elif known in changes:
+            raise CommandError(f"Parameter {known} specified more than once.  {outcome}")
+        else:
+            changes[known] = sign + value
+    return Wish(name, changes)
+
+
+def find_key(word: str) -> str | None:
+    """The key that a word means; "" = the reservation's name, None = no key."""
+    if word in KEYS:
+        return word
+    if word in ALIASES:
+        return ALIASES[word]
+    near = [key for key in KEYS if key.startswith(word)] if len(word) >= SHORTEST_KEY else []
+    return near[0] if len(near) == 1 else None
+
+
+def _ask(method: str, request: Any, what: str) -> Any:
+    with Client.open() as client:
+        try:
+            return client.call(method, request)
+        except PenstockError as error:
+            detail = f"\n{NAME}: {error.detail}" if error.detail else ""
+            raise CommandError(f"{what}: {error.text}{detail}", plain=True) from error
+
+
+def create(call: Call) -> int:
+    """`create reservation [ReservationName=NAME] KEY=VALUE...`."""
+    first, *words = call.words
+    entity = first.partition("=")[0].lower()
+    if "=" in first and entity in ("reservationname", "reservation"):
+        words = call.words
+    elif not (len(entity) >= 3 and "reservation".startswith(entity)) or "=" in first:
+        _refuse_entity("create", entity)
+    wish = read_words(words, NOT_CREATED)
+    _check_new(wish)
+    request = pb.CreateReservationRequest(name=wish.name, changes=wish.changes)
+    reply = _ask("CreateReservation", request, "Error creating the reservation")
+    print(f"Reservation created: {reply.name}")  # noqa: T201
+    return 0
+
+
+def _refuse_entity(verb: str, entity: str) -> None:
+    if entity in ("partition", "partitionname", "node", "nodename"):
+        raise CommandError(
+            f"{verb} {entity} is not supported yet by Penstock: edit slurm.conf and scontrol reconfigure"
+        )
+    raise CommandError(f"Invalid {verb} entity: {entity}", plain=True)
+
+
+def _check_new(wish: Wish) -> None:
+    """What Slurm's command asks for before it asks the controller."""
+    if "starttime" not in wish.changes:
+        raise CommandError(f"A start time must be given.  {NOT_CREATED}")
+    if "endtime" not in wish.changes and "duration" not in wish.changes:
+        raise CommandError(f"An end time or duration must be given.  {NOT_CREATED}")
+    if not {"users", "groups", "accounts", "qos"} & set(wish.changes):
+        raise CommandError(f"Either Users/Groups and/or Accounts/QOS must be specified.  {NOT_CREATED}")
+    resources = {"nodes", "nodecnt", "corecnt", "tres", "trespernode", "licenses", "partitionname", "burstbuffer"}
+    if not resources & set(wish.changes):
+        raise CommandError(f"Nodes, NodeCnt, CoreCnt, TRES, Licenses or PartitionName must be given.  {NOT_CREATED}")
+
+
+def update(words: list[str]) -> int:
+    """`update ReservationName=NAME KEY=VALUE...`."""
+    wish = read_words(words, NOT_UPDATED)
+    if not wish.name:
+        raise CommandError(f"ReservationName must be given.  {NOT_UPDATED}")
+    if not wish.changes:
+        raise CommandError("No changes specified", plain=True)
+    request = pb.UpdateReservationRequest(name=wish.name, changes=wish.changes)
+    _ask("UpdateReservation", request, "Error updating the reservation")
+    print("Reservation updated.")  # noqa: T201
+    return 0
+
+
+def delete(call: Call) -> int:
+    """`delete ReservationName=NAME`, `delete reservation NAME`."""
+    first, *words = call.words
+    entity, equals, name = first.partition("=")
+    if entity.lower() not in ("reservationname", "reservation", "res"):
+        _refuse_entity("delete", entity.lower())
+    if not equals and len(words) == 1:
+        name = words[0]
+    elif words or not name:
+        raise CommandError("ReservationName=NAME must be given, and nothing else.  No reservation deleted.")
+    _ask("DeleteReservation", pb.DeleteReservationRequest(name=name), f"delete_reservation {name}")
+    return 0
+
+
+def show(call: Call) -> int:
+    """`show reservation [NAME]`."""
+    found = load()
+    wanted = {name for word in call.words for name in word.split(",")}
+    chosen = [r for r in found if not wanted or r.name in wanted]
+    if not found and not wanted:
+        print(NONE_AT_ALL)  # noqa: T201
+    call.put([record(reservation, call.report()) for reservation in chosen])
+    missing = sorted(wanted - {r.name for r in chosen})
+    for name in missing:
+        complain(NAME, f"Reservation {name} not found", plain=True)
+    return 1 if missing else 0
+
+
+def load() -> list[pb.ReservationInfo]:
+    """All reservations."""
+    reply = _ask("ListReservations", pb.ListReservationsRequest(), "slurm_load_reservations error")
+    return list(reply.reservations)
+
+
+def record(resv: pb.ReservationInfo, report: Report) -> Record:
+    """One reservation, as `scontrol show reservation` tells it."""
+    length = format_duration((resv.end_at_us - resv.start_at_us) // 1_000_000)
+    lines = [
+        f"ReservationName={resv.name} StartTime={report.date(resv.start_at_us)} EndTime={report.date(resv.end_at_us)} "
+        f"Duration={length}",
+        f"Nodes={resv.node_list or NULL} NodeCnt={resv.node_count} CoreCnt={resv.core_count} "
+        f"Features={resv.features or NULL} PartitionName={resv.partition or NULL} Flags={resv.flags}",
+        f"TRES={resv.tres or NULL}",
+        f"Users={_names(resv.users)} Groups={_names(resv.groups)} Accounts={_names(resv.accounts)} "
+        f"Licenses={_names(resv.licenses)} State={'ACTIVE' if resv.is_active else 'INACTIVE'} BurstBuffer={NULL}",
+        f"MaxStartDelay={NULL}",
+    ]
+    return [*lines, f"Comment={resv.comment}"] if resv.comment else lines
+
+
+def _names(names: Iterable[str]) -> str:
+    return ",".join(names) or NULL
+
+
+def table(found: Iterable[pb.ReservationInfo], now_us: int, style: str, *, header: bool) -> list[str]:
+    """`sinfo -T`: a line for each reservation, or the one that says that there is none."""
+    rows = [
+        (
+            resv.name, "ACTIVE" if resv.is_active else "INACTIVE", format_date(resv.start_at_us, now_us, style=style),
+            format_date(resv.end_at_us, now_us, style=style),
+            format_duration((resv.end_at_us - resv.start_at_us) // 1_000_000), resv.node_list,
+        )
+        for resv in found
+    ]  # fmt: skip
+    if not rows:
+        return [NONE_AT_ALL]
+    width = max(NAME_WIDTH_MIN, *(len(row[0]) for row in rows))
+    head = [("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")] if header else []
+    return [f"{n:<{width}}  {s:>8}  {b:>19}  {e:>19}  {d:>11}  {nodes}" for n, s, b, e, d, nodes in head + rows]

@@ -1,0 +1,384 @@
+"""scontrol create, update and delete of reservations, and who may use one.
+
+A reservation keeps nodes, parts of nodes or licenses for some users from its start to its end. Which nodes is in
+reserve_nodes.py, when it comes again in reserve_times.py, what happens at its moments in reserve_life.py, and what the
+planner sees in reserve_view.py. Rules as in man scontrol; what differs stands in docs/reservations.md.
+
+Who may: operators and administrators make and change them; a USER_DELETE reservation may also be deleted by who may use
+it. A job may use one if its user is on the list of users (or in a group) and its account on the list of accounts, as far
+as there are such lists; a list of names with `-` is one of those who may not.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from ctld.core import reserve_nodes, reserve_times
+from ctld.core.effects import Created, Done, Refused
+from ctld.core.events import (
+    CreateReservation,
+    DeleteReservation,
+    Role,
+    UpdateReservation,
+    WantedReservation,
+)
+from ctld.core.model import Reservation, ReservationAsk, ReservedPart
+from ctld.core.reserve_life import arm, orphan, reseat
+from ctld.core.reserve_nodes import Spans, spans_of
+from ctld.core.reserve_who import holders, is_active, permits
+from ctld.core.rights import require_role
+from ctld.core.state import ClusterState
+from penstock.values.errors import BadValue
+from penstock.values.features import parse_features
+from penstock.values.refusals import Code
+from penstock.values.reservations import RECURRING, ResvFlag
+from penstock.values.text import check_name
+
+US: Final = 1_000_000
+#: How long an endless reservation is (as in Slurm, a year), and how far in the past a start may lie.
+YEAR_S: Final = 365 * 86_400
+PAST_US: Final = 60 * US
+#: Reservations at one time: the planner's view grows with each, and Slurm's numbers for names end here.
+RESERVATIONS_MAX: Final = 9_999
+NAME_MAX: Final = 255
+_COUNTED: Final = ("node_count", "cpus", "gres", "gres_per_node")
+
+
+def create_reservation(state: ClusterState, now_us: int, event: CreateReservation) -> None:
+    """Make a reservation. Raises Refused."""
+    require_role(event.actor, Role.OPERATOR, "creating a reservation")
+    if len(state.reservations) >= RESERVATIONS_MAX:
+        raise Refused(Code.BUSY, f"there are {RESERVATIONS_MAX} reservations, the limit")
+    reservation = _checked(state, now_us, _blank(state, now_us, event), event.wanted, None)
+    # -- apply
+    state.put_reservation(reservation)
+    arm(state, reservation, now_us)
+    reseat(state, now_us)
+    state.reply(event.reply_to, Created(reservation.name))
+
+
+def update_reservation(state: ClusterState, now_us: int, event: UpdateReservation) -> None:
+    """Change a reservation. Raises Refused."""
+    require_role(event.actor, Role.OPERATOR, "changing a reservation")
+    old = _find(state, event.name)
+    reservation = _checked(state, now_us, old, event.wanted, old)
+    # -- apply
+    state.put_reservation(reservation)
+    arm(state, reservation, now_us)
+    reseat(state, now_us)
+    state.reply(event.reply_to, Done())
+
+
+def delete_reservation(state: ClusterState, now_us: int, event: DeleteReservation) -> None:
+    """End a reservation for good. Raises Refused."""
+    reservation = _find(state, event.name)
+    user = reservation.flags & ResvFlag.USER_DELETE and permits(reservation, event.actor.uid, event.actor.group_name)
+    if not user:
+        require_role(event.actor, Role.OPERATOR, "deleting a reservation")
+    running = holders(state, reservation.name)
+    if running:
+        raise Refused(Code.RESERVATION_BUSY, f"job {running[0].job_id} runs in it")
+    # -- apply
+    orphan(state, now_us, reservation)
+    state.drop_reservation(reservation.name)
+    reseat(state, now_us)
+    state.reply(event.reply_to, Done())
+
+
+def _find(state: ClusterState, name: str) -> Reservation:
+    found = state.reservations.get(name)
+    if found is None:
+        raise Refused(Code.RESERVATION_INVALID, name)
+    return found
+
+
+def check_asked(state: ClusterState, now_us: int, text: str, uid: int, group_name: str, account: str) -> str:
+    """The names that a submission asks for, checked. Raises Refused."""
+    names = tuple(dict.fromkeys(name for name in text.split(",") if name))
+    for name in names:
+        reservation = state.reservations.get(name)
+        if reservation is None or (reservation.float_us < 0 and reservation.end_at_us <= now_us):
+            raise Refused(Code.RESERVATION_INVALID, name)
+        if not permits(reservation, uid, group_name, account):
+            raise Refused(Code.RESERVATION_ACCESS, name)
+    return ",".join(names)
+
+
+# ---- from words to a record ----------------------------------------------------------------------------------------
+
+
+def _blank(state: ClusterState, now_us: int, event: CreateReservation) -> Reservation:
+    """A record that keeps nothing yet."""
+    resv_id = 1 + max((r.resv_id for r in state.reservations.values()), default=0)
+    name = event.name
+    if name:
+        try:
+            check_name(name, "reservation name", NAME_MAX)
+        except BadValue as error:
+            raise Refused(Code.RESERVATION_INVALID, str(error)) from None
+        if "," in name or "=" in name or name[0] in "+-" or name.upper() == "ALL":
+            raise Refused(Code.RESERVATION_INVALID, f"{name[:64]} cannot be a name")
+        if name in state.reservations:
+            raise Refused(Code.RESERVATION_INVALID, f"{name} exists already")
+    else:
+        key = next((n for _, n in event.wanted.accounts or ()), "") or next(
+            (n for _, n, _ in event.wanted.users or ()), "resv"
+        )
+        while not name or name in state.reservations:
+            name = f"{key}_{resv_id}"
+            resv_id += not name or name in state.reservations
+    return Reservation(
+        name=name, resv_id=resv_id, start_at_us=0, end_at_us=0, anchor_at_us=0, previous_end_at_us=0, float_us=-1,
+        flags=ResvFlag.NONE, purge_comp_s=0, idle_since_us=0, ask=ReservationAsk(), parts=(), users=(), uids=(),
+        users_denied=False, groups=(), accounts=(), accounts_denied=False, licenses=(), comment="", created_at_us=now_us,
+    )  # fmt: skip
+
+
+def _checked(
+    state: ClusterState, now_us: int, base: Reservation, wanted: WantedReservation, old: Reservation | None
+) -> Reservation:
+    """`base` with what is wanted of it. Raises Refused."""
+    found = _with_flags(base, wanted)
+    found = _with_access(found, wanted)
+    found = _with_times(state, now_us, found, wanted, old)
+    ask = _ask(state, found, wanted)
+    derived = (ResvFlag.SPEC_NODES if ask.nodes else ResvFlag.NONE) | (
+        ResvFlag.ALL_NODES if ask.all_nodes else ResvFlag.NONE
+    )
+    flags = (found.flags & ~(ResvFlag.SPEC_NODES | ResvFlag.ALL_NODES)) | derived
+    found = found._replace(ask=ask, flags=flags)
+    found = found._replace(licenses=_licenses(state, now_us, found, wanted))
+    if wanted.comment is not None:
+        found = found._replace(comment=_text(wanted.comment, "comment"))
+    _check_together(found)
+    return found._replace(parts=_parts(state, now_us, found, old))
+
+
+def _text(text: str, what: str) -> str:
+    try:
+        return check_name(text, what)
+    except BadValue as error:
+        raise Refused(Code.INVALID_VALUE, str(error)) from None
+
+
+def _with_flags(base: Reservation, wanted: WantedReservation) -> Reservation:
+    flags = (base.flags | ResvFlag(wanted.flags_on)) & ~ResvFlag(wanted.flags_off)
+    recurring = ResvFlag(wanted.flags_on) & RECURRING
+    if recurring and not base.flags & RECURRING & ~recurring:
+        flags = (flags & ~RECURRING) | recurring
+    if (flags & RECURRING).bit_count() > 1:
+        raise Refused(Code.INVALID_VALUE, "one of HOURLY, DAILY, WEEKDAY, WEEKEND and WEEKLY, not several")
+    purge_comp_s = base.purge_comp_s if wanted.purge_comp_s < 0 else wanted.purge_comp_s
+    return base._replace(flags=flags, purge_comp_s=purge_comp_s)
+
+
+def _check_together(found: Reservation) -> None:
+    """What cannot go together. Raises Refused."""
+    if not (found.users or found.groups or found.accounts):
+        raise Refused(Code.INVALID_USER, "Users, Groups or Accounts must be said")
+    if found.users and found.groups:
+        raise Refused(Code.INVALID_VALUE, "Users and Groups exclude each other")
+    flags = found.flags
+    if flags & ResvFlag.TIME_FLOAT and flags & RECURRING:
+        raise Refused(Code.INVALID_VALUE, "TIME_FLOAT cannot recur")
+    if flags & ResvFlag.REPLACE and flags & (ResvFlag.SPEC_NODES | ResvFlag.STATIC_ALLOC):
+        raise Refused(Code.INVALID_VALUE, "REPLACE needs a number of nodes, not their names, and no STATIC_ALLOC")
+    if flags & ResvFlag.PART_NODES and not (found.ask.partition and found.ask.all_nodes):
+        raise Refused(Code.INVALID_VALUE, "PART_NODES needs PartitionName= and Nodes=ALL")
+    if flags & ResvFlag.MAGNETIC and found.users_denied and not found.accounts:
+        raise Refused(Code.INVALID_VALUE, "MAGNETIC needs a list of who may use it")
+
+
+def edited(what: str, have: tuple[str, ...], denied: bool, items: Iterable[tuple[str, str]]) -> tuple[Any, bool]:
+    """A list of names after an edit, and whether it is one of those who may not. Raises Refused."""
+    signs = {sign for sign, _ in items}
+    names = tuple(name for _, name in items)
+    if signs <= {""}:
+        return tuple(dict.fromkeys(names)), False
+    if not have:
+        if signs == {"-"}:
+            return names, True
+        denied = False
+    kept = list(have)
+    for sign, name in items:
+        if (sign == "-") == denied:
+            kept += [] if name in kept else [name]
+        elif name in kept:
+            kept.remove(name)
+        else:
+            raise Refused(Code.INVALID_VALUE, f"{name} is not among the {what}")
+    return tuple(kept), denied and bool(kept)
+
+
+def _with_access(base: Reservation, wanted: WantedReservation) -> Reservation:
+    found = base
+    if wanted.users is not None:
+        known = dict(zip(base.users, base.uids, strict=False)) | {name: uid for _, name, uid in wanted.users}
+        have, denied = (() if base.groups else base.users), base.users_denied
+        users, denied = edited("users", have, denied, [(s, n) for s, n, _ in wanted.users])
+        found = found._replace(users=users, uids=tuple(known[n] for n in users), users_denied=denied, groups=())
+    if wanted.groups is not None:
+        if wanted.users:
+            raise Refused(Code.INVALID_VALUE, "Users and Groups exclude each other")
+        items = [(sign, name) for sign, name, _ in wanted.groups]
+        if any(sign for sign, _ in items):
+            raise Refused(Code.NOT_SUPPORTED, "Groups is a list of those who may; it takes no signs")
+        uids = tuple(dict.fromkeys(uid for _, _, members in wanted.groups for uid in members))
+        groups = tuple(dict.fromkeys(name for _, name in items))
+        found = found._replace(groups=groups, users=(), uids=uids, users_denied=False)
+    if wanted.accounts is not None:
+        accounts, denied = edited("accounts", base.accounts, base.accounts_denied, wanted.accounts)
+        found = found._replace(accounts=accounts, accounts_denied=denied)
+    return found
+
+
+def _licenses(
+    state: ClusterState, now_us: int, base: Reservation, wanted: WantedReservation
+) -> tuple[tuple[str, int], ...]:
+    """The licenses it keeps, which no two reservations may keep at a time. Raises Refused."""
+    licenses = base.licenses if wanted.licenses is None else wanted.licenses
+    if not licenses:
+        return ()
+    kept: dict[str, int] = {}
+    spans = spans_of(state, base, now_us)
+    for other in state.reservations.values():
+        if other.name == base.name or not reserve_times.overlap(spans, spans_of(state, other, now_us)):
+            continue
+        for name, count in other.licenses:
+            kept[name] = kept.get(name, 0) + count
+    for name, count in licenses:
+        if name not in state.license_totals:
+            raise Refused(Code.INVALID_LICENSES, name)
+        left = state.license_totals[name] - kept.get(name, 0)
+        if count > left:
+            raise Refused(Code.INVALID_LICENSES, f"{name}:{count}, {max(0, left)} can be kept")
+    return licenses
+
+
+def _with_times(
+    state: ClusterState, now_us: int, base: Reservation, wanted: WantedReservation, old: Reservation | None
+) -> Reservation:
+    """Start and end, in whole seconds, since the planner knows no others. Raises Refused."""
+    start_us = base.start_at_us if wanted.start_at_us is None else wanted.start_at_us // US * US
+    new_start = wanted.start_at_us is not None and start_us != base.start_at_us
+    if old is None and wanted.start_at_us is None:
+        raise Refused(Code.INVALID_TIME_VALUE, "StartTime must be said")
+    if new_start and start_us < now_us - PAST_US:
+        raise Refused(Code.INVALID_TIME_VALUE, "StartTime is in the past")
+    if new_start and old is not None and is_active(old, now_us):
+        raise Refused(Code.INVALID_TIME_VALUE, "it has begun: its StartTime can no longer be changed")
+    floats = bool(base.flags & ResvFlag.TIME_FLOAT)
+    offset_us = wanted.float_us if wanted.start_at_us is not None else (base.float_us if base.float_us >= 0 else None)
+    if floats and offset_us is None:
+        raise Refused(Code.INVALID_TIME_VALUE, "TIME_FLOAT needs a StartTime of the form now+N")
+    end_us = _end(start_us, base, wanted, old)
+    if end_us <= start_us or (end_us <= now_us and (old is None or wanted.end_at_us is not None)):
+        raise Refused(Code.INVALID_TIME_VALUE, "EndTime is not after StartTime and now")
+    how = base.flags & RECURRING
+    if how and end_us - start_us > reserve_times.SHORTEST_S[how] * US:
+        raise Refused(Code.INVALID_TIME_VALUE, f"it would last longer than {how.name} gives it time for")
+    anchor_us = base.anchor_at_us
+    if new_start or old is None or how != (old.flags & RECURRING):
+        first_us = next(reserve_times.starts(start_us, base.flags, state.config.utc_offsets, start_us))
+        anchor_us, start_us, end_us = first_us, first_us, end_us + first_us - start_us
+    return base._replace(
+        start_at_us=start_us, end_at_us=end_us, anchor_at_us=anchor_us, float_us=(offset_us or 0) if floats else -1
+    )
+
+
+def _end(start_us: int, base: Reservation, wanted: WantedReservation, old: Reservation | None) -> int:
+    length_s = wanted.duration_s
+    if length_s is not None and length_s < 0:
+        length_s = YEAR_S
+    if length_s is not None and wanted.duration_sign:
+        if old is None:
+            raise Refused(Code.INVALID_TIME_VALUE, "Duration takes no sign in a new reservation")
+        length_s = (base.end_at_us - base.start_at_us) // US + (length_s if wanted.duration_sign == "+" else -length_s)
+    if wanted.end_at_us is not None:
+        end_us = wanted.end_at_us // US * US
+        if length_s is not None and start_us + length_s * US != end_us:
+            raise Refused(Code.INVALID_TIME_VALUE, "StartTime + Duration does not equal EndTime")
+        return end_us
+    if length_s is not None:
+        return start_us + length_s * US
+    return start_us + (YEAR_S * US if old is None else base.end_at_us - base.start_at_us)
+
+
+def _ask(state: ClusterState, base: Reservation, wanted: WantedReservation) -> ReservationAsk:
+    """Which resources. Raises Refused."""
+    ask = base.ask
+    changes: dict[str, Any] = {}
+    if wanted.partition is not None:
+        if wanted.partition and wanted.partition not in state.partitions:
+            raise Refused(Code.INVALID_PARTITION, wanted.partition)
+        changes["partition"] = wanted.partition
+    if wanted.features is not None:
+        changes["features"] = _features(state, wanted.features)
+    for name in ("cpus", "gres", "gres_per_node"):
+        if getattr(wanted, name) is not None:
+            changes[name] = getattr(wanted, name)
+    if wanted.node_count is not None:
+        sign = {"": 0, "+": 1, "-": -1}[wanted.node_count_sign]
+        have = ask.node_count or len(base.parts)
+        changes["node_count"] = have + sign * wanted.node_count if sign else wanted.node_count
+        if changes["node_count"] < 1:
+            raise Refused(Code.INVALID_NODE_COUNT, str(changes["node_count"]))
+        changes |= {"nodes": (), "all_nodes": False}
+    if wanted.nodes is not None or wanted.all_nodes:
+        have_nodes = tuple(part.node for part in base.parts)
+        nodes, removed = edited("nodes", have_nodes, False, wanted.nodes or ())
+        if removed or (not nodes and not wanted.all_nodes):
+            raise Refused(Code.INVALID_NODE_NAME, "no node would be left")
+        changes |= {"nodes": nodes, "all_nodes": wanted.all_nodes, "node_count": 0, "cpus_by_node": ()}
+        if wanted.node_count is not None:
+            raise Refused(Code.INVALID_NODE_COUNT, "Nodes and NodeCnt exclude each other")
+    if wanted.cores is not None:
+        named = changes.get("nodes", ask.nodes) or changes.get("all_nodes", ask.all_nodes)
+        changes |= _cores(state, wanted.cores, bool(named))
+    for kind in (changes.get("gres") or ()) + (changes.get("gres_per_node") or ()):
+        if kind[:2] not in state.gres_kinds:
+            raise Refused(Code.INVALID_GRES, ":".join(filter(None, kind[:2])))
+    return msgspec.structs.replace(ask, **changes)
+
+
+def _cores(state: ClusterState, cores: tuple[int, ...], named: bool) -> dict[str, Any]:
+    """CoreCnt as CPUs: of each named node, or of all nodes together. All nodes are taken to have as many threads."""
+    threads = max((node.config.threads_per_core for node in state.node_list), default=1)
+    if named:
+        return {"cpus_by_node": tuple(count * threads for count in cores)}
+    return {"cpus": sum(cores) * threads}
+
+
+def _features(state: ClusterState, text: str) -> str:
+    known = {feature for node in state.node_list for feature in node.features}
+    try:
+        for name in parse_features(text).names() if text else ():
+            if name not in known:
+                raise Refused(Code.INVALID_FEATURE, name)
+    except BadValue as error:
+        raise Refused(Code.INVALID_FEATURE, str(error)) from None
+    return text
+
+
+def _parts(state: ClusterState, now_us: int, found: Reservation, old: Reservation | None) -> tuple[ReservedPart, ...]:
+    """The nodes' parts; those it has stay when neither the time nor what is asked for has changed. Raises Refused."""
+    spans: Spans = spans_of(state, found, now_us)
+    if old is not None and old.ask == found.ask and old.parts:
+        looser = ResvFlag.OVERLAP | ResvFlag.IGNORE_JOBS | ResvFlag.MAINT
+        stricter = (old.flags & looser & ~found.flags) or (old.flags ^ found.flags) & RECURRING
+        later = (old.start_at_us, old.anchor_at_us) != (found.start_at_us, found.anchor_at_us)
+        if stricter or later or found.end_at_us > old.end_at_us:
+            _check_kept(state, now_us, found, spans)
+        return old.parts
+    return reserve_nodes.choose(state, now_us, found.ask, found.flags, spans, found.name)
+
+
+def _check_kept(state: ClusterState, now_us: int, found: Reservation, spans: Spans) -> None:
+    """Raise Refused when the nodes it has are not free at its new times."""
+    for part in found.parts:
+        if part.cpus == reserve_nodes.WHOLE:
+            one = ReservationAsk(nodes=(part.node,))
+        else:
+            one = ReservationAsk(nodes=(part.node,), cpus_by_node=(part.cpus,))
+        reserve_nodes.choose(state, now_us, one, found.flags, spans, found.name)

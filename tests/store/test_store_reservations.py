@@ -1,0 +1,74 @@
+"""Reservations through a real database: what is written comes back, in the order of creation; what is gone is gone."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctld.core.events import CreateReservation, DeleteReservation, WantedJob, WantedReservation
+from ctld.core.model import Reservation, ReservationAsk, ReservedPart
+from ctld.store import rows
+from penstock.values.reservations import ResvFlag
+from tests.core.world import US, USERS, make_config
+from tests.store.making import NOW_US, leading, make_batch
+from tests.store.test_store_load import StoreWorld
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)
+numbers = st.integers(0, 2**40)
+names = st.lists(text, max_size=3).map(tuple)
+gres = st.lists(st.tuples(text, text, numbers), max_size=2).map(tuple)
+asks = st.builds(
+    ReservationAsk, nodes=names, all_nodes=st.booleans(), node_count=numbers, cpus=numbers, gres=gres,
+    cpus_by_node=st.lists(numbers, max_size=2).map(tuple), gres_per_node=gres, partition=text, features=text,
+)  # fmt: skip
+reservations = st.builds(
+    Reservation, name=text, resv_id=st.integers(1, 9999), start_at_us=numbers, end_at_us=numbers, anchor_at_us=numbers,
+    previous_end_at_us=numbers, float_us=st.integers(-1, 2**40),
+    flags=st.integers(0, sum(ResvFlag)).map(ResvFlag), purge_comp_s=numbers, idle_since_us=numbers, ask=asks,
+    parts=st.lists(st.builds(ReservedPart, text, st.integers(-1, 99), numbers, gres), max_size=3).map(tuple),
+    users=names, uids=st.lists(numbers, max_size=3).map(tuple), users_denied=st.booleans(), groups=names, accounts=names,
+    accounts_denied=st.booleans(), licenses=st.lists(st.tuples(text, numbers), max_size=2).map(tuple), comment=text,
+    created_at_us=numbers,
+)  # fmt: skip
+
+
+@given(reservations)
+def test_a_record_is_what_it_was(reservation: Reservation) -> None:
+    values = rows.reservation_values(reservation)
+    assert {type(value) for value in values} <= {int, str, bytes}
+    assert rows.reservation_from(values[-1]) == reservation
+
+
+@given(st.lists(reservations, max_size=4, unique_by=(lambda r: r.name, lambda r: r.resv_id)))
+def test_all_come_back_in_their_order(some: list[Reservation]) -> None:
+    store = leading(Path(":memory:"))
+    store.commit(make_batch(1, next_id=1, reservations=some))
+    assert store.load(NOW_US, 0, 0).reservations == tuple(sorted(some, key=lambda r: r.resv_id))
+    changed = [r._replace(comment="new") for r in some[1:]]
+    store.commit(make_batch(2, next_id=1, reservations=changed, reservations_gone=[r.name for r in some[:1]]))
+    assert store.load(NOW_US, 0, 0).reservations == tuple(sorted(changed, key=lambda r: r.resv_id))
+    store.close()
+
+
+def test_a_restart_knows_them() -> None:
+    world = StoreWorld(make_config())
+    for node in world.config.nodes:
+        world.register(node.name)
+    users = (("", "ann", USERS["ann"]),)
+    for name, nodes in (("z", "n1"), ("a", "n2")):
+        wish = WantedReservation(start_at_us=world.now_us, duration_s=3600, nodes=(("", nodes),), users=users)
+        world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to()))
+    wanted = WantedJob(name="j", work_dir=b"/", ntasks=1, time_limit_s=60, reservation="a")
+    assert world.submit(wanted)[-1] == "launch 1.0 on n2 [n2:1cpu/1task]"
+    world.restart()
+    assert list(world.core.state.reservations) == ["z", "a"]
+    assert world.core.state.reserved_jobs == {"a": {1: None}}
+    for node in world.config.nodes:
+        world.register(node.name)
+    assert world.do(DeleteReservation(world.actor("root"), "z", world.reply_to())) == ["done"]
+    world.restart()
+    assert list(world.core.state.reservations) == ["a"]
+    world.now_us += 7200 * US
+    world.restart()
+    world.advance(0)
+    assert [r.end_at_us < world.now_us for r in world.core.state.reservations.values()] == [True]  # its job runs yet
