@@ -206,6 +206,7 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", NO_STEPS
     job.exit_code = job.exit_signal = 0
     job.start_at_us = job.end_at_us = 0
+    job.time_limit_s = -1 if job.request.time_limit_s is None else job.request.time_limit_s  # it may have got less
     job.cancelled_by_uid = -1
     job.partition = job.request.partitions[0]
     if job.attempt > state.config.max_batch_requeue:

@@ -13,6 +13,7 @@ from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.pending import NO_DEADLINE, Terms
 from ctld.core.reserve_view import choices
+from ctld.core.reserve_who import least_s
 from ctld.core.shapes import shapes
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -162,7 +163,7 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
     return Terms(
         user=state.user_number(job.user_id),
         limit_s=limit_s,
-        limit_min_s=min(limit_s, request.time_min_s) if request.time_min_s else limit_s,
+        limit_min_s=min(limit_s, least_s(job) or limit_s),
         latest_s=latest_start_s(request, limit_s),
         assoc=state.assoc_number(job),
     )

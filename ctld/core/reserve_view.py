@@ -16,7 +16,7 @@ import numpy as np
 from _fastsched import contract
 from ctld.core.model import Job, Reservation, ReservedPart
 from ctld.core.reserve_nodes import WHOLE, spans_of
-from ctld.core.reserve_who import holders, may_use, names_asked
+from ctld.core.reserve_who import holders, least_s, may_use, names_asked
 from ctld.core.state import ClusterState
 from penstock.values.reservations import ResvFlag
 
@@ -77,18 +77,27 @@ def view_of(state: ClusterState, now_us: int) -> View:
 
 
 def choices(state: ClusterState, job: Job) -> tuple[int, ...]:
-    """Rows of the view in which the job may run, -1 for none; () when it may use none of those that it asks for."""
+    """Rows of the view in which the job may run, -1 for none; () when none of those that it asks for will do."""
     if not state.reservations:
         return () if job.request.reservation else (-1,)
     view = view_of(state, state.now_us)
-    asked = names_asked(job)
+    asked, now_s = names_asked(job), state.now_us // US
+    needed_s = least_s(job) or job.time_limit_s
     found = [
         row
         for name in asked or view.magnetic
         if name in view.rows and may_use(state.reservations[name], job)
-        for row in view.rows[name][:TRIED]
+        for row in [row for row in view.rows[name] if _can_hold(view, row, needed_s, now_s)][:TRIED]
     ]
     return tuple(found) if asked else (*found, -1)
+
+
+def _can_hold(view: View, row: int, needed_s: int, now_s: int) -> bool:
+    """True when the occurrence is long enough, counted from now."""
+    arrays = view.arrays
+    if arrays.resv_flex[row] or needed_s < 0:
+        return bool(arrays.resv_flex[row])
+    return int(arrays.resv_to_s[row]) - max(int(arrays.resv_from_s[row]), now_s) >= needed_s
 
 
 def crosses(state: ClusterState, now_us: int, nodes: list[int], limit_s: int, reservation: str) -> bool:

@@ -4,6 +4,9 @@ from ctld.core.model import Job, Reservation
 from ctld.core.state import ClusterState
 from penstock.values.states import HOLDING_STATES
 
+#: What a job without a time limit must at least be granted of its reservation: a minute, the unit of time limits.
+LEAST_S = 60
+
 
 def permits(reservation: Reservation, uid: int, group_name: str, account: str | None = None) -> bool:
     """True when such a job may use it; without an account only the user is judged."""
@@ -19,6 +22,16 @@ def permits(reservation: Reservation, uid: int, group_name: str, account: str | 
 def may_use(reservation: Reservation, job: Job) -> bool:
     """True when the reservation is for such a job."""
     return permits(reservation, job.user_id, job.group_name, job.request.account)
+
+
+def least_s(job: Job) -> int:
+    """The shortest time that the job may be granted; 0 = its limit.
+
+    A job without a time limit that asks for a reservation is content with what is left of it: it would never fit.
+    """
+    if job.time_limit_s < 0 and job.request.reservation:
+        return job.request.time_min_s or LEAST_S
+    return job.request.time_min_s
 
 
 def is_active(reservation: Reservation, now_us: int) -> bool:

@@ -17,6 +17,7 @@ from ctld.core import arrays, job_life
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
+from ctld.core.expect import UNLIMITED_S
 from ctld.core.explain import apply_reasons
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
@@ -118,7 +119,7 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) ->
             state.changed()
             continue
         job = arrays.take_task(state, holder)
-        if start.limit_s < job.time_limit_s:
+        if start.limit_s < job.time_limit_s or (job.time_limit_s < 0 and start.limit_s < UNLIMITED_S):
             job.time_limit_s = start.limit_s
         if state.reservations:
             enter(state, job, start.reservation)
