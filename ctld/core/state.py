@@ -69,6 +69,7 @@ class ClusterState:
         self.next_job_id = 1
         self.next_request_id = 1
         self.jobs: dict[int, Job] = {}  # active, and ended less than MinJobAge ago
+        self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
         self.arrays: dict[int, ArrayRecord] = {}
         self.nodes: dict[str, Node] = {}
         self.node_list: list[Node] = []  # by column index
@@ -76,6 +77,37 @@ class ClusterState:
         self.partition_list: list[Partition] = []
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.timers = Timers()
+        self._open_columns()
+        # dependencies
+        self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
+        self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
+        self.by_name: dict[tuple[int, str], int | dict[int, None]] = {}  # (uid, name) -> active jobs (one: its id)
+        self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
+        self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
+        self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
+        self.shapes_known: dict[int, tuple[JobRequest, Any]] = {}  # shapes.py, by the identity of the request
+        self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
+        self.submit_keys: dict[str, int] = {}
+        self.submit_key_times: deque[tuple[int, str]] = deque()
+        self._open_books()
+        self._open_reservations()
+        # what has changed since the last seal
+        self.dirty_jobs: dict[int, None] = {}
+        self.dirty_steps: dict[tuple[int, int, int], Step] = {}
+        self.dirty_nodes: dict[str, None] = {}
+        self.dirty_partitions: dict[str, None] = {}
+        self.dirty_reservations: dict[str, None] = {}  # those that are gone too
+        self.ended_attempts: list[JobRow] = []
+        self.new_requests: list[tuple[int, JobRequest]] = []
+        self.new_specs: list[SpecRow] = []
+        self.history: list[HistoryRow] = []
+        self.effects: list[Effect] = []
+        self.acks: dict[tuple[str, int, str], int] = {}
+        self.purged: list[int] = []
+        self._open_scheduling()
+
+    def _open_columns(self) -> None:
+        """What the planner sees of the cluster, and how it is numbered; built by layout.py."""
         self.license_kinds: dict[str, int] = {}
         self.license_totals: dict[str, int] = {}  # in the order of the kinds
         self.node_names: tuple[str, ...] = ()  # by column index
@@ -90,39 +122,18 @@ class ClusterState:
         self.masks = MaskTable(0)
         self.placements: dict[Any, list[tuple[int, int]]] = {}  # what shapes.py found, for this configuration
         self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
-        # dependencies
-        self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
-        self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
-        self.by_name: dict[tuple[int, str], int | dict[int, None]] = {}  # (uid, name) -> active jobs (one: its id)
-        self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
-        self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
-        self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
-        self.shapes_known: dict[int, tuple[JobRequest, Any]] = {}  # shapes.py, by the identity of the request
-        self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
-        self.submit_keys: dict[str, int] = {}
-        self.submit_key_times: deque[tuple[int, str]] = deque()
-        self._open_books()
-        # reservations (ctld/core/reserve.py)
+
+    def _open_reservations(self) -> None:
+        """ctld/core/reserve.py."""
         self.reservations: dict[str, Reservation] = {}  # in the order of creation
         self.reserved_jobs: dict[str, dict[int, None]] = {}  # name -> jobs that hold resources in it
         self.reserved_view: Any = None  # what the planner was told last; None = something has changed since
         self.had_magnetic = False  # pending jobs may have rows for reservations that they do not ask for
         self.reserved_nodes_due = False  # a node has changed since they were looked at
         self.reservation_revision = 0  # plans older than this do not know what is reserved
-        # what has changed since the last seal
-        self.dirty_jobs: dict[int, None] = {}
-        self.dirty_steps: dict[tuple[int, int, int], Step] = {}
-        self.dirty_nodes: dict[str, None] = {}
-        self.dirty_partitions: dict[str, None] = {}
-        self.dirty_reservations: dict[str, None] = {}  # those that are gone too
-        self.ended_attempts: list[JobRow] = []
-        self.new_requests: list[tuple[int, JobRequest]] = []
-        self.new_specs: list[SpecRow] = []
-        self.history: list[HistoryRow] = []
-        self.effects: list[Effect] = []
-        self.acks: dict[tuple[str, int, str], int] = {}
-        self.purged: list[int] = []
-        # scheduling
+
+    def _open_scheduling(self) -> None:
+        """ctld/core/schedule.py."""
         self.policy = BackfillPolicy()
         self.forecast: Forecast | None = None  # of the last pass that saw the whole queue
         self.revision = 0  # rises whenever a pass could come out differently
@@ -132,7 +143,6 @@ class ClusterState:
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0
-        self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
 
     def _open_books(self) -> None:
         """Accounts, shares and usage, and what has changed of them since the last seal."""
