@@ -1,13 +1,8 @@
 """Accounts, shares and usage through a real file; a database of the version before gets their tables."""
 
-import sqlite3
 from pathlib import Path
 
-import pytest
-
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
-from ctld.store import migrate
-from ctld.store.committer import Store
 from tests.store.making import NOW_US, leading, make_batch
 
 ACCOUNT = AssocRow(2, "physics", "", "root", 30, 0, False, False)
@@ -32,19 +27,3 @@ def test_round_trip(tmp_path: Path) -> None:
         5,  # the number of one that was deleted is not given again
     )
     store.close()
-
-
-def test_a_database_of_the_first_schema_is_brought_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "penstock.db"
-    Store.open(path, "me").close()
-    with sqlite3.connect(path) as connection:
-        for table in ("assoc", "assoc_usage", "account", "account_user"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("UPDATE alembic_version SET version_num = '0001'")
-    connection.close()
-    store = leading(path)
-    assert store.load(NOW_US, 0, 0).shares == LoadedShares()
-    store.close()
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(migrate.REVISIONS[-1],)]
-    connection.close()
