@@ -107,7 +107,7 @@ def run_array(env: dict[str, str], tasks: int) -> float:
 
 def why_not() -> str:
     """Why the peer cannot run here; "" if it can."""
-    missing = [name for name in (*DAEMONS, "sbatch", "squeue") if _find(name) is None]
+    missing = [name for name in (*DAEMONS, "sbatch", "squeue") if find_program(name) is None]
     if missing:
         return f"no {', '.join(missing)} (Debian: apt install slurm-wlm munge)"
     if os.geteuid() != 0:
@@ -115,7 +115,8 @@ def why_not() -> str:
     return ""
 
 
-def _find(name: str) -> str | None:
+def find_program(name: str) -> str | None:
+    """Where a daemon or command is; daemons are not in everybody's PATH."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
@@ -129,25 +130,15 @@ def private_slurm(cpus: int, scheduler: str = SCHEDULER) -> Iterator[dict[str, s
     running: list[subprocess.Popen[bytes]] = []
     try:
         conf = _write_files(folder, cpus, scheduler)
-        munge = folder / "munge"
-        files = {"socket": "munge.socket", "key-file": "key", "log-file": "log", "pid-file": "pid", "seed-file": "seed"}
-        options = [f"--{option}={munge / name}" for option, name in files.items()]
-        _start(running, "munged", "--foreground", *options)
-        wait_until((munge / "munge.socket").exists, "munged's socket", START_TIMEOUT_S)
+        start_daemon(running, "munged", "--foreground", *munge_files(folder))
+        wait_until((folder / "munge" / "munge.socket").exists, "munged's socket", START_TIMEOUT_S)
         env = {**os.environ, "SLURM_CONF": str(conf)}
-        _start(running, "slurmctld", "-D", "-i", "-f", str(conf))
-        _start(running, "slurmd", "-D", "-f", str(conf))
+        start_daemon(running, "slurmctld", "-D", "-i", "-f", str(conf))
+        start_daemon(running, "slurmd", "-D", "-f", str(conf))
         wait_until(lambda: _idle(env), f"Slurm's node (logs in {folder})", START_TIMEOUT_S, 0.1)
         yield env
     finally:
-        for process in reversed(running):
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop_daemons(running)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -159,11 +150,8 @@ def _idle(env: dict[str, str]) -> bool:
 
 
 def _write_files(folder: Path, cpus: int, scheduler: str) -> Path:
-    for name in ("munge", "state", "spool"):
+    for name in ("state", "spool"):
         (folder / name).mkdir(mode=0o755)
-    key = folder / "munge" / "key"
-    key.write_bytes(os.urandom(MUNGE_KEY_BYTES))
-    key.chmod(0o400)
     # cgroup.conf is looked for beside slurm.conf, so the machine's own is not read.
     (folder / "cgroup.conf").write_text("")
     conf = folder / "slurm.conf"
@@ -176,8 +164,32 @@ def _write_files(folder: Path, cpus: int, scheduler: str) -> Path:
     return conf
 
 
-def _start(running: list[subprocess.Popen[bytes]], name: str, *options: str) -> None:
-    program = _find(name)
+def munge_files(folder: Path) -> list[str]:
+    """A key of its own; munged's options for the folder."""
+    munge = folder / "munge"
+    munge.mkdir(mode=0o755)
+    key = munge / "key"
+    key.write_bytes(os.urandom(MUNGE_KEY_BYTES))
+    key.chmod(0o400)
+    files = {"socket": "munge.socket", "key-file": "key", "log-file": "log", "pid-file": "pid", "seed-file": "seed"}
+    return [f"--{option}={munge / name}" for option, name in files.items()]
+
+
+def stop_daemons(running: list[subprocess.Popen[bytes]]) -> None:
+    """The last one first; the hard way if they do not go."""
+    for process in reversed(running):
+        process.terminate()
+    for process in running:
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def start_daemon(running: list[subprocess.Popen[bytes]], name: str, *options: str) -> None:
+    """Start it in the foreground and remember it."""
+    program = find_program(name)
     assert program is not None
     running.append(
         subprocess.Popen(

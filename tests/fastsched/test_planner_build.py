@@ -41,10 +41,19 @@ def test_a_compiled_planner_that_lacks_something_is_not_passed_over() -> None:
     assert "numpy" in done.stderr
 
 
-def test_both_planners_take_the_same_argument() -> None:
-    compiled = pytest.importorskip("_fastsched.plan", reason="the planner was not compiled").plan
-    assert list(inspect.signature(reference.plan).parameters) == ["given"]
-    assert list(inspect.signature(compiled).parameters) == ["given"]
+def test_both_planners_have_the_same_arguments() -> None:
+    names = list(inspect.signature(reference.plan).parameters)
+    assert list(inspect.signature(compiled).parameters) == names == ["given"]
+
+
+def test_a_planner_built_for_other_columns_says_so() -> None:
+    done = python(
+        "import sys; sys.modules['_fastsched.plan'] = None\n"
+        "from _fastsched import contract; del contract._GROUPS['jobs']['het'], sys.modules['_fastsched.plan']\n"
+        "import _fastsched.plan"
+    )
+    assert done.returncode == 1
+    assert "ImportError: _fastsched.plan: built for other columns than contract.py has; build again" in done.stderr
 
 
 def test_the_name_and_version_come_from_the_source() -> None:
