@@ -29,6 +29,7 @@ TEXT: dict[Reason, str] = {
     Reason.LICENSES: "The licenses it asks for are in use.",
     Reason.RESERVATION: "Nodes that it needs are reserved, or its own reservation has not begun.",
     Reason.DEADLINE: "It cannot end before its deadline any more.",
+    Reason.PREEMPTED: "It had to go for a job of a higher rank.",
     Reason.NODE_DOWN: "A node of it is down; it goes on when it is known that nothing of it runs there any more.",
     Reason.CLEANING: "Its last run is still being cleaned up.",
     Reason.JOB_LAUNCH_FAILURE: "It could not be started.",

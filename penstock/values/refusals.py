@@ -35,6 +35,7 @@ class Code(IntEnum):
     DISABLED_STATE = 2026
     MAX_JOB_COUNT = 2009
     NOT_SUPPORTED = 2013
+    JOB_SUSPENDED = 2056
     INVALID_TIME_VALUE = 2083
     PATHNAME_TOO_LONG = 2014
     # Penstock's own
@@ -73,6 +74,7 @@ TEXT: dict[Code, str] = {
     Code.JOB_HELD: "Job is in held state",
     Code.DISABLED_STATE: "Requested operation is presently disabled",
     Code.MAX_JOB_COUNT: "Slurm temporarily unable to accept job, sleeping and retrying",
+    Code.JOB_SUSPENDED: "Job is currently suspended",
     Code.NOT_SUPPORTED: "Requested operation not supported on this system",
     Code.INVALID_TIME_VALUE: "Invalid time specified",
     Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
