@@ -14,7 +14,23 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import arrays, control, depends, job_life, layout, node_life, ready, schedule, step_life, submit, update
+from ctld.core import (
+    arrays,
+    control,
+    depends,
+    gang,
+    job_life,
+    layout,
+    node_life,
+    preempt,
+    ready,
+    schedule,
+    step_life,
+    submit,
+    suspend,
+    update,
+    victims,
+)
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
@@ -135,6 +151,9 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.END_WARNING: step_life.end_warning,
     Timer.DEADLINE: _deadline,
     Timer.SWITCH_WAIT: _switch_wait,
+    Timer.PREEMPT_EXEMPT: preempt.exempt_ends,
+    Timer.PREEMPT_GRACE: victims.grace_ends,
+    Timer.TIME_SLICE: lambda state, now_us, key, check: gang.next_slot(state, now_us),
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: lambda state, now_us, key, link: node_life.node_timeout(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
@@ -175,7 +194,12 @@ class Core:
     def seal(self) -> Batch | None:
         """Everything since the last seal, after one scheduling pass. None = nothing."""
         state = self.state
+        if state.suspended and state.quick_pass_due:
+            victims.before_pass(state, self._now_us)
         schedule.quick_pass(state, self._now_us)
+        if state.suspended:
+            suspend.go_on(state, self._now_us)
+            gang.fill(state, self._now_us)
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]
         batch = Batch(
             sequence=self._sequence + 1,

@@ -112,6 +112,17 @@ class TerminateStep(Effect, frozen=True):
     note: str = ""
 
 
+class SuspendStep(Effect, frozen=True):
+    """Stop all processes of a step (SIGTSTP, after the grace SIGSTOP), or let them go on (SIGCONT)."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    suspended: bool
+    grace_ms: int = 0
+
+
 class ForgetStep(Effect, frozen=True):
     """The step's end is committed: the node may sweep its spool."""
 
@@ -175,5 +186,5 @@ class Batch(msgspec.Struct):
 
 __all__ = [
     "AckReports", "AdmitNode", "Batch", "Done", "Effect", "Ended", "ForgetStep", "JobResult", "LaunchStep", "NodeAlloc",
-    "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+    "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "SuspendStep", "TerminateStep",
 ]  # fmt: skip

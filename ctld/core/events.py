@@ -162,6 +162,8 @@ class ControlAction(IntEnum):
     REQUEUE = 3
     USER_HOLD = 4
     REQUEUE_HOLD = 5
+    SUSPEND = 6
+    RESUME = 7
 
 
 class ControlJobs(Event, frozen=True):
@@ -212,6 +214,7 @@ class HeldStep(msgspec.Struct, frozen=True, gc=False):
     step_id: int
     state: str
     epoch: int
+    suspended: bool = False
 
 
 class NodeRegistered(Event, frozen=True):

@@ -7,6 +7,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
+from ctld.core import preempt
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import device_masks, layout_of
 from ctld.core.effects import Done, Refused
@@ -17,7 +18,7 @@ from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
 from ctld.core.ready import refresh
 from ctld.core.shapes import bits_of
-from ctld.core.sharing import units_per_cpu, units_taken
+from ctld.core.sharing import units_held, units_per_cpu
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from penstock.values.config import Config, NodeConfig
 from penstock.values.refusals import Code
@@ -167,16 +168,12 @@ def _build_columns(state: ClusterState) -> None:
                 columns.total_gres[i, state.gres_kinds[key]] += mask.bit_count()
                 columns.free_gres[i, state.gres_kinds[key]] += free.bit_count()
         holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
-        taken = (
-            part.cpus * units_taken(state, job.request, job.partition)
-            for job in holders
-            for part in job.alloc
-            if part.node == node.name
-        )
+        taken = (part.cpus * units_held(state, job) for job in holders for part in job.alloc if part.node == node.name)
         columns.free_cpus[i] = columns.total_cpus[i] - sum(taken)
-        columns.held_exclusive[i] = any(job.request.exclusive for job in holders)
+        columns.held_exclusive[i] = any(job.request.exclusive for job in holders if units_held(state, job))
         columns.up[i] = 0 if node.flags & CLOSED_FLAGS else 1
     state.node_columns = columns
+    preempt.lay_out(state)
     _build_running(state)
     state.order_nodes()
 
@@ -211,7 +208,8 @@ def _build_running(state: ClusterState) -> None:
     state.exclusive_users = 0
     for job_id in dict.fromkeys(job_id for node in state.node_list for job_id in node.jobs):
         job = state.jobs[job_id]
-        state.hold(job, units_taken(state, job.request, job.partition), expected_end_s(state, job))
+        state.hold(job, units_held(state, job), expected_end_s(state, job))
+        preempt.tell_running(state, job)
 
 
 def _build_partitions(state: ClusterState, config: Config) -> None:

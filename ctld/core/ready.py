@@ -8,7 +8,7 @@ the ready ones or takes them out. Resources and priority are the planner's busin
 
 from collections.abc import Callable
 
-from ctld.core import arrays, priority
+from ctld.core import arrays, preempt, priority
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.pending import NO_DEADLINE, Terms
@@ -90,6 +90,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if not state.pending.rows_of(job.job_id):
         any_switches = bool(job.request.switches_max) and now_us >= switch_wait_ends_us(state, job) > 0
         state.pending.add(job.job_id, shapes(state, job.request, any_switches=any_switches), terms_of(state, job))
+        preempt.tell_pending(state, job)
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is not None:
         state.pending.set_waiting(job.job_id)

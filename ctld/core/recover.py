@@ -7,11 +7,12 @@ when the nodes register (node_life.py), since they are functions of the state an
 
 from typing import NamedTuple
 
-from ctld.core import arrays, depends
+from ctld.core import arrays, depends, gang
 from ctld.core.job_life import set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
 from ctld.core.ready import PLANNER_REASONS
+from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
 from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
@@ -82,6 +83,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
         if waiting in state.waiting_for:  # an earlier one may have ended it
             depends.evaluate(state, state.jobs[waiting], now_us)
     refresh_all(state, now_us)
+    gang.recover(state, now_us)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()
@@ -160,8 +162,9 @@ def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:
         node = state.nodes[name] = new_node(entry)
     part = next(p for p in job.alloc if p.node == name)
     node.jobs[job.job_id] = None
-    node.cpus_alloc += part.cpus
-    node.cpus_used |= part.cpu_ids
+    if job.suspended_by not in RELEASED:
+        node.cpus_alloc += part.cpus
+        node.cpus_used |= part.cpu_ids
     node.mem_alloc_mb += part.mem_mb
     for gres_name, type_, mask in part.gres:
         node.gres_used[gres_name, type_] = node.gres_used.get((gres_name, type_), 0) | mask
@@ -186,6 +189,9 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             set_deadline(state, job)
         else:
             set_end_timers(state, job)
+            state.note_suspended(job)
+            if job.preempt_end_at_us:
+                state.timers.set(job.preempt_end_at_us, Timer.PREEMPT_GRACE, job.job_id, job.attempt)
     for node in state.node_list:
         if node.flags & NodeFlag.NO_RESPOND and not node.flags & NodeFlag.DOWN:
             state.timers.set(now_us + state.config.slurmd_timeout_s * 1_000_000, Timer.NODE_TIMEOUT, node.name)

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, job_life
+from ctld.core import arrays, gang, job_life, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
 from ctld.core.explain import apply_reasons
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
-from ctld.core.sharing import units_taken
+from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.states import JobState
@@ -76,6 +76,8 @@ def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, s
     """Starts, reasons, victims. Returns how many started."""
     done = apply_starts(state, now_us, answer.starts)
     apply_reasons(state, now_us, answer.reasons, seen)
+    if answer.victims:
+        victims.apply_victims(state, now_us, answer.victims)
     return done
 
 
@@ -94,7 +96,9 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) ->
         job = arrays.take_task(state, holder)
         if start.limit_s < job.time_limit_s:
             job.time_limit_s = start.limit_s
-        job_life.start(state, job, partition, alloc, now_us)
+        runs = gang.has_room(state, job, partition, alloc)
+        job_life.start(state, job, partition, alloc, now_us, launch=runs)
+        gang.begin(state, job, runs, now_us)
         if holder is not job:
             _recount(state, holder)
         done += 1
@@ -134,13 +138,14 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
 
 def _is_closed_to(state: ClusterState, node: Node, job: Job) -> bool:
     """A job there, or this one, wants the node for itself or for its user."""
-    if not node.jobs:
+    here = [other for job_id in node.jobs if units_held(state, other := state.jobs[job_id])]
+    if not here:
         return False
     if state.node_columns.held_exclusive[node.index] or job.request.exclusive:
         return True
     if not state.exclusive_users and not job.request.exclusive_user:
         return False
-    others = [state.jobs[job_id] for job_id in node.jobs if state.jobs[job_id].user_id != job.user_id]
+    others = [other for other in here if other.user_id != job.user_id]
     return bool(others) and (job.request.exclusive_user or any(o.request.exclusive_user for o in others))
 
 

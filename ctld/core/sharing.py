@@ -1,18 +1,56 @@
 """How cpus are counted where jobs may share them (OverSubscribe=FORCE:n, PreemptMode=GANG).
 
-The planner counts cpus in units. A cluster without sharing has one unit a cpu.
+The planner counts cpus in units. A cluster without sharing has one unit a cpu. Where partitions have OverSubscribe=FORCE:n,
+a cpu of every node stands for as many units as the least common multiple of these numbers: a job in a FORCE:n partition
+takes an n-th of them a cpu, any other job takes them all. So n jobs of the one fit on a cpu, one of the other, and never
+both at once. A job with --exclusive does not share.
+
+Whether jobs that share a cpu run at the same time or take turns is gang.py's business.
 """
 
-from ctld.core.model import JobRequest
+from math import lcm
+
+from ctld.core.model import Job, JobRequest
 from ctld.core.state import ClusterState
 from penstock.values.config import Config
+from penstock.values.states import Suspend
+
+#: Beyond so many units a cpu the numbers are no longer made to divide: a job takes the next higher number of units.
+UNITS_MAX = 5040
+#: Why a suspended job's cpus are free for others.
+RELEASED = frozenset((Suspend.ADMIN, Suspend.PREEMPTED))
 
 
 def units_per_cpu(config: Config) -> int:
     """Units that every cpu of the cluster stands for."""
-    return 1
+    counts = sorted({jobs_per_cpu(config, partition.name) for partition in config.partitions})
+    units = lcm(*counts) if counts else 1
+    return units if units <= UNITS_MAX else counts[-1]
+
+
+def jobs_per_cpu(config: Config, partition: str) -> int:
+    """n of OverSubscribe=FORCE:n, else 1."""
+    entry = next((p for p in config.partitions if p.name == partition), None)
+    return entry.jobs_per_cpu() if entry is not None and entry.over_subscribe.startswith("FORCE") else 1
 
 
 def units_taken(state: ClusterState, request: JobRequest, partition: str) -> int:
     """Units that one cpu of such a job takes."""
-    return 1
+    if state.units_per_cpu == 1:
+        return 1
+    found = state.partitions.get(partition)
+    if found is None or request.exclusive or not found.config.over_subscribe.startswith("FORCE"):
+        return state.units_per_cpu
+    return -(-state.units_per_cpu // int(found.config.jobs_per_cpu()))
+
+
+def shares(state: ClusterState, job: Job) -> bool:
+    """True when others may be given the job's cpus too."""
+    return units_taken(state, job.request, job.partition) < state.units_per_cpu
+
+
+def units_held(state: ClusterState, job: Job) -> int:
+    """The same for a job that has its allocation: 0 while it is suspended and its cpus are free for others."""
+    if job.suspended_by in RELEASED:
+        return 0
+    return units_taken(state, job.request, job.partition)

@@ -16,7 +16,7 @@ import msgspec
 from accounting.schema import join_strings, split_strings
 from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
 from penstock.values.hostlist import compress
-from penstock.values.states import Hold, JobState, NodeFlag, Reason
+from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
 
 Params = tuple[Any, ...]
@@ -41,6 +41,7 @@ _REPEATED = (
 
 _STATES = {int(state): state for state in JobState}
 _HOLDS = {int(hold): hold for hold in Hold}
+_SUSPENDS = {int(why): why for why in Suspend}
 _REASONS = {reason.value: reason for reason in Reason}
 
 
@@ -87,7 +88,8 @@ def _life(row: JobRow) -> Params:
         row.reason_detail, int(row.hold), row.priority, row.dependency, row.eligible_at_us, row.start_at_us,
         row.end_at_us, row.time_limit_s, alloc, row.batch_node, row.exit_code, row.exit_signal, row.derived_code,
         row.derived_signal, row.cancelled_by_uid, row.failed_node, row.admin_comment, row.tres_alloc, nodes_alloc,
-        cpus_alloc, node_list,
+        cpus_alloc, node_list, int(row.suspended_by), row.suspended_us, row.suspended_at_us, row.preempt_at_us,
+        row.preempt_end_at_us, row.preemptor_id,
     )  # fmt: skip
 
 
@@ -114,7 +116,8 @@ class JobReader:
         "spec_hash", "user_id", "group_id", "user_name", "group_name", "partition", "state", "end_state", "reason",
         "reason_detail", "hold", "priority", "dependency", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us",
         "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
-        "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc",
+        "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc", "suspended_by", "suspended_us",
+        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
     )  # fmt: skip
     REQUEST_COLUMNS = ("job_id", "submit_key", "request")
 
@@ -129,7 +132,8 @@ class JobReader:
             group_id, user_name, group_name, partition, state, end_state, reason, reason_detail, hold, priority,
             dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node,
             exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
-            tres_req, tres_alloc, key_job_id, submit_key, request_json,
+            tres_req, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us,
+            preemptor_id, key_job_id, submit_key, request_json,
         ) = values  # fmt: skip
         request = self._requests.get(request_json) or self._request(request_json)
         one: Callable[[Any, Any], Any] = self._words.setdefault
@@ -144,7 +148,8 @@ class JobReader:
             submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
             one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
             derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
-            one(tres_alloc, tres_alloc),
+            one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
+            preempt_end_at_us, preemptor_id,
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:

@@ -20,6 +20,7 @@ from ctld.core.effects import (
     SignalStep,
     StartPlan,
     Submitted,
+    SuspendStep,
     TerminateStep,
 )
 from ctld.core.events import (
@@ -81,6 +82,7 @@ class World:
         self.boots: dict[str, str] = {n.name: "boot1" for n in config.nodes}
         self.running: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}
         self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
         self.replies: dict[int, object] = {}
@@ -165,7 +167,7 @@ class World:
             return (
                 [f"refuse {effect.node}: {effect.refusal}"] if isinstance(effect, AdmitNode) and effect.refusal else []
             )
-        assert isinstance(effect, LaunchStep | SignalStep | TerminateStep)
+        assert isinstance(effect, LaunchStep | SignalStep | SuspendStep | TerminateStep)
         if effect.node not in self.links:
             return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
         key = (effect.job_id, effect.attempt)
@@ -173,6 +175,13 @@ class World:
             return self._launch(effect)
         if isinstance(effect, SignalStep):
             return [f"signal {effect.job_id} on {effect.node}: {effect.signal_no}"]
+        if isinstance(effect, SuspendStep):
+            if key not in self.running[effect.node]:
+                return [f"suspend {effect.job_id} on {effect.node}: not known there"]
+            self.stopped[effect.node].pop(key, None)
+            if effect.suspended:
+                self.stopped[effect.node][key] = None
+            return [f"{'suspend' if effect.suspended else 'resume'} {effect.job_id} on {effect.node}"]
         if key not in self.running[effect.node]:
             self.tombstones[effect.node][key] = None
         return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
@@ -230,7 +239,7 @@ class World:
         """The node daemon connects and says what it holds."""
         self.links[name] = self.links.get(name, 0) + 1 + 1000 * self.epoch
         held = tuple(
-            HeldStep(job_id, attempt, BATCH, "RUNNING", epoch)
+            HeldStep(job_id, attempt, BATCH, "RUNNING", epoch, (job_id, attempt) in self.stopped[name])
             for (job_id, attempt), epoch in self.running[name].items()
         ) + tuple(HeldStep(job_id, attempt, BATCH, "TOMBSTONE", 0) for job_id, attempt in self.tombstones[name])
         node = next(n for n in self.config.nodes if n.name == name)
@@ -246,6 +255,7 @@ class World:
     def reboot(self, name: str) -> None:
         """The node loses power: what ran there is gone."""
         self.running[name].clear()
+        self.stopped[name].clear()
         self.tombstones[name].clear()
         self.boots[name] += "+"
 
@@ -270,6 +280,7 @@ class World:
         """The node says that the job's step has ended."""
         node, attempt = self.where(job_id)
         del self.running[node][job_id, attempt]
+        self.stopped[node].pop((job_id, attempt), None)
         return self.report_exit(node, job_id, attempt, code, signal, failure, oom, **more)
 
     def report_exit(
