@@ -23,6 +23,7 @@ from ctld.core import (
     layout,
     node_life,
     preempt,
+    qos,
     ready,
     schedule,
     step_life,
@@ -36,6 +37,7 @@ from ctld.core.events import (
     AnyEvent,
     AwaitJob,
     CancelJobs,
+    ChangeQos,
     ControlJobs,
     LaunchRefused,
     LoadConfig,
@@ -99,6 +101,7 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     UpdateJobs: update.update_jobs,
     UpdateNodes: node_life.update_nodes,
     UpdatePartition: node_life.update_partition,
+    ChangeQos: qos.change_qos,
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     StepStarted: step_life.step_started,
@@ -211,6 +214,8 @@ class Core:
             partitions=[
                 PartitionRow(n, state.partitions[n].state) for n in state.dirty_partitions if n in state.partitions
             ],
+            qos=[state.qos[name] for name in state.dirty_qos if name in state.qos],
+            qos_gone=[name for name in state.dirty_qos if name not in state.qos],
             history=state.history,
             next_job_id=state.next_job_id,
             next_request_id=state.next_request_id,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, Qos, SpecRow, StepRow
 from penstock.values.refusals import TEXT, Code
 
 
@@ -176,11 +176,21 @@ class Batch(msgspec.Struct):
     effects: list[Effect]
     purged: list[int]  # job ids that left the controller's memory (snapshot only; the database keeps them)
     forecast: Any = None  # planning.Forecast when there is a new one, for the snapshot only
+    qos: list[Qos] = []
+    qos_gone: list[str] = []  # names of those that were deleted
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
         return bool(
-            self.jobs or self.steps or self.nodes or self.partitions or self.history or self.specs or self.requests
+            self.jobs
+            or self.steps
+            or self.nodes
+            or self.partitions
+            or self.history
+            or self.specs
+            or self.requests
+            or self.qos
+            or self.qos_gone
         )
 
 

@@ -188,6 +188,24 @@ class UpdateJobs(Event, frozen=True):
     reply_to: int = 0
 
 
+class QosAction(IntEnum):
+    """Numbers of the wire's ChangeQosRequest.Action."""
+
+    ADD = 1
+    MODIFY = 2
+    DELETE = 3
+
+
+class ChangeQos(Event, frozen=True):
+    """sacctmgr add|modify|delete qos. `changes`: lower-case key, with + or - behind it for `+=` and `-=` -> value."""
+
+    actor: Actor
+    action: QosAction
+    names: tuple[str, ...]
+    changes: dict[str, str]
+    reply_to: int = 0
+
+
 class UpdateNodes(Event, frozen=True):
     """scontrol update nodename=."""
 

@@ -49,7 +49,7 @@ def begin(state: ClusterState, job: Job, runs: bool, now_us: int) -> None:
         return
     state.turns[job.job_id] = state.slot if runs else 0
     if not runs:
-        suspend.suspend(state, job, Suspend.GANG, now_us, "waits for its turn")
+        suspend.suspend(state, job, Suspend.GANG, now_us, "waits for its turn", tell=False)
         _next_slot(state, now_us)
 
 

@@ -53,6 +53,7 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
     was = job.state
     if was is S.PENDING:
         state.pending.remove(job.job_id)
+        state.preempting.pop(job.job_id, None)
     job.state = to
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
@@ -150,6 +151,7 @@ def terminate(
     move(state, job, S.COMPLETING)
     state.note_suspended(job)
     state.running.set_end(job.job_id, expected_end_s(state, job))
+    preempt.tell_running(state, job)
     state.record(now_us, job, "ending", note or end_state.name)
     for step in job.steps.values():
         if step.state not in END_STATES:

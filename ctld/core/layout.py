@@ -51,7 +51,7 @@ def misfits(state: ClusterState, config: Config) -> list[str]:
             ids = ", ".join(map(str, list(node.jobs)[:IDS_SHOWN_MAX]))
             problems.append(f"node {node.name} has jobs ({ids}) and is gone from the file: drain it first")
         else:
-            problems += _too_small(node, new)
+            problems += _too_small(node, new, units_per_cpu(config))
     wanted: dict[str, int] = {}
     for job in state.jobs.values():
         if job.state is JobState.PENDING:
@@ -64,9 +64,9 @@ def misfits(state: ClusterState, config: Config) -> list[str]:
     return problems
 
 
-def _too_small(node: Node, new: NodeConfig) -> list[str]:
+def _too_small(node: Node, new: NodeConfig, jobs_per_cpu: int) -> list[str]:
     problems = []
-    if new.cpus < node.cpus_alloc:
+    if new.cpus * jobs_per_cpu < node.cpus_alloc:
         problems.append(f"node {node.name}: {node.cpus_alloc} CPUs are allocated, the file has {new.cpus}")
     if new.real_memory_mb < node.mem_alloc_mb:
         text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.real_memory_mb}"

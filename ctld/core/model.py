@@ -192,12 +192,12 @@ class JobRow(NamedTuple):
     admin_comment: str
     tres_req: str
     tres_alloc: str
-    suspended_by: Suspend
-    suspended_us: int
-    suspended_at_us: int
-    preempt_at_us: int
-    preempt_end_at_us: int
-    preemptor_id: int
+    suspended_by: Suspend = Suspend.NO
+    suspended_us: int = 0
+    suspended_at_us: int = 0
+    preempt_at_us: int = 0
+    preempt_end_at_us: int = 0
+    preemptor_id: int = 0
 
 
 _job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)

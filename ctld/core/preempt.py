@@ -24,8 +24,11 @@ from penstock.values.states import HOLDING_STATES, JobState
 
 US = 1_000_000
 NONE, BY_PARTITION, BY_QOS = "preempt/none", "preempt/partition_prio", "preempt/qos"
-#: The planner's bits for classes. More tiers than that share the highest.
-CLASSES_MAX = 64
+#: The planner has 64 classes. More tiers or QOS than that share the last but one.
+CLASSES_MAX = 63
+#: Jobs that are on their way out already, whoever they are. Every row that may preempt anybody may wait for these at no
+#: cost, so that a job whose victims take their time is not given others.
+ENDING = 63
 _ACTS = ("CANCEL", "REQUEUE", "SUSPEND")
 
 
@@ -35,16 +38,18 @@ def lay_out(state: ClusterState) -> None:
     if state.config.preempt_type == BY_PARTITION:
         keys = sorted({p.config.priority_tier for p in state.partition_list})
     elif state.config.preempt_type == BY_QOS:
-        keys = sorted(state.qos)
+        keys = [*sorted(state.qos)]
     state.preempt_classes = {key: min(number, CLASSES_MAX - 1) for number, key in enumerate(keys)}
 
 
 def class_of(state: ClusterState, job: Job) -> int:
     """The class of a running job, -1 = it may not be preempted."""
     config = state.config
-    if config.preempt_type == NONE or job.preempt_end_at_us or job.suspended_by in RELEASED:
+    if config.preempt_type == NONE or job.state not in HOLDING_STATES or job.suspended_by in RELEASED:
         return -1
-    if job.state not in HOLDING_STATES or job.state is JobState.COMPLETING or mode_of(state, job) == "OFF":
+    if job.state is JobState.COMPLETING or job.preempt_end_at_us:
+        return ENDING
+    if mode_of(state, job) == "OFF":
         return -1
     if exempt_until_us(state, job) > state.now_us or job.priority >= config.preempt_number(
         "min_exempt_priority", 1 << 40
@@ -55,6 +60,8 @@ def class_of(state: ClusterState, job: Job) -> int:
 
 def cost_of(state: ClusterState, job: Job) -> int:
     """What it costs to preempt the job, the cheapest go first: the lowest priority, or the youngest."""
+    if class_of(state, job) == ENDING:
+        return 0
     if state.config.preempt_word("youngest_first"):
         return (1 << 40) - job.start_at_us // US
     if state.config.preempt_type == BY_QOS:
@@ -122,7 +129,7 @@ def _bits(numbers: Iterable[int]) -> int:
     bits = 0
     for number in numbers:
         bits |= 1 << number
-    return bits
+    return bits | 1 << ENDING if bits else 0
 
 
 # ---- what the planner is told ---------------------------------------------------------------------------------------

@@ -5,12 +5,14 @@ replayed: indexes, counters, columns and timers are built from the rows, and lau
 when the nodes register (node_life.py), since they are functions of the state and the nodes know what they have done.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ctld.core import arrays, depends, gang
 from ctld.core.job_life import set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
-from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Step, StepRow, job_from
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Step, StepRow, job_from
+from ctld.core.qos import DEFAULT_QOS, NORMAL
 from ctld.core.ready import PLANNER_REASONS
 from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
@@ -51,6 +53,7 @@ class Loaded(NamedTuple):
     partitions: list[PartitionRow]
     arrays: list[ArrayCounts]
     submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
+    qos: Sequence[Qos] = ()
 
 
 class Misfit(Exception):
@@ -62,6 +65,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     state.epoch = loaded.epoch
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
+    state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos}
     _load_jobs(state, loaded)
     _load_arrays(state, config, loaded)
     _load_nodes(state, config, loaded)

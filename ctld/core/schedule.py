@@ -126,7 +126,7 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
         node = state.node_list[index]
         if node.flags & CLOSED_FLAGS or _is_closed_to(state, node, job):
             return None
-        if cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
+        if cpus > node.cpus or cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
             return None
         gres = pick_devices(node, job.request.gres_per_node)
         if gres is None:

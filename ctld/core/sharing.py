@@ -10,7 +10,7 @@ Whether jobs that share a cpu run at the same time or take turns is gang.py's bu
 
 from math import lcm
 
-from ctld.core.model import Job, JobRequest
+from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.state import ClusterState
 from penstock.values.config import Config
 from penstock.values.states import Suspend
@@ -42,6 +42,20 @@ def units_taken(state: ClusterState, request: JobRequest, partition: str) -> int
     if found is None or request.exclusive or not found.config.over_subscribe.startswith("FORCE"):
         return state.units_per_cpu
     return -(-state.units_per_cpu // int(found.config.jobs_per_cpu()))
+
+
+def tasks_per_node_max(state: ClusterState, request: JobRequest, partition: Partition) -> int:
+    """The request's ntasks_per_node (0 = any); less where cpus are shared.
+
+    To the planner a shared cpu is several, and one job could be given them all. So a job that shares has at most as many
+    tasks on a node as the partition's smallest node has room for.
+    """
+    asked = request.ntasks_per_node
+    if units_taken(state, request, partition.name) == state.units_per_cpu:
+        return asked
+    cpus = min((state.nodes[name].cpus for name in partition.config.nodes if name in state.nodes), default=1)
+    most = max(1, cpus // request.cpus_per_task)
+    return min(asked, most) if asked else most
 
 
 def shares(state: ClusterState, job: Job) -> bool:

@@ -77,6 +77,7 @@ class ClusterState:
         self.qos: dict[str, Qos] = {}
         self.dirty_qos: dict[str, None] = {}
         self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
+        self.preempting: dict[int, tuple[int, ...]] = {}  # pending job id -> the jobs that were made to go for it
         self.slot = 1  # number of the present time slice (gang.py)
         self.slot_due_us = 0  # when it ends; 0 = nobody waits for a turn
         self.turns: dict[int, int] = {}  # job id -> the last slot in which it ran

@@ -28,16 +28,20 @@ from penstock.values.states import END_STATES, JobState, Suspend
 S = JobState
 
 
-def suspend(state: ClusterState, job: Job, why: Suspend, now_us: int, note: str) -> None:
-    """Stop a job that runs, or give the suspension of one that is suspended another reason."""
+def suspend(state: ClusterState, job: Job, why: Suspend, now_us: int, note: str, tell: bool = True) -> None:
+    """Stop a job that runs, or give the suspension of one that is suspended another reason.
+
+    `tell` False: it has not been launched, so there is nothing to stop.
+    """
     was = job.suspended_by
     if job.state is not S.SUSPENDED:
         job_life.move(state, job, S.SUSPENDED)
         job.suspended_at_us = now_us
         state.record(now_us, job, "suspend", note)
-        emit_suspended(state, job)
+        if tell:
+            emit_suspended(state, job)
     elif was is not why:
-        state.record(now_us, job, "suspend", note)
+        state.record(now_us, job, "resuming" if why is Suspend.RESUMING else "suspend", note)
     if why in RELEASED and was not in RELEASED:
         state.give_up_cpus(job, units_taken(state, job.request, job.partition))
     elif was in RELEASED and why not in RELEASED:
@@ -83,9 +87,8 @@ def emit_suspended(state: ClusterState, job: Job) -> None:
     stands = job.state is S.SUSPENDED
     grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
     for step in job.steps.values():
-        if step.state in END_STATES or (step.state is S.CONFIGURING and stands and not job.suspended_us):
-            continue
-        state.emit(SuspendStep(step.node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
+        if step.state not in END_STATES:
+            state.emit(SuspendStep(step.node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
 
 
 def run_us(job: Job, now_us: int) -> int:

@@ -33,9 +33,12 @@ def apply_victims(state: ClusterState, now_us: int, pairs: Iterable[tuple[int, i
         preemptor = state.jobs.get(pending_id)
         if preemptor is None or preemptor.state is not JobState.PENDING or not state.pending.is_ready(pending_id):
             continue
+        if any(_is_leaving(state, v) for v in state.preempting.get(pending_id, ())):
+            continue  # it has its victims; they take their time
         if not all(_is_settled(state, v) or _may(state, preemptor, v) for v in victims):
             state.changed()
             continue
+        state.preempting[pending_id] = tuple(victims)
         for victim_id in victims:
             if not _is_settled(state, victim_id):
                 make_go(state, state.jobs[victim_id], preemptor, now_us)
@@ -49,6 +52,11 @@ def _is_settled(state: ClusterState, job_id: int) -> bool:
     if job is None or job.state not in HOLDING_STATES or job.state is JobState.COMPLETING:
         return True
     return bool(job.preempt_end_at_us) or job.suspended_by in RELEASED
+
+
+def _is_leaving(state: ClusterState, job_id: int) -> bool:
+    job = state.jobs.get(job_id)
+    return job is not None and (job.state is JobState.COMPLETING or bool(job.preempt_end_at_us))
 
 
 def _may(state: ClusterState, preemptor: Job, victim_id: int) -> bool:
@@ -68,7 +76,8 @@ def make_go(state: ClusterState, victim: Job, preemptor: Job, now_us: int) -> No
     if mode == "REQUEUE" and not victim.request.requeue:
         mode = "CANCEL"
     victim.preempt_at_us, victim.preemptor_id = now_us, preemptor.job_id
-    grace_s = 0 if mode == "SUSPEND" else _grace_s(state, victim)
+    # one that stands still could do nothing in its grace; its end gives it SIGCONT, SIGTERM and KillWait as any other
+    grace_s = 0 if mode == "SUSPEND" or victim.state is JobState.SUSPENDED else _grace_s(state, victim)
     after = f", in {grace_s} seconds" if grace_s else ""
     state.record(now_us, victim, "preempted", f"for job {preemptor.job_id} ({mode}{after})")
     state.record(now_us, preemptor, "preempts", f"job {victim.job_id} ({mode}{after})")

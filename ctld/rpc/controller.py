@@ -13,8 +13,10 @@ from ctld.core.effects import Done, Ended, Refusal, Results, Submitted
 from ctld.core.events import (
     AwaitJob,
     CancelJobs,
+    ChangeQos,
     ControlAction,
     ControlJobs,
+    QosAction,
     Role,
     SubmitJob,
     UpdateJobs,
@@ -157,6 +159,18 @@ class ControllerService:
         await self._ask(UpdatePartition(caller(), request.name, changes, self._runtime.new_reply_to()), context)
         return controller_pb2.Empty()
 
+    @translated
+    async def ChangeQos(self, request: Any, context: Any) -> Any:
+        """sacctmgr add, modify, delete qos."""
+        try:
+            action = QosAction(request.action)
+        except ValueError:
+            raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
+        changes = wanted.changes_of(request.changes)
+        names = tuple(dict.fromkeys(request.names))
+        await self._ask(ChangeQos(caller(), action, names, changes, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
     # ---- read ----------------------------------------------------------------------------------------------------
 
     async def ListJobs(self, request: Any, context: Any) -> AsyncIterator[bytes]:
@@ -213,6 +227,13 @@ class ControllerService:
         return controller_pb2.ListPartitionsReply(
             partitions=[clusterinfo.partition_info(state, partition) for partition in state.partition_list]
         )
+
+    @translated
+    async def ListQos(self, request: Any, context: Any) -> Any:
+        """Qualities of service, in the order of their names."""
+        known = self._runtime.core.state.qos
+        names = [name for name in sorted(known) if not request.names or name in request.names]
+        return controller_pb2.ListQosReply(qos=[controller_pb2.Qos(**known[name]._asdict()) for name in names])
 
     @translated
     async def ShowConfig(self, request: Any, context: Any) -> Any:

@@ -48,6 +48,8 @@ RIGHTS: Final[dict[str, Who]] = {
     _CONTROLLER + "UpdateJobs": Who.USER,
     _CONTROLLER + "GetBatchScript": Who.USER,
     _CONTROLLER + "Story": Who.USER,
+    _CONTROLLER + "ListQos": Who.USER,
+    _CONTROLLER + "ChangeQos": Who.OPERATOR,
     _CONTROLLER + "UpdateNodes": Who.ADMINISTRATOR,
     _CONTROLLER + "UpdatePartition": Who.ADMINISTRATOR,
     _CONTROLLER + "Reconfigure": Who.ADMINISTRATOR,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from accounting.schema import join_strings, split_strings
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, NodeRow, PartitionRow, Qos, SpecRow, StepRow
 from penstock.values.hostlist import compress
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
@@ -207,6 +207,19 @@ def node_from(values: Params) -> NodeRow:
 def partition_from(values: Params) -> PartitionRow:
     """A row of partition_state."""
     return PartitionRow(*values)
+
+
+def qos_values(record: Qos) -> Params:
+    """A row of qos; lists are joined by commas, which no name of theirs holds."""
+    return tuple(",".join(value) if isinstance(value, tuple) else value for value in record)
+
+
+def qos_from(values: Params) -> Qos:
+    """The reverse of `qos_values`."""
+    fields = dict(zip(Qos._fields, values, strict=True))
+    for name in ("preempt", "preempt_mode", "flags"):
+        fields[name] = tuple(word for word in fields[name].split(",") if word)
+    return Qos(**fields)
 
 
 def history_from(values: Params) -> HistoryRow:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Engine, Executable, Table, bindparam, update
+from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, update
 from sqlalchemy.sql.elements import CompilerElement
 
 from ctld.store.dialect import Dialect
-from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, JOB_SPEC, META, NODE, PARTITION_STATE, STEP
+from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, JOB_SPEC, META, NODE, PARTITION_STATE, QOS, STEP
 
 #: Columns of a job that change during its life: from here to the end of the table.
 _LIFE_FROM = "array_task_id"
@@ -32,6 +32,8 @@ class Statements:
     replace_nodes: str
     replace_partitions: str
     insert_history: str
+    replace_qos: str
+    delete_qos: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -68,6 +70,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_nodes=insert(NODE, replace=True),
         replace_partitions=insert(PARTITION_STATE, replace=True),
         insert_history=insert(JOB_HISTORY),
+        replace_qos=insert(QOS, replace=True),
+        delete_qos=text(delete(QOS).where(QOS.c.name == bindparam("key_name")), ["key_name"]),
     )
 
 

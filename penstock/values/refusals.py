@@ -36,10 +36,13 @@ class Code(IntEnum):
     MAX_JOB_COUNT = 2009
     NOT_SUPPORTED = 2013
     JOB_SUSPENDED = 2056
+    INVALID_QOS = 2066
     INVALID_TIME_VALUE = 2083
     PATHNAME_TOO_LONG = 2014
     # Penstock's own
     INVALID_VALUE = 9000
+    QOS_EXISTS = 9010
+    QOS_IN_USE = 9011
     SCRIPT_TOO_LARGE = 9001
     ENVIRONMENT_TOO_LARGE = 9002
     STALE_REQUEST = 9003
@@ -78,6 +81,9 @@ TEXT: dict[Code, str] = {
     Code.NOT_SUPPORTED: "Requested operation not supported on this system",
     Code.INVALID_TIME_VALUE: "Invalid time specified",
     Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
+    Code.INVALID_QOS: "Invalid qos specification",
+    Code.QOS_EXISTS: "This QOS already exists",
+    Code.QOS_IN_USE: "The QOS is in use",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

@@ -36,7 +36,7 @@ from ctld.core.events import (
     Tick,
     WantedJob,
 )
-from ctld.core.model import JobRow, NodeRow, PartitionRow, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRow, NodeRow, PartitionRow, Qos, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
@@ -83,6 +83,8 @@ class World:
         self.running: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}
         self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.qos: dict[str, Qos] = {}
+        self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
         self.replies: dict[int, object] = {}
@@ -107,7 +109,7 @@ class World:
         keys = [(r.submit_key, r.job_id, r.submit_at_us) for r in last.values() if r.submit_key]
         loaded = Loaded(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
-            list(self.partition_rows.values()), counts, keys,
+            list(self.partition_rows.values()), counts, keys, list(self.qos.values()),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -150,7 +152,11 @@ class World:
             self.jobs[row.job_id, row.attempt] = row
         for step in batch.steps:
             self.steps[step.job_id, step.attempt, step.step_id] = step
+        self.history += batch.history
         self.node_rows.update({n.name: n for n in batch.nodes})
+        self.qos.update({record.name: record for record in batch.qos})
+        for name in batch.qos_gone:
+            del self.qos[name]
         self.partition_rows.update({p.name: p for p in batch.partitions})
         self.counters = (batch.next_job_id, batch.next_request_id)
 
