@@ -76,7 +76,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         end_state = S.OUT_OF_MEMORY
     elif event.exit_code or event.exit_signal or event.failure:
         end_state = S.FAILED
-    if job.state is S.COMPLETING and job.end_state is S.CANCELLED:
+    if job.state is S.COMPLETING and (job.end_state is S.CANCELLED or job.reason is Reason.PREEMPTED):
         end_state = S.CANCELLED
     step.start_at_us = event.start_at_us or step.start_at_us
     step.end_at_us = max(event.end_at_us, step.start_at_us)

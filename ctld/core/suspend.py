@@ -23,6 +23,7 @@ from ctld.core.model import Job
 from ctld.core.sharing import RELEASED, shares, units_taken
 from ctld.core.state import ClusterState
 from penstock.values.config import SUSPEND_GRACE_S
+from penstock.values.runtime import ran_us
 from penstock.values.states import END_STATES, JobState, Suspend
 
 S = JobState
@@ -93,8 +94,7 @@ def emit_suspended(state: ClusterState, job: Job) -> None:
 
 def run_us(job: Job, now_us: int) -> int:
     """How long the job has run, suspensions left out."""
-    standing_us = now_us - job.suspended_at_us if job.state is S.SUSPENDED else 0
-    return max(0, now_us - job.start_at_us - job.suspended_us - standing_us)
+    return ran_us(now_us, job.start_at_us, job.suspended_us, job.suspended_at_us if job.state is S.SUSPENDED else 0)
 
 
 def go_on(state: ClusterState, now_us: int) -> None:
