@@ -166,13 +166,26 @@ COLUMNS = (
     *(
         _column(name, width, lambda qos, view: "")
         for name, width in (
-            ("GrpTRES", 13), ("GrpTRESMins", 13), ("GrpTRESRunMins", 13), ("GrpJobs", 7), ("GrpSubmit", 9),
-            ("GrpWall", 11), ("MaxTRES", 13), ("MaxTRESPerNode", 14), ("MaxTRESMins", 13), ("MaxWall", 11),
-            ("MaxTRESPU", 13), ("MaxJobsPU", 9), ("MaxSubmitPU", 11), ("MaxTRESPA", 13), ("MaxJobsPA", 9),
-            ("MaxSubmitPA", 11), ("MinTRES", 13),
-        )  # fmt: skip
+            ("GrpTRES", 13),
+            ("GrpTRESMins", 13),
+            ("GrpTRESRunMins", 13),
+            ("GrpJobs", 7),
+            ("GrpSubmit", 9),
+            ("GrpWall", 11),
+            ("MaxTRES", 13),
+            ("MaxTRESPerNode", 14),
+            ("MaxTRESMins", 13),
+            ("MaxWall", 11),
+            ("MaxTRESPU", 13),
+            ("MaxJobsPU", 9),
+            ("MaxSubmitPU", 11),
+            ("MaxTRESPA", 13),
+            ("MaxJobsPA", 9),
+            ("MaxSubmitPA", 11),
+            ("MinTRES", 13),
+        )
     ),
     _column("Description", 20, lambda qos, view: qos.description),
-)  # fmt: skip
+)
 #: What is shown without format=: all but the description.
 DEFAULT = COLUMNS[:-1]

@@ -121,8 +121,11 @@ def _purge(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
 
 def _look_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     job = state.jobs.get(key)
-    if job is not None:
-        ready.refresh(state, job, now_us)
+    if job is None:
+        return
+    ready.refresh(state, job, now_us)
+    if job.preemptor_id and job.state is JobState.PENDING and not state.pending.is_ready(job.job_id):
+        state.timers.set(now_us + job_life.PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
 
 
 def _deadline(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
@@ -197,8 +200,9 @@ class Core:
     def seal(self) -> Batch | None:
         """Everything since the last seal, after one scheduling pass. None = nothing."""
         state = self.state
-        if state.suspended and state.quick_pass_due:
+        if state.quick_pass_due:
             victims.before_pass(state, self._now_us)
+            preempt.before_pass(state)
         schedule.quick_pass(state, self._now_us)
         if state.suspended:
             suspend.go_on(state, self._now_us)

@@ -47,7 +47,7 @@ def begin(state: ClusterState, job: Job, runs: bool, now_us: int) -> None:
     """A job has its allocation, and runs in this slot or not."""
     if not is_on(state) or not shares(state, job):
         return
-    state.turns[job.job_id] = state.slot if runs else 0
+    state.turns.last[job.job_id] = state.turns.slot if runs else 0
     if not runs:
         suspend.suspend(state, job, Suspend.GANG, now_us, "waits for its turn", tell=False)
         _next_slot(state, now_us)
@@ -55,10 +55,10 @@ def begin(state: ClusterState, job: Job, runs: bool, now_us: int) -> None:
 
 def next_slot(state: ClusterState, now_us: int) -> None:
     """SchedulerTimeSlice is over: the next ones run."""
-    state.slot_due_us = 0
+    state.turns.due_us = 0
     if not is_on(state):
         return
-    state.slot += 1
+    state.turns.slot += 1
     gang = _members(state)
     room = _room(state, _always(state, gang))
     chosen = [job for job in sorted(gang, key=lambda j: _order(state, j)) if _take(room, job)]
@@ -67,7 +67,7 @@ def next_slot(state: ClusterState, now_us: int) -> None:
         if job.job_id not in runs and job.state is not JobState.SUSPENDED:
             suspend.suspend(state, job, Suspend.GANG, now_us, "its slot is over")
     for job in chosen:
-        state.turns[job.job_id] = state.slot
+        state.turns.last[job.job_id] = state.turns.slot
         if job.state is JobState.SUSPENDED:
             suspend.resume(state, job, now_us)
     if len(chosen) < len(gang):
@@ -86,7 +86,7 @@ def fill(state: ClusterState, now_us: int) -> None:
     room = _room(state, (job for job in _holders(state) if job.state is not JobState.SUSPENDED))
     for job in sorted(waiting, key=lambda j: _order(state, j)):
         if _take(room, job):
-            state.turns[job.job_id] = state.slot
+            state.turns.last[job.job_id] = state.turns.slot
             suspend.resume(state, job, now_us)
     _next_slot(state, now_us)
 
@@ -95,23 +95,23 @@ def recover(state: ClusterState, now_us: int) -> None:
     """After a restart of the controller: who stood still is first in the next slot."""
     if not is_on(state):
         return
-    state.slot = 1
+    state.turns.slot = 1
     gang = _members(state)
-    state.turns = {job.job_id: int(job.state is not JobState.SUSPENDED) for job in gang}
+    state.turns.last = {job.job_id: int(job.state is not JobState.SUSPENDED) for job in gang}
     if any(job.state is JobState.SUSPENDED for job in gang):
         _next_slot(state, now_us)
 
 
 def _next_slot(state: ClusterState, now_us: int) -> None:
-    if not state.slot_due_us:
-        state.slot_due_us = now_us + state.config.sched_time_slice_s * US
-        state.timers.set(state.slot_due_us, Timer.TIME_SLICE)
+    if not state.turns.due_us:
+        state.turns.due_us = now_us + state.config.sched_time_slice_s * US
+        state.timers.set(state.turns.due_us, Timer.TIME_SLICE)
 
 
 def _order(state: ClusterState, job: Job) -> tuple[int, int, int]:
     partition = state.partitions.get(job.partition)
     tier = int(partition.config.priority_tier) if partition else 0
-    return (-tier, state.turns.get(job.job_id, 0), job.job_id)
+    return (-tier, state.turns.last.get(job.job_id, 0), job.job_id)
 
 
 def _holders(state: ClusterState) -> list[Job]:

@@ -40,6 +40,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 US = 1_000_000
 #: Pause before a requeued job may start again, so that a failing node or script does not spin.
 REQUEUE_DELAY_US = 1 * US
+#: A preempted job looks so often whether its preemptor still waits for what it left.
+PREEMPTOR_PAUSE_US = 10 * US
 
 
 class IllegalMove(Exception):
@@ -54,6 +56,7 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
     if was is S.PENDING:
         state.pending.remove(job.job_id)
         state.preempting.pop(job.job_id, None)
+        job.preemptor_id = 0
     job.state = to
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
@@ -226,7 +229,11 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     job.exit_code = job.exit_signal = 0
     job.start_at_us = job.end_at_us = 0
     job.suspended_by = Suspend.NO
-    job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = job.preemptor_id = 0
+    job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = 0
+    if reason is Reason.PREEMPTED:
+        state.timers.set(now_us + PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
+    else:
+        job.preemptor_id = 0
     state.note_suspended(job)
     job.cancelled_by_uid = -1
     job.partition = job.request.partitions[0]

@@ -430,6 +430,17 @@ class Qos(NamedTuple):
     usage_factor_ppm: int = 1_000_000  # UsageFactor in millionths
 
 
+class Turns:
+    """Time slices (gang.py)."""
+
+    __slots__ = ("due_us", "last", "slot")
+
+    def __init__(self) -> None:
+        self.slot = 1  # number of the present slice
+        self.due_us = 0  # when it ends; 0 = nobody waits for a turn
+        self.last: dict[int, int] = {}  # job id -> the last slice in which it ran
+
+
 class HistoryRow(NamedTuple):
     """One thing that happened to a job. Append-only."""
 

@@ -29,6 +29,8 @@ CLASSES_MAX = 63
 #: Jobs that are on their way out already, whoever they are. Every row that may preempt anybody may wait for these at no
 #: cost, so that a job whose victims take their time is not given others.
 ENDING = 63
+#: Marks the class of those of a QOS that are not below the first of it that waits (PreemptMode=WITHIN).
+ABOVE = "above"
 _ACTS = ("CANCEL", "REQUEUE", "SUSPEND")
 
 
@@ -39,6 +41,7 @@ def lay_out(state: ClusterState) -> None:
         keys = sorted({p.config.priority_tier for p in state.partition_list})
     elif state.config.preempt_type == BY_QOS:
         keys = [*sorted(state.qos)]
+        keys += [(name, ABOVE) for name in sorted(state.qos) if _is_within(state, state.qos[name])]
     state.preempt_classes = {key: min(number, CLASSES_MAX - 1) for number, key in enumerate(keys)}
 
 
@@ -55,7 +58,10 @@ def class_of(state: ClusterState, job: Job) -> int:
         "min_exempt_priority", 1 << 40
     ):
         return -1
-    return state.preempt_classes.get(_key(state, job, job.partition), -1)
+    key = _key(state, job)
+    if job.priority >= state.within.get(job.request.qos, 0):
+        key = (key, ABOVE) if (key, ABOVE) in state.preempt_classes else key
+    return state.preempt_classes.get(key, -1)
 
 
 def cost_of(state: ClusterState, job: Job) -> int:
@@ -79,8 +85,10 @@ def preempts_of(state: ClusterState, job: Job, partition: Partition) -> int:
         own = partition.config.priority_tier
         return _bits(number for key, number in state.preempt_classes.items() if isinstance(key, int) and key < own)
     if how == BY_QOS and (qos := state.qos.get(job.request.qos)) is not None:
-        names = [*qos.preempt, *([qos.name] if _is_within(state, qos) else [])]
-        return _bits(state.preempt_classes[name] for name in names if name in state.preempt_classes)
+        keys: list[object] = [key for name in qos.preempt for key in (name, (name, ABOVE))]
+        if state.within.get(qos.name) == job.priority:
+            keys.append(qos.name)
+        return _bits(state.preempt_classes[key] for key in keys if key in state.preempt_classes)
     return 0
 
 
@@ -112,8 +120,8 @@ def end_state_of(state: ClusterState, job: Job) -> JobState:
     return JobState.REQUEUED if again else JobState.PREEMPTED
 
 
-def _key(state: ClusterState, job: Job, partition: str) -> object:
-    return job.request.qos if state.config.preempt_type == BY_QOS else _tier(state, partition)
+def _key(state: ClusterState, job: Job) -> object:
+    return job.request.qos if state.config.preempt_type == BY_QOS else _tier(state, job.partition)
 
 
 def _tier(state: ClusterState, partition: str) -> int:
@@ -165,6 +173,31 @@ def tell_all(state: ClusterState) -> None:
     for job in state.jobs.values():
         if job.state is JobState.PENDING:
             tell_pending(state, job)
+
+
+def before_pass(state: ClusterState) -> None:
+    """PreemptMode=WITHIN: jobs of a QOS with a lower priority than the first that waits of it are in a class of their own.
+
+    The planner knows classes, not priorities. So of each such QOS the first of those that wait may preempt at a time, and
+    its priority parts the running ones. Costs a look at the head of the queue and at the running jobs.
+    """
+    if state.config.preempt_type != BY_QOS or not any(isinstance(key, tuple) for key in state.preempt_classes):
+        return
+    first: dict[str, int] = {}
+    heads: list[Job] = []
+    for job_id in state.pending.table.job[state.pending.first(state.policy.quick_depth)].tolist():
+        job = state.jobs[job_id]
+        name = job.request.qos
+        if (name, ABOVE) in state.preempt_classes and first.setdefault(name, job.priority) == job.priority:
+            heads.append(job)
+    if first == state.within:
+        return
+    had = [state.jobs[job_id] for job_id in state.within_heads if job_id in state.jobs]
+    state.within, state.within_heads = first, tuple(job.job_id for job in heads)
+    for job in (*had, *heads):
+        tell_pending(state, job)
+    for job_id in [job_id for job_id in state.running.row_of if job_id > 0]:
+        tell_running(state, state.jobs[job_id])
 
 
 def exempt_ends(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:

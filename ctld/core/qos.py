@@ -157,7 +157,7 @@ def _mode(state: ClusterState, text: str) -> tuple[str, ...]:
     return tuple(sorted(modes, key=lambda mode: mode in ("GANG", "WITHIN")))
 
 
-def _seconds(state: ClusterState, text: str) -> int:
+def _grace_s(state: ClusterState, text: str) -> int:
     if text == "-1":
         return 0
     return parse_duration_s(text) if ":" in text or "-" in text else parse_int(text, 0, 366 * 86400, "GraceTime")
@@ -190,7 +190,7 @@ _KEYS: dict[str, tuple[str, Callable[[ClusterState, str], Any]]] = {
     "priority": ("priority", _priority),
     "preempt": ("preempt", _preempt),
     "preemptmode": ("preempt_mode", _mode),
-    "gracetime": ("grace_time_s", _seconds),
+    "gracetime": ("grace_time_s", _grace_s),
     "preemptexempttime": ("preempt_exempt_time_s", _exempt),
     "flags": ("flags", _flags),
     "usagefactor": ("usage_factor_ppm", _factor),

@@ -60,12 +60,22 @@ def _partition(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return worst
 
 
+def _preemptor(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+    """It was preempted by QOS: the preemptor, which may well rank below it, has the first choice."""
+    if not job.preemptor_id or state.config.preempt_type != preempt.BY_QOS:
+        return None
+    other = state.jobs.get(job.preemptor_id)
+    waits = other is not None and other.state is JobState.PENDING and state.pending.is_ready(other.job_id)
+    return Reason.PRIORITY if waits else None
+
+
 CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _held,
     _dependency,
     _begin,
     _array_limit,
     _partition,
+    _preemptor,
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ctld.core import arrays, depends, gang
-from ctld.core.job_life import set_end_timers
+from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Step, StepRow, job_from
 from ctld.core.qos import DEFAULT_QOS, NORMAL
@@ -191,9 +191,14 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)
             set_deadline(state, job)
+            if job.preemptor_id:
+                state.timers.set(now_us + PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
         else:
             set_end_timers(state, job)
             state.note_suspended(job)
+            other = state.jobs.get(job.preemptor_id)
+            if job.preempt_at_us and other is not None and other.state is JobState.PENDING:
+                state.preempting[other.job_id] = (*state.preempting.get(other.job_id, ()), job.job_id)
             if job.preempt_end_at_us:
                 state.timers.set(job.preempt_end_at_us, Timer.PREEMPT_GRACE, job.job_id, job.attempt)
     for node in state.node_list:

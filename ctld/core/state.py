@@ -28,6 +28,7 @@ from ctld.core.model import (
     Qos,
     SpecRow,
     Step,
+    Turns,
     job_row,
 )
 from ctld.core.pending import PendingColumns, Shape
@@ -78,9 +79,9 @@ class ClusterState:
         self.dirty_qos: dict[str, None] = {}
         self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
         self.preempting: dict[int, tuple[int, ...]] = {}  # pending job id -> the jobs that were made to go for it
-        self.slot = 1  # number of the present time slice (gang.py)
-        self.slot_due_us = 0  # when it ends; 0 = nobody waits for a turn
-        self.turns: dict[int, int] = {}  # job id -> the last slot in which it ran
+        self.within: dict[str, int] = {}  # QOS with PreemptMode=WITHIN -> priority of the first job of it that waits
+        self.within_heads: tuple[int, ...] = ()  # those jobs
+        self.turns = Turns()
         self.suspended: dict[int, None] = {}  # jobs that are suspended for others, or out of turn
         self.exclusive_users = 0  # jobs that hold nodes for their user alone
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}

@@ -64,8 +64,6 @@ def _may(state: ClusterState, preemptor: Job, victim_id: int) -> bool:
     number = preempt.class_of(state, victim)
     if number < 0:
         return False
-    if state.config.preempt_type == preempt.BY_QOS and preemptor.request.qos == victim.request.qos:
-        return preemptor.priority > victim.priority  # WITHIN
     rows = state.pending.rows_of(preemptor.job_id)
     return any(int(state.pending.table.preempts[row]) >> number & 1 for row in rows)
 

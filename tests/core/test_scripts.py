@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pytest
 
-from ctld.core.suspend import run_us
 from ctld.core.events import (
     AwaitJob,
     CancelJobs,
@@ -35,6 +34,7 @@ from ctld.core.events import (
     UpdatePartition,
     WantedJob,
 )
+from ctld.core.suspend import run_us
 from penstock.values.config import PartitionConfig
 from penstock.values.states import COMPACT_STATE, JobState
 from tests.core.world import World, make_config
