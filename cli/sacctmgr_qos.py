@@ -132,7 +132,7 @@ def show(said: Words, options: dict[str, Any]) -> int:
     if said.columns:
         columns, unknown = parse_table(said.columns, COLUMNS)
         if unknown:
-            raise CommandError(f' Unknown field "{unknown[0]}"', plain=True)
+            raise CommandError(f' Unknown field "{unknown[0].what}"', plain=True)
     records = ask("ListQos", pb.ListQosRequest(names=said.names)).qos
     bars = "|" if options.get("parsable") or options.get("parsable2") else ""
     style = TableStyle(bars, bool(options.get("parsable")), not options.get("noheader"))

@@ -200,11 +200,12 @@ class Core:
     def seal(self) -> Batch | None:
         """Everything since the last seal, after one scheduling pass. None = nothing."""
         state = self.state
-        if state.quick_pass_due:
+        changed = state.quick_pass_due
+        if changed:
             victims.before_pass(state, self._now_us)
             preempt.before_pass(state)
         schedule.quick_pass(state, self._now_us)
-        if state.suspended:
+        if changed and state.suspended:
             suspend.go_on(state, self._now_us)
             gang.fill(state, self._now_us)
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]

@@ -39,8 +39,7 @@ def has_room(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAll
     """A pending job is about to get `alloc`: may it be launched in this slot?"""
     if not is_on(state) or units_taken(state, job.request, partition) == state.units_per_cpu:
         return True
-    room = _room(state, (other for other in _holders(state) if other.state is not JobState.SUSPENDED))
-    return _fits(room, alloc)
+    return all(part.cpus <= _room_on(state, part.node) for part in alloc)
 
 
 def begin(state: ClusterState, job: Job, runs: bool, now_us: int) -> None:
@@ -137,6 +136,17 @@ def _room(state: ClusterState, running: Iterable[Job]) -> dict[str, int]:
         if units_held(state, job):
             for part in job.alloc:
                 room[part.node] -= part.cpus
+    return room
+
+
+def _room_on(state: ClusterState, name: str) -> int:
+    """Cpus of one node that nobody runs on now."""
+    node = state.nodes[name]
+    room: int = node.cpus
+    for job_id in node.jobs:
+        job = state.jobs[job_id]
+        if job.state is not JobState.SUSPENDED and units_held(state, job):
+            room -= sum(part.cpus for part in job.alloc if part.node == name)
     return room
 
 

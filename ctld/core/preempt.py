@@ -42,6 +42,7 @@ def lay_out(state: ClusterState) -> None:
     elif state.config.preempt_type == BY_QOS:
         keys = [*sorted(state.qos)]
         keys += [(name, ABOVE) for name in sorted(state.qos) if _is_within(state, state.qos[name])]
+    state.within, state.within_heads = {}, ()
     state.preempt_classes = {key: min(number, CLASSES_MAX - 1) for number, key in enumerate(keys)}
 
 

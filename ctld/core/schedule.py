@@ -30,6 +30,8 @@ QUICK_STARTS_MAX = 512
 #: Rounds of the quick pass in one seal, when all that it saw could start.
 QUICK_ROUNDS_MAX = 4
 FULL_STARTS_MAX = 10_000
+#: Jobs of a stale plan whose victims are planned anew; a small planning each. The others come with the next pass.
+PREEMPTORS_MAX = 64
 
 
 def quick_pass(state: ClusterState, now_us: int) -> None:
@@ -46,6 +48,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         answer = _ask_now(state, now_us, rows)
         seen = state.pending.table.job[rows].tolist()
         started = apply_answer(state, now_us, answer, None if whole else seen)
+        victims.apply_victims(state, now_us, answer.victims)
         if whole:
             state.take_forecast(answer.forecast)
         if started < len(rows):
@@ -73,11 +76,9 @@ def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> 
 
 
 def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, seen: list[int] | None) -> int:
-    """Starts, reasons, victims. Returns how many started."""
+    """Starts and reasons. Returns how many started."""
     done = apply_starts(state, now_us, answer.starts)
     apply_reasons(state, now_us, answer.reasons, seen)
-    if answer.victims:
-        victims.apply_victims(state, now_us, answer.victims)
     return done
 
 
@@ -198,8 +199,27 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
     if event.revision < state.layout_revision:  # nodes were renumbered since
         state.changed()
         return
+    stale = event.revision != state.revision
     apply_answer(state, now_us, event, None)
+    pairs = _victims_now(state, now_us, event.victims) if stale else event.victims
+    victims.apply_victims(state, now_us, pairs)
     if event.forecast is not None:
         state.take_forecast(event.forecast)
     if state.full_pass_revision != state.revision:
         state.quick_pass_due = True
+
+
+def _victims_now(state: ClusterState, now_us: int, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """The world went on while the pass ran: each job that wanted victims is asked about again, alone.
+
+    One that could start now needs none; the next quick pass starts it.
+    """
+    found: list[tuple[int, int]] = []
+    for job_id in list(dict.fromkeys(pending_id for pending_id, _ in pairs))[:PREEMPTORS_MAX]:
+        rows = state.pending.ready_rows(job_id)
+        answer = ask(present(state, now_us, np.array(rows, np.int64), 1)) if rows else None
+        if answer is not None:
+            found += answer.victims
+            if answer.starts:
+                state.changed()
+    return tuple(found)

@@ -247,6 +247,7 @@ class ClusterState:
         """Forget an ended job; the database keeps it."""
         del self.jobs[job.job_id]
         self.awaiting.pop(job.job_id, None)
+        self.turns.last.pop(job.job_id, None)
         self.purged.append(job.job_id)
         record = self.arrays.get(job.array_job_id) if job.array_job_id else None
         if record is not None:

@@ -45,13 +45,14 @@ def suspend(state: ClusterState, job: Job, why: Suspend, now_us: int, note: str,
         state.record(now_us, job, "resuming" if why is Suspend.RESUMING else "suspend", note)
     if why in RELEASED and was not in RELEASED:
         state.give_up_cpus(job, units_taken(state, job.request, job.partition))
+        state.changed()
     elif was in RELEASED and why not in RELEASED:
         state.take_cpus(job, units_taken(state, job.request, job.partition), expected_end_s(state, job))
+        state.changed()
     job.suspended_by = why
     state.touch(job)
     state.note_suspended(job)
     state.running.set_end(job.job_id, expected_end_s(state, job))
-    state.changed()
 
 
 def claim(state: ClusterState, job: Job, now_us: int) -> None:
@@ -74,7 +75,6 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
             job_life.emit_launch(state, job)
     emit_suspended(state, job)
     job_life.set_end_timers(state, job)
-    state.changed()
 
 
 def stop_clock(job: Job, now_us: int) -> None:

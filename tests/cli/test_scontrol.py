@@ -306,7 +306,8 @@ Action = pb.ControlJobsRequest.Action
 @pytest.mark.parametrize(
     ("keyword", "action"),
     [
-        ("hold", Action.HOLD), ("uhold", Action.USER_HOLD), ("release", Action.RELEASE), ("requeue", Action.REQUEUE),
+        ("hold", Action.HOLD), ("suspend", Action.SUSPEND), ("resume", Action.RESUME),
+        ("uhold", Action.USER_HOLD), ("release", Action.RELEASE), ("requeue", Action.REQUEUE),
         ("requeuehold", Action.REQUEUE_HOLD), ("RELEASE", Action.RELEASE), ("req", Action.REQUEUE),
     ],
 )  # fmt: skip

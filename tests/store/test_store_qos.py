@@ -45,7 +45,7 @@ def test_a_database_of_the_version_before(tmp_path: Path) -> None:
         raw.execute("ATTACH ? AS other", (str(other),))
         for table in ("job", "job_request", "job_spec"):
             names = ",".join(row[1] for row in raw.execute(f"PRAGMA main.table_info({table})"))
-            raw.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM other.{table}")  # noqa: S608
+            raw.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM other.{table}")
     store = Store.open(path, "me")
     store.acquire_lease(NOW_US)
     found = store.load(NOW_US, 0, 0)
