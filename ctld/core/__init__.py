@@ -12,5 +12,6 @@ Theory of operation `Core.step(now_us, event)` takes one event, changes the stat
 
 Reading order model (records), events (what comes in), effects (what goes out), state (the only mutator), controller
     (the funnel), job_life, step_life and node_life (life cycles as tables), then one policy a file: submit, arrays,
-    depends, priority, update, cancel, schedule (with columns), explain; timers, recover, invariants.
+    depends, priority, update, cancel, schedule (with columns), explain; sharing, suspend, preempt (who for whom), victims
+    (done), gang, qos; timers, recover, invariants.
 """
