@@ -206,7 +206,8 @@ class Core:
             preempt.before_pass(state)
         schedule.quick_pass(state, self._now_us)
         if changed and state.suspended:
-            suspend.go_on(state, self._now_us)
+            if suspend.go_on(state, self._now_us) and gang.is_on(state):
+                gang.make_room(state, self._now_us)
             gang.fill(state, self._now_us)
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]
         batch = Batch(

@@ -3,7 +3,7 @@
 Rules
     - A job of a FORCE:n partition holds its share of its cpus for as long as it has its allocation (sharing.py). Which of
       the jobs on a cpu runs is decided for each slot of SchedulerTimeSlice: a job runs on all of its nodes, or nowhere.
-    - In a slot no cpu has two jobs. Jobs that do not share always run, and so does what they leave no room beside.
+    - In a slot no cpu has two jobs. Jobs that do not share always run; who finds no room beside them stands still.
     - The order: higher PriorityTier first, then who ran longest ago, then the job id. Whoever fits beside those before it
       runs. So each job of a tier gets a slot before another of them gets its second.
     - A job that starts where there is no room begins suspended and is launched in its first slot.
@@ -44,7 +44,10 @@ def has_room(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAll
 
 def begin(state: ClusterState, job: Job, runs: bool, now_us: int) -> None:
     """A job has its allocation, and runs in this slot or not."""
-    if not is_on(state) or not shares(state, job):
+    if not is_on(state):
+        return
+    if not shares(state, job):
+        make_room(state, now_us)
         return
     state.turns.last[job.job_id] = state.turns.slot if runs else 0
     if not runs:
@@ -71,6 +74,20 @@ def next_slot(state: ClusterState, now_us: int) -> None:
             suspend.resume(state, job, now_us)
     if len(chosen) < len(gang):
         _next_slot(state, now_us)
+
+
+def make_room(state: ClusterState, now_us: int) -> None:
+    """A job that takes no turns runs from now on: those that find no room beside it any more stand still.
+
+    Units do not tell that: half of two cpus is as many units as the whole of one.
+    """
+    gang = [job for job in _members(state) if job.state is not JobState.SUSPENDED]
+    waiting = {job.job_id for job in gang}
+    room = _room(state, (j for j in _holders(state) if j.job_id not in waiting and j.state is not JobState.SUSPENDED))
+    for job in sorted(gang, key=lambda j: _order(state, j)):
+        if not _take(room, job):
+            suspend.suspend(state, job, Suspend.GANG, now_us, "its cpus are taken")
+            _next_slot(state, now_us)
 
 
 def fill(state: ClusterState, now_us: int) -> None:

@@ -97,11 +97,12 @@ def run_us(job: Job, now_us: int) -> int:
     return ran_us(now_us, job.start_at_us, job.suspended_us, job.suspended_at_us if job.state is S.SUSPENDED else 0)
 
 
-def go_on(state: ClusterState, now_us: int) -> None:
-    """Resume those that wait for their cpus and find them free: higher rank first, ties by job id."""
+def go_on(state: ClusterState, now_us: int) -> int:
+    """Resume those that wait for their cpus and find them free: higher rank first, ties by job id. Returns how many."""
     waiting = [state.jobs[job_id] for job_id in state.suspended if state.jobs[job_id].suspended_by is Suspend.RESUMING]
     if not waiting:
-        return
+        return 0
+    done = 0
     free: dict[int, int] = {}  # by node, as if none of them had its cpus
     for job in waiting:
         units = units_taken(state, job.request, job.partition)
@@ -114,7 +115,12 @@ def go_on(state: ClusterState, now_us: int) -> None:
         if all(free[i] >= wanted for i, wanted in parts):
             for i, wanted in parts:
                 free[i] -= wanted
-            resume(state, job, now_us)
+            if shares(state, job) and "GANG" in state.config.preempt_mode:
+                suspend(state, job, Suspend.GANG, now_us, "waits for its turn")
+            else:
+                resume(state, job, now_us)
+                done += 1
+    return done
 
 
 def _tier(state: ClusterState, job: Job) -> int:
