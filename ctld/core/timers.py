@@ -20,9 +20,9 @@ class Timer(IntEnum):
     REQUEUE_DELAY = 8  # key = job id
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
-    PREEMPT_EXEMPT = 20  # key = job id, check = attempt
-    PREEMPT_GRACE = 21  # key = job id, check = attempt
-    TIME_SLICE = 22
+    PREEMPT_EXEMPT = 40  # key = job id, check = attempt
+    PREEMPT_GRACE = 41  # key = job id, check = attempt
+    TIME_SLICE = 42
     END_WARNING = 9  # key = job id, check = attempt
 
 
