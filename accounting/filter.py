@@ -100,5 +100,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     admin_comment: str
     request: bytes
     steps: tuple[StepRecord, ...] = ()
+    suspended_us: int = 0
+    suspended_at_us: int = 0
     script: bytes = b""
     environment: tuple[bytes, ...] = ()

@@ -20,7 +20,7 @@ from accounting.schema import ENDED_FROM, JOB
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.jobid import JobSelector, parse_selector
-from penstock.values.states import HOLDING_STATES, JobState, parse_job_states
+from penstock.values.states import HOLDING_STATES, JobState, Reason, parse_job_states
 from penstock.values.taskset import TaskSet
 
 #: Job ids in one question: two parameters each, and SQLite takes 32,766.
@@ -127,7 +127,7 @@ def _in_time(asked: RecordFilter) -> ColumnElement[bool]:
         existed = [*_overlap(JOB.c.submit_at_us, JOB.c.end_at_us, start_us, end_us)]
         return and_(true(), *existed, *([JOB.c.eligible_at_us <= end_us] if end_us else []))
     if not (start_us or end_us):
-        return JOB.c.state.in_(sorted(int(state) for state in states))
+        return or_(JOB.c.state.in_(sorted(int(state) for state in states)), *(map(_also, sorted(states))))
     return or_(false(), *(_in_state(state, start_us, end_us) for state in sorted(states)))
 
 
@@ -142,7 +142,14 @@ def _in_state(state: JobState, start_us: int, end_us: int) -> ColumnElement[bool
         now = true() if state is JobState.RUNNING else JOB.c.state == int(state)
         return and_(now, JOB.c.start_at_us > 0, *_overlap(JOB.c.start_at_us, JOB.c.end_at_us, start_us, end_us))
     bounds = [JOB.c.end_at_us >= start_us, *([JOB.c.end_at_us <= end_us] if end_us else [])]
-    return and_(JOB.c.state == int(state), *bounds)
+    return and_(or_(JOB.c.state == int(state), _also(state)), *bounds)
+
+
+def _also(state: JobState) -> ColumnElement[bool]:
+    """Rows of another state that count as this one: see `records.shown_state`."""
+    if state is not JobState.PREEMPTED:
+        return false()
+    return and_(JOB.c.state == int(JobState.REQUEUED), JOB.c.reason == Reason.PREEMPTED.value)
 
 
 def _overlap(

@@ -21,7 +21,7 @@ from accounting.filter import Record, RecordFilter, StepRecord
 from accounting.query import Question, question
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, split_strings
 from penstock.values.errors import BadValue
-from penstock.values.states import JobState
+from penstock.values.states import JobState, Reason
 from penstock.values.tres import format_tres
 
 #: Records read at a time.
@@ -130,7 +130,7 @@ def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], s
     shares = {share[0]: share for share in _decode_alloc(job["alloc"])}
     chosen = asking.wanted_steps(job["job_id"], job["array_job_id"], job["array_task_id"], job["array_tasks"])
     record = Record(
-        state=_STATES[job["state"]],
+        state=shown_state(_STATES[job["state"]], job["reason"]),
         array_tasks=job["array_tasks"] or "",
         steps=tuple(
             _step(asked, step, shares.get(step["node"]))
@@ -143,6 +143,11 @@ def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], s
         request=job["request"] or b"{}",
     )
     return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))
+
+
+def shown_state(state: JobState, reason: str) -> JobState:
+    """An attempt that was preempted and queued again is REQUEUED to the controller, and PREEMPTED to who asks later."""
+    return JobState.PREEMPTED if state is JobState.REQUEUED and reason == Reason.PREEMPTED else state
 
 
 def _step(asked: RecordFilter, step: Any, share: _NodeShare | None) -> StepRecord:

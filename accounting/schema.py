@@ -86,6 +86,13 @@ JOB = Table(
     Column("nodes_alloc", Integer, nullable=False),
     Column("cpus_alloc", BigInteger, nullable=False),
     Column("node_list", Text, nullable=False),  # a compressed hostlist
+    # suspension and preemption
+    Column("suspended_by", Integer, nullable=False, server_default="0"),
+    Column("suspended_us", BigInteger, nullable=False, server_default="0"),
+    Column("suspended_at_us", BigInteger, nullable=False, server_default="0"),
+    Column("preempt_at_us", BigInteger, nullable=False, server_default="0"),
+    Column("preempt_end_at_us", BigInteger, nullable=False, server_default="0"),
+    Column("preemptor_id", BigInteger, nullable=False, server_default="0"),
     PrimaryKeyConstraint("job_id", "attempt"),
 )
 # Each index is partial where that keeps rows out of it that no query looks for there: every entry is paid for at

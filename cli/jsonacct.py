@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from cli.format import Clock, seconds_us, text_of
 from cli.jsonout import Json, document, exit_object, minutes, number, time_object
-from cli.sacct_fields import SHOWN_STATE, RecordRow, RecordView, cpu_us, elapsed_s, end_us, planned_s
+from cli.sacct_fields import SHOWN_STATE, RecordRow, RecordView, cpu_us, elapsed_s, end_us, planned_s, suspended_us
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.hostlist import expand
 from penstock.values.jobid import format_step
@@ -81,7 +81,7 @@ def _record_time(job: JobRecord, row: RecordRow, now_us: int) -> Json:
         "end": seconds_us(end_us(row)),
         "start": seconds_us(job.start_at_us),
         "submission": seconds_us(job.submit_at_us),
-        "suspended": 0,
+        "suspended": suspended_us(row, end_us(row) or now_us) // 1_000_000,
         "system": _cpu(cpu_us(row, user=False, system=True)),
         "total": _cpu(cpu_us(row, user=True, system=True)),
         "user": _cpu(cpu_us(row, user=True, system=False)),
@@ -101,7 +101,7 @@ def _step_object(job: JobRecord, step: StepRecord, now_us: int) -> Json:
             "elapsed": elapsed_s(row, RecordView(Clock(now_us))),
             "end": time_object(end_us(row)),
             "start": time_object(step.start_at_us),
-            "suspended": 0,
+            "suspended": suspended_us(row, end_us(row) or now_us) // 1_000_000,
             "system": _cpu(cpu_us(row, user=False, system=True)),
             "total": _cpu(cpu_us(row, user=True, system=True)),
             "user": _cpu(cpu_us(row, user=True, system=False)),

@@ -17,6 +17,7 @@ from cli.squeue_fields import cpus_per_node, gres_per_node
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import JobInfo, NodeInfo, PartitionInfo
 from penstock.values.hostlist import expand
+from penstock.values.runtime import ran_us
 from penstock.values.tres import parse_tres
 
 PARSER = "v0.0.43"
@@ -137,11 +138,11 @@ def _job_life(job: JobInfo) -> Json:
         "end_time": time_object(job.end_at_us),
         "last_sched_evaluation": time_object(job.last_sched_at_us),
         "deadline": time_object(0),
-        "preempt_time": time_object(0),
+        "preempt_time": time_object(job.preempt_at_us),
         "preemptable_time": time_object(0),
         "resize_time": time_object(0),
-        "suspend_time": time_object(0),
-        "pre_sus_time": time_object(0),
+        "suspend_time": time_object(job.suspended_at_us),
+        "pre_sus_time": time_object(_pre_suspend_us(job)),
         "time_limit": minutes(job.time_limit_s),
         "time_minimum": number(0),
         "exit_code": exit_object(job.exit),
@@ -151,6 +152,10 @@ def _job_life(job: JobInfo) -> Json:
         "reboot": False,
         "flags": [],
     }
+
+
+def _pre_suspend_us(job: JobInfo) -> int:
+    return ran_us(job.suspended_at_us, job.start_at_us, job.suspended_us) if job.suspended_at_us else 0
 
 
 def _job_state(state: str) -> list[str]:

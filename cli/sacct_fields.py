@@ -17,7 +17,7 @@ from penstock.values.jobid import format_step
 from penstock.values.states import JobState
 from penstock.values.tres import parse_tres
 
-ACTIVE = frozenset(("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"))
+ACTIVE = frozenset(("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"))
 #: States that accounting knows by another word: a job that gets ready or ends is running.
 SHOWN_STATE = {"CONFIGURING": "RUNNING", "COMPLETING": "RUNNING"}
 #: Where the start of a job that never started is shown.
@@ -80,7 +80,17 @@ def elapsed_s(row: RecordRow, view: RecordView) -> int:
     start = start_us(row)
     if not start or (row.step or row.job).state == "PENDING":
         return 0
-    return max((end_us(row) or view.clock.now_us) - start, 0) // 1_000_000
+    until = end_us(row) or view.clock.now_us
+    return max(until - start - suspended_us(row, until), 0) // 1_000_000
+
+
+def suspended_us(row: RecordRow, until_us: int) -> int:
+    """How long it stood still. A step, from its own start: before that its job may have waited for its first turn."""
+    job = row.job
+    total = job.suspended_us
+    if job.state == "SUSPENDED" and job.suspended_at_us:
+        total += max(0, until_us - job.suspended_at_us)
+    return max(0, total - (row.step.start_at_us - job.start_at_us)) if row.step and total else total
 
 
 def alloc_cpus(row: RecordRow) -> int:
@@ -290,7 +300,7 @@ VALUES: dict[str, Value] = {
     "StdOut": of_job(lambda j: text_of(j.std_out)),
     "Submit": lambda r, v: v.clock.text(r.step.start_at_us if r.step else r.job.submit_at_us, "Unknown"),
     "SubmitLine": of_job(lambda j: j.request.submit_line),
-    "Suspended": lambda r, v: format_duration(0),
+    "Suspended": lambda r, v: format_duration(suspended_us(r, end_us(r) or v.clock.now_us) // 1_000_000),
     "SystemCPU": lambda r, v: cpu_text(cpu_us(r, user=False, system=True)),
     "Timelimit": job_only(_time_limit),
     "TimelimitRaw": job_only(_time_limit_raw),

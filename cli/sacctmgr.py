@@ -10,8 +10,8 @@ Words are Slurm's: keywords and names of conditions may be cut short, `where` an
 word without `=` is a name. A change is first asked of the controller without being made, shown, and made when the
 person at the terminal says yes or -i was given.
 
-Here are accounts, users, associations and clusters with shares; limits, QOS and the rest come with the accounting
-issue, which adds rows to KEYS and to the tables of sacctmgr_show.py. What Slurm has and this version has not fails and
+Here are accounts, users, associations and clusters with shares; QOS records are in sacctmgr_qos.py. Limits come with the
+accounting issue, which adds rows to KEYS and to the tables of sacctmgr_show.py. What Slurm has and this version has not fails and
 says so.
 """
 
@@ -49,6 +49,7 @@ COMMAND = Command(
   add|create account|user NAME[,NAME] [KEY=VALUE...]
   modify account|user where KEY=VALUE... set KEY=VALUE...
   delete|remove account|user [where] NAME|KEY=VALUE...
+  add|modify|delete qos ...   (Priority, Preempt, PreemptMode, GraceTime, PreemptExemptTime, Flags, UsageFactor)
   show|list account|user|association|cluster|qos [where KEY=VALUE...] [format=FIELD[%WIDTH],...]
 Keys: account, cluster, defaultaccount, description, fairshare, name, organization, parent, priority, rawusage, user""",
 )
@@ -99,6 +100,10 @@ def body(argv: list[str]) -> int:
     if len(line.positional) < 2:
         raise CommandError(f"No entity given for keyword: {verb}; one of {', '.join(ENTITIES)}")
     entity = _find(line.positional[1], (*ENTITIES, *ENTITIES_LATER), f"invalid entity: {line.positional[1]}")
+    if entity == "qos":
+        from cli.sacctmgr_qos import run_qos
+
+        return run_qos(VERBS[verb], line.positional[2:], line.values)
     if entity not in ENTITIES or (VERBS[verb] != "show" and entity not in ("account", "user")):
         raise CommandError(f"{verb} {entity} is not supported yet by Penstock")
     said = read_words(line.positional[2:], VERBS[verb])

@@ -38,6 +38,7 @@ FOOTER = """Keywords:
   show story JOB                      what happened to a job, in order
   hold|uhold|release JOB...           keep pending jobs from starting, or no longer
   requeue|requeuehold JOB...          run again from the start (held, if so asked)
+  suspend|resume JOB...               stop running jobs, and let them go on (operators)
   update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...
   write batch_script JOB [FILE|-]     the script of a job, to slurm-JOB.sh if no file is named
   completing  listjobs [NODE]  ping  reconfigure  shutdown  version  errnumstr NUMBER"""
@@ -160,7 +161,9 @@ def completing(call: Call) -> int:
 def listjobs(call: Call) -> int:
     """`listjobs [NODE]`: jobs that are on this node."""
     node = call.words[0] if call.words else os.uname().nodename.partition(".")[0]
-    jobs = list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(nodes=[node], states=["RUNNING", "COMPLETING"])))
+    jobs = list_jobs(
+        pb.ListJobsRequest(filter=pb.JobFilter(nodes=[node], states=["RUNNING", "SUSPENDED", "COMPLETING"]))
+    )
     if not jobs:
         raise CommandError(f"No slurm jobs found on node {node}", plain=True)
     print("JOBID", *(job.job_id for job in jobs), sep="\n")  # noqa: T201
@@ -220,6 +223,8 @@ VERBS = {
     "release": Verb(1, -1, control(Action.RELEASE, "slurm_suspend")),
     "requeue": Verb(1, -1, control(Action.REQUEUE, "slurm_requeue")),
     "requeuehold": Verb(1, -1, control(Action.REQUEUE_HOLD, "slurm_requeue")),
+    "suspend": Verb(1, -1, control(Action.SUSPEND, "slurm_suspend")),
+    "resume": Verb(1, -1, control(Action.RESUME, "slurm_resume")),
     "update": Verb(1, -1, update),
     "create": Verb(1, -1, reservation.create),
     "delete": Verb(1, -1, reservation.delete),
@@ -234,7 +239,7 @@ VERBS = {
 }
 VERBS_LATER = words_of(
     "abort all cancel_reboot cluster details fsdampeningfactor getaddrs getent hide listpids liststeps "
-    "notify oneliner pidinfo power reboot resume schedloglevel setdebug setdebugflags suspend takeover token top "
+    "notify oneliner pidinfo power reboot schedloglevel setdebug setdebugflags takeover token top "
     "wait_job"
 )
 if __name__ == "__main__":

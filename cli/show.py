@@ -19,6 +19,7 @@ from penstock.values.gres import Gres, format_gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.memory import format_mb
 from penstock.values.reasons import sentence
+from penstock.values.runtime import ran_us
 from penstock.values.taskset import TaskSet
 from penstock.values.tres import format_tres
 
@@ -79,13 +80,20 @@ def job_title(job: JobInfo) -> str:
 
 def _job_times(job: JobInfo, report: Report) -> Record:
     eligible_at_us = job.eligible_at_us or begin_at(job)
+    preemption = []
+    if job.preempt_at_us:
+        preemption = [
+            f"PreemptEligibleTime={report.date(job.start_at_us)} PreemptTime={report.date(job.preempt_at_us)}"
+        ]
     return [
         f"RunTime={format_duration(run_time_s(job, report.now_us))} TimeLimit={format_duration(job.time_limit_s)} "
         "TimeMin=N/A",
         f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(eligible_at_us)}",
         f"AccrueTime={report.date(job.eligible_at_us)}",
         f"StartTime={report.date(job.start_at_us or begin_at(job))} EndTime={report.date(job.end_at_us)} Deadline=N/A",
-        f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={report.date(job.last_sched_at_us)} Scheduler=Main",
+        *preemption,
+        f"SuspendTime={report.date(job.suspended_at_us, 'None')} SecsPreSuspend={_pre_suspend_s(job)} "
+        f"LastSchedEval={report.date(job.last_sched_at_us)} Scheduler=Main",
     ]
 
 
@@ -93,8 +101,17 @@ def run_time_s(job: JobInfo, now_us: int) -> int:
     """How long the job has run in its present attempt; 0 before it starts."""
     if job.state in ("PENDING", "REQUEUED") or not job.start_at_us:
         return 0
-    running = job.state in ("CONFIGURING", "RUNNING") or not job.end_at_us
-    return max((now_us if running else job.end_at_us) - job.start_at_us, 0) // 1_000_000
+    running = job.state in ("CONFIGURING", "RUNNING", "SUSPENDED") or not job.end_at_us
+    until_us = now_us if running else job.end_at_us
+    stands_since_us = job.suspended_at_us if job.state == "SUSPENDED" else 0
+    return ran_us(until_us, job.start_at_us, job.suspended_us, stands_since_us) // 1_000_000
+
+
+def _pre_suspend_s(job: JobInfo) -> int:
+    """How long the job had run when it was last suspended (or resumed, which is the same)."""
+    if not job.suspended_at_us:
+        return 0
+    return ran_us(job.suspended_at_us, job.start_at_us, job.suspended_us) // 1_000_000
 
 
 def _job_resources(job: JobInfo, report: Report) -> Record:
@@ -253,13 +270,13 @@ def partition_record(part: PartitionInfo) -> Record:
         f"AllocNodes=ALL Default={_yes(part.is_default)} QoS=N/A",
         f"DefaultTime={format_duration(part.default_time_s) if part.default_time_s else 'NONE'} "
         f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
-        f"GraceTime=0 Hidden={_yes(part.hidden)}",
+        f"GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",
         f"MaxNodes={_unlimited(part.max_nodes)} MaxTime={format_duration(part.max_time_s)} MinNodes={part.min_nodes} "
         f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} MaxCPUsPerSocket=UNLIMITED",
         f"Nodes={_null(compress(part.configured_nodes or part.nodes))}",
         f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier} "
         f"RootOnly={_yes(part.root_only)} ReqResv=NO OverSubscribe={part.over_subscribe or 'NO'}",
-        "OverTimeLimit=NONE PreemptMode=OFF",
+        f"OverTimeLimit=NONE PreemptMode={part.preempt_mode or 'OFF'}",
         f"State={part.state} TotalCPUs={part.total_cpus} TotalNodes={part.total_nodes} SelectTypeParameters=NONE",
         "JobDefaults=(null)",
         _partition_memory(part),

@@ -14,6 +14,7 @@ from cli.jobids import begin_at
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.jobid import BATCH_STEP, format_step
+from penstock.values.runtime import ran_us
 from penstock.values.states import COMPACT_STATE, END_STATES
 
 COMPACT = {state.name: word for state, word in COMPACT_STATE.items()}
@@ -70,7 +71,8 @@ def used_s(job: JobInfo, clock: Clock) -> int:
     if not job.start_at_us or job.state == "PENDING":
         return 0
     end_at_us = job.end_at_us if job.state in ENDED else clock.now_us
-    return max(end_at_us - job.start_at_us, 0) // 1_000_000  # it may have started after the clock was read
+    stands_since_us = job.suspended_at_us if job.state == "SUSPENDED" else 0
+    return ran_us(end_at_us, job.start_at_us, job.suspended_us, stands_since_us) // 1_000_000
 
 
 def time_left(row: JobRow, view: JobView) -> str:
@@ -247,7 +249,7 @@ _ABSENT = {
     "mcslabel": ("MCSLABEL", "(null)"), "mem-per-tres": ("MEM_PER_TRES", "N/A"), "mintime": ("TIME_MIN", "0:00"),
     "network": ("NETWORK", "(null)"), "ntperboard": ("NTASKS_PER_BOARD", "0"), "ntpercore": ("NTASKS_PER_CORE", "N/A"),
     "ntpersocket": ("NTASKS_PER_SOCKET", "N/A"), "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
-    "preempttime": ("PREEMPT_TIME", "N/A"), "prefer": ("PREFER", "(null)"), "profile": ("PROFILE", "NotSet"),
+    "prefer": ("PREFER", "(null)"), "profile": ("PROFILE", "NotSet"),
     "reboot": ("REBOOT", "0"), "reqswitch": ("REQ_SWITCH", "0"), "resizetime": ("RESIZE_TIME", "N/A"),
     "siblingsactive": ("ACTIVE_SIBLINGS", "NA"), "siblingsactiveraw": ("ACTIVE_SIBLINGS_RAW", "NA"),
     "siblingsviable": ("VIABLE_SIBLINGS", "NA"), "siblingsviableraw": ("VIABLE_SIBLINGS_RAW", "NA"),
@@ -274,6 +276,7 @@ NAMES: dict[str, Field] = (
         "maxnodes": Field("MAX_NODES", lambda r, v: str(r.job.request.nodes_max or r.job.nodes)),
         "ntpernode": _request("NTASKS_PER_NODE", "ntasks_per_node"),
         "numtasks": _job("TASKS", "tasks"),
+        "preempttime": _time("PREEMPT_TIME", "preempt_at_us"),
         "pendingtime": Field("PENDING_TIME", pending_s),
         "requeue": Field("REQUEUE", lambda r, v: str(int(r.job.request.requeue))),
         "restartcnt": _job("RESTART_COUNT", "attempt"),

@@ -93,6 +93,14 @@ class Cgroups:
         _write(f"{folder}/freezer.state", "THAWED")
         return proctree.kill_all(lambda: self.members(key), lambda pid: pid in self.members(key))
 
+    def freeze(self, key: str, frozen: bool) -> None:
+        """Let nothing in the step's group run, or let it run again. Nothing happens where there is no such group."""
+        for tree in self.hierarchies:
+            if tree.holds:
+                name, states = ("cgroup.freeze", "01") if tree.unified else ("freezer.state", ("THAWED", "FROZEN"))
+                with contextlib.suppress(OSError):
+                    _write(f"{tree.path}/{key}/{name}", states[frozen])
+
     def out_of_memory(self, key: str) -> bool:
         """True when the kernel killed a process of the step for its memory limit."""
         for tree in self.hierarchies:

@@ -131,6 +131,7 @@ class Supervisor:
         self._wake_read = own.wake_read
         self._order = order
         self._folder_fd = folder_fd
+        self._is_frozen = False
         self._folder_path = f"{own.context.steps_path}/{order.key}"
         self._task_pid = 0
         self._task_status: int | None = None
@@ -260,13 +261,23 @@ class Supervisor:
         if scope != orders.SCOPE_BATCH and signal.SIGKILL in signals:
             self._clear()
             return
+        if scope != orders.SCOPE_BATCH and signal.SIGCONT in signals:
+            self._freeze(False)
         for signum in signals:
             if scope == orders.SCOPE_BATCH:
                 os.kill(self._task_pid, signum)  # not reaped yet, so the number is still the task's
             else:
                 proctree.signal_descendants(os.getpid(), signum)
+        if scope != orders.SCOPE_BATCH and signal.SIGSTOP in signals:
+            self._freeze(True)
         if note:
             self._write_note(note)
+
+    def _freeze(self, frozen: bool) -> None:
+        """What SIGSTOP alone would miss: a process that is just being forked."""
+        if frozen != self._is_frozen:
+            self._is_frozen = frozen
+            self._context.cgroups.freeze(self._order.key, frozen)
 
     def _write_note(self, note: str) -> None:
         """A line for the error file, through the descriptor the user opened; by a child, as the file may hang."""
@@ -330,6 +341,7 @@ class Supervisor:
 
     def _clear(self) -> None:
         """Kill and reap all that the task left. Orphans come to us, so this ends with nothing left."""
+        self._freeze(False)  # frozen processes do not die
         poll = select.poll()
         poll.register(self._wake_read, select.POLLIN)
         self._await_note(poll)

@@ -56,6 +56,9 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
     if kind == "terminate":
         end = message.terminate
         return core.Terminate(*head, key_of(end.key), end.grace_ms * 1000, end.note)
+    if kind == "suspend":
+        stop = message.suspend
+        return core.Suspend(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000)
     if kind == "forget":
         return core.Forget(*head, key_of(message.forget.key))
     return None
@@ -208,4 +211,4 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
 
 def held_step(step: Step) -> node_pb2.HeldStep:
     """A step as told at registration; the states have the wire's numbers."""
-    return node_pb2.HeldStep(key=to_key(step.key), state=int(step.state), epoch=step.epoch)  # type: ignore[arg-type]
+    return node_pb2.HeldStep(key=to_key(step.key), state=int(step.state), epoch=step.epoch, suspended=step.suspended)  # type: ignore[arg-type]

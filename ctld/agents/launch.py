@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ctld.core.effects import Effect, ForgetStep, LaunchStep, SignalStep, TerminateStep
+from ctld.core.effects import Effect, ForgetStep, LaunchStep, SignalStep, SuspendStep, TerminateStep
 from ctld.core.model import JobRow, NodeAlloc
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.hostlist import compress
@@ -17,6 +17,7 @@ DUE_TO: Final = {
     "CANCELLED": "",
     "TIME LIMIT": " DUE TO TIME LIMIT",
     "REQUEUE": " DUE TO JOB REQUEUE",
+    "PREEMPTION": " DUE TO PREEMPTION",
     "NODE FAILURE": " DUE TO NODE FAILURE",
 }
 
@@ -135,6 +136,12 @@ def _terminate(command: node_pb2.Command, effect: TerminateStep, now_us: int) ->
     )
 
 
+def _suspend(command: node_pb2.Command, effect: SuspendStep, now_us: int) -> None:
+    command.suspend.CopyFrom(
+        node_pb2.SuspendStep(key=key_of(effect), suspended=effect.suspended, grace_ms=effect.grace_ms)
+    )
+
+
 def _forget(command: node_pb2.Command, effect: ForgetStep, now_us: int) -> None:
     command.forget.CopyFrom(node_pb2.ForgetStep(key=key_of(effect)))
 
@@ -144,4 +151,5 @@ FILL: Final[dict[type[Effect], Callable[[node_pb2.Command, Any, int], None]]] = 
     SignalStep: _signal,
     TerminateStep: _terminate,
     ForgetStep: _forget,
+    SuspendStep: _suspend,
 }

@@ -12,6 +12,7 @@ Theory of operation `Core.step(now_us, event)` takes one event, changes the stat
 
 Reading order model (records), events (what comes in), effects (what goes out), state (the only mutator), controller
     (the funnel), job_life, step_life and node_life (life cycles as tables), then one policy a file: submit, arrays,
-    depends, priority (with factors, and fairshare over decay and resets), assocs and accounts, update, cancel, reserve
-    (with reserve_*), schedule (with columns, pending, planning, shapes, devices), explain; timers, recover, invariants.
+    depends, priority (with factors, and fairshare over decay and resets), assocs and accounts, qos, update, cancel, reserve
+    (with reserve_*), schedule (with columns, pending, planning, shapes, devices), explain; sharing, suspend, preempt (who
+    for whom), victims (done), gang; timers, recover, invariants.
 """

@@ -112,6 +112,28 @@ class RunningColumns:
                 t.part_gres[part, kind] += count
         self._parts_of[job_id] += (part,)
 
+    def keep_rest(self, job_id: int) -> None:
+        """Move what a suspended job keeps (all but cpus) to a row of its own under -job_id, which is never preempted.
+
+        The planner then sees of a job that would be suspended what it would give back, apart from what it would not. No
+        row when there is nothing to keep.
+        """
+        row, t = self.row_of[job_id], self.table
+        held = [p for p in self._parts_of[job_id] if t.part_mem_mb[p] or t.part_gres[p].any()]
+        licenses = tuple(t.run_licenses[row].tolist())
+        if -job_id in self.row_of or not (held or any(licenses)):
+            return
+        self.add(-job_id, int(t.run_end_s[row]), int(t.run_user[row]), 0, licenses)
+        t = self.table  # it may have grown
+        if self._lengths["L"]:
+            t.run_licenses[row] = 0
+        for part in held:
+            gres = [(kind, int(count)) for kind, count in enumerate(t.part_gres[part]) if count]
+            self.add_part(-job_id, int(t.part_node[part]), 0, int(t.part_mem_mb[part]), gres)
+            t = self.table
+            t.part_mem_mb[part] = 0
+            t.part_gres[part] = 0
+
     def drop_part(self, job_id: int, node: int) -> None:
         """It no longer holds anything on that node."""
         parts = self._parts_of.get(job_id, ())
@@ -138,9 +160,10 @@ class RunningColumns:
 
     def set_end(self, job_id: int, end_s: int) -> None:
         """Its resources are expected back then."""
-        row = self.row_of.get(job_id)
-        if row is not None:
-            self.table.run_end_s[row] = end_s
+        for key in (job_id, -job_id):
+            row = self.row_of.get(key)
+            if row is not None:
+                self.table.run_end_s[row] = end_s
 
     def set_class(self, job_id: int, run_class: int, cost: int) -> None:
         """How it may be preempted (contract.Running)."""

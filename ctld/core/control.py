@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ctld.core import arrays, depends, job_life, priority
+from ctld.core import arrays, depends, job_life, preempt, priority, suspend
 from ctld.core.effects import JobResult, Refused, Results, SignalStep
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, Role
 from ctld.core.model import Job
 from ctld.core.ready import refresh
-from ctld.core.rights import may_touch
+from ctld.core.rights import may_touch, require_role
 from ctld.core.select import Target, all_matching, matches, targets_of
 from ctld.core.state import ClusterState
 from penstock.values.errors import BadValue
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES, Hold, JobState, Reason
+from penstock.values.states import END_STATES, Hold, JobState, Reason, Suspend
 
 #: Most ids in one request: what fits a command line.
 IDS_MAX = 100_000
@@ -105,6 +105,8 @@ def signal_job(state: ClusterState, job: Job, event: CancelJobs) -> None:
         raise Refused(Code.ALREADY_DONE)
     if job.state is JobState.PENDING:
         raise Refused(Code.JOB_PENDING)
+    if job.state is JobState.SUSPENDED:
+        raise Refused(Code.JOB_SUSPENDED)
     # -- apply
     for step in job.steps.values():
         if step.state not in END_STATES:
@@ -182,8 +184,37 @@ def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
         refresh(state, job, now_us)
 
 
+def _check_suspend(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    require_role(actor, Role.OPERATOR, "suspending and resuming a job")
+    if job.state is JobState.PENDING:
+        raise Refused(Code.JOB_PENDING)
+    if job.state in END_STATES or job.state is JobState.COMPLETING:
+        raise Refused(Code.ALREADY_DONE)
+    if job.state is JobState.CONFIGURING:
+        raise Refused(Code.DISABLED_STATE, "the job is being started, try again later")
+
+
+def _check_resume(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    _check_suspend(state, now_us, actor, job)
+    if job.state is not JobState.SUSPENDED:
+        raise Refused(Code.DISABLED_STATE, "the job is not suspended")
+
+
+def _suspend(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    suspend.suspend(state, job, Suspend.ADMIN, now_us, f"uid {actor.uid}")
+
+
+def _resume(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    """It goes on as soon as its cpus are free: at the end of this step, if nobody has been given them."""
+    state.record(now_us, job, "resume asked", f"uid {actor.uid}")
+    suspend.claim(state, job, now_us)
+    preempt.tell_running(state, job)
+
+
 def _requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     state.record(now_us, job, "requeue asked", f"uid {actor.uid}")
+    if job.state is JobState.SUSPENDED and job.suspended_by is Suspend.ADMIN:
+        job.hold = Hold.ADMIN  # as Slurm does: who suspended it does not want it to run
     job_life.terminate(state, job, JobState.REQUEUED, Reason.NONE, now_us, "REQUEUE")
 
 
@@ -198,4 +229,6 @@ ACTIONS: dict[ControlAction, tuple[Action, Action]] = {
     ControlAction.RELEASE: (_check_release, release),
     ControlAction.REQUEUE: (_check_requeue, _requeue),
     ControlAction.REQUEUE_HOLD: (_check_requeue, _requeue_hold),
+    ControlAction.SUSPEND: (_check_suspend, _suspend),
+    ControlAction.RESUME: (_check_resume, _resume),
 }

@@ -19,17 +19,22 @@ from ctld.core import (
     arrays,
     control,
     depends,
+    gang,
     job_life,
     layout,
     node_life,
+    preempt,
     priority,
+    qos,
     ready,
     reserve,
     reserve_life,
     schedule,
     step_life,
     submit,
+    suspend,
     update,
+    victims,
 )
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
@@ -37,6 +42,7 @@ from ctld.core.events import (
     AwaitJob,
     CancelJobs,
     ChangeAccounts,
+    ChangeQos,
     ControlJobs,
     CreateReservation,
     DeleteReservation,
@@ -116,6 +122,7 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     CreateReservation: reserve.create_reservation,
     UpdateReservation: reserve.update_reservation,
     DeleteReservation: reserve.delete_reservation,
+    ChangeQos: qos.change_qos,
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     StepStarted: step_life.step_started,
@@ -139,8 +146,11 @@ def _purge(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
 
 def _look_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     job = state.jobs.get(key)
-    if job is not None:
-        ready.refresh(state, job, now_us)
+    if job is None:
+        return
+    ready.refresh(state, job, now_us)
+    if job.preemptor_id and job.state is JobState.PENDING and not state.pending.is_ready(job.job_id):
+        state.timers.set(now_us + job_life.PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
 
 
 def _deadline(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
@@ -171,6 +181,9 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.END_WARNING: step_life.end_warning,
     Timer.DEADLINE: _deadline,
     Timer.SWITCH_WAIT: _switch_wait,
+    Timer.PREEMPT_EXEMPT: preempt.exempt_ends,
+    Timer.PREEMPT_GRACE: victims.grace_ends,
+    Timer.TIME_SLICE: lambda state, now_us, key, check: gang.next_slot(state, now_us),
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: node_life.node_timeout,
     Timer.PRIORITY: priority.calculate,
@@ -218,7 +231,15 @@ class Core:
     def seal(self) -> Batch | None:
         """Everything since the last seal, after one scheduling pass. None = nothing."""
         state = self.state
+        changed = state.quick_pass_due
+        if changed:
+            victims.before_pass(state, self._now_us)
+            preempt.before_pass(state)
         schedule.quick_pass(state, self._now_us)
+        if changed and state.suspended:
+            if suspend.go_on(state, self._now_us) and gang.is_on(state):
+                gang.make_room(state, self._now_us)
+            gang.fill(state, self._now_us)
         if not (state.history or state.effects or state.acks or state.purged or state.is_dirty()):
             return None
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]
@@ -232,6 +253,8 @@ class Core:
             partitions=[
                 PartitionRow(n, state.partitions[n].state) for n in state.dirty_partitions if n in state.partitions
             ],
+            qos=[state.qos[name] for name in state.dirty_qos if name in state.qos],
+            qos_gone=[name for name in state.dirty_qos if name not in state.qos],
             history=state.history,
             next_job_id=state.next_job_id,
             next_request_id=state.next_request_id,

@@ -9,6 +9,7 @@ tasks, whichever is missing; memory comes from the job, else the partition, else
 from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
 from ctld.core.model import JobRequest, Partition
+from ctld.core.qos import DEFAULT_QOS
 from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
@@ -42,7 +43,7 @@ def complete(
         name=wanted.name or "sbatch",
         partitions=share(tuple(p.name for p in partitions)),
         account=share(wanted.account),
-        qos=share(wanted.qos),
+        qos=share(find_qos(state, wanted.qos)),
         comment=wanted.comment,
         work_dir=share(wanted.work_dir or b"/"),
         std_out=share(wanted.std_out or default_output(bool(wanted.array))),
@@ -91,6 +92,14 @@ def complete(
         priority=wanted.priority,
     )
     return request, warnings
+
+
+def find_qos(state: ClusterState, name: str) -> str:
+    """The QOS of that name; the default for none. Raises Refused."""
+    found = name.lower() or DEFAULT_QOS
+    if found not in state.qos:
+        raise Refused(Code.INVALID_QOS, name)
+    return found
 
 
 def _end_warning(wanted: WantedJob) -> str:

@@ -12,6 +12,7 @@ from ctld.core.model import (
     NodeAlloc,
     NodeRow,
     PartitionRow,
+    Qos,
     Reservation,
     SpecRow,
     StepRow,
@@ -136,6 +137,17 @@ class TerminateStep(Effect, frozen=True):
     note: str = ""
 
 
+class SuspendStep(Effect, frozen=True):
+    """Stop all processes of a step (SIGTSTP, after the grace SIGSTOP), or let them go on (SIGCONT)."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    suspended: bool
+    grace_ms: int = 0
+
+
 class ForgetStep(Effect, frozen=True):
     """The step's end is committed: the node may sweep its spool."""
 
@@ -194,6 +206,8 @@ class Batch(msgspec.Struct):
     users: list[UserRow] = []
     reservations: list[Reservation] = []
     reservations_gone: list[str] = []
+    qos: list[Qos] = []
+    qos_gone: list[str] = []  # names of those that were deleted
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -211,10 +225,13 @@ class Batch(msgspec.Struct):
             or self.users
             or self.reservations
             or self.reservations_gone
+            or self.qos
+            or self.qos_gone
         )
 
 
 __all__ = [
     "AckReports", "AdmitNode", "Batch", "Changed", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult",
-    "LaunchStep", "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted", "TerminateStep",
+    "LaunchStep", "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted",
+    "SuspendStep", "TerminateStep",
 ]  # fmt: skip

@@ -162,6 +162,8 @@ class ControlAction(IntEnum):
     REQUEUE = 3
     USER_HOLD = 4
     REQUEUE_HOLD = 5
+    SUSPEND = 6
+    RESUME = 7
 
 
 class ControlJobs(Event, frozen=True):
@@ -205,6 +207,24 @@ class ChangeAccounts(Event, frozen=True):
     accounts: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
     check_only: bool = False
+    reply_to: int = 0
+
+
+class QosAction(IntEnum):
+    """Numbers of the wire's ChangeQosRequest.Action."""
+
+    ADD = 1
+    MODIFY = 2
+    DELETE = 3
+
+
+class ChangeQos(Event, frozen=True):
+    """sacctmgr add|modify|delete qos. `changes`: lower-case key, with + or - behind it for `+=` and `-=` -> value."""
+
+    actor: Actor
+    action: QosAction
+    names: tuple[str, ...]
+    changes: dict[str, str]
     reply_to: int = 0
 
 
@@ -291,6 +311,7 @@ class HeldStep(msgspec.Struct, frozen=True, gc=False):
     step_id: int
     state: str
     epoch: int
+    suspended: bool = False
 
 
 class NodeRegistered(Event, frozen=True):

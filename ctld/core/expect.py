@@ -2,7 +2,7 @@
 
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
-from penstock.values.states import JobState
+from penstock.values.states import JobState, Suspend
 
 US = 1_000_000
 #: What the planner takes for no limit, as Slurm does: a year. With no end at all, who waits behind such a job could never
@@ -21,6 +21,24 @@ def expected_end_s(state: ClusterState, job: Job) -> int:
     """Seconds since 1970, rounded up; 0 = any moment: the job is ending already."""
     if job.state is JobState.COMPLETING:
         return 0
-    if job.time_limit_s < 0:
-        return job.start_at_us // US + UNLIMITED_S
-    return -(-(job.start_at_us + time_limit_us(state, job)) // US)
+    if job.preempt_end_at_us:
+        return -(-job.preempt_end_at_us // US)
+    if job.time_limit_s < 0 or job.suspended_by is Suspend.ADMIN:
+        return max(job.start_at_us, job.suspended_at_us) // US + UNLIMITED_S
+    return -(-max(limit_at_us(state, job), _after_others_us(state, job)) // US)
+
+
+def limit_at_us(state: ClusterState, job: Job) -> int:
+    """When the time limit is reached if it runs, or goes on, without another suspension. Only for a job with a limit."""
+    return job.start_at_us + job.suspended_us + time_limit_us(state, job)
+
+
+def _after_others_us(state: ClusterState, job: Job) -> int:
+    """The end of a job that is suspended: what is left of its time, once the job that it went for has ended."""
+    if job.suspended_by is Suspend.NO or job.state is not JobState.SUSPENDED:
+        return 0
+    left_us = limit_at_us(state, job) - job.suspended_at_us
+    other = state.jobs.get(job.preemptor_id)
+    if other is None or not other.start_at_us or other.time_limit_s < 0:
+        return job.suspended_at_us + left_us
+    return max(job.suspended_at_us, limit_at_us(state, other)) + left_us

@@ -9,9 +9,9 @@ from ctld.core.devices import device_masks
 from ctld.core.model import Job, Node
 from ctld.core.reserve_view import view_of
 from ctld.core.reserve_who import names_asked, running_in
-from ctld.core.sharing import units_taken
+from ctld.core.sharing import units_held
 from ctld.core.state import CLOSED_FLAGS, ClusterState
-from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState
+from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState, Suspend
 
 
 class Violation(AssertionError):
@@ -72,6 +72,11 @@ def _check_job(state: ClusterState, job: Job) -> None:
             all(job.job_id not in state.nodes[p.node].jobs for p in job.alloc if p.node in state.nodes),
             f"{name}: still on nodes",
         )
+    suspended = job.suspended_by is not Suspend.NO
+    _need(suspended >= (job.state is JobState.SUSPENDED), f"{name}: suspended for no reason")
+    _need(
+        not suspended or job.state in HOLDING_STATES - {JobState.RUNNING}, f"{name}: {job.suspended_by.name} and runs"
+    )
     _need((job.end_state is not None) <= (job.state is JobState.COMPLETING), f"{name}: end state in {job.state.name}")
     if job.state in END_STATES:
         _need(job.end_at_us >= job.start_at_us, f"{name}: ends before it starts")
@@ -81,35 +86,48 @@ def _check_job(state: ClusterState, job: Job) -> None:
 def _check_node(state: ClusterState, node: Node) -> None:
     columns, i = state.node_columns, node.index
     parts = [part for job_id in node.jobs for part in state.jobs[job_id].alloc if part.node == node.name]
-    cpus, mem_mb = sum(p.cpus for p in parts), sum(p.mem_mb for p in parts)
-    jobs = [state.jobs[job_id] for job_id in node.jobs]
-    units = sum(
-        p.cpus * units_taken(state, job.request, job.partition)
-        for job in jobs
-        for p in job.alloc
-        if p.node == node.name
-    )
+    held = [(p, state.jobs[job_id]) for job_id in node.jobs for p in state.jobs[job_id].alloc if p.node == node.name]
+    mem_mb = sum(p.mem_mb for p in parts)
+    cpus = sum(p.cpus for p, job in held if units_held(state, job))
+    units = sum(p.cpus * units_held(state, job) for p, job in held)
+    sure = sum(p.cpus * units_held(state, job) for p, job in held if job.suspended_by is not Suspend.RESUMING)
     _need(cpus == node.cpus_alloc and columns.free_cpus[i] == columns.total_cpus[i] - units, f"{node.name}: cpus")
     _need(
         mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory"
     )
-    parts_here = state.running.table.part_run[state.running.table.part_node == i]
-    _need(int((parts_here >= 0).sum()) == len(node.jobs), f"{node.name}: running jobs")
+    table = state.running.table
+    here = (table.part_run >= 0) & (table.part_node == i)
+    _need(int(table.part_cpus[here].sum()) == units, f"{node.name}: cpus of running jobs")
+    _need(int(table.part_mem_mb[here].sum()) == mem_mb, f"{node.name}: memory of running jobs")
     _need(bool(columns.up[i]) == (not node.flags & CLOSED_FLAGS), f"{node.name}: up")
-    _need(cpus <= node.cpus and mem_mb <= node.real_memory_mb, f"{node.name}: more given than there is")
     used = 0
     for part in parts:
         _need(not used & part.cpu_ids, f"{node.name}: a cpu given twice")
         used |= part.cpu_ids
     _need(used == node.cpus_used, f"{node.name}: cpus used")
-    held: dict[tuple[str, str], int] = {}
+    fits = sure <= node.cpus * state.units_per_cpu and mem_mb <= node.real_memory_mb
+    _need(fits, f"{node.name}: more given than there is")
+    _check_slot(state, node)
+    devices: dict[tuple[str, str], int] = {}
     for part in parts:
         for name, type_, mask in part.gres:
-            _need(not held.get((name, type_), 0) & mask, f"{node.name}: {name} given twice")
-            held[name, type_] = held.get((name, type_), 0) | mask
+            _need(not devices.get((name, type_), 0) & mask, f"{node.name}: {name} given twice")
+            devices[name, type_] = devices.get((name, type_), 0) | mask
     for kind, mask in device_masks(node).items():
-        _need(held.get(kind, 0) == node.gres_used.get(kind, 0), f"{node.name}: {kind} held")
-        _need(not held.get(kind, 0) & ~mask, f"{node.name}: {kind} does not exist")
+        _need(devices.get(kind, 0) == node.gres_used.get(kind, 0), f"{node.name}: {kind} held")
+        _need(not devices.get(kind, 0) & ~mask, f"{node.name}: {kind} does not exist")
+
+
+def _check_slot(state: ClusterState, node: Node) -> None:
+    """Where jobs take turns, no cpu has two that run."""
+    if "GANG" not in state.config.preempt_mode:
+        return
+    cpus = 0
+    for job_id in node.jobs:
+        job = state.jobs[job_id]
+        if job.state in (JobState.CONFIGURING, JobState.RUNNING):
+            cpus += sum(part.cpus for part in job.alloc if part.node == node.name)
+    _need(cpus <= node.cpus, f"{node.name}: {cpus} cpus run at once, it has {node.cpus}")
 
 
 def _check_arrays(state: ClusterState) -> None:

@@ -1,6 +1,7 @@
 """A job's life as a table, and the moves that every policy uses.
 
     PENDING -> CONFIGURING -> RUNNING -> COMPLETING -> an end state
+                              RUNNING <-> SUSPENDED
 
 A job leaves PENDING when it is given an allocation (CONFIGURING: the launch is on its way), RUNNING begins with the
 node's word that a task runs, COMPLETING when it is told to end or its steps are ending, and an end state when no step
@@ -10,18 +11,18 @@ a row of its own. `move()` is the only place where `job.state` is assigned.
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, priority
+from ctld.core import arrays, assocs, depends, preempt, priority
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
-from ctld.core.expect import expected_end_s, time_limit_us
+from ctld.core.expect import expected_end_s, limit_at_us
 from ctld.core.model import NO_STEPS, Job, NodeAlloc, Step, job_row
 from ctld.core.ready import refresh
-from ctld.core.sharing import units_taken
+from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.signals import parse_end_warning
-from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason
+from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
 from penstock.values.tres import format_tres
 
 S = JobState
@@ -30,8 +31,9 @@ _ENDS = frozenset(END_STATES - {S.REQUEUED})
 #: From each state, where a job may go. A move that is not listed raises and changes nothing.
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     S.PENDING: frozenset({S.CONFIGURING, S.CANCELLED, S.FAILED, S.DEADLINE}),
-    S.CONFIGURING: frozenset({S.RUNNING, S.COMPLETING, S.PENDING}) | _ENDS,
-    S.RUNNING: frozenset({S.COMPLETING, S.PENDING}) | _ENDS,
+    S.CONFIGURING: frozenset({S.RUNNING, S.SUSPENDED, S.COMPLETING, S.PENDING}) | _ENDS,
+    S.RUNNING: frozenset({S.SUSPENDED, S.COMPLETING, S.PENDING}) | _ENDS,
+    S.SUSPENDED: frozenset({S.RUNNING, S.CONFIGURING, S.COMPLETING, S.PENDING}) | _ENDS,
     S.COMPLETING: frozenset({S.PENDING}) | _ENDS,
     **dict.fromkeys(sorted(END_STATES), frozenset()),
 }
@@ -39,6 +41,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 US = 1_000_000
 #: Pause before a requeued job may start again, so that a failing node or script does not spin.
 REQUEUE_DELAY_US = 1 * US
+#: A preempted job looks so often whether its preemptor still waits for what it left.
+PREEMPTOR_PAUSE_US = 10 * US
 
 
 class IllegalMove(Exception):
@@ -52,6 +56,8 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
     was = job.state
     if was is S.PENDING:
         state.pending.remove(job.job_id)
+        state.preempting.pop(job.job_id, None)
+        job.preemptor_id = 0
     job.state = to
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
@@ -60,8 +66,10 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
     state.touch(job)
 
 
-def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], now_us: int) -> None:
-    """Give a pending job its allocation and send its batch step to the first node."""
+def start(
+    state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], now_us: int, launch: bool = True
+) -> None:
+    """Give a pending job its allocation and send its batch step to the first node (`launch` False: not yet)."""
     job.priority = priority.current(state, job)  # what it started with, for the record
     move(state, job, S.CONFIGURING)
     depends.forget(state, job)
@@ -75,8 +83,10 @@ def start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc,
     job.steps = {BATCH_STEP: _new_batch_step(state, job)}
     state.touch_step(job.steps[BATCH_STEP])
     state.record(now_us, job, "start", ",".join(part.node for part in alloc))
-    emit_launch(state, job)
+    if launch:
+        emit_launch(state, job)
     set_end_timers(state, job)
+    preempt.tell_running(state, job)
     depends.on_change(state, job, now_us)
     arrays.refresh_throttle(state, job)
 
@@ -86,7 +96,7 @@ def set_end_timers(state: ClusterState, job: Job) -> None:
     state.running.set_end(job.job_id, expected_end_s(state, job))
     if job.time_limit_s < 0:
         return
-    limit_us = job.start_at_us + time_limit_us(state, job)
+    limit_us = limit_at_us(state, job)
     state.timers.set(limit_us, Timer.TIME_LIMIT, job.job_id, job.attempt)
     if job.request.signal:
         before_us = parse_end_warning(job.request.signal).before_end_s * US
@@ -136,8 +146,13 @@ def terminate(
             state.touch(job)
         return
     job.end_state, job.reason = end_state, reason
+    if job.state is S.SUSPENDED:
+        job.suspended_us += max(0, now_us - job.suspended_at_us)
+        job.suspended_at_us = now_us
     move(state, job, S.COMPLETING)
+    state.note_suspended(job)
     state.running.set_end(job.job_id, expected_end_s(state, job))
+    preempt.tell_running(state, job)
     state.record(now_us, job, "ending", note or end_state.name)
     for step in job.steps.values():
         if step.state not in END_STATES:
@@ -162,6 +177,9 @@ def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
         return
     batch = job.steps[BATCH_STEP]
     job.exit_code, job.exit_signal = batch.exit_code, batch.exit_signal
+    if job.preempt_end_at_us and batch.state is not S.COMPLETED and job.state is not S.COMPLETING:
+        finish(state, job, preempt.end_state_of(state, job), Reason.PREEMPTED, batch.end_at_us or now_us)
+        return
     if job.state is S.COMPLETING and job.end_state is not None:
         finish(state, job, job.end_state, job.reason, batch.end_at_us or now_us)
         return
@@ -175,15 +193,19 @@ def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
 def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
     """The end of a job or of one attempt. `end_at_us` is clamped so that no job has a negative duration."""
     if end_state is S.REQUEUED:
-        requeue(state, job, end_at_us)
+        requeue(state, job, end_at_us, reason=reason if reason is Reason.PREEMPTED else Reason.NONE)
         return
+    if job.state is S.SUSPENDED:  # its steps ended by themselves
+        job.suspended_us += max(0, end_at_us - job.suspended_at_us)
     held = job.state in HOLDING_STATES
     if not held:
         depends.forget(state, job)
     move(state, job, end_state)
     if held:
-        state.release(job, end_at_us, units_taken(state, job.request, job.partition))
+        state.release(job, end_at_us, units_held(state, job))
         assocs.end(state, job, end_at_us)
+        job.suspended_by = Suspend.NO
+        state.note_suspended(job)
     job.end_state, job.reason = None, reason
     job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
     state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
@@ -197,7 +219,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
 def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reason: Reason = Reason.NONE) -> None:
     """Close this attempt and queue the job again with the next attempt number."""
     state.end_attempt(job, max(now_us, job.start_at_us), reason)
-    state.release(job, now_us, units_taken(state, job.request, job.partition))
+    state.release(job, now_us, units_held(state, job))
     assocs.end(state, job, now_us)
     move(state, job, S.PENDING)
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
@@ -207,6 +229,13 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     job.exit_code = job.exit_signal = 0
     job.start_at_us = job.end_at_us = 0
     job.time_limit_s = -1 if job.request.time_limit_s is None else job.request.time_limit_s  # it may have got less
+    job.suspended_by = Suspend.NO
+    job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = 0
+    if reason is Reason.PREEMPTED:
+        state.timers.set(now_us + PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
+    else:
+        job.preemptor_id = 0
+    state.note_suspended(job)
     job.cancelled_by_uid = -1
     job.partition = job.request.partitions[0]
     if job.attempt > state.config.max_batch_requeue:
@@ -214,7 +243,7 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     if hold:
         job.hold = Hold.ADMIN
         job.reason_detail = reason.value if reason is not Reason.NONE else ""
-    else:
+    elif reason is not Reason.PREEMPTED:  # a preempted job keeps its age and may start at once
         job.eligible_at_us = state.now_us + REQUEUE_DELAY_US  # `now_us` may be a node's, whose clock may be ahead
     refresh(state, job, state.now_us)
     arrays.refresh_throttle(state, job)

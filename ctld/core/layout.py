@@ -7,7 +7,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
-from ctld.core import priority
+from ctld.core import preempt, priority
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import device_masks, layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -18,7 +18,7 @@ from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
 from ctld.core.ready import refresh
 from ctld.core.shapes import bits_of
-from ctld.core.sharing import units_per_cpu, units_taken
+from ctld.core.sharing import units_held, units_per_cpu
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
@@ -56,7 +56,7 @@ def misfits(state: ClusterState, config: Config) -> list[str]:
             ids = ", ".join(map(str, list(node.jobs)[:IDS_SHOWN_MAX]))
             problems.append(f"node {node.name} has jobs ({ids}) and is gone from the file: drain it first")
         else:
-            problems += _too_small(node, new)
+            problems += _too_small(node, new, units_per_cpu(config))
     wanted: dict[str, int] = {}
     for job in state.jobs.values():
         if job.state is JobState.PENDING:
@@ -69,9 +69,9 @@ def misfits(state: ClusterState, config: Config) -> list[str]:
     return problems
 
 
-def _too_small(node: Node, new: NodeConfig) -> list[str]:
+def _too_small(node: Node, new: NodeConfig, jobs_per_cpu: int) -> list[str]:
     problems = []
-    if new.cpus < node.cpus_alloc:
+    if new.cpus * jobs_per_cpu < node.cpus_alloc:
         problems.append(f"node {node.name}: {node.cpus_alloc} CPUs are allocated, the file has {new.cpus}")
     if new.real_memory_mb < node.mem_alloc_mb:
         text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.real_memory_mb}"
@@ -178,16 +178,12 @@ def _build_columns(state: ClusterState) -> None:
                 columns.total_gres[i, state.gres_kinds[key]] += mask.bit_count()
                 columns.free_gres[i, state.gres_kinds[key]] += free.bit_count()
         holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
-        taken = (
-            part.cpus * units_taken(state, job.request, job.partition)
-            for job in holders
-            for part in job.alloc
-            if part.node == node.name
-        )
+        taken = (part.cpus * units_held(state, job) for job in holders for part in job.alloc if part.node == node.name)
         columns.free_cpus[i] = columns.total_cpus[i] - sum(taken)
-        columns.held_exclusive[i] = any(job.request.exclusive for job in holders)
+        columns.held_exclusive[i] = any(job.request.exclusive for job in holders if units_held(state, job))
         columns.up[i] = 0 if node.flags & CLOSED_FLAGS else 1
     state.node_columns = columns
+    preempt.lay_out(state)
     _build_running(state)
     state.order_nodes()
 
@@ -222,7 +218,8 @@ def _build_running(state: ClusterState) -> None:
     state.exclusive_users = 0
     for job_id in dict.fromkeys(job_id for node in state.node_list for job_id in node.jobs):
         job = state.jobs[job_id]
-        state.hold(job, units_taken(state, job.request, job.partition), expected_end_s(state, job))
+        state.hold(job, units_held(state, job), expected_end_s(state, job))
+        preempt.tell_running(state, job)
 
 
 def _build_partitions(state: ClusterState, config: Config) -> None:

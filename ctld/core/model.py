@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.values.gres import Gres
 from penstock.values.reservations import ResvFlag
-from penstock.values.states import Hold, JobState, NodeFlag, Reason
+from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
 
 
@@ -102,6 +102,7 @@ class Job:
         "end_state", "exit_code", "exit_signal", "failed_node", "group_id", "group_name", "hold", "job_id", "partition",
         "priority", "reason", "reason_detail", "request", "request_id", "spec_hash", "start_at_us", "state", "steps",
         "submit_at_us", "submit_key", "time_limit_s", "tres_alloc", "tres_req", "user_id", "user_name",
+        "suspended_by", "suspended_us", "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
     )  # fmt: skip
 
     job_id: int
@@ -142,6 +143,12 @@ class Job:
     admin_comment: str
     tres_req: str
     tres_alloc: str
+    suspended_by: Suspend  # why it does not run although it has its allocation; kept while it is ended
+    suspended_us: int  # how long it has been suspended in this attempt, the present time apart
+    suspended_at_us: int  # when it was last suspended or resumed; 0 = never
+    preempt_at_us: int  # when it was chosen to go for another job; 0 = it was not
+    preempt_end_at_us: int  # when its GraceTime ends
+    preemptor_id: int  # the job for which it had to go or was suspended; 0 = none
     steps: dict[int, "Step"]
 
 
@@ -190,6 +197,12 @@ class JobRow(NamedTuple):
     admin_comment: str
     tres_req: str
     tres_alloc: str
+    suspended_by: Suspend = Suspend.NO
+    suspended_us: int = 0
+    suspended_at_us: int = 0
+    preempt_at_us: int = 0
+    preempt_end_at_us: int = 0
+    preemptor_id: int = 0
 
 
 _job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)
@@ -213,6 +226,8 @@ def job_from(row: JobRow) -> Job:
         job.priority, job.dependency, job.submit_at_us, job.eligible_at_us, job.start_at_us, job.end_at_us,
         job.time_limit_s, job.alloc, job.batch_node, job.exit_code, job.exit_signal, job.derived_code,
         job.derived_signal, job.cancelled_by_uid, job.failed_node, job.admin_comment, job.tres_req, job.tres_alloc,
+        job.suspended_by, job.suspended_us, job.suspended_at_us, job.preempt_at_us, job.preempt_end_at_us,
+        job.preemptor_id,
     ) = row  # fmt: skip
     return job
 
@@ -459,6 +474,31 @@ class PartitionRow(NamedTuple):
 
     name: str
     state: str
+
+
+class Qos(NamedTuple):
+    """A quality of service: what jobs submitted with --qos=NAME may do. Primary key name."""
+
+    name: str
+    description: str = ""
+    priority: int = 0
+    preempt: tuple[str, ...] = ()  # QOS whose jobs its jobs may preempt
+    preempt_mode: tuple[str, ...] = ()  # of its jobs when they are preempted; () = the cluster's
+    grace_time_s: int = 0
+    preempt_exempt_time_s: int = -1  # -1 = the cluster's
+    flags: tuple[str, ...] = ()
+    usage_factor_ppm: int = 1_000_000  # UsageFactor in millionths
+
+
+class Turns:
+    """Time slices (gang.py)."""
+
+    __slots__ = ("due_us", "last", "slot")
+
+    def __init__(self) -> None:
+        self.slot = 1  # number of the present slice
+        self.due_us = 0  # when it ends; 0 = nobody waits for a turn
+        self.last: dict[int, int] = {}  # job id -> the last slice in which it ran
 
 
 class HistoryRow(NamedTuple):

@@ -13,7 +13,7 @@ administrator sets the node DOWN, which is his word that it is dead. A job that 
 at the time-out.
 """
 
-from ctld.core import job_life, step_life
+from ctld.core import job_life, step_life, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
@@ -162,12 +162,14 @@ def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldSt
         if step.state is JobState.CONFIGURING and not forgotten:
             if job.state is JobState.COMPLETING:
                 job_life.emit_terminate(state, job, step)
-            else:
+            elif job.state is not JobState.SUSPENDED:  # a suspended one is launched when it goes on
                 job_life.emit_launch(state, job)
         else:
             step_life.lost(state, job, step, now_us, f"{step.node} does not know it any more")
     elif held.state in ("ACCEPTED", "RUNNING") and job.state is JobState.COMPLETING:
         job_life.emit_terminate(state, job, step)
+    elif held.state in ("ACCEPTED", "RUNNING") and held.suspended != (job.state is JobState.SUSPENDED):
+        suspend.emit_suspended(state, job)
     # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on, within its time limit.
     if held is None or held.state != "EXITED":
         step_life.time_limit(state, now_us, job.job_id, job.attempt)
@@ -208,7 +210,7 @@ def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int
 
 def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """Begin the end of a job that runs on a node that is down: back to the queue, or NODE_FAIL."""
-    if job.state in (JobState.CONFIGURING, JobState.RUNNING):
+    if job.state in (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED):
         job.failed_node = node.name
         job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
 

@@ -172,6 +172,10 @@ class PendingColumns:
             assert self.ready[at] == key
             del self.ready[at]
 
+    def ready_rows(self, job_id: int) -> list[int]:
+        """Those of its rows that may start now."""
+        return [row for row in self.rows_of(job_id) if self._keys[row]]
+
     def is_ready(self, job_id: int) -> bool:
         """True when one of the job's rows may start now."""
         return any(self._keys[row] for row in self.rows_of(job_id))

@@ -8,7 +8,7 @@ the ready ones or takes them out. Resources and priority are the planner's busin
 
 from collections.abc import Callable
 
-from ctld.core import arrays, priority
+from ctld.core import arrays, preempt, priority
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.pending import NO_DEADLINE, Terms
@@ -68,6 +68,15 @@ def _reservation(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return Reason.RESERVATION if job.request.reservation and not choices(state, job) else None
 
 
+def _preemptor(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+    """It was preempted by QOS: the preemptor, which may well rank below it, has the first choice."""
+    if not job.preemptor_id or state.config.preempt_type != preempt.BY_QOS:
+        return None
+    other = state.jobs.get(job.preemptor_id)
+    waits = other is not None and other.state is JobState.PENDING and state.pending.is_ready(other.job_id)
+    return Reason.PRIORITY if waits else None
+
+
 CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _held,
     _dependency,
@@ -75,6 +84,7 @@ CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _array_limit,
     _partition,
     _reservation,
+    _preemptor,
 )
 
 
@@ -102,6 +112,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         resvs = choices(state, job) or (-1,)
         found = shapes(state, job.request, resvs, any_switches=any_switches)
         state.pending.add(job.job_id, found, terms_of(state, job))
+        preempt.tell_pending(state, job)
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is None and not job.eligible_at_us:
         job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission

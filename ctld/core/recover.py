@@ -5,14 +5,17 @@ replayed: indexes, counters, columns and timers are built from the rows, and lau
 when the nodes register (node_life.py), since they are functions of the state and the nodes know what they have done.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctld.core import arrays, assocs, depends, priority, reserve_life
+from ctld.core import arrays, assocs, depends, gang, priority, reserve_life
 from ctld.core.fairshare import LoadedShares
-from ctld.core.job_life import REQUEUE_DELAY_US, set_end_timers
+from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
-from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Reservation, Step, StepRow, job_from
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, Step, StepRow, job_from
+from ctld.core.qos import DEFAULT_QOS, NORMAL
 from ctld.core.ready import PLANNER_REASONS
+from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
 from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
@@ -53,6 +56,7 @@ class Loaded(NamedTuple):
     submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
     shares: LoadedShares = LoadedShares()
     reservations: tuple[Reservation, ...] = ()  # in the order of creation
+    qos: Sequence[Qos] = ()
 
 
 class Misfit(Exception):
@@ -64,6 +68,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     state.epoch = loaded.epoch
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
+    state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos}
     _load_jobs(state, loaded)
     _load_arrays(state, config, loaded)
     _load_nodes(state, config, loaded)
@@ -92,6 +97,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
             depends.evaluate(state, state.jobs[waiting], now_us)
     refresh_all(state, now_us)
     reserve_life.recover_all(state, now_us)
+    gang.recover(state, now_us)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()
@@ -170,8 +176,9 @@ def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:
         node = state.nodes[name] = new_node(entry)
     part = next(p for p in job.alloc if p.node == name)
     node.jobs[job.job_id] = None
-    node.cpus_alloc += part.cpus
-    node.cpus_used |= part.cpu_ids
+    if job.suspended_by not in RELEASED:
+        node.cpus_alloc += part.cpus
+        node.cpus_used |= part.cpu_ids
     node.mem_alloc_mb += part.mem_mb
     for gres_name, type_, mask in part.gres:
         node.gres_used[gres_name, type_] = node.gres_used.get((gres_name, type_), 0) | mask
@@ -196,8 +203,16 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)
             set_deadline(state, job)
+            if job.preemptor_id:
+                state.timers.set(now_us + PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
         else:
             set_end_timers(state, job)
+            state.note_suspended(job)
+            other = state.jobs.get(job.preemptor_id)
+            if job.preempt_at_us and other is not None and other.state is JobState.PENDING:
+                state.preempting[other.job_id] = (*state.preempting.get(other.job_id, ()), job.job_id)
+            if job.preempt_end_at_us:
+                state.timers.set(job.preempt_end_at_us, Timer.PREEMPT_GRACE, job.job_id, job.attempt)
     for node in state.node_list:
         if node.flags & NodeFlag.NO_RESPOND and not node.flags & NodeFlag.DOWN:
             state.timers.set(now_us + state.config.slurmd_timeout_s * 1_000_000, Timer.NODE_TIMEOUT, node.name)

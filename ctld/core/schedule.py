@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, job_life
+from ctld.core import arrays, gang, job_life, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
@@ -23,7 +23,7 @@ from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
 from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
-from ctld.core.sharing import units_taken
+from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.states import JobState
@@ -33,6 +33,8 @@ QUICK_STARTS_MAX = 512
 #: Rounds of the quick pass in one seal, when all that it saw could start.
 QUICK_ROUNDS_MAX = 4
 FULL_STARTS_MAX = 10_000
+#: Jobs of a stale plan whose victims are planned anew; a small planning each. The others come with the next pass.
+PREEMPTORS_MAX = 64
 
 
 def quick_pass(state: ClusterState, now_us: int) -> None:
@@ -49,6 +51,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         answer = _ask_now(state, now_us, rows)
         seen = state.pending.table.job[rows].tolist()
         started = apply_answer(state, now_us, answer, None if whole else seen)
+        victims.apply_victims(state, now_us, answer.victims)
         if whole:
             state.take_forecast(answer.forecast)
         if len(answer.starts) >= QUICK_STARTS_MAX:
@@ -96,7 +99,7 @@ def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> 
 
 
 def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, seen: list[int] | None) -> int:
-    """Starts, reasons, victims. Returns how many started."""
+    """Starts and reasons. Returns how many started."""
     done = apply_starts(state, now_us, answer.starts)
     apply_reasons(state, now_us, answer.reasons, seen)
     return done
@@ -123,7 +126,9 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) ->
             job.time_limit_s = start.limit_s
         if state.reservations:
             enter(state, job, start.reservation)
-        job_life.start(state, job, partition, alloc, now_us)
+        runs = gang.has_room(state, job, partition, alloc)
+        job_life.start(state, job, partition, alloc, now_us, launch=runs)
+        gang.begin(state, job, runs, now_us)
         if holder is not job:
             _recount(state, holder)
         done += 1
@@ -151,7 +156,7 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
         node = state.node_list[index]
         if node.flags & CLOSED_FLAGS or _is_closed_to(state, node, job):
             return None
-        if cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
+        if cpus > node.cpus or cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
             return None
         gres = pick_devices(node, job.request.gres_per_node)
         if gres is None:
@@ -163,13 +168,14 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
 
 def _is_closed_to(state: ClusterState, node: Node, job: Job) -> bool:
     """A job there, or this one, wants the node for itself or for its user."""
-    if not node.jobs:
+    here = [other for job_id in node.jobs if units_held(state, other := state.jobs[job_id])]
+    if not here:
         return False
     if state.node_columns.held_exclusive[node.index] or job.request.exclusive:
         return True
     if not state.exclusive_users and not job.request.exclusive_user:
         return False
-    others = [state.jobs[job_id] for job_id in node.jobs if state.jobs[job_id].user_id != job.user_id]
+    others = [other for other in here if other.user_id != job.user_id]
     return bool(others) and (job.request.exclusive_user or any(o.request.exclusive_user for o in others))
 
 
@@ -223,8 +229,27 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
     if event.revision < max(state.layout_revision, state.reservation_revision):
         state.changed()
         return
+    stale = event.revision != state.revision
     apply_answer(state, now_us, event, None)
+    pairs = _victims_now(state, now_us, event.victims) if stale else event.victims
+    victims.apply_victims(state, now_us, pairs)
     if event.forecast is not None:
         state.take_forecast(event.forecast)
     if state.full_pass_revision != state.revision:
         state.quick_pass_due = True
+
+
+def _victims_now(state: ClusterState, now_us: int, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """The world went on while the pass ran: each job that wanted victims is asked about again, alone.
+
+    One that could start now needs none; the next quick pass starts it.
+    """
+    found: list[tuple[int, int]] = []
+    for job_id in list(dict.fromkeys(pending_id for pending_id, _ in pairs))[:PREEMPTORS_MAX]:
+        rows = state.pending.ready_rows(job_id)
+        answer = ask(present(state, now_us, np.array(rows, np.int64), 1)) if rows else None
+        if answer is not None:
+            found += answer.victims
+            if answer.starts:
+                state.changed()
+    return tuple(found)

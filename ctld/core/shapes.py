@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ctld.core.model import JobRequest, Node, Partition
 from ctld.core.pending import Shape
-from ctld.core.sharing import units_taken
+from ctld.core.sharing import tasks_per_node_max, units_taken
 from ctld.core.state import ClusterState
 from penstock.values.features import Expr, parse_features
 
@@ -106,7 +106,10 @@ def _shapes(
         units = units_taken(state, request, name)
         for mask, group in placements(state, partition, request) if known else [(state.masks.nowhere(), -1)]:
             for resv in resvs:
-                shape = base._replace(mask=mask, group=group, cpu_units=units, order_kind=kind, resv=resv)
+                shape = base._replace(
+                    mask=mask, group=group, cpu_units=units, order_kind=kind, resv=resv,
+                    ntasks_per_node=tasks_per_node_max(state, request, partition),
+                )  # fmt: skip
                 found.append((index, shape))
         base = base._replace(nodes_max=request.nodes_max)
     return found

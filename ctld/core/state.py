@@ -25,9 +25,11 @@ from ctld.core.model import (
     Node,
     NodeAlloc,
     Partition,
+    Qos,
     Reservation,
     SpecRow,
     Step,
+    Turns,
     job_row,
 )
 from ctld.core.pending import PendingColumns, Shape
@@ -37,7 +39,7 @@ from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.licenses import parse_licenses
 from penstock.values.reservations import ResvFlag
-from penstock.values.states import JobState, NodeFlag, Reason
+from penstock.values.states import JobState, NodeFlag, Reason, Suspend
 
 if TYPE_CHECKING:
     from ctld.core.planning import Forecast
@@ -116,6 +118,14 @@ class ClusterState:
         self.pending = PendingColumns(0)
         self.free_licenses: Any = np.zeros(0, np.int32)
         self.units_per_cpu = 1  # sharing.py
+        self.qos: dict[str, Qos] = {}
+        self.dirty_qos: dict[str, None] = {}
+        self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
+        self.preempting: dict[int, tuple[int, ...]] = {}  # pending job id -> the jobs that were made to go for it
+        self.within: dict[str, int] = {}  # QOS with PreemptMode=WITHIN -> priority of the first job of it that waits
+        self.within_heads: tuple[int, ...] = ()  # those jobs
+        self.turns = Turns()
+        self.suspended: dict[int, None] = {}  # jobs that are suspended for others, or out of turn
         self.exclusive_users = 0  # jobs that hold nodes for their user alone
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}
         self.user_numbers: dict[int, int] = {}  # uid -> a number that fits into a column
@@ -244,6 +254,7 @@ class ClusterState:
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
+        self.dirty_qos = {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
@@ -292,6 +303,7 @@ class ClusterState:
     def purge_job(self, job: Job) -> None:
         """Forget an ended job; the database keeps it."""
         del self.jobs[job.job_id]
+        self.turns.last.pop(job.job_id, None)
         self.purged.append(job.job_id)
         record = self.arrays.get(job.array_job_id) if job.array_job_id else None
         if record is not None:
@@ -337,7 +349,7 @@ class ClusterState:
         self.changed()
 
     def hold(self, job: Job, units: int, end_s: int) -> None:
-        """Enter a job with its allocation among the running ones."""
+        """Enter a job with its allocation among the running ones; units 0 = it is suspended and its cpus are free."""
         request = job.request
         exclusive = 1 if request.exclusive else 2 if request.exclusive_user else 0
         self.exclusive_users += exclusive == 2
@@ -352,6 +364,9 @@ class ClusterState:
                 for key in dict.fromkeys(((name, ""), (name, type_)))
             ]
             self.running.add_part(job.job_id, self.nodes[part.node].index, part.cpus * units, part.mem_mb, gres)
+        if not units:
+            self.running.keep_rest(job.job_id)
+            self.running.remove(job.job_id)
 
     def licenses_of(self, request: JobRequest) -> tuple[int, ...]:
         """What is asked for of each kind of license."""
@@ -367,6 +382,7 @@ class ClusterState:
         if licenses:
             self.free_licenses += licenses
         self.running.remove(job.job_id)
+        self.running.remove(-job.job_id)
         for part in job.alloc:
             node = self.nodes[part.node]
             if job.job_id not in node.jobs:
@@ -379,25 +395,61 @@ class ClusterState:
         self._leave_reservation(job, now_us)
         self.changed()
 
+    def give_up_cpus(self, job: Job, units: int) -> None:
+        """The job is suspended and keeps all but its cpus, which lose their numbers: others get them."""
+        for part in job.alloc:
+            self._count_cpus(self.nodes[part.node], part, 1, units, job.request.exclusive)
+        job.alloc = tuple(part._replace(cpu_ids=0) for part in job.alloc)
+        self.running.keep_rest(job.job_id)
+        self.running.remove(job.job_id)
+
+    def take_cpus(self, job: Job, units: int, end_s: int) -> None:
+        """The reverse: what is free may fall below 0, then nothing starts there until others have left."""
+        for part in job.alloc:
+            self._count_cpus(self.nodes[part.node], part, -1, units, job.request.exclusive)
+        self.running.remove(-job.job_id)
+        self.exclusive_users -= job.request.exclusive_user and not job.request.exclusive  # hold() counts these again
+        licenses = self.licenses_of(job.request)
+        if licenses:
+            self.free_licenses += licenses
+        self.hold(job, units, end_s)
+
+    def number_cpus(self, job: Job, ids: list[int]) -> None:
+        """Cpu numbers (masks) for a job that goes on, by node; 0 = none."""
+        for part, mask in zip(job.alloc, ids, strict=True):
+            self.nodes[part.node].cpus_used |= mask
+        job.alloc = tuple(part._replace(cpu_ids=mask) for part, mask in zip(job.alloc, ids, strict=True))
+
+    def note_suspended(self, job: Job) -> None:
+        """Keep the list of suspended jobs that go on by themselves."""
+        if job.state is JobState.SUSPENDED and job.suspended_by is not Suspend.ADMIN:
+            self.suspended[job.job_id] = None
+        else:
+            self.suspended.pop(job.job_id, None)
+
     def _count(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:
         """Book one node's part of an allocation: sign -1 takes, +1 gives back."""
         i = node.index
         columns = self.node_columns
-        columns.free_cpus[i] += sign * part.cpus * units
         columns.free_mem_mb[i] += sign * part.mem_mb
-        if exclusive:
-            columns.held_exclusive[i] = 1 if sign < 0 else 0
+        if units:  # 0: it has no cpus, being suspended
+            self._count_cpus(node, part, sign, units, exclusive)
         for name, type_, mask in part.gres:
             count = sign * mask.bit_count()
             columns.free_gres[i, self.gres_kinds[name, type_]] += count
             if type_:
                 columns.free_gres[i, self.gres_kinds[name, ""]] += count
+        node.mem_alloc_mb -= sign * part.mem_mb
+
+    def _count_cpus(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:
+        self.node_columns.free_cpus[node.index] += sign * part.cpus * units
+        if exclusive:
+            self.node_columns.held_exclusive[node.index] = 1 if sign < 0 else 0
         if sign < 0:
             node.cpus_used |= part.cpu_ids
         else:
             node.cpus_used &= ~part.cpu_ids
         node.cpus_alloc -= sign * part.cpus
-        node.mem_alloc_mb -= sign * part.mem_mb
 
     # ---- reservations --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ attempt which is over, changes nothing but is acknowledged, so that the node can
 from ctld.core import job_life
 from ctld.core.effects import ForgetStep, SignalStep
 from ctld.core.events import LaunchRefused, StepExited, StepStarted
-from ctld.core.expect import time_limit_us
+from ctld.core.expect import limit_at_us
 from ctld.core.model import Job, Step
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -76,7 +76,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         end_state = S.OUT_OF_MEMORY
     elif event.exit_code or event.exit_signal or event.failure:
         end_state = S.FAILED
-    if job.state is S.COMPLETING and job.end_state is S.CANCELLED:
+    if job.state is S.COMPLETING and (job.end_state is S.CANCELLED or job.reason is Reason.PREEMPTED):
         end_state = S.CANCELLED
     step.start_at_us = event.start_at_us or step.start_at_us
     step.end_at_us = max(event.end_at_us, step.start_at_us)
@@ -129,7 +129,7 @@ def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> N
     job = state.jobs.get(job_id)
     if job is None or job.attempt != attempt or job.state not in (S.CONFIGURING, S.RUNNING) or job.time_limit_s < 0:
         return
-    due_us = job.start_at_us + time_limit_us(state, job)
+    due_us = limit_at_us(state, job)
     node = state.nodes.get(job.batch_node)
     if due_us > now_us:
         state.timers.set(due_us, Timer.TIME_LIMIT, job_id, attempt)
@@ -147,7 +147,7 @@ def end_warning(state: ClusterState, now_us: int, job_id: int, attempt: int) -> 
     if job is None or job.attempt != attempt or job.state is not S.RUNNING or job.time_limit_s < 0:
         return
     warning = parse_end_warning(job.request.signal)
-    due_us = job.start_at_us + time_limit_us(state, job) - warning.before_end_s * job_life.US
+    due_us = limit_at_us(state, job) - warning.before_end_s * job_life.US
     if due_us > now_us:
         return  # the raised limit has a timer of its own
     for step in job.steps.values():

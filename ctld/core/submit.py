@@ -27,7 +27,7 @@ from ctld.core.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import Hold, JobState, Reason
+from penstock.values.states import Hold, JobState, Reason, Suspend
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
 from penstock.values.tres import format_tres
@@ -228,6 +228,8 @@ def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted
     job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0
     job.cancelled_by_uid, job.failed_node, job.admin_comment = -1, "", ""
     job.tres_req, job.tres_alloc = state.share(tres_requested(state, request)), ""
+    job.suspended_by = Suspend.NO
+    job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = job.preemptor_id = 0
     return job
 
 

@@ -20,6 +20,9 @@ class Timer(IntEnum):
     FULL_PASS = 7
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
+    PREEMPT_EXEMPT = 40  # key = job id, check = attempt
+    PREEMPT_GRACE = 41  # key = job id, check = attempt
+    TIME_SLICE = 42
     END_WARNING = 9  # key = job id, check = attempt
     PRIORITY = 20  # check = generation of the period, or which step of a calculation
     RESERVATION = 30  # key = name: it begins, ends or may be purged

@@ -12,7 +12,7 @@ import msgspec
 
 from ctld.core import arrays, depends, job_life, priority
 from ctld.core.control import each_target, part
-from ctld.core.defaults import COUNT_MAX
+from ctld.core.defaults import COUNT_MAX, find_qos
 from ctld.core.effects import Refused, Results
 from ctld.core.events import Actor, Role, UpdateJobs
 from ctld.core.feasible import can_ever_run
@@ -118,7 +118,7 @@ KEYS: dict[str, Key] = {
     "comment": Key(_text("comment"), "comment", running=True),
     "admincomment": Key(_text("admin comment"), apply=_set_admin_comment, running=True, operator=True),
     "account": Key(_text("account"), "account"),
-    "qos": Key(_text("qos"), "qos"),
+    "qos": Key(lambda s, a, t: find_qos(s, t), "qos"),
     "wckey": Key(_text("wckey"), "wckey"),
     "timelimit": Key(lambda s, a, t: parse_duration_s(t), "time_limit_s", _set_time_limit, running=True),
     "priority": Key(lambda s, a, t: parse_int(t, 0, priority.PRIORITY_MAX, "priority"), "priority", _set_priority),

@@ -11,6 +11,7 @@ from ctld.agents.link import NodeLink
 from ctld.core.model import Node, Partition, Reservation
 from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
+from penstock.config.kinds import PREEMPT_MODE
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
@@ -28,7 +29,7 @@ _PARTITION_FIELDS: Final = (
     "name", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "priority_tier",
     "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb",
     "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node",
-    "disable_root_jobs", "exclusive_user", "lln", "deny_accounts",
+    "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "grace_time_s",
 )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def node_info(
 ) -> controller_pb2.NodeInfo:
     """One node as it is shown."""
     fields = {name: getattr(node, name) for name in _NODE_FIELDS}
+    fields["cpus_alloc"] = min(node.cpus, node.cpus_alloc)  # cpus that several jobs share count once
     fields |= {name: getattr(node.config, name) for name in _NODE_CONFIG_FIELDS}
     return controller_pb2.NodeInfo(
         **fields,
@@ -111,6 +113,8 @@ def node_info(
 def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.PartitionInfo:
     """One partition as it is shown."""
     fields = {name: getattr(partition.config, name) for name in _PARTITION_FIELDS}
+    if partition.config.over_subscribe in ("FORCE", "YES"):
+        fields["over_subscribe"] += f":{partition.config.jobs_per_cpu()}"
     nodes = [state.nodes[name] for name in partition.config.nodes]
     cpus = sum(node.cpus for node in nodes)
     tres = {"cpu": cpus, "mem": sum(node.real_memory_mb for node in nodes), "node": len(nodes), "billing": cpus}
@@ -118,8 +122,10 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
         for gres in node.config.gres:
             key = f"gres/{gres.name}"
             tres[key] = tres.get(key, 0) + gres.count
+    modes = partition.config.preempt_mode or state.config.preempt_mode
     return controller_pb2.PartitionInfo(
         **fields,
+        preempt_mode=PREEMPT_MODE.shown(modes),
         state=partition.state,
         total_cpus=cpus,
         total_nodes=len(nodes),

@@ -14,10 +14,12 @@ from ctld.core.effects import Created, Done, Ended, Refusal, Results, Submitted
 from ctld.core.events import (
     AwaitJob,
     CancelJobs,
+    ChangeQos,
     ControlAction,
     ControlJobs,
     CreateReservation,
     DeleteReservation,
+    QosAction,
     Role,
     SubmitJob,
     UpdateJobs,
@@ -200,6 +202,17 @@ class ControllerService:
     async def DeleteReservation(self, request: Any, context: Any) -> Any:
         """scontrol delete reservationname=."""
         await self._ask(DeleteReservation(caller(), request.name, self._runtime.new_reply_to()), context)
+
+    @translated
+    async def ChangeQos(self, request: Any, context: Any) -> Any:
+        """sacctmgr add, modify, delete qos."""
+        try:
+            action = QosAction(request.action)
+        except ValueError:
+            raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
+        changes = wanted.changes_of(request.changes)
+        names = tuple(dict.fromkeys(request.names))
+        await self._ask(ChangeQos(caller(), action, names, changes, self._runtime.new_reply_to()), context)
         return controller_pb2.Empty()
 
     # ---- read ----------------------------------------------------------------------------------------------------
@@ -276,6 +289,13 @@ class ControllerService:
         return controller_pb2.ListReservationsReply(
             reservations=[reservations.reservation_info(state, r, now_us) for r in state.reservations.values()]
         )
+
+    @translated
+    async def ListQos(self, request: Any, context: Any) -> Any:
+        """Qualities of service, in the order of their names."""
+        known = self._runtime.core.state.qos
+        names = [name for name in sorted(known) if not request.names or name in request.names]
+        return controller_pb2.ListQosReply(qos=[controller_pb2.Qos(**known[name]._asdict()) for name in names])
 
     @translated
     async def ShowConfig(self, request: Any, context: Any) -> Any:

@@ -27,7 +27,7 @@ _REQUEST_FIELDS: Final = (
 _ROW_FIELDS: Final = (
     "job_id", "array_job_id", "array_task_id", "array_throttle", "reason_detail", "user_id", "group_id", "user_name",
     "group_name", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "time_limit_s", "batch_node", "attempt",
-    "tres_req", "tres_alloc", "admin_comment", "dependency", "hold",
+    "tres_req", "tres_alloc", "admin_comment", "dependency", "hold", "suspended_us", "suspended_at_us", "preempt_at_us",
 )  # fmt: skip
 
 
@@ -108,7 +108,9 @@ def end_at(row: JobRow) -> int:
     """When it ended, else when its time limit would end it, else 0."""
     if row.end_at_us or row.state not in ACTIVE_STATES or not row.start_at_us or row.time_limit_s < 0:
         return row.end_at_us
-    return row.start_at_us + row.time_limit_s * 1_000_000
+    if row.preempt_end_at_us:
+        return row.preempt_end_at_us
+    return row.start_at_us + row.suspended_us + row.time_limit_s * 1_000_000
 
 
 def file_names(row: Any, request: JobRequest) -> dict[str, bytes]:

@@ -109,7 +109,9 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         tmp_disk_mb=inventory.tmp_disk_mb,
         gres=tuple(("gpu", type_, count) for type_, count in gpus.items()),
         held=tuple(
-            HeldStep(h.key.job_id, h.key.attempt, h.key.step_id, _STATE_NAMES.get(h.state, "UNKNOWN"), h.epoch)
+            HeldStep(
+                h.key.job_id, h.key.attempt, h.key.step_id, _STATE_NAMES.get(h.state, "UNKNOWN"), h.epoch, h.suspended
+            )
             for h in register.held
         ),
         os=inventory.os,

@@ -52,6 +52,8 @@ RIGHTS: Final[dict[str, Who]] = {
     _CONTROLLER + "DeleteReservation": Who.USER,  # operators, and who may use a USER_DELETE one: the core knows
     _CONTROLLER + "CreateReservation": Who.OPERATOR,
     _CONTROLLER + "UpdateReservation": Who.OPERATOR,
+    _CONTROLLER + "ListQos": Who.USER,
+    _CONTROLLER + "ChangeQos": Who.OPERATOR,
     _CONTROLLER + "UpdateNodes": Who.ADMINISTRATOR,
     _CONTROLLER + "UpdatePartition": Who.ADMINISTRATOR,
     _CONTROLLER + "Reconfigure": Who.ADMINISTRATOR,

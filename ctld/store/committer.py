@@ -211,6 +211,8 @@ class Store:
             (sql.replace_steps, [rows.step_values(step) for step in batch.steps]),
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
             (sql.replace_partitions, batch.partitions),
+            (sql.replace_qos, [rows.qos_values(record) for record in batch.qos]),
+            (sql.delete_qos, [(name,) for name in batch.qos_gone]),
             (sql.insert_history, batch.history),
             (sql.replace_assocs, [rows.assoc_values(assoc) for assoc in batch.assocs]),
             (sql.replace_usage, batch.usage),

@@ -27,6 +27,7 @@ from ctld.store.schema import (
     META,
     NODE,
     PARTITION_STATE,
+    QOS,
     RESERVATION,
     STEP,
 )
@@ -65,6 +66,7 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
         ],
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
+        qos=[rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))],
         submit_keys=_submit_keys(connection, submitted_since_us),
         shares=_shares(connection),
         reservations=tuple(

@@ -22,12 +22,13 @@ from ctld.core.model import (
     NodeAlloc,
     NodeRow,
     PartitionRow,
+    Qos,
     Reservation,
     SpecRow,
     StepRow,
 )
 from penstock.values.hostlist import compress
-from penstock.values.states import Hold, JobState, NodeFlag, Reason
+from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
 
 Params = tuple[Any, ...]
@@ -53,6 +54,7 @@ _REPEATED = (
 
 _STATES = {int(state): state for state in JobState}
 _HOLDS = {int(hold): hold for hold in Hold}
+_SUSPENDS = {int(why): why for why in Suspend}
 _REASONS = {reason.value: reason for reason in Reason}
 
 
@@ -99,7 +101,8 @@ def _life(row: JobRow) -> Params:
         row.reason_detail, int(row.hold), row.priority, row.dependency, row.eligible_at_us, row.start_at_us,
         row.end_at_us, row.time_limit_s, alloc, row.batch_node, row.exit_code, row.exit_signal, row.derived_code,
         row.derived_signal, row.cancelled_by_uid, row.failed_node, row.admin_comment, row.tres_alloc, nodes_alloc,
-        cpus_alloc, node_list,
+        cpus_alloc, node_list, int(row.suspended_by), row.suspended_us, row.suspended_at_us, row.preempt_at_us,
+        row.preempt_end_at_us, row.preemptor_id,
     )  # fmt: skip
 
 
@@ -126,7 +129,8 @@ class JobReader:
         "spec_hash", "user_id", "group_id", "user_name", "group_name", "partition", "state", "end_state", "reason",
         "reason_detail", "hold", "priority", "dependency", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us",
         "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
-        "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc",
+        "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc", "suspended_by", "suspended_us",
+        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
     )  # fmt: skip
     REQUEST_COLUMNS = ("job_id", "submit_key", "request")
 
@@ -141,7 +145,8 @@ class JobReader:
             group_id, user_name, group_name, partition, state, end_state, reason, reason_detail, hold, priority,
             dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node,
             exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
-            tres_req, tres_alloc, key_job_id, submit_key, request_json,
+            tres_req, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us,
+            preemptor_id, key_job_id, submit_key, request_json,
         ) = values  # fmt: skip
         request = self._requests.get(request_json) or self._request(request_json)
         one: Callable[[Any, Any], Any] = self._words.setdefault
@@ -156,7 +161,8 @@ class JobReader:
             submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
             one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
             derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
-            one(tres_alloc, tres_alloc),
+            one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
+            preempt_end_at_us, preemptor_id,
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:
@@ -236,6 +242,19 @@ def reservation_values(row: Reservation) -> Params:
 def reservation_from(record: bytes) -> Reservation:
     """The reverse of `reservation_values`, from the record."""
     return _decode_reservation(record)
+
+
+def qos_values(record: Qos) -> Params:
+    """A row of qos; lists are joined by commas, which no name of theirs holds."""
+    return tuple(",".join(value) if isinstance(value, tuple) else value for value in record)
+
+
+def qos_from(values: Params) -> Qos:
+    """The reverse of `qos_values`."""
+    fields = dict(zip(Qos._fields, values, strict=True))
+    for name in ("preempt", "preempt_mode", "flags"):
+        fields[name] = tuple(word for word in fields[name].split(",") if word)
+    return Qos(**fields)
 
 
 def history_from(values: Params) -> HistoryRow:

@@ -69,6 +69,20 @@ JOB_HISTORY = Table(
 )
 Index("job_history_job", JOB_HISTORY.c.job_id)
 
+QOS = Table(
+    "qos",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("description", Text, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("preempt", Text, nullable=False),  # comma list
+    Column("preempt_mode", Text, nullable=False),  # comma list; "" = the cluster's
+    Column("grace_time_s", BigInteger, nullable=False),
+    Column("preempt_exempt_time_s", BigInteger, nullable=False),  # -1 = the cluster's
+    Column("flags", Text, nullable=False),  # comma list
+    Column("usage_factor_ppm", BigInteger, nullable=False),
+)
+
 META = Table(
     "meta",
     METADATA,
@@ -85,5 +99,5 @@ META = Table(
 
 __all__ = [
     "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC",
-    "META", "METADATA", "NODE", "PARTITION_STATE", "RESERVATION", "SCHEMA_NAME", "STEP",
+    "META", "METADATA", "NODE", "PARTITION_STATE", "QOS", "RESERVATION", "SCHEMA_NAME", "STEP",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from ctld.store.schema import (
     META,
     NODE,
     PARTITION_STATE,
+    QOS,
     RESERVATION,
     STEP,
 )
@@ -52,6 +53,8 @@ class Statements:
     replace_users: str
     replace_reservations: str
     delete_reservations: str
+    replace_qos: str
+    delete_qos: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -94,6 +97,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_users=insert(ACCOUNT_USER, replace=True),
         replace_reservations=insert(RESERVATION, replace=True),
         delete_reservations=text(delete(RESERVATION).where(RESERVATION.c.name == bindparam("key_name")), ["key_name"]),
+        replace_qos=insert(QOS, replace=True),
+        delete_qos=text(delete(QOS).where(QOS.c.name == bindparam("key_name")), ["key_name"]),
     )
 
 

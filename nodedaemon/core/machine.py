@@ -7,6 +7,8 @@ Rules
       stream.
     - A command with a lower epoch than the highest seen is refused; a higher one is written down before it is obeyed.
     - Of one (job, step) no two attempts live at once.
+    - A suspended step stands still, whatever else is sent to it, until it is resumed or told to end: SIGTSTP, which a
+      program may prepare for, after a grace SIGSTOP. A restarted daemon stops it again, a stepd that begins under it too.
     - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL, and when that too was in vain, a word to the log.
 
 Deliberately absent: what a launch order holds, how signals reach processes, when to reconnect.
@@ -48,6 +50,8 @@ from nodedaemon.core.messages import (
     StartStep,
     StepBegan,
     StepEnded,
+    Suspend,
+    Suspended,
     SweepStep,
     TellUnkillable,
     Terminate,
@@ -55,7 +59,7 @@ from nodedaemon.core.messages import (
 )
 from nodedaemon.core.steps import Step, StepKey, StepState
 
-SIGKILL, SIGTERM, SIGCONT = 9, 15, 18
+SIGKILL, SIGTERM, SIGCONT, SIGSTOP, SIGTSTP = 9, 15, 18, 19, 20
 #: Who gets a signal: the task's first process, or every process of the step.
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
@@ -93,6 +97,7 @@ class NodeMachine:
             Launch: self._launch,
             Signal: self._signal,
             Terminate: self._terminate,
+            Suspend: self._suspend,
             Forget: self._forget,
             ReportsAcked: self._reports_acked,
             StepBegan: self._step_began,
@@ -133,6 +138,8 @@ class NodeMachine:
         for step in self.live_steps():
             if step.kill_at_us:
                 self._schedule(step, step.kill_at_us)
+            elif step.suspended:  # the SIGSTOP may not have been sent any more
+                self._stop_at(step, 1)
 
     def snapshot(self) -> Iterator[AnyRecord]:
         """Records that say the same as all written so far, for compaction."""
@@ -146,6 +153,8 @@ class NodeMachine:
             yield Held(step.key, step.epoch, step.state, step.start_at_us)
             if step.is_live and step.kill_at_us:
                 yield KillWanted(step.key, step.kill_at_us)
+            if step.is_live and step.suspended:
+                yield Suspended(step.key, True)
         yield from self.unacked.values()
 
     def live_steps(self) -> list[Step]:
@@ -173,6 +182,9 @@ class NodeMachine:
         elif isinstance(record, KillWanted):
             if record.key in self.steps:
                 self.steps[record.key].kill_at_us = record.kill_at_us
+        elif isinstance(record, Suspended):
+            if record.key in self.steps:
+                self.steps[record.key].suspended = record.suspended
         elif isinstance(record, Started | Exited):
             self._keep(record)
             self._follow(record)
@@ -241,8 +253,26 @@ class NodeMachine:
         refused = self._fence(event)
         if not refused and (step is None or step.state is not StepState.RUNNING):
             refused = f"step {event.key} is not running"
+        if not refused and step is not None and step.suspended and event.signal == SIGCONT:
+            refused = f"step {event.key} is suspended"
         if not refused and self._is_new(event):
             self._effects.append(SignalStep(event.key, (event.signal,), event.scope))
+        self._answer(event, refused)
+
+    def _suspend(self, now_us: int, event: Suspend) -> None:
+        step = self.steps.get(event.key)
+        refused = self._fence(event)
+        if not refused and (step is None or not step.is_live):
+            refused = f"step {event.key} is not here"
+        if not refused and step is not None and step.suspended != event.suspended and not step.kill_at_us:
+            step.suspended = event.suspended
+            step.stop_at_us = 0
+            self._records.append(Suspended(step.key, step.suspended))
+            if step.state is StepState.RUNNING and step.suspended:
+                self._effects.append(SignalStep(step.key, (SIGTSTP,), SCOPE_ALL))
+                self._stop_at(step, now_us + event.grace_us)
+            elif step.state is StepState.RUNNING:
+                self._effects.append(SignalStep(step.key, (SIGCONT,), SCOPE_ALL))
         self._answer(event, refused)
 
     def _terminate(self, now_us: int, event: Terminate) -> None:
@@ -268,6 +298,7 @@ class NodeMachine:
         kill_at_us = now_us + event.grace_us
         if first:
             step.kill_note = event.note
+            step.suspended, step.stop_at_us = False, 0
         if first or kill_at_us < step.kill_at_us:
             step.kill_at_us = kill_at_us
             self._records.append(KillWanted(step.key, kill_at_us))
@@ -297,6 +328,8 @@ class NodeMachine:
         if step is None or step.state is not StepState.ACCEPTED:
             return
         self._report(Started(self.next_sequence, event.key, event.at_us, event.pid))
+        if step.suspended:
+            self._effects.append(SignalStep(step.key, (SIGSTOP,), SCOPE_ALL))
         if step.kill_at_us:  # told to end while it was being started
             self._ask_to_end(step)
             if step.killed:
@@ -315,8 +348,14 @@ class NodeMachine:
     def _timer_due(self, now_us: int, event: TimerDue) -> None:
         while self._timers and self._timers[0][0] <= now_us:
             at_us, key = heapq.heappop(self._timers)
-            if self._due_at(key) == at_us:
-                self._escalate(now_us, self.steps[key])
+            if self._due_at(key) != at_us:
+                continue
+            step = self.steps[key]
+            if step.stop_at_us == at_us:
+                step.stop_at_us = 0
+                self._effects.append(SignalStep(step.key, (SIGSTOP,), SCOPE_ALL))
+            else:
+                self._escalate(now_us, step)
 
     def _escalate(self, now_us: int, step: Step) -> None:
         """The grace is over: SIGKILL; and when that was long ago, say so."""
@@ -405,4 +444,10 @@ class NodeMachine:
     def _due_at(self, key: StepKey) -> int:
         """When something is due for the step; 0 = nothing is."""
         step = self.steps.get(key)
-        return step.due_at_us if step is not None and step.is_live else 0
+        if step is None or not step.is_live:
+            return 0
+        return min((at_us for at_us in (step.due_at_us, step.stop_at_us) if at_us), default=0)
+
+    def _stop_at(self, step: Step, at_us: int) -> None:
+        step.stop_at_us = at_us
+        heapq.heappush(self._timers, (at_us, step.key))

@@ -60,6 +60,13 @@ class Terminate(Command, frozen=True):
     note: str
 
 
+class Suspend(Command, frozen=True):
+    """Stop all processes of a step (SIGTSTP now, SIGSTOP after the grace), or let them go on."""
+
+    suspended: bool
+    grace_us: int
+
+
 class Forget(Command, frozen=True):
     """The end of the step is committed."""
 
@@ -202,6 +209,13 @@ class KillWanted(Record, frozen=True):
     kill_at_us: int
 
 
+class Suspended(Record, frozen=True):
+    """All processes of the step are to stand still, or no longer."""
+
+    key: StepKey
+    suspended: bool
+
+
 class Started(Record, frozen=True):
     """Report: the task's program runs. Moves the step to RUNNING."""
 
@@ -231,7 +245,7 @@ class Forgotten(Record, frozen=True):
 
 
 Report = Started | Exited
-AnyRecord = SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Started | Exited | Acked | Forgotten
+AnyRecord = SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Suspended | Started | Exited | Acked | Forgotten
 
 #: Records whose loss in a power failure would break a promise. The rest may follow with the next sync: a lost
 #: KillWanted, Acked or Forgotten is said again by the controller.

@@ -54,7 +54,9 @@ class StepKey(msgspec.Struct, frozen=True, order=True, gc=False, array_like=True
 class Step:
     """One step that the node holds. `move` is the only place where `state` changes."""
 
-    __slots__ = ("due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "start_at_us", "state")
+    __slots__ = (
+        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "start_at_us", "state", "stop_at_us", "suspended",
+    )  # fmt: skip
 
     def __init__(self, key: StepKey, epoch: int) -> None:
         self.key = key
@@ -64,6 +66,8 @@ class Step:
         self.kill_at_us = 0  # 0 = nobody wants it to end
         self.kill_note = ""
         self.killed = False  # SIGKILL has been sent
+        self.suspended = False  # its processes are to stand still
+        self.stop_at_us = 0  # when SIGSTOP follows SIGTSTP, 0 = not due
         self.due_at_us = 0  # when the next act of its end is due, 0 = none is
 
     def move(self, to: StepState) -> None:

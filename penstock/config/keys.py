@@ -65,10 +65,6 @@ def _range_note(text: str) -> str:
     return "only the first port of the range is used" if "-" in text else ""
 
 
-def _share_note(text: str) -> str:
-    return "the number of jobs behind ':' is not used" if ":" in text else ""
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
@@ -174,6 +170,11 @@ _SUPPORTED_GLOBALS = (
         ),
     ),
     Key("SlurmctldAddr", "controller_addr", kinds.HOST),
+    Key("PreemptType", "preempt_type", kinds.choice("preempt/none", "preempt/partition_prio", "preempt/qos")),
+    Key("PreemptMode", "preempt_mode", kinds.PREEMPT_MODE),
+    Key("PreemptParameters", "preempt_parameters", kinds.PARAMETERS),
+    Key("PreemptExemptTime", "preempt_exempt_time_s", kinds.EXEMPT_TIME),
+    Key("SchedulerTimeSlice", "sched_time_slice_s", kinds.seconds(5, 65533)),
     # the default of every partition
     Key("DisableRootJobs", "", kinds.BOOL),
 )
@@ -208,12 +209,12 @@ _IGNORED_GLOBALS = _ignored(
     JobCompUser=root JobContainerType JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
     LaunchParameters LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
     MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
-    NamespaceType NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin PreemptMode=OFF
-    PreemptParameters PreemptType PreemptExemptTime=00:00:00 PrEpParameters PrEpPlugins=prep/script PriorityParameters
+    NamespaceType NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
+    PrEpParameters PrEpPlugins=prep/script PriorityParameters
     PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none Prolog PrologEpilogTimeout=65534
     PrologFlags PrologSlurmctld PrologTimeout=65534 PropagatePrioProcess=0 RebootProgram ReconfigFlags RequeueExit
     RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResumeTimeout=60~sec ResvEpilog
-    ResvProlog RoutePlugin SchedulerTimeSlice=30~sec ScronParameters
+    ResvProlog RoutePlugin ScronParameters
     SlurmctldDebug=info SlurmctldParameters SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
     SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0
@@ -314,7 +315,9 @@ PARTITIONS = Table(
         Key("RootOnly", "root_only", kinds.BOOL),
         Key("DisableRootJobs", "disable_root_jobs", kinds.BOOL),
         Key("Hidden", "hidden", kinds.BOOL),
-        Key("OverSubscribe", "over_subscribe", kinds.without_count(_OVER_SUBSCRIBE), note=_share_note),
+        Key("OverSubscribe", "over_subscribe", kinds.with_count(_OVER_SUBSCRIBE, "FORCE", "YES")),
+        Key("PreemptMode", "preempt_mode", kinds.PREEMPT_MODE),
+        Key("GraceTime", "grace_time_s", kinds.GRACE_TIME),
         Key("ExclusiveUser", "exclusive_user", kinds.BOOL),
         Key("LLN", "lln", kinds.BOOL),
         Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
@@ -323,9 +326,9 @@ PARTITIONS = Table(
         Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
         Key("Priority", "", kinds.integer(0, 65533)),
         *_unshown(
-            "AllocNodes AllowQos Alternate CpuBind DefCpuPerGPU DefMemPerGPU DenyQos ExclusiveTopo GraceTime "
+            "AllocNodes AllowQos Alternate CpuBind DefCpuPerGPU DefMemPerGPU DenyQos ExclusiveTopo "
             "JobDefaults "
-            "MaxCPUsPerSocket PowerDownOnIdle PreemptMode QOS ReqResv ResumeTimeout SelectTypeParameters SuspendTime "
+            "MaxCPUsPerSocket PowerDownOnIdle QOS ReqResv ResumeTimeout SelectTypeParameters SuspendTime "
             "SuspendTimeout Topology"
         ),
     ),

@@ -20,6 +20,9 @@ from penstock.values.weights import format_weights, parse_weights
 #: The largest number that any parameter takes: Slurm's 32-bit fields, less the values it reserves.
 INT_MAX = 4_294_967_293
 
+#: Jobs that may share a cpu (OverSubscribe=FORCE:n). A cpu that so many jobs share is of use to none of them.
+SHARE_MAX = 1024
+
 #: The largest interval in seconds: a year. A longer one is a mistake of units.
 SECONDS_MAX = 366 * 86400
 
@@ -197,16 +200,40 @@ def _read_backfill(text: str, what: str) -> str:
     return str(parse_int(text, 0, INT_MAX, what))
 
 
-def without_count(kind: Kind) -> Kind:
-    """The same, with `:N` allowed behind the word and dropped."""
+def with_count(kind: Kind, *counted: str) -> Kind:
+    """The same, with `:N` allowed behind the words in `counted`; kept as `WORD:N`."""
 
     def read(text: str, what: str) -> Any:
         word, colon, count = text.partition(":")
-        if colon:
-            parse_int(count, 1, 65533, what)
-        return kind.read(word, what)
+        found = kind.read(word, what)
+        if not colon:
+            return found
+        if found not in counted:
+            raise BadValue(f"Invalid {what}: {found} takes no number, {' and '.join(counted)} do")
+        return f"{found}:{parse_int(count, 1, SHARE_MAX, what)}"
 
     return Kind(read, kind.write, kind.show)
+
+
+def _read_preempt_mode(text: str, what: str) -> tuple[str, ...]:
+    """The mode, then GANG and WITHIN, in this order however they are written."""
+    modes = choices("OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN").read(text, what)
+    return tuple(sorted(modes, key=lambda mode: mode in ("GANG", "WITHIN")))
+
+
+def _show_preempt_mode(modes: tuple[str, ...]) -> str:
+    """As Slurm prints it: GANG before the mode."""
+    return ",".join(sorted(modes, key=lambda mode: mode != "GANG"))
+
+
+def _read_exempt_s(text: str, what: str) -> int:
+    """A time; -1 is the same as none."""
+    return 0 if text == "-1" else parse_duration_s(text)
+
+
+def _read_grace_s(text: str, what: str) -> int:
+    """Seconds, or a time with colons (slurm.conf(5))."""
+    return parse_duration_s(text) if ":" in text or "-" in text else parse_int(text, 0, SECONDS_MAX, what)
 
 
 def choices(*allowed: str) -> Kind:
@@ -291,6 +318,9 @@ MINUTES = Kind(_read_minutes_s, _write_minutes, lambda value: f"{_write_minutes(
 PORT = integer(1, 65535)
 BACKFILL = Kind(_read_backfill)
 LICENSES = Kind(lambda text, what: parse_licenses(text), format_licenses)
+PREEMPT_MODE = Kind(_read_preempt_mode, lambda modes: ",".join(modes), _show_preempt_mode)
+EXEMPT_TIME = Kind(_read_exempt_s, _write_duration)
+GRACE_TIME = Kind(_read_grace_s, str)
 FIRST_PORT = Kind(_read_first_port)
 PARAMETERS = Kind(_read_parameters, _write_parameters)
 HALF_LIFE = Kind(_read_forgetting_s, format_duration)

@@ -17,6 +17,7 @@ from penstock.config.kinds import HOST
 from penstock.config.lines import LineReader, Value, Values
 from penstock.config.nodes import NodeReader
 from penstock.config.partitions import PartitionReader
+from penstock.config.preemption import read_preemption
 from penstock.config.problem import Findings, Where
 from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
@@ -66,7 +67,7 @@ def load(path: str) -> Loaded:
     topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)
     files += more
 
-    partitions = PartitionReader(findings, table, values.value("DisableRootJobs", False))
+    partitions = PartitionReader(findings, table, values.value("DisableRootJobs", False), values)
     for tokens in (tokens for kind, tokens in lines if kind == "nodeset"):
         partitions.node_set_line(tokens)
     for tokens in (tokens for kind, tokens in lines if kind == "partitionname"):
@@ -127,6 +128,7 @@ def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
     if "scheduler_parameters" in values:
         pairs, where = values["scheduler_parameters"]
         fields |= read_scheduler_parameters(pairs, where, findings)
+    fields |= read_preemption(values, findings)
     if "propagate_resource_limits" in values and "propagate_resource_limits_except" in values:
         where = values["propagate_resource_limits_except"].where
         findings.error(where, "PropagateResourceLimits and PropagateResourceLimitsExcept exclude each other")

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.config.keys import NODE_SETS, PARTITIONS
 from penstock.config.lines import LineReader, Values
 from penstock.config.nodes import NodeTable
+from penstock.config.preemption import check_partition
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import Token
 from penstock.values.config import PartitionConfig
@@ -32,6 +33,7 @@ class PartitionReader:
     findings: Findings
     table: NodeTable
     disable_root_jobs: bool
+    cluster: Values = field(default_factory=Values)
     partitions: dict[str, PartitionConfig] = field(default_factory=dict)
     where: dict[str, Where] = field(default_factory=dict)
     node_sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -144,3 +146,4 @@ class PartitionReader:
             partition.default_time_s == UNLIMITED or partition.default_time_s > partition.max_time_s
         ):
             find.error(values["default_time_s"].where, f"{partition.name}: DefaultTime exceeds MaxTime")
+        check_partition(partition, values, self.cluster, find)

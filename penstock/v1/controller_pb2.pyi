@@ -117,7 +117,7 @@ class ListJobsReply(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in")
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +157,9 @@ class JobInfo(_message.Message):
     STD_OUT_FIELD_NUMBER: _ClassVar[int]
     STD_ERR_FIELD_NUMBER: _ClassVar[int]
     STD_IN_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_US_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PREEMPT_AT_US_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task_id: int
@@ -196,7 +199,10 @@ class JobInfo(_message.Message):
     std_out: bytes
     std_err: bytes
     std_in: bytes
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ...) -> None: ...
+    suspended_us: int
+    suspended_at_us: int
+    preempt_at_us: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("names",)
@@ -293,7 +299,7 @@ class ListPartitionsReply(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes")
+    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes", "preempt_mode", "grace_time_s")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
@@ -322,6 +328,8 @@ class PartitionInfo(_message.Message):
     DENY_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     TRES_FIELD_NUMBER: _ClassVar[int]
     CONFIGURED_NODES_FIELD_NUMBER: _ClassVar[int]
+    PREEMPT_MODE_FIELD_NUMBER: _ClassVar[int]
+    GRACE_TIME_S_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     is_default: bool
@@ -350,7 +358,9 @@ class PartitionInfo(_message.Message):
     deny_accounts: _containers.RepeatedScalarFieldContainer[str]
     tres: str
     configured_nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    preempt_mode: str
+    grace_time_s: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., grace_time_s: _Optional[int] = ...) -> None: ...
 
 class ShowConfigRequest(_message.Message):
     __slots__ = ()
@@ -396,12 +406,16 @@ class ControlJobsRequest(_message.Message):
         REQUEUE: _ClassVar[ControlJobsRequest.Action]
         USER_HOLD: _ClassVar[ControlJobsRequest.Action]
         REQUEUE_HOLD: _ClassVar[ControlJobsRequest.Action]
+        SUSPEND: _ClassVar[ControlJobsRequest.Action]
+        RESUME: _ClassVar[ControlJobsRequest.Action]
     NONE: ControlJobsRequest.Action
     HOLD: ControlJobsRequest.Action
     RELEASE: ControlJobsRequest.Action
     REQUEUE: ControlJobsRequest.Action
     USER_HOLD: ControlJobsRequest.Action
     REQUEUE_HOLD: ControlJobsRequest.Action
+    SUSPEND: ControlJobsRequest.Action
+    RESUME: ControlJobsRequest.Action
     IDS_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
@@ -422,6 +436,67 @@ class UpdateJobsRequest(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[str]
     changes: _containers.ScalarMap[str, str]
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ListQosRequest(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListQosReply(_message.Message):
+    __slots__ = ("qos",)
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    qos: _containers.RepeatedCompositeFieldContainer[Qos]
+    def __init__(self, qos: _Optional[_Iterable[_Union[Qos, _Mapping]]] = ...) -> None: ...
+
+class Qos(_message.Message):
+    __slots__ = ("name", "description", "priority", "preempt", "preempt_mode", "grace_time_s", "preempt_exempt_time_s", "flags", "usage_factor_ppm")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PREEMPT_FIELD_NUMBER: _ClassVar[int]
+    PREEMPT_MODE_FIELD_NUMBER: _ClassVar[int]
+    GRACE_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    PREEMPT_EXEMPT_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FACTOR_PPM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: str
+    priority: int
+    preempt: _containers.RepeatedScalarFieldContainer[str]
+    preempt_mode: _containers.RepeatedScalarFieldContainer[str]
+    grace_time_s: int
+    preempt_exempt_time_s: int
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    usage_factor_ppm: int
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., priority: _Optional[int] = ..., preempt: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[_Iterable[str]] = ..., grace_time_s: _Optional[int] = ..., preempt_exempt_time_s: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., usage_factor_ppm: _Optional[int] = ...) -> None: ...
+
+class ChangeQosRequest(_message.Message):
+    __slots__ = ("action", "names", "changes")
+    class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[ChangeQosRequest.Action]
+        ADD: _ClassVar[ChangeQosRequest.Action]
+        MODIFY: _ClassVar[ChangeQosRequest.Action]
+        DELETE: _ClassVar[ChangeQosRequest.Action]
+    NONE: ChangeQosRequest.Action
+    ADD: ChangeQosRequest.Action
+    MODIFY: ChangeQosRequest.Action
+    DELETE: ChangeQosRequest.Action
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    action: ChangeQosRequest.Action
+    names: _containers.RepeatedScalarFieldContainer[str]
+    changes: _containers.ScalarMap[str, str]
+    def __init__(self, action: _Optional[_Union[ChangeQosRequest.Action, str]] = ..., names: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class JobResultsReply(_message.Message):
     __slots__ = ("results",)

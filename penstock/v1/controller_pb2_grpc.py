@@ -79,6 +79,16 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.ControlJobsRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.JobResultsReply.FromString,
                 _registered_method=True)
+        self.ListQos = channel.unary_unary(
+                '/penstock.v1.Controller/ListQos',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ListQosRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ListQosReply.FromString,
+                _registered_method=True)
+        self.ChangeQos = channel.unary_unary(
+                '/penstock.v1.Controller/ChangeQos',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ChangeQosRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
         self.UpdateJobs = channel.unary_unary(
                 '/penstock.v1.Controller/UpdateJobs',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.UpdateJobsRequest.SerializeToString,
@@ -199,7 +209,20 @@ class ControllerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ControlJobs(self, request, context):
-        """hold, release, requeue
+        """hold, release, requeue, suspend, resume
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQos(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeQos(self, request, context):
+        """sacctmgr add, modify, delete qos
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -332,6 +355,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ControlJobs,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.ControlJobsRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.JobResultsReply.SerializeToString,
+            ),
+            'ListQos': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQos,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ListQosRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ListQosReply.SerializeToString,
+            ),
+            'ChangeQos': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeQos,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ChangeQosRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
             ),
             'UpdateJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateJobs,
@@ -642,6 +675,60 @@ class Controller(object):
             '/penstock.v1.Controller/ControlJobs',
             penstock_dot_v1_dot_controller__pb2.ControlJobsRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.JobResultsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQos(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ListQos',
+            penstock_dot_v1_dot_controller__pb2.ListQosRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ListQosReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeQos(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ChangeQos',
+            penstock_dot_v1_dot_controller__pb2.ChangeQosRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

@@ -119,7 +119,7 @@ class StepKey(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step_id: _Optional[int] = ...) -> None: ...
 
 class HeldStep(_message.Message):
-    __slots__ = ("key", "state", "epoch")
+    __slots__ = ("key", "state", "epoch", "suspended")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[HeldStep.State]
@@ -135,10 +135,12 @@ class HeldStep(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     state: HeldStep.State
     epoch: int
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    suspended: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ..., suspended: bool = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("epoch", "heartbeat_interval_ms", "refusal", "cluster_name", "kill_wait_s", "unkillable_step_timeout_s", "controller_version")
@@ -175,20 +177,22 @@ class HeartbeatAck(_message.Message):
     def __init__(self, at_us: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget")
+    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget", "suspend")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     TERMINATE_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     sequence: int
     launch: LaunchStep
     signal: SignalStep
     terminate: TerminateStep
     forget: ForgetStep
-    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ...) -> None: ...
+    suspend: SuspendStep
+    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ..., suspend: _Optional[_Union[SuspendStep, _Mapping]] = ...) -> None: ...
 
 class CommandAck(_message.Message):
     __slots__ = ("sequence", "refused")
@@ -324,6 +328,16 @@ class TerminateStep(_message.Message):
     grace_ms: int
     note: str
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., grace_ms: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class SuspendStep(_message.Message):
+    __slots__ = ("key", "suspended", "grace_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    suspended: bool
+    grace_ms: int
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., suspended: bool = ..., grace_ms: _Optional[int] = ...) -> None: ...
 
 class ForgetStep(_message.Message):
     __slots__ = ("key",)

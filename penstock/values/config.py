@@ -21,6 +21,12 @@ class DeviceConfig:
     links: tuple[int, ...] = ()  # links to the other devices of its name, -1 for itself
 
 
+#: Slurm's number of jobs that share a resource where OverSubscribe gives none.
+SHARED_JOBS_DEFAULT = 4
+#: Slurm's time between SIGTSTP and SIGSTOP of a job that is suspended for another, seconds.
+SUSPEND_GRACE_S = 2
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """One node (ranges are already expanded). `pretended` sizes are not checked against the hardware.
@@ -75,11 +81,20 @@ class PartitionConfig:
     root_only: bool = False
     disable_root_jobs: bool = False
     hidden: bool = False
-    over_subscribe: str = "NO"  # NO YES EXCLUSIVE FORCE
+    over_subscribe: str = "NO"  # NO YES[:n] EXCLUSIVE FORCE[:n]
     exclusive_user: bool = False
     lln: bool = False
     over_time_limit_s: int = 0
     tres_billing_weights: tuple[Weight, ...] = ()  # () = one for each CPU
+    preempt_mode: tuple[str, ...] = ()  # () = the cluster's
+    grace_time_s: int = 0
+
+    def jobs_per_cpu(self) -> int:
+        """How many jobs may be given one cpu: n of OverSubscribe=FORCE:n and YES:n, 4 where no n is given, else 1."""
+        word, _, count = self.over_subscribe.partition(":")
+        if word not in ("FORCE", "YES"):
+            return 1
+        return int(count or SHARED_JOBS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +168,11 @@ class Config:
     licenses: tuple[tuple[str, int], ...] = ()
     topology_plugin: str = "topology/flat"
     topology: Topology = field(default_factory=Topology)
+    preempt_type: str = "preempt/none"
+    preempt_mode: tuple[str, ...] = ("OFF",)  # OFF CANCEL REQUEUE SUSPEND, then GANG and WITHIN
+    preempt_parameters: tuple[tuple[str, str], ...] = ()
+    preempt_exempt_time_s: int = 0
+    sched_time_slice_s: int = 30
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
     #: the machine's time zone as (from_us, seconds east of Greenwich), for what recurs by local days; () = UTC
@@ -164,6 +184,14 @@ class Config:
     def is_multifactor(self) -> bool:
         """True when priorities are computed from factors, and usage is charged."""
         return self.priority_type == "priority/multifactor"
+
+    def preempt_word(self, name: str) -> bool:
+        """True when PreemptParameters holds that word."""
+        return any(word == name for word, _ in self.preempt_parameters)
+
+    def preempt_number(self, name: str, default: int) -> int:
+        """The number of a PreemptParameters entry."""
+        return next((int(text) for word, text in self.preempt_parameters if word == name), default)
 
     def memory_is_consumable(self) -> bool:
         """True when jobs are given memory, not only CPUs (CR_*_Memory)."""

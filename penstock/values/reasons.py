@@ -32,6 +32,7 @@ TEXT: dict[Reason, str] = {
     Reason.RESERVATION_DELETED: (
         "The reservation it asked for has ended or was deleted; scontrol release lets it run without one."
     ),
+    Reason.PREEMPTED: "It had to go for a job of a higher rank.",
     Reason.NODE_DOWN: "A node of it is down; it goes on when it is known that nothing of it runs there any more.",
     Reason.CLEANING: "Its last run is still being cleaned up.",
     Reason.JOB_LAUNCH_FAILURE: "It could not be started.",

@@ -35,6 +35,8 @@ class Code(IntEnum):
     DISABLED_STATE = 2026
     MAX_JOB_COUNT = 2009
     NOT_SUPPORTED = 2013
+    JOB_SUSPENDED = 2056
+    INVALID_QOS = 2066
     INVALID_TIME_VALUE = 2083
     PATHNAME_TOO_LONG = 2014
     INVALID_ACCOUNT = 2045
@@ -47,6 +49,8 @@ class Code(IntEnum):
     RESERVATION_OVERLAP = 2058
     # Penstock's own
     INVALID_VALUE = 9000
+    QOS_EXISTS = 9010
+    QOS_IN_USE = 9011
     SCRIPT_TOO_LARGE = 9001
     ENVIRONMENT_TOO_LARGE = 9002
     STALE_REQUEST = 9003
@@ -81,6 +85,7 @@ TEXT: dict[Code, str] = {
     Code.JOB_HELD: "Job is in held state",
     Code.DISABLED_STATE: "Requested operation is presently disabled",
     Code.MAX_JOB_COUNT: "Slurm temporarily unable to accept job, sleeping and retrying",
+    Code.JOB_SUSPENDED: "Job is currently suspended",
     Code.NOT_SUPPORTED: "Requested operation not supported on this system",
     Code.INVALID_TIME_VALUE: "Invalid time specified",
     Code.PATHNAME_TOO_LONG: "Pathname of a file, directory or other parameter too long",
@@ -92,6 +97,9 @@ TEXT: dict[Code, str] = {
     Code.RESERVATION_INVALID: "Requested reservation is invalid",
     Code.RESERVATION_BUSY: "Requested reservation is in use",
     Code.RESERVATION_OVERLAP: "Requested reservation overlaps with another reservation",
+    Code.INVALID_QOS: "Invalid qos specification",
+    Code.QOS_EXISTS: "This QOS already exists",
+    Code.QOS_IN_USE: "The QOS is in use",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

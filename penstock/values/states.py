@@ -15,12 +15,14 @@ class JobState(IntEnum):
     CONFIGURING = 1
     RUNNING = 2
     COMPLETING = 3
+    SUSPENDED = 4
     COMPLETED = 10
     FAILED = 11
     CANCELLED = 12
     TIMEOUT = 13
     NODE_FAIL = 14
     OUT_OF_MEMORY = 15
+    PREEMPTED = 17  # had to go for another job
     REQUEUED = 16  # end state of an attempt that is followed by another; shown by `sacct -D` only
     DEADLINE = 18  # could not end before its deadline any more
 
@@ -29,13 +31,14 @@ class JobState(IntEnum):
 END_STATES = frozenset(s for s in JobState if s >= JobState.COMPLETED)
 ACTIVE_STATES = frozenset(s for s in JobState if s < JobState.COMPLETED)
 #: States in which a job holds an allocation.
-HOLDING_STATES = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING))
+HOLDING_STATES = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED))
 
 COMPACT_STATE: dict[JobState, str] = {
     JobState.PENDING: "PD",
     JobState.CONFIGURING: "CF",
     JobState.RUNNING: "R",
     JobState.COMPLETING: "CG",
+    JobState.SUSPENDED: "S",
     JobState.COMPLETED: "CD",
     JobState.FAILED: "F",
     JobState.CANCELLED: "CA",
@@ -43,12 +46,13 @@ COMPACT_STATE: dict[JobState, str] = {
     JobState.NODE_FAIL: "NF",
     JobState.OUT_OF_MEMORY: "OOM",
     JobState.REQUEUED: "RQ",
+    JobState.PREEMPTED: "PR",
     JobState.DEADLINE: "DL",
 }
 
 #: Slurm's words for states that this version never enters: accepted in filters, they match nothing.
 OTHER_STATE_WORDS = {
-    "SUSPENDED": "S", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "RESIZING": "RS", "REQUEUE_HOLD": "RH",
+    "BOOT_FAIL": "BF", "RESIZING": "RS", "REQUEUE_HOLD": "RH",
     "SPECIAL_EXIT": "SE", "RESV_DEL_HOLD": "RD", "REVOKED": "RV", "REQUEUE_FED": "RF", "SIGNALING": "SI",
     "STAGE_OUT": "SO", "STOPPED": "ST",
 }  # fmt: skip
@@ -88,6 +92,7 @@ class Reason(StrEnum):
     LICENSES = "Licenses"
     RESERVATION = "Reservation"
     RESERVATION_DELETED = "ReservationDeleted"
+    PREEMPTED = "Preempted"
     DEADLINE = "DeadLine"
     NODE_DOWN = "NodeDown"
     CLEANING = "Cleaning"
@@ -99,6 +104,16 @@ class Reason(StrEnum):
     TIME_LIMIT = "TimeLimit"
     OUT_OF_MEMORY = "OutOfMemory"
     SYSTEM_FAILURE = "SystemFailure"
+
+
+class Suspend(IntEnum):
+    """Why a job that has its allocation does not run. The numbers are stored."""
+
+    NO = 0
+    ADMIN = 1  # scontrol suspend; its cpus are free for others
+    PREEMPTED = 2  # for a job of a higher rank; its cpus are free for others
+    GANG = 3  # it is not its turn; it keeps its share of the cpus
+    RESUMING = 4  # it may go on, has its cpus again, and waits until nobody else runs on them
 
 
 class Hold(IntEnum):

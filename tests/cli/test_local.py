@@ -104,7 +104,7 @@ def test_down_asks_running_jobs_to_end(home: Path, capsys: pytest.CaptureFixture
     assert "asking 3 jobs to end" in capsys.readouterr().out
     assert calls(home)[-2:] == [
         "UpdatePartition debug {'state': 'DOWN'}",
-        "CancelJobs ['CONFIGURING', 'RUNNING', 'COMPLETING']",
+        "CancelJobs ['CONFIGURING', 'RUNNING', 'COMPLETING', 'SUSPENDED']",
     ]
 
 

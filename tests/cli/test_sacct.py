@@ -211,7 +211,7 @@ def test_filters_are_sent(client, capsys):
     )  # fmt: skip
     assert asked(client) == {
         "accounts": ["a", "b"], "partitions": ["main"], "qos": ["q"], "names": ["x", "y"], "nodes": ["n[1-2]"],
-        "users": ["0", "5"], "states": ["COMPLETING", "CONFIGURING", "FAILED", "RUNNING"], "duplicates": True,
+        "users": ["0", "5"], "states": ["COMPLETING", "CONFIGURING", "FAILED", "RUNNING", "SUSPENDED"], "duplicates": True,
         "truncate": True, "no_steps": True, "start_at_us": str(reports.at(-86400)), "end_at_us": str(reports.NOW_US),
     }  # fmt: skip
 

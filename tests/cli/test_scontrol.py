@@ -306,7 +306,8 @@ Action = pb.ControlJobsRequest.Action
 @pytest.mark.parametrize(
     ("keyword", "action"),
     [
-        ("hold", Action.HOLD), ("uhold", Action.USER_HOLD), ("release", Action.RELEASE), ("requeue", Action.REQUEUE),
+        ("hold", Action.HOLD), ("suspend", Action.SUSPEND), ("resume", Action.RESUME),
+        ("uhold", Action.USER_HOLD), ("release", Action.RELEASE), ("requeue", Action.REQUEUE),
         ("requeuehold", Action.REQUEUE_HOLD), ("RELEASE", Action.RELEASE), ("req", Action.REQUEUE),
     ],
 )  # fmt: skip
@@ -440,7 +441,8 @@ def test_completing_and_listjobs(monkeypatch, capsys):
         (["show"], 1, "", "too few arguments for keyword:show\n"),
         (["show", "foo"], 1, "", "invalid entity:foo for keyword:show \n"),
         (["show", "steps"], 1, "", "scontrol: error: show steps is not supported yet by Penstock\n"),
-        (["suspend", "5"], 1, "", "scontrol: error: suspend is not supported yet by Penstock\n"),
+        (["takeover"], 1, "", "scontrol: error: takeover is not supported yet by Penstock\n"),
+        (["suspend"], 1, "", "too few arguments for keyword:suspend\n"),
         (["write", "foo"], 1, "", "invalid write argument:foo\n"),
         (["write", "config"], 1, "", "scontrol: error: write config is not supported yet by Penstock\n"),
         (["hold"], 1, "", "too few arguments for keyword:hold\n"),

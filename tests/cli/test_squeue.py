@@ -57,7 +57,7 @@ def asked(client):
 
 def test_default_table(client, capsys):
     assert out(capsys) == DEFAULT
-    assert asked(client) == {"filter": {"states": ["COMPLETING", "CONFIGURING", "PENDING", "RUNNING"]}}
+    assert asked(client) == {"filter": {"states": ["COMPLETING", "CONFIGURING", "PENDING", "RUNNING", "SUSPENDED"]}}
 
 
 def test_long_has_a_date_and_whole_time_limits(client, capsys):

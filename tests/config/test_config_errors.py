@@ -47,6 +47,42 @@ ONE_LINE = [
         "ProctrackType=proctrack/none",
         "Invalid ProctrackType: expected proctrack/cgroup, proctrack/linuxproc, proctrack/pgid, not 'proctrack/none'",
     ),
+    (
+        "PreemptMode=REQUEUE",
+        "PreemptMode=REQUEUE needs PreemptType=preempt/partition_prio or preempt/qos; without one it is OFF or GANG",
+    ),
+    (
+        "PreemptType=preempt/partition_prio",
+        "PreemptType=preempt/partition_prio needs a PreemptMode: CANCEL, REQUEUE or SUSPEND,GANG",
+    ),
+    (
+        "PreemptType=preempt/partition_prio PreemptMode=SUSPEND",
+        "PreemptMode=SUSPEND: SUSPEND needs GANG, which resumes suspended jobs: PreemptMode=SUSPEND,GANG",
+    ),
+    (
+        "PreemptType=preempt/partition_prio PreemptMode=WITHIN,CANCEL",
+        "PreemptMode=CANCEL,WITHIN: WITHIN is for jobs of one QOS and needs PreemptType=preempt/qos",
+    ),
+    (
+        "PreemptType=preempt/qos PreemptMode=CANCEL,REQUEUE",
+        "PreemptMode=CANCEL,REQUEUE: give one of OFF, CANCEL, REQUEUE, SUSPEND, with GANG or WITHIN where wanted",
+    ),
+    ("PreemptMode=KILL", "Invalid PreemptMode: expected OFF, CANCEL, REQUEUE, SUSPEND, GANG, WITHIN, not 'KILL'"),
+    ("PreemptType=preempt/all", None),
+    (
+        "PreemptParameters=youngest",
+        "PreemptParameters: youngest is not known (did you mean youngest_first?)",
+    ),
+    ("PreemptParameters=youngest_first=1", "PreemptParameters: youngest_first takes no value"),
+    ("PreemptParameters=reorder_count=many", None),
+    ("SchedulerTimeSlice=1", "Invalid SchedulerTimeSlice: '1' is out of range (allowed: 5 to 65533)"),
+    (
+        "PartitionName=x PreemptMode=CANCEL",
+        "x: PreemptMode=CANCEL has no effect with PreemptType=preempt/none; set PreemptType or leave it out",
+    ),
+    ("PartitionName=x OverSubscribe=NO:2", "Invalid OverSubscribe: NO takes no number, FORCE and YES do"),
+    ("PartitionName=x OverSubscribe=FORCE:0", None),
+    ("PartitionName=x GraceTime=soon", None),
     ("DefMemPerCPU=lots", None),
     ("SchedulerParameters=bf_interval=day", None),
     ("PenstockNodePort=6817", "SlurmctldPort and PenstockNodePort are both 6817; node daemons need their own port"),

@@ -94,7 +94,7 @@ def partitions(draw: st.DrawFn, node_names: list[str]) -> tuple[PartitionConfig,
                 allow_groups=draw(names),
                 deny_accounts=draw(names),
                 root_only=draw(st.booleans()),
-                over_subscribe=draw(st.sampled_from(["NO", "YES", "EXCLUSIVE", "FORCE"])),
+                over_subscribe=draw(st.sampled_from(["NO", "YES", "YES:2", "EXCLUSIVE", "FORCE", "FORCE:3"])),
                 lln=draw(st.booleans()),
                 over_time_limit_s=draw(st.sampled_from([-1, 0, 60, 600])),
             )

@@ -100,7 +100,7 @@ def test_campus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (login.hostname, login.addr, login.port) == ("login.campus.example", "192.168.7.9", 7999)
     assert (login.state, login.reason) == ("DOWN", "not for jobs #1")
     batch, big, admin = (partition(config, name) for name in ("batch", "fat", "admin"))
-    assert (batch.priority_tier, batch.priority_job_factor, batch.over_subscribe) == (20, 20, "YES")
+    assert (batch.priority_tier, batch.priority_job_factor, batch.over_subscribe) == (20, 20, "YES:4")
     assert (batch.disable_root_jobs, big.disable_root_jobs) == (True, False)
     assert (big.min_nodes, big.max_nodes, big.max_cpus_per_node, big.deny_accounts) == (1, 2, 36, ("guests",))
     assert (admin.root_only, admin.hidden, admin.state, admin.exclusive_user) == (True, True, "DRAIN", True)

@@ -2,14 +2,16 @@
 outputs.
 
 Commands (one a block, arguments as key=value; see COMMANDS below):
-    cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE   a fresh cluster, all nodes registered (KEY: field of Config)
+    cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE   a fresh cluster, all nodes registered (KEY: field of Config;
+                                                        partition.NAME=FIELD=VALUE;... : fields of PartitionConfig)
     submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob
     start 1 / exit 1 code=0 signal=0 ago=0              what the node reports, and how long ago it was
     gone 1 / late 1 code=0                              a step ends unseen / its node says so now
     busy / idle                                         a commit is in flight / is done
     clock -3600 / reload n1 n2                          the wall clock is set / scontrol reconfigure with these nodes
-    cancel ids user= signal= / hold / release / requeue ids user=
+    cancel ids user= signal= / hold / release / requeue / suspend / resume ids user=
     update ids user= key=value                          scontrol update
+    qos add|modify|delete NAME key=value / qos
     node n1 state=drain reason=x / partition debug state=down
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
     await 1 / jobs / nodes / story 1
@@ -34,11 +36,13 @@ from ctld.core.events import (
     AwaitJob,
     CancelJobs,
     ChangeAccounts,
+    ChangeQos,
     ControlAction,
     ControlJobs,
     CreateReservation,
     DeleteReservation,
     JobFilter,
+    QosAction,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
@@ -47,8 +51,10 @@ from ctld.core.events import (
     WantedReservation,
 )
 from ctld.core.fairshare import Assoc
+from ctld.core.suspend import run_us
 from ctld.rpc.refusals import BadRequest
 from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
+from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
 from tests.core.world import START_US, USERS, World, make_config
@@ -70,6 +76,15 @@ def _value(text: str) -> object:
     return int(text) if text.lstrip("-").isdigit() else {"true": True, "false": False}.get(text, text)
 
 
+def _config_value(name: str, text: str) -> object:
+    """A field of Config or PartitionConfig: `SUSPEND,GANG`, `youngest_first,suspend_grace_time=5`."""
+    if name == "preempt_mode":
+        return tuple(text.split(","))
+    if name == "preempt_parameters":
+        return tuple((word.partition("=")[0], word.partition("=")[2]) for word in text.split(","))
+    return _value(text) if isinstance(text, str) else text
+
+
 class Script:
     """Runs the commands of one file against one world."""
 
@@ -78,7 +93,15 @@ class Script:
     def cluster(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus") if k in keys}
         mem = int(keys.pop("mem", 4000))
-        more: dict[str, object] = {k: _value(v) for k, v in keys.items()}
+        nodes = tuple(f"n{i}" for i in range(1, shape.get("nodes", 2) + 1))
+        lines = {name.partition(".")[2]: keys.pop(name) for name in list(keys) if name.startswith("partition.")}
+        if lines:
+            keys_of = {name: _split(line.split(";"))[1] for name, line in lines.items()}
+            keys["partitions"] = tuple(  # type: ignore[assignment]
+                PartitionConfig(name, nodes, **{k: _config_value(k, v) for k, v in fields.items()})  # type: ignore[arg-type]
+                for name, fields in keys_of.items()
+            )
+        more: dict[str, object] = {k: _config_value(k, v) for k, v in keys.items()}
         if "licenses" in keys:
             more["licenses"] = parse_licenses(keys["licenses"])
         self.world = World(make_config(mem_mb=mem, **shape, **more))
@@ -134,12 +157,26 @@ class Script:
     def release(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return self._control(ControlAction.RELEASE, plain, keys)
 
+    def suspend(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._control(ControlAction.SUSPEND, plain, {"user": "opa", **keys})
+
+    def resume(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._control(ControlAction.RESUME, plain, {"user": "opa", **keys})
+
     def requeue(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return self._control(ControlAction.REQUEUE, plain, keys)
 
     def update(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.pop("user", "ann"))
         return self.world.do(UpdateJobs(actor, tuple(plain), keys, 0, self.world.reply_to()))
+
+    def qos(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """qos add|modify|delete NAME,... key=value; qos = show."""
+        if not plain:
+            return [" ".join(map(str, qos)) for qos in self.world.core.state.qos.values()]
+        actor = self.world.actor(keys.pop("user", "opa"))
+        action = QosAction[plain[0].upper()]
+        return self.world.do(ChangeQos(actor, action, tuple(plain[1].split(",")), keys, self.world.reply_to()))
 
     def node(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.pop("user", "root"))
@@ -213,6 +250,8 @@ class Script:
             detail = f" ({job.reason_detail})" if job.reason_detail else ""
             dependency = f" dep={job.dependency}" if job.dependency else ""
             exit_ = f" {job.exit_code}:{job.exit_signal}" if job.end_at_us else ""
+            if job.state is JobState.SUSPENDED:
+                detail += f" by {job.suspended_by.name}"
             attempt = f" attempt {job.attempt}" if job.attempt else ""
             lines.append(
                 f"{job.job_id}{array} {COMPACT_STATE[job.state]} {job.reason}{detail}{dependency}{exit_}{attempt}"
@@ -257,6 +296,15 @@ class Script:
             return lines
 
         return show(self.world.core.state.shares.root, 0)
+
+    def story(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        lines = (row for row in self.world.history if row.job_id == int(plain[0]))
+        return [f"{row.attempt} {row.event} {row.detail}".rstrip() for row in lines]
+
+    def ran(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """How many seconds each job has run."""
+        jobs = [self.world.core.state.jobs[int(word)] for word in plain]
+        return [f"{job.job_id} ran {run_us(job, self.world.now_us) // 1_000_000} s" for job in jobs]
 
     def nodes(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return [

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_state_has_a_row_and_a_word() -> None:
     assert set(job_life.TRANSITIONS) == set(JobState) == set(COMPACT_STATE)
-    assert set(step_life.TRANSITIONS) == set(JobState) - {JobState.PENDING, JobState.COMPLETING}
+    assert set(step_life.TRANSITIONS) == set(JobState) - {JobState.PENDING, JobState.COMPLETING, JobState.SUSPENDED}
 
 
 def test_end_states_are_final() -> None:

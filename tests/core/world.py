@@ -25,6 +25,7 @@ from ctld.core.effects import (
     SignalStep,
     StartPlan,
     Submitted,
+    SuspendStep,
     TerminateStep,
 )
 from ctld.core.events import (
@@ -42,7 +43,7 @@ from ctld.core.events import (
     WantedJob,
 )
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
-from ctld.core.model import JobRow, NodeRow, PartitionRow, Reservation, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRow, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
@@ -95,6 +96,9 @@ class World:
         self.running: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}
         self.ended: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}  # unseen, and when
         self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.qos: dict[str, Qos] = {}
+        self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
         self.replies: dict[int, object] = {}
@@ -121,7 +125,7 @@ class World:
         loaded = Loaded(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys, self._shares(),
-            tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)),
+            tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)), list(self.qos.values()),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -173,7 +177,11 @@ class World:
             self.jobs[row.job_id, row.attempt] = row
         for step in batch.steps:
             self.steps[step.job_id, step.attempt, step.step_id] = step
+        self.history += batch.history
         self.node_rows.update({n.name: n for n in batch.nodes})
+        self.qos.update({record.name: record for record in batch.qos})
+        for name in batch.qos_gone:
+            del self.qos[name]
         self.partition_rows.update({p.name: p for p in batch.partitions})
         self.assoc_rows.update({a.assoc_id: a for a in batch.assocs})
         self.usage_rows.update({u.assoc_id: u for u in batch.usage})
@@ -197,7 +205,7 @@ class World:
             return (
                 [f"refuse {effect.node}: {effect.refusal}"] if isinstance(effect, AdmitNode) and effect.refusal else []
             )
-        assert isinstance(effect, LaunchStep | SignalStep | TerminateStep)
+        assert isinstance(effect, LaunchStep | SignalStep | SuspendStep | TerminateStep)
         if effect.node not in self.links:
             return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
         key = (effect.job_id, effect.attempt)
@@ -205,6 +213,13 @@ class World:
             return self._launch(effect)
         if isinstance(effect, SignalStep):
             return [f"signal {effect.job_id} on {effect.node}: {effect.signal_no}"]
+        if isinstance(effect, SuspendStep):
+            if key not in self.running[effect.node]:
+                return [f"suspend {effect.job_id} on {effect.node}: not known there"]
+            self.stopped[effect.node].pop(key, None)
+            if effect.suspended:
+                self.stopped[effect.node][key] = None
+            return [f"{'suspend' if effect.suspended else 'resume'} {effect.job_id} on {effect.node}"]
         if key not in self.running[effect.node]:
             self.tombstones[effect.node][key] = None
         return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
@@ -265,7 +280,7 @@ class World:
         self.streams += 1
         self.links[name] = self.streams + 1000 * self.epoch
         held = tuple(
-            HeldStep(job_id, attempt, BATCH, "RUNNING", epoch)
+            HeldStep(job_id, attempt, BATCH, "RUNNING", epoch, (job_id, attempt) in self.stopped[name])
             for (job_id, attempt), epoch in self.running[name].items()
         ) + tuple(HeldStep(job_id, attempt, BATCH, "TOMBSTONE", 0) for job_id, attempt in self.tombstones[name])
         held += tuple(HeldStep(job_id, attempt, BATCH, "EXITED", 0) for job_id, attempt in self.ended[name])
@@ -282,6 +297,7 @@ class World:
     def reboot(self, name: str) -> None:
         """The node loses power: what ran there is gone."""
         self.running[name].clear()
+        self.stopped[name].clear()
         self.tombstones[name].clear()
         self.boots[name] += "+"
 
@@ -324,6 +340,7 @@ class World:
         """The node says that the job's step has ended."""
         node, attempt = self.where(job_id)
         del self.running[node][job_id, attempt]
+        self.stopped[node].pop((job_id, attempt), None)
         return self.report_exit(node, job_id, attempt, code, signal, failure, oom, **more)
 
     def report_exit(

@@ -19,7 +19,7 @@ from ctld.core.model import (
 )
 from ctld.store import rows
 from ctld.store.committer import Store
-from penstock.values.states import ACTIVE_STATES, Hold, JobState, NodeFlag, Reason
+from penstock.values.states import ACTIVE_STATES, Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
 from tests.store.making import HASH, NOW_US, leading, make_batch, make_job
 
@@ -54,7 +54,8 @@ jobs = st.builds(
     dependency=text, submit_at_us=big, eligible_at_us=big, start_at_us=big, end_at_us=big,
     time_limit_s=st.integers(-1, 2**40), alloc=allocations, batch_node=text, exit_code=small, exit_signal=small,
     derived_code=small, derived_signal=small, cancelled_by_uid=st.integers(-1, 2**32), failed_node=text,
-    admin_comment=text, tres_req=text, tres_alloc=text,
+    admin_comment=text, tres_req=text, tres_alloc=text, suspended_by=st.sampled_from(Suspend), suspended_us=big,
+    suspended_at_us=big, preempt_at_us=big, preempt_end_at_us=big, preemptor_id=small,
 )  # fmt: skip
 
 

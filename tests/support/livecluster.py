@@ -49,7 +49,9 @@ STOP_LIMIT_S = 15.0
 POLL_S = 0.02
 LOG_TAIL_BYTES = 6000
 CTLD = "ctld"
-ENDED = frozenset(("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"))
+ENDED = frozenset(
+    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "DEADLINE")
+)
 #: Ports are drawn below the range from which the kernel takes them for outgoing connections.
 PORTS = range(20000, 32000)
 

@@ -1,0 +1,128 @@
+"""A job that has its allocation and does not run: how it comes to that, what others may use meanwhile, how it goes on.
+
+    RUNNING -> SUSPENDED -> RUNNING      all its processes get SIGSTOP, then SIGCONT
+
+Why it is suspended (`Job.suspended_by`) says what it keeps:
+    ADMIN       scontrol suspend: its cpus are free for others until an operator resumes it
+    PREEMPTED   for `Job.preemptor_id`: its cpus are free until that job has ended, or went elsewhere
+    GANG        it is not its turn: it keeps its share of the cpus (gang.py)
+    RESUMING    it may go on and has its cpus again on paper, so that nobody else is given them; it goes on when those
+                who came meanwhile have left
+Memory, GRES and licenses stay with the job in every case, since its processes still hold them. The clock of the time
+limit stands still: `suspended_us` is what does not count.
+
+A step whose launch has not arrived, or never left because the job began out of turn, is launched when the job goes on:
+a node starts a step once, whatever it is sent.
+"""
+
+from ctld.core import job_life
+from ctld.core.devices import pick_cpus
+from ctld.core.effects import SuspendStep
+from ctld.core.expect import expected_end_s
+from ctld.core.model import Job
+from ctld.core.sharing import RELEASED, shares, units_taken
+from ctld.core.state import ClusterState
+from penstock.values.config import SUSPEND_GRACE_S
+from penstock.values.runtime import ran_us
+from penstock.values.states import END_STATES, JobState, Suspend
+
+S = JobState
+
+
+def suspend(state: ClusterState, job: Job, why: Suspend, now_us: int, note: str, tell: bool = True) -> None:
+    """Stop a job that runs, or give the suspension of one that is suspended another reason.
+
+    `tell` False: it has not been launched, so there is nothing to stop.
+    """
+    was = job.suspended_by
+    if job.state is not S.SUSPENDED:
+        job_life.move(state, job, S.SUSPENDED)
+        job.suspended_at_us = now_us
+        state.record(now_us, job, "suspend", note)
+        if tell:
+            emit_suspended(state, job)
+    elif was is not why:
+        state.record(now_us, job, "resuming" if why is Suspend.RESUMING else "suspend", note)
+    if why in RELEASED and was not in RELEASED:
+        state.give_up_cpus(job, units_taken(state, job.request, job.partition))
+        state.changed()
+    elif was in RELEASED and why not in RELEASED:
+        state.take_cpus(job, units_taken(state, job.request, job.partition), expected_end_s(state, job))
+        state.changed()
+    job.suspended_by = why
+    state.touch(job)
+    state.note_suspended(job)
+    state.running.set_end(job.job_id, expected_end_s(state, job))
+
+
+def claim(state: ClusterState, job: Job, now_us: int) -> None:
+    """The job may go on as soon as its cpus are free: nobody else is given them from now on."""
+    suspend(state, job, Suspend.RESUMING, now_us, "waits for its cpus")
+
+
+def resume(state: ClusterState, job: Job, now_us: int) -> None:
+    """The job goes on; the caller knows that its cpus are free."""
+    stop_clock(job, now_us)
+    if job.suspended_by is Suspend.RESUMING and not shares(state, job):
+        state.number_cpus(job, [pick_cpus(state.nodes[part.node], part.cpus, part.gres) for part in job.alloc])
+    job.suspended_by, job.preemptor_id = Suspend.NO, 0
+    begun = any(step.state is S.RUNNING for step in job.steps.values())
+    job_life.move(state, job, S.RUNNING if begun else S.CONFIGURING)
+    state.note_suspended(job)
+    state.record(now_us, job, "resume")
+    for step in job.steps.values():
+        if step.state is S.CONFIGURING:
+            job_life.emit_launch(state, job)
+    emit_suspended(state, job)
+    job_life.set_end_timers(state, job)
+
+
+def stop_clock(job: Job, now_us: int) -> None:
+    """The time since the suspension does not count; what comes now does."""
+    job.suspended_us += max(0, now_us - job.suspended_at_us)
+    job.suspended_at_us = now_us
+
+
+def emit_suspended(state: ClusterState, job: Job) -> None:
+    """(Re-)tell the nodes whether the job's steps stand still."""
+    stands = job.state is S.SUSPENDED
+    grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
+    for step in job.steps.values():
+        if step.state not in END_STATES:
+            state.emit(SuspendStep(step.node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
+
+
+def run_us(job: Job, now_us: int) -> int:
+    """How long the job has run, suspensions left out."""
+    return ran_us(now_us, job.start_at_us, job.suspended_us, job.suspended_at_us if job.state is S.SUSPENDED else 0)
+
+
+def go_on(state: ClusterState, now_us: int) -> int:
+    """Resume those that wait for their cpus and find them free: higher rank first, ties by job id. Returns how many."""
+    waiting = [state.jobs[job_id] for job_id in state.suspended if state.jobs[job_id].suspended_by is Suspend.RESUMING]
+    if not waiting:
+        return 0
+    done = 0
+    free: dict[int, int] = {}  # by node, as if none of them had its cpus
+    for job in waiting:
+        units = units_taken(state, job.request, job.partition)
+        for part in job.alloc:
+            i = state.nodes[part.node].index
+            free[i] = free.get(i, int(state.node_columns.free_cpus[i])) + part.cpus * units
+    for job in sorted(waiting, key=lambda j: (-_tier(state, j), -j.priority, j.job_id)):
+        units = units_taken(state, job.request, job.partition)
+        parts = [(state.nodes[part.node].index, part.cpus * units) for part in job.alloc]
+        if all(free[i] >= wanted for i, wanted in parts):
+            for i, wanted in parts:
+                free[i] -= wanted
+            if shares(state, job) and "GANG" in state.config.preempt_mode:
+                suspend(state, job, Suspend.GANG, now_us, "waits for its turn")
+            else:
+                resume(state, job, now_us)
+                done += 1
+    return done
+
+
+def _tier(state: ClusterState, job: Job) -> int:
+    partition = state.partitions.get(job.partition)
+    return partition.config.priority_tier if partition else 0

@@ -1,0 +1,164 @@
+"""Suspend and resume: the machine's rules, and real processes that stand still, go on, and end while they stand still."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from nodedaemon.core import messages as m
+from nodedaemon.core.machine import SCOPE_ALL, SIGCONT, SIGSTOP, SIGTERM, SIGTSTP, NodeMachine
+from penstock.v1 import node_pb2
+from tests.node.fakectl import cluster, eventually, lines, make_key
+from tests.node.test_node_core import KEY, SECOND_US, Feed, connected
+
+
+def stop(feed: Feed, suspended: bool = True, grace_s: int = 2, now_us: int = SECOND_US) -> list[m.Effect]:
+    return feed(m.Suspend(*feed.head(None), KEY, suspended, grace_s * SECOND_US), now_us)
+
+
+def signals(effects: list[m.Effect]) -> list[tuple[int, ...]]:
+    assert all(e.scope == SCOPE_ALL for e in effects if isinstance(e, m.SignalStep))
+    return [e.signals for e in effects if isinstance(e, m.SignalStep)]
+
+
+def refusals(effects: list[m.Effect]) -> list[str]:
+    return [e.refused for e in effects if isinstance(e, m.AckCommand)]
+
+
+def running() -> Feed:
+    feed = Feed(connected())
+    feed.launch()
+    feed.began()
+    return feed
+
+
+def test_tstp_then_stop_then_cont() -> None:
+    feed = running()
+    assert signals(stop(feed)) == [(SIGTSTP,)]
+    assert signals(stop(feed)) == []  # again says nothing new
+    assert feed.machine.next_deadline() == 3 * SECOND_US
+    assert signals(feed(m.TimerDue(), 3 * SECOND_US)) == [(SIGSTOP,)]
+    assert feed.machine.next_deadline() is None
+    assert signals(stop(feed, suspended=False)) == [(SIGCONT,)]
+    assert signals(stop(feed, suspended=False)) == []
+
+
+def test_a_resume_within_the_grace_takes_the_stop_back() -> None:
+    feed = running()
+    stop(feed)
+    stop(feed, suspended=False)
+    assert feed.machine.next_deadline() is None
+    assert signals(feed(m.TimerDue(), 9 * SECOND_US)) == []
+
+
+def test_a_step_that_begins_while_it_is_suspended_stops_at_once() -> None:
+    feed = Feed(connected())
+    feed.launch()
+    assert signals(stop(feed)) == []
+    assert signals(feed.began()) == [(SIGSTOP,)]
+
+
+def test_nobody_lets_a_suspended_step_go_on_by_a_signal() -> None:
+    feed = running()
+    stop(feed)
+    assert refusals(feed.signal(signum=SIGCONT)) == ["step 7.1.-5 is suspended"]
+
+
+def test_a_suspended_step_that_is_told_to_end_gets_cont_first_and_no_stop() -> None:
+    feed = running()
+    stop(feed)
+    assert signals(feed.terminate(now_us=SECOND_US)) == [(SIGCONT, SIGTERM)]
+    assert signals(feed(m.TimerDue(), 4 * SECOND_US)) == []
+    assert signals(stop(feed)) == []  # it is on its way out
+
+
+def test_what_is_not_here_cannot_be_suspended() -> None:
+    assert refusals(stop(Feed(connected()))) == ["step 7.1.-5 is not here"]
+
+
+def test_a_restarted_daemon_stops_it_again() -> None:
+    machine = connected()
+    records = [m.SpoolBorn("spool"), m.BootSeen("boot")]
+    for event in (
+        m.Launch(1, 1, 3, KEY, "order"),
+        m.StepBegan(KEY, 5, 99),
+        m.Suspend(1, 2, 3, KEY, True, 2 * SECOND_US),
+    ):
+        machine.step(SECOND_US, event)
+        records += machine.seal().records
+    for written in (records, list(machine.snapshot())):
+        other = NodeMachine()
+        other.replay(written)
+        assert other.steps[KEY].suspended
+        other.step(5 * SECOND_US, m.TimerDue())
+        assert signals(list(other.seal().effects)) == [(SIGSTOP,)]
+
+
+# ---- real processes --------------------------------------------------------------------------------------------------
+
+
+def states(pids: list[int]) -> str:
+    """The letters of /proc/PID/stat. A frozen process is D or S, a stopped one T."""
+    return "".join(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] for pid in pids)
+
+
+def suspend(controller, job_id: int, suspended: bool, grace_ms: int = 0) -> int:
+    order = node_pb2.SuspendStep(key=make_key(job_id), suspended=suspended, grace_ms=grace_ms)
+    return controller.command(suspend=order)
+
+
+#: Two processes that count as long as they run; the child has a session of its own.
+COUNTING = """
+setsid sh -c 'echo $$ > child; while :; do echo c >> ticks; sleep 0.05; done' &
+echo $$ > parent
+while :; do echo p >> ticks; sleep 0.05; done
+"""
+
+
+async def begun(tmp_path) -> list[int]:
+    await eventually(lambda: {"c", "p"} <= set(lines(tmp_path / "ticks")))
+    return [int((tmp_path / name).read_text()) for name in ("parent", "child")]
+
+
+async def stand_still(tmp_path, pids: list[int]) -> int:
+    """All of them are stopped; how much was counted until then."""
+    await eventually(lambda: states(pids) in ("TT", "DD", "TD", "DT"))
+    return len(lines(tmp_path / "ticks"))
+
+
+def test_all_processes_stand_still_go_on_and_end(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            controller.launch(1, COUNTING, work_dir=str(tmp_path).encode())
+            pids = await begun(tmp_path)
+            assert await controller.acked(suspend(controller, 1, True)) == ""
+            counted = await stand_still(tmp_path, pids)
+            await daemon.kill()
+            await daemon.start()
+            await controller.connected(2)
+            (held,) = controller.registrations[1].held
+            assert held.suspended
+            assert len(lines(tmp_path / "ticks")) == counted
+            suspend(controller, 1, False)
+            await eventually(lambda: len(lines(tmp_path / "ticks")) > counted + 2)
+            suspend(controller, 1, True, grace_ms=50)
+            await stand_still(tmp_path, pids)
+            controller.terminate(1, grace_ms=20_000)
+            end = await controller.exited(1)
+            assert end.exit.signal == SIGTERM
+            assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+    asyncio.run(scenario())
+
+
+def test_a_suspended_step_that_ignores_sigterm_is_killed(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            script = "trap '' TERM; echo p >> ticks; echo c >> ticks; echo $$ > parent; echo $$ > child; sleep 1000"
+            controller.launch(1, script, work_dir=str(tmp_path).encode())
+            pids = await begun(tmp_path)
+            suspend(controller, 1, True)
+            await stand_still(tmp_path, pids)
+            controller.terminate(1, grace_ms=100)
+            assert (await controller.exited(1)).exit.signal == 9
+
+    asyncio.run(scenario())
