@@ -110,7 +110,6 @@ FORMATS = {
     "user": "user,defaultaccount,adminlevel",
     "association": f"cluster,account,user,partition,share,priority,{_LIMITS}",
     "cluster": f"cluster,controlhost,controlport,rpc,share,{_LIMITS.rpartition(',')[0]}",
-    "qos": "name,priority",
 }
 WITH_ASSOC = {
     "account": f"account,description,organization,cluster,parentname,user,share,priority,{_LIMITS}",
@@ -195,14 +194,9 @@ def _cluster_rows(answer: ListAssociationsReply, said: Words, with_assoc: bool) 
     return [Row(answer.associations[0])]
 
 
-def _qos_rows(answer: ListAssociationsReply, said: Words, with_assoc: bool) -> Iterable[Row]:
-    return [Row()]
-
-
 ROWS: dict[str, Callable[[ListAssociationsReply, Words, bool], Iterable[Row]]] = {
     "account": _account_rows,
     "user": _user_rows,
     "association": _assoc_rows,
     "cluster": _cluster_rows,
-    "qos": _qos_rows,
 }

@@ -193,7 +193,6 @@ def test_sacctmgr_tables(client, capsys):
     assert out(capsys, sacctmgr, "-p", "show", "cluster", "format=cluster,controlhost,controlport") == (
         "Cluster|ControlHost|ControlPort|\ntiny|ctl|6817|\n"
     )
-    assert out(capsys, sacctmgr, "-nP", "list", "qos", "format=name,priority") == "normal|\n"
     head = out(capsys, sacctmgr, "show", "assoc", "user=bob").splitlines()[0]
     assert head.startswith("   Cluster    Account       User  Partition     Share   Priority GrpJobs       GrpTRES ")
 
@@ -270,7 +269,7 @@ def test_sacctmgr_refusals(client, capsys):
     ):  # fmt: skip
         assert out(capsys, sacctmgr, "-i", *words, status=1, err=text + "\n") == ""
     for words, text in (
-        (("add", "qos", "x"), "add qos is not supported yet by Penstock"),
+        (("add", "wckey", "x"), "add wckey is not supported yet by Penstock"),
         (("show", "wckey"), "show wckey is not supported yet by Penstock"),
         (("modify", "user", "a", "set", "maxjobs=2"), "maxjobs= is not supported yet by Penstock"),
         (("dump", "file"), "dump is not supported yet by Penstock"),
