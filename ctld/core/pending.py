@@ -161,6 +161,10 @@ class PendingColumns:
             assert self.ready[at] == key
             del self.ready[at]
 
+    def key_of(self, row: int) -> int:
+        """The row's key in `ready`; 0 = it is not there."""
+        return self._keys[row]
+
     def is_ready(self, job_id: int) -> bool:
         """True when one of the job's rows may start now."""
         return any(self._keys[row] for row in self.rows_of(job_id))

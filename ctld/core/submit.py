@@ -160,14 +160,20 @@ def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -
             raise Refused(Code.INVALID_PARTITION, unknown[0])
         found = [state.partitions[name] for name in dict.fromkeys(names)]
     for partition in found:
-        config = partition.config
         if partition.state in ("INACTIVE", "DRAIN"):
             raise Refused(Code.DISABLED_STATE, f"partition {partition.name} is in state {partition.state}")
-        barred = (config.root_only and actor.uid != 0) or (config.disable_root_jobs and actor.uid == 0)
-        groups = config.allow_groups
-        if barred or (groups and actor.role < Role.OPERATOR and not set(groups) & {actor.group_name, *actor.groups}):
+        if not is_open_to(partition, actor):
             raise Refused(Code.ACCESS_DENIED, f"partition {partition.name}")
     return tuple(found)
+
+
+def is_open_to(partition: Partition, actor: Actor) -> bool:
+    """Whether jobs of this user may go there, as far as who he is goes."""
+    config = partition.config
+    if (config.root_only and actor.uid != 0) or (config.disable_root_jobs and actor.uid == 0):
+        return False
+    groups = config.allow_groups
+    return not groups or actor.role >= Role.OPERATOR or bool(set(groups) & {actor.group_name, *actor.groups})
 
 
 def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted) -> Job:
