@@ -118,8 +118,6 @@ def find_fits(inquiry: FitsInquiry) -> tuple[int, tuple[PlaceFits, ...]]:
     given = inquiry.question.given
     settled = settle(given, _fastsched.plan(given), np.arange(len(given.rows)))
     asker = _Asker(inquiry, settled)
-    for search in asker.searches:
-        asker.open.append(search)
     while asker.open:
         asker.round()
     return given.limits.now_s, asker.answer()
@@ -134,10 +132,10 @@ class _Asker:
         nodes = settled.given.nodes
         self._up = [node_set(settled.given, [place.base.mask]) & (nodes.up == 1) for place in inquiry.places]
         self.searches: list[_Search] = []
-        self.open: list[_Search] = []
         for number, place in enumerate(inquiry.places):
             if place.state == "UP" and self._up[number].any():
                 self.searches += self._searches(number, place)
+        self.open = list(self.searches)
 
     def _searches(self, number: int, place: Place) -> list[_Search]:
         up, base, kind = self._up[number], place.base, self._inquiry.gpu_kind
@@ -173,8 +171,7 @@ class _Asker:
         return shape._replace(nodes_min=size, nodes_max=size, ntasks=size)
 
     def _row(self, shape: Shape, limit_s: int = MINUTE_S) -> Probe:
-        now_s = self._settled.given.limits.now_s
-        return Probe(self._last, shape, limit_s, earliest_s=now_s, latest_s=now_s)
+        return Probe(self._last, shape, limit_s, latest_s=self._settled.given.limits.now_s)
 
     def round(self) -> None:
         """Ask all open searches for their next sizes."""

@@ -177,14 +177,21 @@ def is_open_to(partition: Partition, actor: Actor) -> bool:
 
 
 def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted) -> Job:
+    job = draft(state, now_us, event, found, state.new_job_id())
+    job.request_id = state.new_request(job.request)
+    state.new_specs.append(event.spec)
+    return job
+
+
+def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, job_id: int) -> Job:
+    """The job as it would be; nothing of the state knows of it."""
     request, actor = found.request, event.actor
     job = Job()
-    job.job_id, job.attempt = state.new_job_id(), 0
+    job.job_id, job.attempt = job_id, 0
     job.array_job_id = job.job_id if found.tasks is not None else 0
     job.array_task_id, job.array_tasks, job.array_throttle = None, found.tasks, found.throttle
-    job.request, job.request_id = request, state.new_request(request)
+    job.request, job.request_id = request, 0
     job.spec_hash = state.share(event.spec.spec_hash)
-    state.new_specs.append(event.spec)
     job.submit_key = event.submit_key
     job.user_id, job.group_id = state.share(actor.uid), state.share(actor.gid)
     job.user_name, job.group_name = state.share(actor.user_name), state.share(actor.group_name)

@@ -3,7 +3,7 @@
 One pass over the queue costs the same whether it carries one question or a hundred, so all questions go in together. For
 that a probe must not change what the others see. A row that may not hold (contract rule 7) takes nothing when it has to
 wait, but takes when it starts now. So nothing may start now: the queue is settled first, and then planned from a second
-before.
+before, in which something else holds all that is free.
 
     answer = plan(question)                  what the next pass would do
     settled = settle(question, answer)       what starts runs; who waits and holds stays, in order; the others are gone
@@ -59,7 +59,7 @@ class Settled(NamedTuple):
 def settle(given: contract.PlanInput, result: contract.PlanResult, at: Rows) -> Settled:
     """Let start what starts, and keep of the rest what holds something; rows with `at` -1 are left out."""
     now_s = given.limits.now_s
-    jobs = given.jobs._replace(count=given.jobs.count.copy(), earliest_s=np.maximum(given.jobs.earliest_s, now_s))
+    jobs = given.jobs._replace(count=given.jobs.count.copy())
     np.subtract.at(jobs.count, given.rows[result.job], 1)
     running = given.running._replace(
         run_end_s=np.maximum(given.running.run_end_s, now_s + 1), run_class=np.full_like(given.running.run_class, -1)
@@ -68,21 +68,43 @@ def settle(given: contract.PlanInput, result: contract.PlanResult, at: Rows) -> 
     nodes = given.nodes
     if len(result.job):
         started = _started(given, result)
-        running = contract.Running._make(
-            np.concatenate(pair) for pair in zip(_whole(running), _whole(started), strict=True)
-        )
-        nodes = nodes._replace(
-            free_cpus=nodes.free_cpus.copy(), free_mem_mb=nodes.free_mem_mb.copy(), free_gres=nodes.free_gres.copy()
-        )
-        np.subtract.at(nodes.free_cpus, started.part_node, started.part_cpus)
-        np.subtract.at(nodes.free_mem_mb, started.part_node, started.part_mem_mb)
-        np.subtract.at(nodes.free_gres, started.part_node, started.part_gres)
+        nodes, running = _holding(nodes, running, started)
     free_licenses = given.free_licenses - given.jobs.licenses[given.rows[result.job]].sum(axis=0, dtype=np.int32)
     kept = _holders(given, result) & (at >= 0)
     return Settled(
         given._replace(nodes=nodes, running=running, jobs=jobs, rows=given.rows[kept], free_licenses=free_licenses),
         at[kept],
     )
+
+
+def _holding(
+    nodes: contract.Nodes, running: contract.Running, more: contract.Running
+) -> tuple[contract.Nodes, contract.Running]:
+    """The same with more jobs running."""
+    nodes = nodes._replace(
+        free_cpus=nodes.free_cpus.copy(), free_mem_mb=nodes.free_mem_mb.copy(), free_gres=nodes.free_gres.copy()
+    )
+    np.subtract.at(nodes.free_cpus, more.part_node, more.part_cpus)
+    np.subtract.at(nodes.free_mem_mb, more.part_node, more.part_mem_mb)
+    np.subtract.at(nodes.free_gres, more.part_node, more.part_gres)
+    pairs = zip(_whole(running), _whole(more), strict=True)
+    return nodes, contract.Running._make(np.concatenate(pair) for pair in pairs)
+
+
+def _blocked(given: contract.PlanInput) -> contract.PlanInput:
+    """The same a second earlier, when something holds all that is free now: so nothing starts in this pass."""
+    nodes, now_s = given.nodes, given.limits.now_s
+    count = len(nodes.up)
+    gres, licenses = given.jobs.gres.shape[1], given.jobs.licenses.shape[1]
+    holder: contract.Running = contract.empty("running", R=1, P=count, G=gres, L=licenses)
+    holder.run_end_s[:], holder.run_user[:], holder.run_class[:] = now_s, -1, -1
+    holder.part_run[:], holder.part_node[:] = len(given.running.run_end_s), np.arange(count)
+    holder.part_cpus[:] = np.maximum(nodes.free_cpus, 0)
+    holder.part_mem_mb[:] = np.maximum(nodes.free_mem_mb, 0)
+    holder.part_gres[:] = np.maximum(nodes.free_gres, 0)
+    nodes, running = _holding(nodes, given.running, holder)
+    limits = given.limits._replace(now_s=now_s - 1, resolution_s=1, reserve_max=-1, estimate=True)
+    return given._replace(nodes=nodes, running=running, limits=limits)
 
 
 def _whole(table: Any) -> tuple[Any, ...]:
@@ -125,17 +147,12 @@ def probe(settled: Settled, probes: Sequence[Probe]) -> list[Found | None]:
     """When and where each would start; None = no start is known."""
     if not probes:
         return []
-    given, now_s = settled.given, settled.given.limits.now_s
+    given = settled.given
     order = sorted(range(len(probes)), key=lambda i: (probes[i].at, i))
     base = len(given.jobs.job)
     places = np.searchsorted(settled.at, np.array([probes[i].at for i in order]))
     rows = np.insert(given.rows, places, base + np.array(order, np.int64))
-    asked = given._replace(
-        jobs=_with(given, [p._replace(earliest_s=max(p.earliest_s, now_s)) for p in probes], reserve=0),
-        rows=rows,
-        limits=given.limits._replace(now_s=now_s - 1, resolution_s=1, reserve_max=-1, estimate=True),
-    )
-    result = _fastsched.plan(asked)
+    result = _fastsched.plan(_blocked(given)._replace(jobs=with_probes(given, probes, reserve=0), rows=rows))
     found: list[Found | None] = [None] * len(probes)
     for position in (rows >= base).nonzero()[0].tolist():
         start_s = int(result.start_s[position])
@@ -152,7 +169,7 @@ def granted(settled: Settled, wanted: Probe) -> tuple[int, tuple[int, ...]] | No
     last = len(given.jobs.job)
     result = _fastsched.plan(
         given._replace(
-            jobs=_with(given, [wanted], reserve=1),
+            jobs=with_probes(given, [wanted], reserve=1),
             rows=np.append(before, np.int64(last)),
             limits=given.limits._replace(reserve_max=-1),
         )
@@ -165,7 +182,7 @@ def granted(settled: Settled, wanted: Probe) -> tuple[int, tuple[int, ...]] | No
     return int(result.limit_s[start]), tuple(nodes.tolist())
 
 
-def _with(given: contract.PlanInput, probes: Sequence[Probe], reserve: int) -> contract.Jobs:
+def with_probes(given: contract.PlanInput, probes: Sequence[Probe], reserve: int) -> contract.Jobs:
     """The jobs, and the probes behind them."""
     columns = PendingColumns(given.jobs.gres.shape[1], given.jobs.licenses.shape[1])
     for number, p in enumerate(probes):
@@ -181,3 +198,12 @@ def _with(given: contract.PlanInput, probes: Sequence[Probe], reserve: int) -> c
 def rounded(start_s: int, limits: contract.Limits) -> int:
     """The start that a real pass would name."""
     return limits.now_s if start_s <= limits.now_s else -(-start_s // limits.resolution_s) * limits.resolution_s
+
+
+def placed(now_s: int, result: contract.PlanResult, position: int) -> tuple[int, tuple[int, ...]]:
+    """(start, nodes) of a row; -1 = no start is known."""
+    if result.reason[position] != contract.STARTED:
+        nodes = result.plan_node[result.plan_first[position] : result.plan_first[position + 1]]
+        return int(result.start_s[position]), tuple(nodes.tolist())
+    start = int((result.job == position).nonzero()[0][0])
+    return now_s, tuple(result.node[result.node_first[start] : result.node_first[start + 1]].tolist())

@@ -27,7 +27,7 @@ from ctld.core.ready import terms_of
 from ctld.core.schedule import FULL_STARTS_MAX
 from ctld.core.shapes import shapes
 from ctld.core.state import ClusterState
-from ctld.core.whatif import Probe, Settled, granted, probe, rounded, settle
+from ctld.core.whatif import Probe, Settled, granted, placed, probe, rounded, settle
 from penstock.values.duration import format_elapsed
 from penstock.values.states import Reason
 
@@ -114,7 +114,7 @@ def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry
     user = state.user_number(job.user_id)
     terms = terms_of(state, job)
     earliest_s = job.request.begin_at_us // US
-    queue = _Queue(state, job)
+    queue = Queue(state, job)
     as_it_is = Variant("", (), terms.limit_s, ways(state, job))
     asked = []
     for number, change in enumerate((as_it_is, *changes), -1):
@@ -156,7 +156,7 @@ def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> Need:
     return Need(name, mine[0], masks, whole, kinds)
 
 
-class _Queue:
+class Queue:
     """The ready rows without the job's own, and the places of rows among them."""
 
     def __init__(self, state: ClusterState, job: Job) -> None:
@@ -216,18 +216,14 @@ def explain(inquiry: Inquiry) -> Why:
 
 def _planned(inquiry: Inquiry, result: contract.PlanResult) -> Planned | None:
     """The earliest of its rows."""
-    names, rows = inquiry.question.node_names, inquiry.question.given.rows
+    question = inquiry.question
     found: list[tuple[int, int, Planned]] = []
     for position in inquiry.own.nonzero()[0].tolist():
-        start_s = int(result.start_s[position])
-        nodes = result.plan_node[result.plan_first[position] : result.plan_first[position + 1]]
-        if result.reason[position] == contract.STARTED:
-            start = int((result.job == position).nonzero()[0][0])
-            start_s = inquiry.question.given.limits.now_s
-            nodes = result.node[result.node_first[start] : result.node_first[start + 1]]
+        start_s, nodes = placed(question.given.limits.now_s, result, position)
         if start_s >= 0:
-            partition = inquiry.partitions[inquiry.question.partition[rows[position]]]
-            found.append((start_s, position, Planned(start_s, tuple(names[i] for i in nodes.tolist()), partition)))
+            partition = inquiry.partitions[question.partition[question.given.rows[position]]]
+            names = tuple(question.node_names[i] for i in nodes)
+            found.append((start_s, position, Planned(start_s, names, partition)))
     return min(found)[2] if found else None
 
 

@@ -55,12 +55,14 @@ class WhyJobReply(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., shown_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_name: _Optional[str] = ..., last_event: _Optional[str] = ..., last_event_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., obstacles: _Optional[_Iterable[_Union[Obstacle, _Mapping]]] = ..., planned: _Optional[_Union[PlannedStart, _Mapping]] = ..., needs: _Optional[_Iterable[_Union[NodesNeeded, _Mapping]]] = ..., licenses: _Optional[_Iterable[_Union[LicensesNeeded, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[ReservationInTheWay, _Mapping]]] = ..., in_front: _Optional[_Iterable[_Union[JobInFront, _Mapping]]] = ..., in_front_more: _Optional[int] = ..., may_preempt: bool = ..., victims: _Optional[_Iterable[int]] = ..., hints: _Optional[_Iterable[_Union[Hint, _Mapping]]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Obstacle(_message.Message):
-    __slots__ = ("reason", "text")
+    __slots__ = ("reason", "text", "at_us")
     REASON_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
     reason: str
     text: str
-    def __init__(self, reason: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    at_us: int
+    def __init__(self, reason: _Optional[str] = ..., text: _Optional[str] = ..., at_us: _Optional[int] = ...) -> None: ...
 
 class PlannedStart(_message.Message):
     __slots__ = ("start_at_us", "node_list", "partition", "if_released")
