@@ -42,7 +42,7 @@ for module in COMPILED:
         "cdivision": True,  # what is divided is never negative
     }
 
-COMMANDS = ["sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "penstock"]
+COMMANDS = ["sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sdiag", "penstock"]
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 
 setup(

@@ -51,7 +51,7 @@ def measure(name: str, take: Callable[[], Any], work: Callable[[Any], Any]) -> N
         work(taken)
         on_loop.append(between - begun)
         in_worker.append(time.process_time() - between)
-    print(f"{name:24} loop {1000 * min(on_loop):6.1f} ms   worker {min(in_worker):5.2f} s")  # noqa: T201
+    print(f"{name:24} loop {1000 * min(on_loop):6.1f} ms   worker {min(in_worker):5.2f} s")
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     cluster = fill(options.jobs, options.nodes)
     state = cluster.core.state
     waiting = [job for job in state.jobs.values() if job.state is JobState.PENDING]
-    print(f"{len(waiting)} jobs wait on {options.nodes} nodes")  # noqa: T201
+    print(f"{len(waiting)} jobs wait on {options.nodes} nodes")
     now_us = cluster.now_us()
     for name, job in (("first", waiting[0]), ("middle", waiting[len(waiting) // 2]), ("last", waiting[-1])):
         measure(f"why, the {name}", lambda job=job: inquire(state, now_us, job, ANN), explain)

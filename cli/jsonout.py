@@ -30,6 +30,20 @@ def write_document(document: Json) -> None:
     sys.stdout.write("\n")
 
 
+def message_object(message: Any) -> Json:
+    """A message with the names of its fields, numbers as numbers; a part that is absent is null."""
+    found: Json = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.message_type is None:
+            found[field.name] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+        elif field.has_presence:
+            found[field.name] = message_object(value) if message.HasField(field.name) else None
+        else:
+            found[field.name] = [message_object(one) for one in value]
+    return found
+
+
 def document(key: str, items: list[Json], cluster: str, **more: Any) -> Json:
     """A whole answer: the items, and who asked what."""
     major, minor, micro = SLURM_VERSION.split(".")

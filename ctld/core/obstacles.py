@@ -81,7 +81,7 @@ def _term(state: ClusterState, job: Job, term: Term) -> str:
 
 def _begin(job: Job, now_us: int) -> list[Obstacle]:
     at_us = max(job.request.begin_at_us, job.eligible_at_us)
-    return [Obstacle(Reason.BEGIN_TIME, "its begin time has not come", at_us)] if at_us > now_us else []
+    return [Obstacle(Reason.BEGIN_TIME, "it may not begin before", at_us)] if at_us > now_us else []
 
 
 def _array(state: ClusterState, job: Job) -> list[Obstacle]:

@@ -228,7 +228,7 @@ def test_every_obstacle_outside_resources_is_told() -> None:
     assert texts(found) == [
         ("JobHeldUser", "held by its owner ann: scontrol release lets it go"),
         ("Dependency", "it waits for afterok:1 (CONFIGURING)"),
-        ("BeginTime", "its begin time has not come"),
+        ("BeginTime", "it may not begin before"),
         ("PartitionTimeLimit", "its time limit is 2:00:00, partition debug has MaxTime=1:00:00"),
     ]
     assert found.obstacles[2].at_us == 2_000_000 * US
