@@ -42,7 +42,9 @@ for module in COMPILED:
         "cdivision": True,  # what is divided is never negative
     }
 
-COMMANDS = ["sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sprio", "sshare", "penstock"]
+COMMANDS = [
+    "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare", "penstock",
+]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 
 setup(

@@ -17,7 +17,7 @@ def show_jobs(call: Call) -> int:
     """`show job [ID]`."""
     ids = check_ids(call.words, "scontrol_print_job error: Invalid job id specified")
     report = call.report()
-    request = pb.ListJobsRequest(filter=pb.JobFilter(ids=ids), all_states=True, detail=report.detail)
+    request = pb.ListJobsRequest(filter=pb.JobFilter(ids=ids), all_states=True, detail=report.detail, planned=True)
     jobs = list_jobs(request)
     if not jobs:
         if ids:

@@ -13,6 +13,18 @@ def selector_text(selector: JobSelector) -> str:
     return f"{selector.job_id}_[{selector.tasks.format()}]"
 
 
+def start_at(job: JobInfo) -> int:
+    """When it started or is expected to start, else the begin time that it waits for, else 0."""
+    return job.start_at_us or job.planned_start_at_us or begin_at(job)
+
+
 def begin_at(job: JobInfo) -> int:
     """The begin time of a job that waits for it, else 0."""
     return job.request.begin_at_us if job.state == "PENDING" and job.reason == "BeginTime" else 0
+
+
+def end_at(job: JobInfo) -> int:
+    """When it ended or will by its limit, counted from the planned start too; 0 = nobody knows."""
+    if job.end_at_us or not job.planned_start_at_us or job.time_limit_s < 0:
+        return job.end_at_us
+    return job.planned_start_at_us + job.time_limit_s * 1_000_000

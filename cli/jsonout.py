@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cli.format import seconds_us, text_of
+from cli.jobids import end_at, start_at
 from cli.options import SLURM_VERSION
 from cli.squeue_fields import cpus_per_node, gres_per_node
 from penstock.v1.common_pb2 import ExitStatus
@@ -28,6 +29,20 @@ def write_document(document: Json) -> None:
     """Write it as Slurm lays it out."""
     json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+def message_object(message: Any) -> Json:
+    """A message with the names of its fields, numbers as numbers; a part that is absent is null."""
+    found: Json = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.message_type is None:
+            found[field.name] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+        elif field.has_presence:
+            found[field.name] = message_object(value) if message.HasField(field.name) else None
+        else:
+            found[field.name] = [message_object(one) for one in value]
+    return found
 
 
 def document(key: str, items: list[Json], cluster: str, **more: Any) -> Json:
@@ -134,8 +149,8 @@ def _job_life(job: JobInfo) -> Json:
         "accrue_time": time_object(job.eligible_at_us),
         "submit_time": time_object(job.submit_at_us),
         "eligible_time": time_object(job.eligible_at_us),
-        "start_time": time_object(job.start_at_us),
-        "end_time": time_object(job.end_at_us),
+        "start_time": time_object(start_at(job)),
+        "end_time": time_object(end_at(job)),
         "last_sched_evaluation": time_object(job.last_sched_at_us),
         "deadline": time_object(0),
         "preempt_time": time_object(job.preempt_at_us),
@@ -181,7 +196,7 @@ def _job_request(job: JobInfo) -> Json:
         "dependency": job.dependency,
         "excluded_nodes": request.nodes_excluded,
         "required_nodes": request.nodes_required,
-        "scheduled_nodes": "",
+        "scheduled_nodes": job.planned_node_list,
         "features": request.features,
         "licenses": request.licenses,
         "max_cpus": number(0),

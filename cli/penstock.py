@@ -29,6 +29,8 @@ PROGRAMS = (
     Program("down", "cli.local:down", "stop that cluster; its jobs' records stay"),
     Program("status", "cli.local:status", "say which of its daemons run"),
     Program("demo", "cli.demo:main", "show a cluster at work in a temporary folder"),
+    Program("why", "cli.why:main", "say why a job waits, and what would start it sooner"),
+    Program("fits", "cli.fits:main", "list the largest jobs that would start now"),
     Program("ctld", "ctld.main:main", "the controller", is_daemon=True),
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),
     Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),

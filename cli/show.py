@@ -9,7 +9,7 @@ one line. Everything here is a pure function of the messages, the time of the re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cli.jobids import begin_at
+from cli.jobids import begin_at, end_at, start_at
 from penstock.v1.common_pb2 import GresCount, GresIndices, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
 from penstock.values.dates import format_date
@@ -90,10 +90,10 @@ def _job_times(job: JobInfo, report: Report) -> Record:
         "TimeMin=N/A",
         f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(eligible_at_us)}",
         f"AccrueTime={report.date(job.eligible_at_us)}",
-        f"StartTime={report.date(job.start_at_us or begin_at(job))} EndTime={report.date(job.end_at_us)} Deadline=N/A",
+        f"StartTime={report.date(start_at(job))} EndTime={report.date(end_at(job))} Deadline=N/A",
         *preemption,
         f"SuspendTime={report.date(job.suspended_at_us, 'None')} SecsPreSuspend={_pre_suspend_s(job)} "
-        f"LastSchedEval={report.date(job.last_sched_at_us)} Scheduler=Main",
+        f"LastSchedEval={report.date(job.last_sched_at_us)} Scheduler={'Backfill' if job.planned_start_at_us else 'Main'}",
     ]
 
 
@@ -121,6 +121,8 @@ def _job_resources(job: JobInfo, report: Report) -> Record:
         f"ReqNodeList={_null(request.nodes_required)} ExcNodeList={_null(request.nodes_excluded)}",
         f"NodeList={_null(job.node_list)}",
     ]
+    if job.planned_node_list:
+        lines[-1] += f" SchedNodeList={job.planned_node_list}"
     if job.batch_node:
         lines.append(f"BatchHost={job.batch_node}")
     lines += [

@@ -174,9 +174,23 @@ def build_query(options: dict[str, Any]) -> Query:
         ),
         all_states=states is None or single,
         detail="json" in options or "Format" in options,
+        planned=_wants_plan(options),
     )
     keep = list(_extra_filters(options))
     return Query(request, selectors, states, keep, bool(options.get("array")), bool(options.get("priority")), nobody)
+
+
+def _wants_plan(options: dict[str, Any]) -> bool:
+    """Whether a planned start or its nodes are shown or sorted by: %S, %Y, StartTime, SchedNodes, --start, --json."""
+    letters = str(options.get("format", "")) + str(options.get("sort", ""))
+    names = str(options.get("Format", "")).lower()
+    return bool(
+        options.get("start")
+        or "json" in options
+        or {"S", "Y"} & set(letters)
+        or "starttime" in names
+        or "schednodes" in names
+    )
 
 
 def words_of_ids(selectors: Iterable[JobSelector]) -> list[str]:

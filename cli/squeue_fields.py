@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cli.format import Clock, Field, amount, clipped_tasks, text_of
-from cli.jobids import begin_at
+from cli.jobids import start_at
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.jobid import BATCH_STEP, format_step
@@ -211,13 +211,13 @@ LETTERS: dict[str, Field] = {
     "P": Field("PARTITION", lambda r, v: r.partition),
     "Q": _job("PRIORITY", "priority"),
     "R": Field("NODELIST(REASON)", nodes_or_reason),
-    "S": Field("START_TIME", lambda r, v: v.clock.text(r.job.start_at_us or begin_at(r.job))),
+    "S": Field("START_TIME", lambda r, v: v.clock.text(start_at(r.job))),
     "T": _job("STATE", "state"),
     "U": _job("UID", "user_id"),
     "V": _time("SUBMIT_TIME", "submit_at_us"),
     "W": _request("LICENSES", "licenses"),
     "X": Field("CORE_SPEC", always("N/A")),
-    "Y": Field("SCHEDNODES", always("(null)")),
+    "Y": Field("SCHEDNODES", lambda r, v: r.job.planned_node_list or "(null)"),
     "Z": Field("WORK_DIR", lambda r, v: text_of(r.job.request.work_dir)),
 }
 
@@ -343,7 +343,7 @@ _SORTS: dict[str, Callable[[JobRow, JobView], Any]] = {
     "M": lambda r, v: used_s(r.job, v.clock),
     "m": partial(_number, "mem_mb"),
     "e": partial(_late, "end_at_us"),
-    "S": partial(_late, "start_at_us"),
+    "S": lambda r, v: start_at(r.job) or LATE,
     "V": partial(_number, "submit_at_us"),
     "p": partial(_number, "priority"),
     "Q": partial(_number, "priority"),

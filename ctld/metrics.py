@@ -1,5 +1,8 @@
 """Counters of the controller, in memory: what the loop, the links and the services have done.
 
+`Metrics` counts since the start. `Diagnostics` is what sdiag shows: jobs, scheduling passes and calls since its last
+reset.
+
 One object, plain integers, one thread. An exporter is another module's business; a test reads them directly.
 """
 
@@ -36,3 +39,79 @@ class Metrics:
     def as_dict(self) -> dict[str, int]:
         """All counters by name."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Passes:
+    """Scheduling passes of one kind; times in microseconds."""
+
+    __slots__ = ("cycles", "depth", "last_depth", "last_queue", "last_us", "max_us", "queue", "table", "total_us")
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+    cycles: int
+    depth: int  # rows looked at, in all
+    last_depth: int
+    last_queue: int  # rows that were ready to start
+    last_us: int
+    max_us: int
+    queue: int  # sum of the queue lengths
+    table: int  # planned starts of the last one
+    total_us: int
+
+    def count(self, took_us: int, depth: int, queue: int, table: int = 0) -> None:
+        """One pass has ended."""
+        self.cycles += 1
+        self.last_us, self.last_depth, self.last_queue, self.table = took_us, depth, queue, table
+        self.max_us = max(self.max_us, took_us)
+        self.total_us += took_us
+        self.depth += depth
+        self.queue += queue
+
+
+#: Calls are counted for so many users; those who come later are one line.
+USERS_MAX = 10_000
+OTHERS = -1
+
+
+class Diagnostics:
+    """What sdiag shows, since the last reset."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self.backfilled_boot = 0
+        self.reset(now_us)
+
+    def reset(self, now_us: int) -> None:
+        """Count from here."""
+        self.since_us = now_us
+        self.main, self.backfill = Passes(), Passes()
+        self.jobs = dict.fromkeys(("submit", "start", "completed", "canceled", "failed"), 0)
+        self.backfilled = self.backfilled_last = self.last_backfill_at_us = 0
+        self.commits = self.commit_us = 0
+        self.by_method: dict[str, list[int]] = {}  # [calls, microseconds in all]
+        self.by_user: dict[int, list[int]] = {}  # uid -> the same
+
+    def count_history(self, event: str, detail: str) -> None:
+        """A line of a job's story."""
+        if event in self.jobs:
+            self.jobs[event] += 1
+        elif event == "end":
+            state = detail.partition(" ")[0]
+            fate = {"COMPLETED": "completed", "CANCELLED": "canceled"}.get(state, "failed")
+            self.jobs[fate] += 1
+
+    def count_backfill(self, took_us: int, rows: int, starts: int, table: int, at_us: int) -> None:
+        """A full pass has come back."""
+        self.backfill.count(took_us, rows, rows, table)
+        self.backfilled += starts
+        self.backfilled_boot += starts
+        self.backfilled_last, self.last_backfill_at_us = starts, at_us
+
+    def count_call(self, method: str, uid: int, took_us: int) -> None:
+        """A call has been answered."""
+        if uid not in self.by_user and len(self.by_user) >= USERS_MAX:
+            uid = OTHERS
+        for counts in (self.by_method.setdefault(method, [0, 0]), self.by_user.setdefault(uid, [0, 0])):
+            counts[0] += 1
+            counts[1] += took_us

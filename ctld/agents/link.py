@@ -62,6 +62,10 @@ class NodeLink:
 
     # ---- down ----------------------------------------------------------------------------------------------------
 
+    def queued(self) -> int:
+        """Messages that wait to be sent."""
+        return len(self._out)
+
     def send(self, item: Effect | node_pb2.ControllerMessage) -> None:
         """Put something behind everything else."""
         if self._ended:

@@ -47,12 +47,12 @@ def parse(state: ClusterState, actor: Actor, text: str) -> Dependency | None:
     for term in dependency.terms:
         if term.kind not in KINDS:
             raise Refused(Code.NOT_SUPPORTED, f"dependency type {term.kind} is not supported yet")
-        if term.kind != "singleton" and _targets(state, term) is None:
+        if term.kind != "singleton" and targets_of(state, term) is None:
             raise Refused(Code.INVALID_DEPENDENCY, f"job {term.job_id} is not known (any more)")
     return dependency
 
 
-def _targets(state: ClusterState, term: Term) -> list[Job] | None:
+def targets_of(state: ClusterState, term: Term) -> list[Job] | None:
     """The records that a term speaks of; None = unknown job."""
     record = state.arrays.get(term.job_id)
     if record is not None:
@@ -148,7 +148,7 @@ def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
 def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     if term.kind == "singleton":
         return Met.NOT_YET if state.has_older_namesake(job) else Met.YES
-    targets = _targets(state, term)
+    targets = targets_of(state, term)
     if not targets:
         # purged since: its end was seen when it happened, so what is left of it can no longer be met
         return Met.YES if term.kind in ("after", "afterany") else Met.NEVER

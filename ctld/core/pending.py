@@ -176,6 +176,10 @@ class PendingColumns:
         """Those of its rows that may start now."""
         return [row for row in self.rows_of(job_id) if self._keys[row]]
 
+    def key_of(self, row: int) -> int:
+        """The row's key in `ready`; 0 = it is not there."""
+        return self._keys[row]
+
     def is_ready(self, job_id: int) -> bool:
         """True when one of the job's rows may start now."""
         return any(self._keys[row] for row in self.rows_of(job_id))

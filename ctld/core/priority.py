@@ -261,6 +261,11 @@ def rerank(state: ClusterState) -> None:
     state.changed()
 
 
+def rank(state: ClusterState, job: Job, partition: Partition) -> int:
+    """Where the job stands in that partition as of the last calculation, 48 bits, higher first. Notes nothing."""
+    return (tier(partition) << 32) | in_partition(state, job, partition)
+
+
 def in_partition(state: ClusterState, job: Job, partition: Partition) -> int:
     """A pending job's number in one of its partitions."""
     table = state.priorities

@@ -47,6 +47,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         rows = state.pending.first(depth)
         if not len(rows):
             return
+        state.rows_seen += len(rows)
         whole = len(rows) == len(state.pending.ready)
         answer = _ask_now(state, now_us, rows)
         seen = state.pending.table.job[rows].tolist()

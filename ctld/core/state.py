@@ -150,6 +150,7 @@ class ClusterState:
         self.layout_revision = 0  # plans older than this speak of other node numbers
         self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
         self.quick_pass_due = False
+        self.rows_seen = 0  # by all quick passes: for sdiag
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0

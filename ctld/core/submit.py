@@ -192,25 +192,38 @@ def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -
             raise Refused(Code.INVALID_PARTITION, unknown[0])
         found = [state.partitions[name] for name in dict.fromkeys(names)]
     for partition in found:
-        config = partition.config
         if partition.state in ("INACTIVE", "DRAIN"):
             raise Refused(Code.DISABLED_STATE, f"partition {partition.name} is in state {partition.state}")
-        barred = (config.root_only and actor.uid != 0) or (config.disable_root_jobs and actor.uid == 0)
-        groups = config.allow_groups
-        if barred or (groups and actor.role < Role.OPERATOR and not set(groups) & {actor.group_name, *actor.groups}):
+        if not is_open_to(partition, actor):
             raise Refused(Code.ACCESS_DENIED, f"partition {partition.name}")
     return tuple(found)
 
 
+def is_open_to(partition: Partition, actor: Actor) -> bool:
+    """Whether jobs of this user may go there, as far as who he is goes."""
+    config = partition.config
+    if (config.root_only and actor.uid != 0) or (config.disable_root_jobs and actor.uid == 0):
+        return False
+    groups = config.allow_groups
+    return not groups or actor.role >= Role.OPERATOR or bool(set(groups) & {actor.group_name, *actor.groups})
+
+
 def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted) -> Job:
+    job = draft(state, now_us, event, found, state.new_job_id())
+    job.request_id = state.new_request(job.request)
+    state.new_specs.append(event.spec)
+    return job
+
+
+def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, job_id: int) -> Job:
+    """The job as it would be; nothing of the state knows of it."""
     request, actor = found.request, event.actor
     job = Job()
-    job.job_id, job.attempt = state.new_job_id(), 0
+    job.job_id, job.attempt = job_id, 0
     job.array_job_id = job.job_id if found.tasks is not None else 0
     job.array_task_id, job.array_tasks, job.array_throttle = None, found.tasks, found.throttle
-    job.request, job.request_id = request, state.new_request(request)
+    job.request, job.request_id = request, 0
     job.spec_hash = state.share(event.spec.spec_hash)
-    state.new_specs.append(event.spec)
     job.submit_key = event.submit_key
     job.user_id, job.group_id = state.share(actor.uid), state.share(actor.gid)
     job.user_name, job.group_name = state.share(actor.user_name), state.share(actor.group_name)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from ctld.core import priority
-from ctld.core.effects import Created, Done, Ended, Refusal, Results, Submitted
+from ctld.core.effects import Created, Done, Ended, Refusal, Refused, Results, Submitted
 from ctld.core.events import (
     AwaitJob,
     CancelJobs,
@@ -27,6 +27,7 @@ from ctld.core.events import (
     UpdatePartition,
     UpdateReservation,
 )
+from ctld.core.foresee import foresee, inquire_start
 from ctld.core.model import JobRow
 from ctld.rpc import clusterinfo, jobinfo, reservations, wanted
 from ctld.rpc.auth import caller
@@ -95,13 +96,29 @@ class ControllerService:
         event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, self._runtime.new_reply_to())
         crash_point("submit:before-step")
         body: Submitted = await self._ask(event, context)
+        if request.test_only:
+            return await self._expected(event, body)
         return controller_pb2.SubmitJobReply(
             job_id=body.job_id,
             warnings=body.warnings,
-            start_at_us=body.start_at_us,
-            node_list=compress(body.nodes) if body.nodes else "",
+        )
+
+    async def _expected(self, event: Any, body: Submitted) -> Any:
+        """--test-only: when and where it would start, the whole queue given. Raises BadRequest."""
+        runtime = self._runtime
+        try:
+            expected = await self._services.thinker.ask(
+                foresee, lambda: inquire_start(runtime.core.state, runtime.clock_us(), event)
+            )
+        except Refused as error:  # since the core looked, the configuration has changed
+            raise BadRequest(error.code, error.text) from None
+        return controller_pb2.SubmitJobReply(
+            job_id=body.job_id,
+            warnings=body.warnings,
+            start_at_us=expected.start_s * 1_000_000 if expected is not None else 0,
+            node_list=compress(expected.nodes) if expected is not None else "",
             cpus=body.cpus,
-            partition=body.partition,
+            partition=expected.partition if expected is not None else body.partition,
         )
 
     @translated
@@ -226,7 +243,10 @@ class ControllerService:
         except BadRequest as error:
             await refuse_as(context, error)
         for first in range(0, len(rows), PAGE_JOBS):
-            page = [self._encoded(row, request.detail) + self._priority(row) for row in rows[first : first + PAGE_JOBS]]
+            chosen = rows[first : first + PAGE_JOBS]
+            page = [self._encoded(row, request.detail) + self._priority(row) for row in chosen]
+            if request.planned:
+                page = [data + jobinfo.planned(row, snapshot.forecast) for data, row in zip(page, chosen, strict=True)]
             yield b"".join([part for data in page for part in (_JOBS_TAG, _varint(len(data)), data)])
             await asyncio.sleep(0)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ctld.agents.launch import allocation_of
 from ctld.core.model import JobRequest, JobRow
+from ctld.core.planning import Forecast
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, expand_pattern
@@ -92,6 +93,20 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
         fields["request"].reservation = request.reservation
     fields |= file_names(row, request)
     return controller_pb2.JobInfo(**fields)
+
+
+def planned(row: JobRow, forecast: Forecast | None) -> bytes:
+    """When and where a pending job is expected to start, encoded: to be put behind its JobInfo, which it becomes a part of.
+
+    Kept apart, since it changes with every pass while the job does not.
+    """
+    if forecast is None or row.state is not JobState.PENDING or row.submit_at_us > forecast.made_at_us:
+        return b""
+    fields: dict[str, Any] = {"last_sched_at_us": forecast.made_at_us}
+    found = forecast.of(row.job_id)
+    if found is not None:
+        fields["planned_start_at_us"], fields["planned_node_list"] = found[0] * 1_000_000, compress(found[1])
+    return controller_pb2.JobInfo(**fields).SerializeToString()
 
 
 def counts(row: JobRow) -> dict[str, int]:

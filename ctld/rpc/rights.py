@@ -8,6 +8,7 @@ words and the refusal's number in the trailer `penstock-code`. Each one is logge
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final, NoReturn
@@ -64,6 +65,10 @@ RIGHTS: Final[dict[str, Who]] = {
     "/penstock.v1.Shares/ListAssociations": Who.USER,
     "/penstock.v1.Shares/ListPriorities": Who.USER,
     "/penstock.v1.Shares/ChangeAccounts": Who.ADMINISTRATOR,
+    "/penstock.v1.Explain/WhyJob": Who.USER,
+    "/penstock.v1.Explain/Fits": Who.USER,
+    "/penstock.v1.Explain/Diagnostics": Who.USER,
+    "/penstock.v1.Explain/ResetDiagnostics": Who.OPERATOR,
     "/penstock.v1.NodeLink/Connect": Who.NODE,
 }
 
@@ -128,23 +133,25 @@ async def require_node(context: Any, claimed: str) -> str:
 class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ignore]
     """The interceptor: identifies the caller of every call and lets pass who may call the method."""
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, count: Callable[[str, int, int], None] | None = None) -> None:
+        """`count` is told of each call that was let in: method, uid (-1 = a node), microseconds."""
         self._authenticator = authenticator
+        self._count = count
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """Wrap the method's handler; None (no such method) stays None, which gRPC answers with UNIMPLEMENTED."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        return _wrap(handler, handler_call_details.method, self._pass)
+        return _wrap(handler, handler_call_details.method, self._pass, self._count)
 
-    async def _pass(self, method: str, context: Any) -> None:
-        """Return for who may pass; else the call ends here."""
+    async def _pass(self, method: str, context: Any) -> int:
+        """Return the uid (-1 = a node, or nobody yet) of who may pass; else the call ends here."""
         peer = await self._authenticator.identify(context)
         refusal = judge(method, peer)
         if refusal is None:
             set_peer(peer)
-            return
+            return peer.actor.uid if peer.actor is not None else -1
         status, explanation = refusal
         audit.warning("denied method=%s caller=%s from=%s: %s", method, _name(peer), context.peer(), explanation)
         await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
@@ -156,17 +163,31 @@ def _name(peer: Peer) -> str:
     return f"node {peer.node}" if peer.node else "nobody"
 
 
-def _wrap(handler: Any, method: str, gate: Callable[[str, Any], Awaitable[None]]) -> Any:
+def _wrap(
+    handler: Any, method: str, gate: Callable[[str, Any], Awaitable[int]], count: Callable[[str, int, int], None] | None
+) -> Any:
     """The same kind of handler with the gate before it. Handlers are coroutines, or async generators for streams."""
 
     async def once(request: Any, context: Any) -> Any:
-        await gate(method, context)
-        return await inner(request, context)
+        begun = time.perf_counter_ns()
+        uid = await gate(method, context)
+        try:
+            return await inner(request, context)
+        finally:
+            told(uid, begun)
 
     async def many(request: Any, context: Any) -> Any:
-        await gate(method, context)
-        async for reply in inner(request, context):
-            yield reply
+        begun = time.perf_counter_ns()
+        uid = await gate(method, context)
+        try:
+            async for reply in inner(request, context):
+                yield reply
+        finally:
+            told(uid, begun)
+
+    def told(uid: int, begun_ns: int) -> None:
+        if count is not None:
+            count(method.rpartition("/")[2], uid, (time.perf_counter_ns() - begun_ns) // 1000)
 
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     inner = getattr(handler, kind)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from accounting.records import Records
 from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
+from ctld.rpc.thinker import Thinker
 from ctld.rpc.users import UserNames
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
@@ -38,6 +39,7 @@ class Services:
     version: str
     records: Records
     names: UserNames = field(default_factory=UserNames)
+    thinker: Thinker = field(default_factory=Thinker)
 
     def ping(self) -> controller_pb2.PingReply:
         """Who answers, and how much there is to do."""

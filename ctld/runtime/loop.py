@@ -26,7 +26,7 @@ from ctld.core.controller import Core
 from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
 from ctld.core.events import AnyEvent, AwaitJob, StopWaiting, SubmitJob, Tick
 from ctld.core.planning import run_plan
-from ctld.metrics import Metrics
+from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.errors import NotTaken
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.points import crash_point
@@ -70,6 +70,7 @@ class Runtime:
         self.snapshot = snapshot
         self.clock_us = clock_us
         self.metrics = metrics or Metrics()
+        self.diagnostics = Diagnostics(clock_us())
         self.storage_is_full = False
         self.handlers: dict[type[Effect], Callable[[Any], None]] = {Reply: self._reply, StartPlan: self._start_plan}
         self.observers: list[Callable[[Batch], None]] = []  # see each committed batch before its effects leave
@@ -112,6 +113,10 @@ class Runtime:
     async def room(self) -> None:
         """Return when the inbox takes more."""
         await self._room.wait()
+
+    def inbox_length(self) -> int:
+        """Requests and reports that wait for the core."""
+        return len(self._inbox)
 
     def new_reply_to(self) -> int:
         """A number for an event whose answer is awaited."""
@@ -184,6 +189,7 @@ class Runtime:
 
     def _seal_if_free(self) -> None:
         while not self._committing and not self._over:
+            self._schedule()
             batch = self.core.seal()
             self.snapshot.forecast = self.core.state.forecast
             self._recorder.sealed(batch)
@@ -194,6 +200,13 @@ class Runtime:
                 self._commit(batch)
             else:
                 self._release(batch)
+
+    def _schedule(self) -> None:
+        begun = time.perf_counter_ns()
+        rows = self.core.schedule()
+        if rows:
+            took_us = (time.perf_counter_ns() - begun) // 1000
+            self.diagnostics.main.count(took_us, rows, len(self.core.state.pending.ready))
 
     # ---- commit --------------------------------------------------------------------------------------------------
 
@@ -218,7 +231,10 @@ class Runtime:
             self.storage_is_full = False
         metrics = self.metrics
         metrics.commits += 1
-        metrics.commit_us_total += (time.perf_counter_ns() - begun_ns) // 1000
+        took_us = (time.perf_counter_ns() - begun_ns) // 1000
+        metrics.commit_us_total += took_us
+        self.diagnostics.commits += 1
+        self.diagnostics.commit_us += took_us
         metrics.rows += len(batch.jobs) + len(batch.steps) + len(batch.history)
         self._committing = False
         try:
@@ -241,6 +257,8 @@ class Runtime:
     def _release(self, batch: Batch) -> None:
         """The batch is committed, or had nothing to commit: readers may see it and its effects may leave."""
         self.snapshot.apply(batch)
+        for line in batch.history:
+            self.diagnostics.count_history(line.event, line.detail)
         for observe in self.observers:
             observe(batch)
         handlers = self.handlers
@@ -260,11 +278,12 @@ class Runtime:
 
     def _start_plan(self, effect: StartPlan) -> None:
         self.metrics.plans += 1
+        begun, rows = time.perf_counter_ns(), len(effect.question.given.rows)
         future = self._loop.run_in_executor(self._planner, run_plan, effect.revision, effect.question)
-        future.add_done_callback(self._planned)
+        future.add_done_callback(partial(self._planned, begun, rows))
         self._pass_timer = self._loop.call_later(effect.seconds_max, _stop_pass, effect.question.given.stop)
 
-    def _planned(self, future: "asyncio.Future[Any]") -> None:
+    def _planned(self, begun_ns: int, rows: int, future: "asyncio.Future[Any]") -> None:
         if self._pass_timer is not None:
             self._pass_timer.cancel()
         if self._over or future.cancelled():
@@ -273,7 +292,11 @@ class Runtime:
         if error is not None:
             self._die("the planner failed", error)
         else:
-            self.post(future.result())
+            ready = future.result()
+            took_us = (time.perf_counter_ns() - begun_ns) // 1000
+            table = len(ready.forecast) if ready.forecast is not None else 0
+            self.diagnostics.count_backfill(took_us, rows, len(ready.starts), table, self.clock_us())
+            self.post(ready)
 
     # ---- time ----------------------------------------------------------------------------------------------------
 

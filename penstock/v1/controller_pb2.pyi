@@ -101,14 +101,16 @@ class JobFilter(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("filter", "all_states", "detail")
+    __slots__ = ("filter", "all_states", "detail", "planned")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     ALL_STATES_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_FIELD_NUMBER: _ClassVar[int]
     filter: JobFilter
     all_states: bool
     detail: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ...) -> None: ...
+    planned: bool
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ...) -> None: ...
 
 class ListJobsReply(_message.Message):
     __slots__ = ("jobs",)
@@ -117,7 +119,7 @@ class ListJobsReply(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us")
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +162,8 @@ class JobInfo(_message.Message):
     SUSPENDED_US_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_AT_US_FIELD_NUMBER: _ClassVar[int]
     PREEMPT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_NODE_LIST_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task_id: int
@@ -202,7 +206,9 @@ class JobInfo(_message.Message):
     suspended_us: int
     suspended_at_us: int
     preempt_at_us: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ...) -> None: ...
+    planned_start_at_us: int
+    planned_node_list: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("names",)

@@ -1,0 +1,135 @@
+"""`penstock why JOB`: everything that holds a waiting job, and what would start it sooner.
+
+The controller asks its planner; here is only the wording.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cli.format import Clock
+from cli.listing import now_us
+from cli.options import MAYBE, Command, Option, parse
+from cli.run import CommandError
+from penstock.client import Client
+from penstock.values.jobid import parse_selector
+from penstock.values.memory import format_mb
+from penstock.values.reasons import sentence
+
+#: A full plan takes seconds on the largest clusters, and others may be in line.
+TIMEOUT_S = 60.0
+COMMAND = Command(
+    "penstock why",
+    "[--json] JOB",
+    (Option("json", value=MAYBE, help="produce JSON output", const=""),),
+)
+INDENT = "  "
+
+
+def main(argv: list[str]) -> int:
+    """One run of `penstock why`."""
+    line = parse(COMMAND, argv)
+    if len(line.positional) != 1:
+        raise CommandError("give one job id: penstock why 12")
+    parse_selector(line.positional[0])
+    from penstock.v1.explain_pb2 import WhyJobRequest
+
+    with Client.open(TIMEOUT_S) as client:
+        reply = client.call("WhyJob", WhyJobRequest(id=line.positional[0]))
+    if "json" in line.values:
+        from cli.jsonout import message_object, write_document
+
+        write_document(message_object(reply))
+        return 0
+    print("\n".join(report(reply, Clock.of_environment(now_us()))))  # noqa: T201
+    return 0
+
+
+def report(why: Any, clock: Clock) -> list[str]:
+    """The lines for a person."""
+    title = f"Job {why.shown_id} ({why.name}, {why.user_name})"
+    if why.state != "PENDING" or why.last_event:
+        last = f"; last: {why.last_event} at {clock.text(why.last_event_at_us)}" if why.last_event else ""
+        return [f"{title} is {why.state}{last}"]
+    word = sentence(why.reason)
+    lines = [f"{title} waits: {why.reason}{'. ' + word if word else ''}"]
+    lines += _section("In its way:", _obstacles(why, clock))
+    lines += _planned(why, clock)
+    lines += _section("What it needs:", [*_needs(why, clock), *_licenses(why, clock), *_reservations(why, clock)])
+    lines += _section("In front of it, for the same nodes:", _in_front(why, clock))
+    lines += _preemption(why)
+    return lines + _section("It would start sooner:", _hints(why, clock))
+
+
+def _section(title: str, items: Iterator[str] | list[str]) -> list[str]:
+    found = [INDENT + item for item in items]
+    return [title, *found] if found else []
+
+
+def _obstacles(why: Any, clock: Clock) -> Iterator[str]:
+    for one in why.obstacles:
+        yield f"{one.reason}: {one.text}" + (f" {clock.text(one.at_us)}" if one.at_us else "")
+
+
+def _planned(why: Any, clock: Clock) -> list[str]:
+    if not why.HasField("planned"):
+        return ["No start is planned for it."]
+    plan = why.planned
+    text = f"{clock.text(plan.start_at_us)} on {plan.node_list} in partition {plan.partition}"
+    if plan.if_released:
+        return [f"Without that it would start at {text}."]
+    return [f"Planned to start at {text}."]
+
+
+def _needs(why: Any, clock: Clock) -> Iterator[str]:
+    for n in why.needs:
+        yield (
+            f"partition {n.partition}: {_nodes(n.nodes_wanted)}; of {n.nodes_total}, {n.nodes_qualify} qualify, "
+            f"{n.nodes_up} of these are up, {n.nodes_free} have all of this free now"
+        )
+        for r in n.resources:
+            amount = format_mb(r.amount) if r.name == "mem" else str(r.amount)
+            yield f"{INDENT}{r.name}={amount} on each: free on {_nodes(r.nodes_free)}"
+        if n.next_free_at_us:
+            later = f"; on {n.nodes_wanted} at {clock.text(n.enough_free_at_us)}" if _later(n) else ""
+            yield f"{INDENT}next free on {n.next_free_node} at {clock.text(n.next_free_at_us)}{later}"
+
+
+def _later(needs: Any) -> bool:
+    return bool(needs.enough_free_at_us > needs.next_free_at_us and needs.nodes_wanted > 1)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"
+
+
+def _licenses(why: Any, clock: Clock) -> Iterator[str]:
+    for one in why.licenses:
+        when = f"; enough at {clock.text(one.enough_at_us)}" if one.enough_at_us else ""
+        yield f"license {one.name}: {one.wanted}, {one.free} are free{when}"
+
+
+def _reservations(why: Any, clock: Clock) -> Iterator[str]:
+    for one in why.reservations:
+        times = f"from {clock.text(one.start_at_us)} to {clock.text(one.end_at_us)}"
+        yield f"reservation {one.name} keeps {_nodes(one.nodes)} of these {times}"
+
+
+def _in_front(why: Any, clock: Clock) -> Iterator[str]:
+    for one in why.in_front:
+        when = f"planned for {clock.text(one.start_at_us)} on {one.node_list}" if one.start_at_us else "no start known"
+        yield f"{one.shown_id} of {one.user_name or '?'}, {_nodes(one.nodes)}, {when}"
+    if why.in_front_more:
+        yield f"and {why.in_front_more} more"
+
+
+def _preemption(why: Any) -> list[str]:
+    if why.victims:
+        return [f"Preempted for it: {', '.join(map(str, why.victims))}."]
+    return ["It may preempt running jobs, but those would not suffice now."] if why.may_preempt else []
+
+
+def _hints(why: Any, clock: Clock) -> Iterator[str]:
+    for hint in why.hints:
+        change = " ".join(hint.options)
+        change = change if change.startswith("without ") else f"with {change}"
+        yield f"{change}: {'now' if hint.starts_now else 'at ' + clock.text(hint.start_at_us)} on {hint.node_list}"

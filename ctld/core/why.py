@@ -1,0 +1,315 @@
+"""Why does a job wait, and what would start it sooner? `penstock why`.
+
+Two halves. `inquire` reads the state, on the controller's loop, and takes private copies; what it costs does not grow with
+what is asked of the planner. `explain` works on these alone, in a worker: a function of the `Inquiry`.
+
+What stands in the way is listed completely: every obstacle outside resources (obstacles.py), what the job needs of the
+nodes and who has it (needs.py), reservations, licenses, the jobs in front that want the same nodes. What would help is
+found by asking the planner about the changed job at the job's own place in the queue (hints.py, whatif.py).
+"""
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+import numpy as np
+
+import _fastsched
+from _fastsched import contract
+from ctld.core import priority
+from ctld.core.events import Actor
+from ctld.core.hints import MINUTE_S, Variant, variants, ways
+from ctld.core.model import Job
+from ctld.core.needs import Bits, License, LicenseNeed, Need, Needed, Reserved, licenses, node_set, reserved, supply
+from ctld.core.obstacles import Obstacle, obstacles
+from ctld.core.pending import RANK_MAX, ROW_BITS, ROW_MASK
+from ctld.core.planning import Question, Rows, snapshot
+from ctld.core.ready import terms_of
+from ctld.core.schedule import FULL_STARTS_MAX
+from ctld.core.shapes import shapes
+from ctld.core.state import ClusterState
+from ctld.core.whatif import Probe, Settled, granted, placed, probe, rounded, settle
+from penstock.values.duration import format_elapsed
+from penstock.values.states import Reason
+
+US = 1_000_000
+#: Jobs in front that are named; the others are counted.
+IN_FRONT_SHOWN = 5
+HINTS_MAX = 5
+#: Reasons with which a row waits for nodes that others may want too.
+WAITS = (contract.RESOURCES, contract.PRIORITY, contract.LICENSES, contract.RESERVED, contract.PREEMPTING)
+#: Obstacles that pass by themselves, or do not keep it from starting.
+PASSING = (Reason.BEGIN_TIME, Reason.DEADLINE)
+
+
+class Asked(NamedTuple):
+    """A probe of a variant (-1 = of the job as it is) in one partition."""
+
+    variant: int
+    partition: int
+    probe: Probe
+
+
+class Inquiry(NamedTuple):
+    """What `explain` needs to know."""
+
+    job_id: int
+    question: Question  # rows: the queue, with the job's own among them
+    own: Bits  # by position in the rows
+    obstacles: tuple[Obstacle, ...]
+    needs: tuple[Need, ...]
+    licenses: tuple[LicenseNeed, ...]
+    variants: tuple[Variant, ...]
+    asked: tuple[Asked, ...]
+    partitions: tuple[str, ...]
+    reservations: tuple[str, ...]
+    may_preempt: bool
+
+
+class Planned(NamedTuple):
+    start_s: int
+    nodes: tuple[str, ...]
+    partition: str
+
+
+class InFront(NamedTuple):
+    job_id: int
+    start_s: int  # -1 = not known
+    nodes: tuple[str, ...]
+    nodes_wanted: int
+
+
+class Hint(NamedTuple):
+    options: tuple[str, ...]
+    start_s: int
+    nodes: tuple[str, ...]
+    starts_now: bool
+
+
+class Why(NamedTuple):
+    """The answer; times in seconds since 1970."""
+
+    job_id: int
+    now_s: int
+    obstacles: tuple[Obstacle, ...]
+    planned: Planned | None
+    if_released: bool  # `planned` is what would be without the obstacles
+    needs: tuple[Needed, ...]
+    licenses: tuple[License, ...]
+    reservations: tuple[Reserved, ...]
+    in_front: tuple[InFront, ...]
+    in_front_more: int
+    may_preempt: bool
+    victims: tuple[int, ...]
+    hints: tuple[Hint, ...]
+
+
+# ---- on the loop -------------------------------------------------------------------------------------------------
+
+
+def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry:
+    """All that is needed to explain a pending job."""
+    found = obstacles(state, job, now_us)
+    held = any(o.reason not in PASSING and not o.partition for o in found)
+    changes = () if held else tuple(variants(state, job, actor))
+    user = state.user_number(job.user_id)
+    terms = terms_of(state, job)
+    earliest_s = job.request.begin_at_us // US
+    queue = Queue(state, job)
+    as_it_is = Variant("", (), terms.limit_s, ways(state, job))
+    asked = []
+    for number, change in enumerate((as_it_is, *changes), -1):
+        least_s = min(change.limit_s, job.request.time_min_s or change.limit_s)
+        for rank, partition, shape in change.ways:
+            row = Probe(queue.place(rank), shape, change.limit_s, least_s, user, earliest_s, terms.latest_s)
+            asked.append(Asked(number, partition, row))
+    places = [_shapes_by_partition(state, job, name) for name in job.request.partitions]
+    rows, own = queue.with_own(max((one.probe.at for one in asked), default=0))
+    question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
+    own_rows = rows[own]
+    jobs = question.given.jobs
+    jobs.count[own_rows] = 1
+    jobs.earliest_s[own_rows] = np.maximum(jobs.earliest_s[own_rows], earliest_s)
+    if state.policy.min_age_reserve_s:
+        young = state.pending.eligible_s > now_us // US - state.policy.min_age_reserve_s
+        jobs.reserve[young] = 0
+    return Inquiry(
+        job_id=job.job_id,
+        question=question,
+        own=own,
+        obstacles=found,
+        needs=tuple(places),
+        licenses=tuple(map(LicenseNeed, state.license_kinds, state.licenses_of(job.request))),
+        variants=changes,
+        asked=tuple(asked),
+        partitions=tuple(p.name for p in state.partition_list),
+        reservations=tuple(getattr(question, "reservations", ())),
+        may_preempt=bool(terms.preempts),
+    )
+
+
+def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> Need:
+    index = state.partition_list.index(state.partitions[name])
+    mine = [shape for place, shape in shapes(state, job.request) if place == index]
+    masks = tuple(dict.fromkeys(shape.mask for shape in mine))
+    whole = state.masks.row_of_bits(state.partitions[name].node_bits)
+    kinds = tuple(f"gres/{name}{':' if type_ else ''}{type_}" for name, type_ in state.gres_kinds)
+    return Need(name, mine[0], masks, whole, kinds)
+
+
+class Queue:
+    """The ready rows without the job's own, and the places of rows among them."""
+
+    def __init__(self, state: ClusterState, job: Job) -> None:
+        pending = state.pending
+        self._keys, self._job_id = pending.ready, job.job_id
+        partition_of = [(row, state.partition_list[pending.partition[row]]) for row in pending.rows_of(job.job_id)]
+        keys = (pending.key_of(row) for row, _ in partition_of)
+        self._mine = sorted(bisect_left(self._keys, key) for key in keys if key)
+        self._own = sorted((self.place(priority.rank(state, job, partition)), row) for row, partition in partition_of)
+
+    def place(self, rank: int) -> int:
+        """How many rows of others stand in front of one of this job with this rank."""
+        at = bisect_left(self._keys, ((RANK_MAX - rank) << 64) | (self._job_id << ROW_BITS))
+        return at - sum(index < at for index in self._mine)
+
+    def with_own(self, end: int) -> tuple[Rows, Bits]:
+        """The first `end` rows of others and the job's own at their places; which are its own."""
+        end = max([end, *(place for place, _ in self._own)])
+        keys = self._keys[: end + len(self._mine)]
+        front = np.array([key & ROW_MASK for i, key in enumerate(keys) if i not in self._mine][:end], np.int64)
+        places = [place for place, _ in self._own]
+        rows = np.insert(front, places, [row for _, row in self._own])
+        return rows, np.insert(np.zeros(len(front), np.bool_), places, True)
+
+
+# ---- in the worker -----------------------------------------------------------------------------------------------
+
+
+def explain(inquiry: Inquiry) -> Why:
+    """Ask the planner, and put the answer together."""
+    given = inquiry.question.given
+    now_s = given.limits.now_s
+    result = _fastsched.plan(given)
+    names = inquiry.question.node_names
+    planned = _planned(inquiry, result)
+    blocked = any(o.reason not in PASSING for o in inquiry.obstacles)
+    front, more = _in_front(inquiry, result)
+    victims = result.victim_run[inquiry.own[result.victim_row]]
+    running = given.running
+    nodes = node_set(given, [mask for need in inquiry.needs for mask in need.masks])
+    return Why(
+        job_id=inquiry.job_id,
+        now_s=now_s,
+        obstacles=inquiry.obstacles,
+        planned=planned,
+        if_released=blocked,
+        needs=tuple(supply(given, need, names) for need in inquiry.needs),
+        licenses=licenses(given.free_licenses, running, inquiry.licenses, now_s),
+        reservations=reserved(given, nodes, inquiry.reservations),
+        in_front=front,
+        in_front_more=more,
+        may_preempt=inquiry.may_preempt,
+        victims=tuple(inquiry.question.job_of[victims].tolist()),
+        hints=_hints(inquiry, result, planned),
+    )
+
+
+def _planned(inquiry: Inquiry, result: contract.PlanResult) -> Planned | None:
+    """The earliest of its rows."""
+    question = inquiry.question
+    found: list[tuple[int, int, Planned]] = []
+    for position in inquiry.own.nonzero()[0].tolist():
+        start_s, nodes = placed(question.given.limits.now_s, result, position)
+        if start_s >= 0:
+            partition = inquiry.partitions[question.partition[question.given.rows[position]]]
+            names = tuple(question.node_names[i] for i in nodes)
+            found.append((start_s, position, Planned(start_s, names, partition)))
+    return min(found)[2] if found else None
+
+
+def _in_front(inquiry: Inquiry, result: contract.PlanResult) -> tuple[tuple[InFront, ...], int]:
+    """Those in front that wait for nodes which the job could use: the first few, and how many more."""
+    given = inquiry.question.given
+    own = inquiry.own.nonzero()[0]
+    if not len(own):
+        return (), 0
+    before = int(own[-1])
+    rows = given.rows[:before]
+    usable = np.bitwise_or.reduce(given.masks[[mask for need in inquiry.needs for mask in need.masks]], axis=0)
+    shared = (given.masks & usable).any(axis=1)
+    waits = np.isin(result.reason[:before], WAITS) & ~inquiry.own[:before] & shared[given.jobs.mask[rows]]
+    positions = waits.nonzero()[0]
+    ids = given.jobs.job[rows[positions]]
+    _, first = np.unique(ids, return_index=True)  # several rows of one job count once
+    first.sort()
+    shown = []
+    for position in positions[first[:IN_FRONT_SHOWN]].tolist():
+        nodes = result.plan_node[result.plan_first[position] : result.plan_first[position + 1]]
+        names = tuple(inquiry.question.node_names[i] for i in nodes.tolist())
+        row = int(rows[position])
+        wanted = len(names) or int(given.jobs.nodes_min[row])
+        shown.append(InFront(int(given.jobs.job[row]), int(result.start_s[position]), names, wanted))
+    return tuple(shown), len(first) - len(shown)
+
+
+class _Try(NamedTuple):
+    """What became of one variant. Sorted: sooner, then the milder."""
+
+    start_s: int
+    number: int
+    nodes: tuple[int, ...]
+
+
+def _hints(inquiry: Inquiry, result: contract.PlanResult, planned: Planned | None) -> tuple[Hint, ...]:
+    """Changes with which it would start before `planned`, the best first."""
+    given = inquiry.question.given
+    now_s = given.limits.now_s
+    takes_it = not any(o.partition for o in inquiry.obstacles)  # else no plan of the job as it is counts
+    sooner_than_s = planned.start_s if planned is not None and takes_it else contract.FOREVER
+    if not inquiry.variants or sooner_than_s <= now_s:
+        return ()
+    front = np.where(inquiry.own, -1, np.cumsum(~inquiry.own) - 1)
+    settled = settle(given, result, front)
+    answers = probe(settled, [one.probe for one in inquiry.asked])
+    best: dict[int, _Try] = {}
+    for one, answer in zip(inquiry.asked, answers, strict=True):
+        if answer is not None:
+            start_s = rounded(answer.start_s, given.limits)
+            tried = _Try(start_s, one.variant, answer.nodes)
+            if start_s < sooner_than_s and (one.variant not in best or tried < best[one.variant]):
+                best[one.variant] = tried
+    best.pop(-1, None)
+    chosen = sorted(_chosen(inquiry, list(best.values())))[:HINTS_MAX]
+    names = inquiry.question.node_names
+    hints = []
+    for tried in chosen:
+        options, nodes = inquiry.variants[tried.number].options, tried.nodes
+        if tried.start_s == now_s and inquiry.variants[tried.number].kind == "time":
+            options, nodes = _exact(inquiry, settled, tried)
+        hints.append(Hint(options, tried.start_s, tuple(names[i] for i in nodes), tried.start_s == now_s))
+    return tuple(hints)
+
+
+def _chosen(inquiry: Inquiry, tried: list[_Try]) -> list[_Try]:
+    """Of each kind the soonest (the mildest of these), and the mildest that is sooner at all."""
+    kinds: dict[str, list[_Try]] = {}
+    for one in tried:
+        kinds.setdefault(inquiry.variants[one.number].kind, []).append(one)
+    found: dict[int, _Try] = {}
+    for members in kinds.values():
+        for one in (min(members), min(members, key=lambda t: t.number)):
+            found[one.number] = one
+    return list(found.values())
+
+
+def _exact(inquiry: Inquiry, settled: Settled, tried: _Try) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The longest limit with which it would start now, in whole minutes: what the planner grants."""
+    variant = inquiry.variants[tried.number]
+    longest, nodes = variant.limit_s, tried.nodes
+    for one in inquiry.asked:
+        if one.variant == tried.number:
+            wanted_s = max(o.probe.limit_s for o in inquiry.asked if o.partition == one.partition)
+            answer = granted(settled, one.probe._replace(limit_s=wanted_s, limit_min_s=variant.limit_s))
+            if answer is not None and answer[0] > longest:
+                longest, nodes = answer[0] // MINUTE_S * MINUTE_S, answer[1]
+    return (f"--time={format_elapsed(longest)}",), nodes
