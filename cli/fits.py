@@ -49,13 +49,17 @@ def report(reply: Any) -> list[str]:
     """The lines for a person."""
     lines = []
     for partition in reply.partitions:
-        lines.append(f"partition {partition.partition}: {partition.state}, {partition.nodes_up} nodes are up")
+        lines.append(f"partition {partition.partition}: {partition.state}, {_up(partition.nodes_up)}")
         for shape in partition.shapes:
             limit = f"for at least {format_elapsed(shape.limit_s)}" if shape.limit_s >= 0 else "for any time"
             lines.append(f"  {TITLES.get(shape.kind, shape.kind):<{WIDTH}}{options(shape)}  {limit}  {shape.node_list}")
         if not partition.shapes:
             lines.append("  nothing would start now")
     return lines
+
+
+def _up(nodes: int) -> str:
+    return "1 node is up" if nodes == 1 else f"{nodes} nodes are up"
 
 
 def options(shape: Any) -> str:

@@ -53,12 +53,11 @@ def body(argv: list[str]) -> int:
             emit(["Reset scheduling statistics"])
             return 0
         reply = client.call("Diagnostics", DiagnosticsRequest())
-        cluster = client.cluster.cluster_name
-    if "json" in line.values:
-        from cli.jsonout import document, write_document
+        if "json" in line.values:
+            from cli.jsonout import document, write_document
 
-        write_document({**document("statistics", [], cluster), "statistics": statistics(reply)})
-        return 0
+            write_document({**document("statistics", [], client.cluster.cluster_name), "statistics": statistics(reply)})
+            return 0
     order = next((key for name, key in SORTS.items() if line.values.get(name)), None)
     emit(report(reply, order))
     return 0
@@ -147,7 +146,6 @@ def _backfill(d: Any) -> list[str]:
         f"\tLast queue length: {b.last_queue}",
         f"\tQueue length mean: {_mean(b.queue, b.cycles)}",
         f"\tLast table size: {b.table_size}",
-        f"\tMean table size: {b.table_size}",
     ]
 
 

@@ -130,6 +130,7 @@ def _preemption(why: Any) -> list[str]:
 
 def _hints(why: Any, clock: Clock) -> Iterator[str]:
     for hint in why.hints:
-        change = " ".join(hint.options)
-        change = change if change.startswith("without ") else f"with {change}"
+        without = [text for text in hint.options if text.startswith("without ")]
+        others = " ".join(text for text in hint.options if text not in without)
+        change = ", ".join([*without, *([f"with {others}"] if others else [])])
         yield f"{change}: {'now' if hint.starts_now else 'at ' + clock.text(hint.start_at_us)} on {hint.node_list}"

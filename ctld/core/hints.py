@@ -34,7 +34,9 @@ LIMITS_S = tuple(
     )
 )
 #: Variants of one job: what is beyond is not asked.
-VARIANTS_MAX = 120
+VARIANTS_MAX = 250
+#: Limits that are tried together with another change: so many, and not below this part of the job's own.
+PAIR_LIMITS, PAIR_LEAST = 4, 16
 #: Other partitions that are tried.
 PARTITIONS_MAX = 16
 #: Up to this number every smaller one is tried, above it some shares of it.
@@ -42,54 +44,63 @@ EVERY_MAX = 8
 SHARES = ((7, 8), (3, 4), (1, 2), (1, 4), (1, 8))
 
 
+Way = tuple[int, int, Shape]  # (rank, partition index, shape)
+
+
 class Variant(NamedTuple):
-    """A change. `ways`: (rank, partition index, shape) for each way in which the changed job could run."""
+    """A change. `ways`: each way in which the changed job could run."""
 
     kind: str
     options: tuple[str, ...]
     limit_s: int
-    ways: tuple[tuple[int, int, Shape], ...]
+    ways: tuple[Way, ...]
 
 
 def variants(state: ClusterState, job: Job, actor: Actor) -> list[Variant]:
-    """The changes worth asking about."""
-    found: list[Variant] = []
+    """The changes worth asking about: shorter limits, one change of the request, and both together."""
+    found: list[tuple[int, Variant]] = []
     twin = job_from(job_row(job))
-    for kind, options, request, limit_s in _changes(state, job, actor):
-        if len(found) >= VARIANTS_MAX:
-            break
-        twin.request, twin.time_limit_s = request, limit_s
-        asked_s = UNLIMITED_S if limit_s < 0 else limit_s
-        places = ways(state, twin)
-        if places:
-            found.append(Variant(kind, options, asked_s, places))
-    return found
+    own_s = job.time_limit_s
+    shorter = [s for s in LIMITS_S if own_s < 0 or s < own_s]
+    some = [s for s in shorter if own_s < 0 or s * PAIR_LEAST >= own_s][:: max(1, len(shorter) // PAIR_LIMITS)]
+    for kind, options, request in (("time", (), job.request), *_changes(state, job, actor)):
+        places = shapes(state, request)
+        limits = shorter if not options else [own_s, *some[:PAIR_LIMITS]]
+        for limit_s in limits:
+            twin.request, twin.time_limit_s = request, limit_s
+            possible = _open_ways(state, twin, places)
+            if possible:
+                both = bool(options) and limit_s != own_s
+                text = options if limit_s == own_s else (*options, f"--time={format_elapsed(limit_s)}")
+                name = f"{kind} time" if both else kind
+                asked_s = UNLIMITED_S if limit_s < 0 else limit_s
+                found.append((int(both), Variant(name, text, asked_s, possible)))
+    found.sort(key=lambda entry: entry[0])  # one change before two
+    return [variant for _, variant in found[:VARIANTS_MAX]]
 
 
-def ways(state: ClusterState, job: Job) -> tuple[tuple[int, int, Shape], ...]:
-    """(rank, partition index, shape) of a job in each partition that takes it now."""
+def ways(state: ClusterState, job: Job) -> tuple[Way, ...]:
+    """Each way in which a job may run, in each partition that takes it now."""
+    return _open_ways(state, job, shapes(state, job.request))
+
+
+def _open_ways(state: ClusterState, job: Job, places: list[tuple[int, Shape]]) -> tuple[Way, ...]:
     return tuple(
         (priority.rank(state, job, partition), index, shape)
-        for index, shape in shapes(state, job.request)
+        for index, shape in places
         if partition_reason(partition := state.partition_list[index], job) is None
     )
 
 
-Change = tuple[str, tuple[str, ...], JobRequest, int]
+Changed = tuple[str, tuple[str, ...], JobRequest]
 
 
-def _changes(state: ClusterState, job: Job, actor: Actor) -> Iterator[Change]:
-    request, limit_s = job.request, job.time_limit_s
-    for shorter_s in LIMITS_S:
-        if limit_s < 0 or shorter_s < limit_s:
-            yield "time", (f"--time={format_elapsed(shorter_s)}",), request, shorter_s
-    for kind, options, changed in (
-        *_gres(request), *_nodes(request), *_cpus(request), *_memory(request), *_without(request),
-    ):  # fmt: skip
-        yield kind, options, changed, limit_s
+def _changes(state: ClusterState, job: Job, actor: Actor) -> Iterator[Changed]:
+    request = job.request
+    yield from (*_gres(request), *_nodes(request), *_cpus(request), *_memory(request), *_without(request))
     for partition in _partitions(state, job, actor)[:PARTITIONS_MAX]:
         changed = msgspec.structs.replace(request, partitions=(partition.name,))
-        yield "partition", (f"--partition={partition.name}",), changed, limit_s
+        yield "partition", (f"--partition={partition.name}",), changed
 
 
 def _less(count: int) -> list[int]:
@@ -97,9 +108,6 @@ def _less(count: int) -> list[int]:
     if count <= EVERY_MAX:
         return list(range(count - 1, 0, -1))
     return list(dict.fromkeys((count - 1, *(count * a // b for a, b in SHARES), 1)))
-
-
-Changed = tuple[str, tuple[str, ...], JobRequest]
 
 
 def _gres(request: JobRequest) -> Iterator[Changed]:

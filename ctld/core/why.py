@@ -279,15 +279,26 @@ def _hints(inquiry: Inquiry, result: contract.PlanResult, planned: Planned | Non
             if start_s < sooner_than_s and (one.variant not in best or tried < best[one.variant]):
                 best[one.variant] = tried
     best.pop(-1, None)
-    chosen = sorted(_chosen(inquiry, list(best.values())))[:HINTS_MAX]
+    chosen = sorted(_chosen(inquiry, _needed(inquiry, best)))[:HINTS_MAX]
     names = inquiry.question.node_names
     hints = []
     for tried in chosen:
         options, nodes = inquiry.variants[tried.number].options, tried.nodes
-        if tried.start_s == now_s and inquiry.variants[tried.number].kind == "time":
+        if tried.start_s == now_s and options[-1].startswith("--time="):
             options, nodes = _exact(inquiry, settled, tried)
         hints.append(Hint(options, tried.start_s, tuple(names[i] for i in nodes), tried.start_s == now_s))
     return tuple(hints)
+
+
+def _needed(inquiry: Inquiry, best: dict[int, _Try]) -> list[_Try]:
+    """Without the double changes of which one half does as well."""
+    alone = {inquiry.variants[number].options: tried.start_s for number, tried in best.items()}
+    return [
+        tried
+        for number, tried in best.items()
+        if len(options := inquiry.variants[number].options) == 1
+        or all(alone.get((option,), contract.FOREVER) > tried.start_s for option in options)
+    ]
 
 
 def _chosen(inquiry: Inquiry, tried: list[_Try]) -> list[_Try]:
@@ -312,4 +323,4 @@ def _exact(inquiry: Inquiry, settled: Settled, tried: _Try) -> tuple[tuple[str, 
             answer = granted(settled, one.probe._replace(limit_s=wanted_s, limit_min_s=variant.limit_s))
             if answer is not None and answer[0] > longest:
                 longest, nodes = answer[0] // MINUTE_S * MINUTE_S, answer[1]
-    return (f"--time={format_elapsed(longest)}",), nodes
+    return (*variant.options[:-1], f"--time={format_elapsed(longest)}"), nodes

@@ -27,7 +27,7 @@ METHODS = {
 }
 #: Written down here once more, on purpose: a change of the table has to be made twice.
 ADMINISTRATORS_ONLY = {"ChangeAccounts", "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken"}
-FROM_OPERATORS = {"ChangeQos", "CreateReservation", "UpdateReservation"}
+FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation"}
 NODES_ONLY = {"Connect"}
 ANYBODY = {"JoinNode"}
 FOR_USERS = set(METHODS) - ADMINISTRATORS_ONLY - FROM_OPERATORS - NODES_ONLY - ANYBODY

@@ -167,7 +167,12 @@ def test_show_job_asks_for_all_states(monkeypatch, capsys):
     client = fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[JOB]), pb.ListJobsReply(jobs=[JOB])])
     status, out, err = run(capsys, "show", "job", "7,9_[1-3]", "-do")
     assert (status, err, out.count("\n"), out.count("JOB_GRES")) == (0, "", 2, 2)
-    assert fields(client.request) == {"filter": {"ids": ["7", "9_[1-3]"]}, "all_states": True, "detail": True, "planned": True}
+    assert fields(client.request) == {
+        "filter": {"ids": ["7", "9_[1-3]"]},
+        "all_states": True,
+        "detail": True,
+        "planned": True,
+    }
     run(capsys, "SHOW", "Jobs")
     assert fields(client.calls[1][1]) == {"filter": {}, "all_states": True, "planned": True}
 

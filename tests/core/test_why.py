@@ -64,9 +64,11 @@ READ: dict[str, Callable[[str], dict[str, object]]] = {
 
 def follow(queue: list[WantedJob], hint: Hint, config: dict[str, object]) -> None:
     """The same queue, its last job submitted as the hint says: it starts when and where the hint says."""
-    (text,) = hint.options
-    name, _, value = text.partition("=")
-    changed = {field: getattr(queue[-1], field) for field in queue[-1].__struct_fields__} | READ[name](value)
+    changed = {field: getattr(queue[-1], field) for field in queue[-1].__struct_fields__}
+    for option in hint.options:
+        name, _, value = option.partition("=")
+        changed |= READ[name](value)
+    text = " ".join(hint.options)
     made = world(*queue[:-1], WantedJob(**changed), **config)
     last = made.core.state.jobs[len(queue)]
     if hint.starts_now:
@@ -118,6 +120,16 @@ CASES: dict[str, tuple[list[WantedJob], list[str], dict[str, object]]] = {
     "not alone": (
         [job(cpus_per_task=1, nodes_required="n1"), job(cpus_per_task=1, nodes_required="n2"), job(exclusive=True)],
         ["without --exclusive"],
+        FAST,
+    ),
+    "shorter and with fewer GPUs": (
+        [
+            job(gres_per_node=GPU, nodes_required="n1", time_limit_s=5 * HOUR_S),
+            job(gres_per_node=(("gpu", "", 4),), nodes_required="n2", time_limit_s=5 * HOUR_S),
+            job(nodes_min=2, exclusive=True),
+            job(gres_per_node=(("gpu", "", 2),), time_limit_s=8 * HOUR_S),
+        ],
+        ["--gres=gpu:1 --time=5:00:00"],
         FAST,
     ),
     "another partition": (

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.security.ca import load_credentials
 from penstock.security.join import join
 from penstock.v1 import accounting_pb2, controller_pb2
+from penstock.v1 import explain_pb2 as e
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import AutoNode, FakeNode, Site, jobs_of, now_us, submission, submit, wait_for
 
@@ -333,3 +334,45 @@ def test_shutdown_stops_cleanly_and_the_port_is_gone(tmp_path):
 def test_statuses_are_for_codes_that_exist():
     assert set(STATUS) <= set(Code)
     assert grpc.StatusCode.UNAVAILABLE not in STATUS.values()  # that is for what a client tries again by itself
+
+
+def test_the_scheduler_explains_itself(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller() as controller, site.client() as client:
+            serving = asyncio.create_task(AutoNode(site, code=None).run())
+            first = await submit(client, nodes_min=1, exclusive=True, time_limit_s=3600, mem_per_node_mb=10)
+            await wait_for(client, first, "RUNNING")
+            second = await submit(client, name="b", time_limit_s=600)
+            (_, waits) = await jobs_of(client)
+            assert not waits.HasField("array_task_id") and (waits.planned_start_at_us, waits.last_sched_at_us) == (0, 0)
+            (_, waits) = await jobs_of(client, planned=True)
+            assert waits.planned_start_at_us > now_us() and waits.planned_node_list == "n1"
+            assert (await jobs_of(client))[1].planned_start_at_us == 0  # the kept answer has no times of a plan
+            why = await client.call("WhyJob", e.WhyJobRequest(id=str(second)))
+            assert (why.job_id, why.reason, why.user_name, why.name) == (second, "Resources", ME, "b")
+            assert (why.planned.start_at_us, why.planned.node_list) == (waits.planned_start_at_us, "n1")
+            why = await client.call("WhyJob", e.WhyJobRequest(id=str(first)))
+            assert why.state == "RUNNING" and why.last_event == "start n1" and not why.needs
+            for wrong in ("99", "x"):
+                assert (await refusal(client.call("WhyJob", e.WhyJobRequest(id=wrong)))).code == Code.INVALID_JOB_ID
+            fits = await client.call("Fits", e.FitsRequest())
+            assert [(p.partition, p.nodes_up, len(p.shapes)) for p in fits.partitions] == [("debug", 1, 0)]
+            error = await refusal(client.call("Fits", e.FitsRequest(partitions=["x"])))
+            assert error.code == Code.INVALID_PARTITION
+            test = submission(time_limit_s=60)
+            test.test_only = True
+            said = await client.call("SubmitJob", test)
+            assert said.start_at_us > waits.planned_start_at_us - 10**6 and said.node_list == "n1"
+            said = await client.call("Diagnostics", e.DiagnosticsRequest())
+            assert (said.jobs_submitted, said.jobs_started, said.jobs_pending, said.jobs_running) == (2, 1, 1, 1)
+            assert {one.name: one.count for one in said.by_type}["WhyJob"] == 4 and said.agents == 1
+            assert (ME, os.getuid()) in [(one.name, one.uid) for one in said.by_user]
+            await client.call("ResetDiagnostics", e.ResetDiagnosticsRequest())
+            said = await client.call("Diagnostics", e.DiagnosticsRequest())
+            assert (said.jobs_submitted, said.main.cycles) == (0, 0)
+            controller._runtime.core.check()
+            serving.cancel()
+
+    run(story)
