@@ -16,7 +16,8 @@ from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition, job_from, job_row
 from ctld.core.pending import Shape
 from ctld.core.ready import partition_reason
-from ctld.core.shapes import shapes
+from ctld.core.reserve_view import choices
+from ctld.core.shapes import fresh_shapes
 from ctld.core.state import ClusterState
 from ctld.core.submit import is_open_to
 from penstock.values.duration import format_elapsed
@@ -64,10 +65,14 @@ def variants(state: ClusterState, job: Job, actor: Actor) -> list[Variant]:
     shorter = [s for s in LIMITS_S if own_s < 0 or s < own_s]
     some = [s for s in shorter if own_s < 0 or s * PAIR_LEAST >= own_s][:: max(1, len(shorter) // PAIR_LIMITS)]
     for kind, options, request in (("time", (), job.request), *_changes(state, job, actor)):
-        places = shapes(state, request)
+        twin.request = request
+        rows: tuple[int, ...] = ()  # of reservations, which may be too short for one limit and not for another
+        places: list[tuple[int, Shape]] = []
         limits = shorter if not options else [own_s, *some[:PAIR_LIMITS]]
         for limit_s in limits:
-            twin.request, twin.time_limit_s = request, limit_s
+            twin.time_limit_s = limit_s
+            if rows != (open_rows := choices(state, twin)):
+                rows, places = open_rows, fresh_shapes(state, request, open_rows) if open_rows else []
             possible = _open_ways(state, twin, places)
             if possible:
                 both = bool(options) and limit_s != own_s
@@ -81,7 +86,8 @@ def variants(state: ClusterState, job: Job, actor: Actor) -> list[Variant]:
 
 def ways(state: ClusterState, job: Job) -> tuple[Way, ...]:
     """Each way in which a job may run, in each partition that takes it now."""
-    return _open_ways(state, job, shapes(state, job.request))
+    rows = choices(state, job)
+    return _open_ways(state, job, fresh_shapes(state, job.request, rows) if rows else [])
 
 
 def _open_ways(state: ClusterState, job: Job, places: list[tuple[int, Shape]]) -> tuple[Way, ...]:
@@ -158,6 +164,7 @@ def _without(request: JobRequest) -> Iterator[Changed]:
         ("--exclusive", {"exclusive": False} if request.exclusive else None),
         ("--exclusive=user", {"exclusive_user": False} if request.exclusive_user else None),
         (f"--switches={request.switches_max}", {"switches_max": 0} if request.switches_max else None),
+        (f"--reservation={request.reservation}", {"reservation": ""} if request.reservation else None),
         (f"--licenses={request.licenses}", {"licenses": ""} if request.licenses else None),
     ):
         if changes is not None:

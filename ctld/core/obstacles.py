@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ctld.core import arrays, depends
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, Partition
-from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason
+from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason, preemptor
+from ctld.core.reserve_view import choices
 from ctld.core.state import ClusterState
 from penstock.values.dependency import Dependency, Term, format_dependency
 from penstock.values.duration import format_elapsed
@@ -22,17 +23,18 @@ TERMS_SHOWN = 20
 
 
 class Obstacle(NamedTuple):
-    """One thing that stands in the way; `partition` if only of that one."""
+    """One thing that stands in the way; `changeable` if another request would not have it."""
 
     reason: Reason
     text: str
     at_us: int = 0
-    partition: str = ""
+    changeable: bool = False
 
 
 def obstacles(state: ClusterState, job: Job, now_us: int) -> tuple[Obstacle, ...]:
     """All of them, in the order of the reasons that squeue shows."""
     found = [*_hold(job), *_dependency(state, job), *_begin(job, now_us), *_array(state, job), *_partitions(state, job)]
+    found += [*_reservation(state, job), *_preemptor(state, job, now_us)]
     limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
     if job.request.deadline_at_us:
         at_us = latest_start_s(job.request, limit_s) * US
@@ -100,8 +102,22 @@ def _partitions(state: ClusterState, job: Job) -> list[Obstacle]:
         reason = partition_reason(partition, job)
         if reason is None:
             return []
-        found.append(Obstacle(reason, _partition_text(partition, job, reason), 0, name))
+        found.append(Obstacle(reason, _partition_text(partition, job, reason), changeable=True))
     return found
+
+
+def _reservation(state: ClusterState, job: Job) -> list[Obstacle]:
+    name = job.request.reservation
+    if not name or choices(state, job):
+        return []
+    text = f"reservation {name} is over, too short for its time limit, or not for its owner"
+    return [Obstacle(Reason.RESERVATION, text, changeable=True)]
+
+
+def _preemptor(state: ClusterState, job: Job, now_us: int) -> list[Obstacle]:
+    if preemptor(state, job, now_us) is None:
+        return []
+    return [Obstacle(Reason.PRIORITY, f"it was preempted for job {job.preemptor_id}, which goes first")]
 
 
 def _partition_text(partition: Partition, job: Job, reason: Reason) -> str:

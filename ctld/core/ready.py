@@ -68,7 +68,7 @@ def _reservation(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return Reason.RESERVATION if job.request.reservation and not choices(state, job) else None
 
 
-def _preemptor(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+def preemptor(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     """It was preempted by QOS: the preemptor, which may well rank below it, has the first choice."""
     if not job.preemptor_id or state.config.preempt_type != preempt.BY_QOS:
         return None
@@ -84,7 +84,7 @@ CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _array_limit,
     _partition,
     _reservation,
-    _preemptor,
+    preemptor,
 )
 
 

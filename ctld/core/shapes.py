@@ -57,20 +57,21 @@ def shapes(
     A reload may have removed what a pending job asks for: such a job keeps its place, with no node to run on.
     """
     if any_switches or resvs != (-1,):
-        return _shapes(state, request, resvs, any_switches)
+        return fresh_shapes(state, request, resvs, any_switches)
     known = state.shapes_known.get(id(request))
     if known is None:
         if len(state.shapes_known) >= SHAPES_KNOWN_MAX:
             state.shapes_known.clear()
         # the request is kept with it, so that no other can get its identity
-        known = state.shapes_known[id(request)] = (request, _shapes(state, request, resvs, any_switches))
+        known = state.shapes_known[id(request)] = (request, fresh_shapes(state, request, resvs, any_switches))
     found: list[tuple[int, Shape]] = known[1]
     return found
 
 
-def _shapes(
-    state: ClusterState, request: JobRequest, resvs: tuple[int, ...], any_switches: bool
+def fresh_shapes(
+    state: ClusterState, request: JobRequest, resvs: tuple[int, ...], any_switches: bool = False
 ) -> list[tuple[int, Shape]]:
+    """The same, not remembered."""
     gres = [0] * len(state.gres_kinds)
     known = True
     for name, type_, count in request.gres_per_node:

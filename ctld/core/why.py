@@ -24,8 +24,9 @@ from ctld.core.obstacles import Obstacle, obstacles
 from ctld.core.pending import RANK_MAX, ROW_BITS, ROW_MASK
 from ctld.core.planning import Question, Rows, snapshot
 from ctld.core.ready import terms_of
+from ctld.core.reserve_view import choices
 from ctld.core.schedule import FULL_STARTS_MAX
-from ctld.core.shapes import shapes
+from ctld.core.shapes import fresh_shapes
 from ctld.core.state import ClusterState
 from ctld.core.whatif import Probe, Settled, granted, placed, probe, rounded, settle
 from penstock.values.duration import format_elapsed
@@ -109,7 +110,7 @@ class Why(NamedTuple):
 def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry:
     """All that is needed to explain a pending job."""
     found = obstacles(state, job, now_us)
-    held = any(o.reason not in PASSING and not o.partition for o in found)
+    held = any(o.reason not in PASSING and not o.changeable for o in found)
     changes = () if held else tuple(variants(state, job, actor))
     user = state.user_number(job.user_id)
     terms = terms_of(state, job)
@@ -143,13 +144,13 @@ def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry
         asked=tuple(asked),
         partitions=tuple(p.name for p in state.partition_list),
         reservations=tuple(getattr(question, "reservations", ())),
-        may_preempt=bool(terms.preempts),
+        may_preempt=bool(jobs.preempts[own_rows].any()),
     )
 
 
 def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> Need:
     index = state.partition_list.index(state.partitions[name])
-    mine = [shape for place, shape in shapes(state, job.request) if place == index]
+    mine = [shape for place, shape in fresh_shapes(state, job.request, choices(state, job) or (-1,)) if place == index]
     masks = tuple(dict.fromkeys(shape.mask for shape in mine))
     whole = state.masks.row_of_bits(state.partitions[name].node_bits)
     kinds = tuple(f"gres/{name}{':' if type_ else ''}{type_}" for name, type_ in state.gres_kinds)
@@ -264,13 +265,17 @@ def _hints(inquiry: Inquiry, result: contract.PlanResult, planned: Planned | Non
     """Changes with which it would start before `planned`, the best first."""
     given = inquiry.question.given
     now_s = given.limits.now_s
-    takes_it = not any(o.partition for o in inquiry.obstacles)  # else no plan of the job as it is counts
+    takes_it = not any(o.changeable for o in inquiry.obstacles)  # else no plan of the job as it is counts
     sooner_than_s = planned.start_s if planned is not None and takes_it else contract.FOREVER
     if not inquiry.variants or sooner_than_s <= now_s:
         return ()
     front = np.where(inquiry.own, -1, np.cumsum(~inquiry.own) - 1)
     settled = settle(given, result, front)
     answers = probe(settled, [one.probe for one in inquiry.asked])
+    as_it_is = [
+        answer.start_s for one, answer in zip(inquiry.asked, answers, strict=True) if answer and one.variant < 0
+    ]
+    sooner_than_s = min([sooner_than_s, *(rounded(start_s, given.limits) for start_s in as_it_is)])
     best: dict[int, _Try] = {}
     for one, answer in zip(inquiry.asked, answers, strict=True):
         if answer is not None:

@@ -4,14 +4,22 @@ from collections.abc import Callable
 
 import pytest
 
-from ctld.core.events import ControlAction, ControlJobs, UpdateNodes, UpdatePartition, WantedJob
+from ctld.core.events import (
+    ControlAction,
+    ControlJobs,
+    CreateReservation,
+    UpdateNodes,
+    UpdatePartition,
+    WantedJob,
+    WantedReservation,
+)
 from ctld.core.why import Hint, Why, explain, inquire
 from penstock.values.config import PartitionConfig
 from penstock.values.duration import parse_duration_s
 from penstock.values.hostlist import expand
 from penstock.values.memory import parse_mb
 from penstock.values.states import JobState, Reason
-from tests.core.world import US, World, make_config
+from tests.core.world import US, USERS, World, make_config
 
 MINUTE_S, HOUR_S = 60, 3600
 
@@ -276,6 +284,41 @@ def test_an_administrators_hold_and_a_dependency_that_never_comes() -> None:
     made = world(job(exclusive=True, nodes_min=2), job())
     made.do(ControlJobs(made.actor("root"), ("2",), ControlAction.HOLD, made.reply_to()))
     assert texts(why(made, 2)) == [("JobHeldAdmin", "held by an administrator")]
+
+
+def reserve(made: World, name: str, nodes: tuple[str, ...], user: str, from_s: int, length_s: int) -> None:
+    wanted = WantedReservation(
+        start_at_us=made.now_us + from_s * US, duration_s=length_s, nodes=tuple(("", name) for name in nodes),
+        users=(("", user, USERS[user]),),
+    )  # fmt: skip
+    made.do(CreateReservation(made.actor("root"), name, wanted, made.reply_to()))
+    assert name in made.core.state.reservations, made.replies
+
+
+def test_reservations_in_the_way_are_named() -> None:
+    made = world(**FAST)
+    reserve(made, "maint", ("n1", "n2"), "bob", 2 * HOUR_S, HOUR_S)
+    made.submit(job(time_limit_s=4 * HOUR_S), key="e" * 32)
+    found = why(made, 1)
+    assert [(r.name, after_s(found, r.from_s), after_s(found, r.to_s), r.nodes) for r in found.reservations] == [
+        ("maint", 2 * HOUR_S, 3 * HOUR_S, 2)
+    ]
+    assert found.planned is not None and after_s(found, found.planned.start_s) >= 3 * HOUR_S
+    assert options(found)[0] == "--time=2:00:00" and found.hints[0].starts_now
+
+
+def test_a_job_in_a_reservation_gets_hints_for_it_and_without_it() -> None:
+    made = world(**FAST)
+    reserve(made, "mine", ("n1",), "ann", 2 * HOUR_S, 2 * HOUR_S)
+    made.submit(job(time_limit_s=HOUR_S, reservation="mine"), key="e" * 32)
+    found = why(made, 1)
+    assert found.planned is not None and found.planned.nodes == ("n1",)
+    assert 2 * HOUR_S <= after_s(found, found.planned.start_s) < 2 * HOUR_S + MINUTE_S
+    assert options(found) == ["without --reservation=mine"]
+    made.submit(job(time_limit_s=3 * HOUR_S, reservation="mine"), key="d" * 32)
+    found = why(made, 2)
+    assert texts(found)[0][0] == "Reservation" and found.if_released
+    assert options(found)[0] == "without --reservation=mine" and "--time=1:30:00" in options(found)
 
 
 def test_easy_backfill_counts_only_what_holds() -> None:
