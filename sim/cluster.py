@@ -25,7 +25,7 @@ from ctld.core.recover import Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
 from sim.engines import Options, Outcome
-from sim.workload import Workload
+from sim.workload import Workload, user_numbers
 
 US = 1_000_000
 #: When virtual time begins: logs count from their first submission.
@@ -172,7 +172,7 @@ def _play(
 ) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     wanted = wanted_jobs(workload, options)
     actors: dict[int, Actor] = {}
-    users = np.maximum(workload.user, 0).tolist()
+    users = user_numbers(workload).tolist()
     submit_s, run_s = workload.submit_s.tolist(), workload.run_s.tolist()
     order = np.argsort(workload.submit_s, kind="stable").tolist()
     start_s = np.full(len(order), -1, np.int64)
