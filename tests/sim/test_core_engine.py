@@ -39,5 +39,5 @@ def test_a_random_workload(policy: str) -> None:
 def test_a_window_of_a_log(policy: str) -> None:
     if not published.is_there("KTH-SP2"):
         pytest.skip(f"no {published.LOGS['KTH-SP2'].file} in {published.TRACES} (PENSTOCK_TRACES)")
-    workload = window(published.load("KTH-SP2", "sc15"), "2000:3500")
+    workload = window(published.load("KTH-SP2", "sc15"), "2000:3000")
     assert_alike(workload, published.LOGS["KTH-SP2"].processors, policy)
