@@ -34,7 +34,7 @@ def learn(state: ClusterState, job: Job) -> None:
     """A job has ended that held resources."""
     if not state.policy.predict or job.state.name in CUT_SHORT or not job.start_at_us:
         return
-    run_s = (job.end_at_us - job.start_at_us) // US
+    run_s = max(0, job.end_at_us - job.start_at_us - job.suspended_us) // US
     state.histories.learn((job.user_id,), run_s)
     state.histories.learn(_kind(job), run_s)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctld.core.events import LoadConfig, UpdateJobs, WantedJob
+from ctld.core.events import ControlAction, ControlJobs, LoadConfig, UpdateJobs, WantedJob
 from ctld.core.histories import Histories
 from ctld.core.predict import AGED_FACTOR, AGED_MAX_S
 from tests.core.world import World, make_config
@@ -172,6 +172,19 @@ def test_a_lost_node_teaches_nothing() -> None:
         world.register("n1")
         world.settle()
     assert len(world.core.state.histories) == 0
+
+
+def test_time_in_suspension_is_no_run_time() -> None:
+    world = aged()
+    for _ in range(2):
+        job_id = submit(world)
+        world.started(job_id)
+        for action, pause_s in ((ControlAction.SUSPEND, 500), (ControlAction.RESUME, 30)):
+            world.do(ControlJobs(world.actor("root"), (str(job_id),), action, 0))
+            world.advance(pause_s)
+        world.exited(job_id)
+    fill(world)
+    assert expected(world, submit(world)) == 30
 
 
 def test_a_restart_learns_from_the_jobs_that_are_loaded() -> None:
