@@ -22,9 +22,11 @@ cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
 cdef int32_t SHORTEST = words.SHORTEST
 cdef int32_t SMALLEST = words.SMALLEST
 cdef int32_t SMALLEST_AREA = words.SMALLEST_AREA
+cdef int32_t AGED = words.AGED
 cdef int32_t EASY = words.EASY
 cdef int32_t CONSERVATIVE = words.CONSERVATIVE
 cdef int32_t LAST_TWO = words.LAST_TWO
+cdef int32_t SIMILAR = words.SIMILAR
 cdef int32_t EVENT = words.EVENT
 cdef int64_t[16] CORRECTION_S
 cdef int32_t CORRECTIONS = len(words.CORRECTIONS_S)
@@ -36,7 +38,7 @@ include "replay_profile.pxi"
 
 
 cdef struct History:
-    # What is remembered of a user's jobs that have ended.
+    # What is remembered of a user's jobs that have ended, or of those of them that were asked for alike.
     int64_t jobs
     int64_t last_s
     int64_t last_but_one_s
@@ -47,12 +49,14 @@ cdef struct Job:
     int64_t run_s
     int64_t request_s
     int64_t rank_s  # the estimate at submission that orders are made with
+    int64_t aged_s  # submission and handicap: order AGED
     int64_t predicted_s  # the one that reservations are made with
     int64_t estimate_s  # predicted_s, corrected
     int64_t start_s
     int64_t planned_s  # conservative: the reserved start, NEVER before there is one
     int32_t procs
     int32_t user
+    int32_t alike  # number of its user, estimate and processors
     int32_t corrected
     int32_t number  # of its start
     bint gone  # runs, but past its expected end: counts as ended
@@ -61,9 +65,11 @@ cdef struct Job:
 cdef struct World:
     Job* job
     History* history
+    History* alike  # NULL if nobody asks
     int32_t* started  # number of a start -> job
     int64_t jobs
     int32_t order, backfill, candidate_order, predictor, ranker, starts
+    int64_t aged_factor, aged_max_s
     int64_t free  # processors that count as free now
     Blocks heads  # who waits, in `order`
     Blocks candidates  # the same in `candidate_order`, if that is another one
@@ -82,11 +88,14 @@ cdef struct World:
 
 # -- the tables: a number of replay_contract.py, a branch here
 
-cdef inline int64_t predict(int32_t predictor, const History* history, int64_t request_s) noexcept nogil:
+cdef inline int64_t predict(const World* world, int32_t predictor, const Job* job) noexcept nogil:
     """The estimate of a job at its submission."""
-    if predictor == LAST_TWO and history.jobs >= 2:
-        return max(<int64_t> 1, min(request_s, (history.last_s + history.last_but_one_s) // 2))
-    return request_s
+    cdef const History* history = &world.history[job.user]
+    if predictor == SIMILAR and world.alike[job.alike].jobs >= 2:
+        history = &world.alike[job.alike]
+    if (predictor == LAST_TWO or predictor == SIMILAR) and history.jobs >= 2:
+        return max(<int64_t> 1, min(job.request_s, (history.last_s + history.last_but_one_s) // 2))
+    return job.request_s
 
 
 cdef inline void learn(History* history, int64_t run_s) noexcept nogil:
@@ -114,7 +123,16 @@ cdef inline int64_t key_of(int32_t order, const Job* job) noexcept nogil:
         return job.procs
     if order == SMALLEST_AREA:
         return job.rank_s * job.procs
+    if order == AGED:
+        return job.aged_s
     return 0
+
+
+cdef inline int64_t handicap_s(const World* world, int64_t rank_s) noexcept nogil:
+    """Of order AGED."""
+    if rank_s > world.aged_max_s and world.aged_factor > 0:  # the product may be too large for 64 bits
+        return world.aged_max_s
+    return min(world.aged_max_s, world.aged_factor * rank_s)
 
 
 # -- what happens
@@ -179,13 +197,16 @@ cdef void end(World* world, int64_t now) noexcept nogil:
         remove(&world.expected, job.start_s + job.estimate_s, j)
         world.free += job.procs
     learn(&world.history[job.user], job.run_s)
+    if world.alike != NULL:
+        learn(&world.alike[job.alike], job.run_s)
     world.clean = False
 
 
 cdef void submit(World* world, int32_t j) noexcept nogil:
     cdef Job* job = &world.job[j]
-    job.predicted_s = predict(world.predictor, &world.history[job.user], job.request_s)
-    job.rank_s = predict(world.ranker, &world.history[job.user], job.request_s)
+    job.predicted_s = predict(world, world.predictor, job)
+    job.rank_s = predict(world, world.ranker, job)
+    job.aged_s = job.submit_s + handicap_s(world, job.rank_s)
     job.estimate_s = job.predicted_s
     if world.backfill == CONSERVATIVE:
         world.line[world.line_end] = j
@@ -397,7 +418,7 @@ cdef void run(World* world, int32_t mode, bint must_fit) noexcept nogil:
             ended(world, now)
 
 
-cdef bint open_world(World* world, int64_t users) noexcept nogil:
+cdef bint open_world(World* world, int64_t users, int64_t kinds) noexcept nogil:
     """All memory that the run needs; False when there is not as much."""
     cdef int64_t n = world.jobs, queued = 0, planned = 0
     if world.backfill == CONSERVATIVE:
@@ -406,11 +427,13 @@ cdef bint open_world(World* world, int64_t users) noexcept nogil:
         queued = n
     world.job = <Job*> calloc(n + 1, sizeof(Job))
     world.history = <History*> calloc(users + 1, sizeof(History))
+    if kinds > 0:
+        world.alike = <History*> calloc(kinds, sizeof(History))
     world.started = <int32_t*> malloc((n + 1) * sizeof(int32_t))
     world.line = <int32_t*> malloc((n + 1) * sizeof(int32_t))
     return (
         world.job != NULL and world.history != NULL and world.started != NULL and world.line != NULL
-        and blocks_open(&world.heads, queued) and blocks_open(&world.candidates, queued if world.two_orders else 0)
+        and (kinds == 0 or world.alike != NULL) and blocks_open(&world.heads, queued) and blocks_open(&world.candidates, queued if world.two_orders else 0)
         and blocks_open(&world.expected, queued) and blocks_open(&world.ends, n)
         and blocks_open(&world.outlived, queued) and blocks_open(&world.planned, planned)
         and profile_open(&world.profile, planned, <int32_t> world.free)
@@ -420,6 +443,7 @@ cdef bint open_world(World* world, int64_t users) noexcept nogil:
 cdef void close_world(World* world) noexcept nogil:
     free(world.job)
     free(world.history)
+    free(world.alike)
     free(world.started)
     free(world.line)
     profile_close(&world.profile)
@@ -429,6 +453,17 @@ cdef void close_world(World* world) noexcept nogil:
     blocks_close(&world.ends)
     blocks_close(&world.outlived)
     blocks_close(&world.planned)
+
+
+def kinds_of(policy, user, estimate_s, procs):
+    """A number for each user, estimate and processors; no numbers if no predictor wants them."""
+    if words.SIMILAR not in (policy.predictor, policy.ranker) or not len(user):
+        return np.empty(0, dtype=np.int32)
+    number = np.zeros(len(user), dtype=np.int64)
+    for column in (user, estimate_s, procs):
+        _, value = np.unique(column, return_inverse=True)
+        _, number = np.unique(number * (value.max() + 1) + value, return_inverse=True)
+    return number.astype(np.int32)
 
 
 def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
@@ -441,6 +476,8 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
     cdef const int32_t[::1] widths = np.ascontiguousarray(procs, dtype=np.int32)
     cdef const int32_t[::1] users = np.ascontiguousarray(user, dtype=np.int32)
     cdef int64_t users_n = int(max(user, default=-1)) + 1
+    cdef const int32_t[::1] kinds = kinds_of(policy, user, estimate_s, procs)
+    cdef int64_t kinds_n = int(max(kinds, default=-1)) + 1
     cdef int32_t mode_number = mode
     cdef bint must_fit = policy.submit_must_fit
     start_s = np.empty(n, dtype=np.int64)
@@ -450,9 +487,10 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
     world.jobs = n
     world.free = processors
     world.order, world.backfill, world.candidate_order, world.predictor, world.ranker = policy[:5]
+    world.aged_factor, world.aged_max_s = policy.aged_factor, policy.aged_max_s
     world.two_orders = world.backfill == EASY and world.order != world.candidate_order
     try:
-        if not open_world(&world, users_n):
+        if not open_world(&world, users_n, kinds_n):
             raise MemoryError(f"no memory to replay {n} jobs")
         with nogil:
             for j in range(n):
@@ -461,6 +499,7 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
                 world.job[j].request_s = estimates[j]
                 world.job[j].procs = widths[j]
                 world.job[j].user = users[j]
+                world.job[j].alike = kinds[j] if kinds_n > 0 else 0
                 world.job[j].planned_s = NEVER
                 world.job[j].number = -1
             run(&world, mode_number, must_fit)

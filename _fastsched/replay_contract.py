@@ -6,7 +6,8 @@ and to reproduce published results; it is a function of its arrays, like the pla
 A policy is a few choices. Each is a number from a table here, and a branch of one small function in replay.pyx and in
 replay_reference.py: whoever researches a new predictor or order adds a number, a row in the table and the two branches
 (predict and learn for predictors, with what they remember of a user; key_of for orders; corrected_s for corrections).
-Both are asked once, when a job is submitted: a place in the queue that changes while a job waits is not possible.
+Both are asked once, when a job is submitted: two jobs that wait never change places. Ageing needs no more than that, since
+time goes on for all that wait alike: AGED adds a handicap to the submit time.
 
 Deliberately absent: nodes, memory, GPUs, limits, partitions (the controller's own core simulates those), and
 reservations under predicted run times: conservative backfill needs estimates that are never outlived.
@@ -20,13 +21,21 @@ from numpy.typing import NDArray
 #: All sums of times and of processors stay below 2**63.
 PROCESSORS_MAX = 2**31 - 1
 SECONDS_MAX = 2.0**61
+AGED_FACTOR_MAX, AGED_S_MAX = 1000, 10**9
 
 # -- in which order jobs are looked at; ties go to who was submitted first
 ARRIVAL = 0  # by submit time
 SHORTEST = 1  # by estimate (the ranker's, as below)
 SMALLEST = 2  # by processors
 SMALLEST_AREA = 3  # by the same estimate x processors
-ORDERS = {"arrival": ARRIVAL, "shortest": SHORTEST, "smallest": SMALLEST, "smallest-area": SMALLEST_AREA}
+AGED = 4  # by submit time + min(aged_max_s, aged_factor x the same estimate): nobody who comes aged_max_s later passes
+ORDERS = {
+    "arrival": ARRIVAL,
+    "shortest": SHORTEST,
+    "smallest": SMALLEST,
+    "smallest-area": SMALLEST_AREA,
+    "aged": AGED,
+}
 
 # -- what may pass a head that does not fit
 NONE = 0  # nothing
@@ -37,7 +46,8 @@ BACKFILLS = {"none": NONE, "easy": EASY, "conservative": CONSERVATIVE}
 # -- where the estimate of a job's run time comes from, at its submission
 GIVEN = 0  # the estimates handed in (the request, or the true run time)
 LAST_TWO = 1  # mean of the user's last two run times, at most the request; the request until there are two
-PREDICTORS = {"given": GIVEN, "last-two": LAST_TWO}
+SIMILAR = 2  # the same of the user's last two with the same estimate and processors; until there are two as LAST_TWO
+PREDICTORS = {"given": GIVEN, "last-two": LAST_TWO, "similar": SIMILAR}
 
 # -- when the scheduler looks
 EVENT = 0  # after each submission and each end; at equal times outlived estimates, submissions, ends
@@ -58,6 +68,8 @@ class ReplayPolicy(NamedTuple):
     predictor: int = GIVEN  # of the run times that reservations are made with
     ranker: int = GIVEN  # of the run times that orders are made with
     submit_must_fit: bool = False  # mode EVENT: a submission is no reason to look if that job itself does not fit
+    aged_factor: int = 5  # order AGED: an hour of estimate is worth so many hours of waiting
+    aged_max_s: int = 345_600  # and a long job is put back by so much at most: 4 days
 
 
 #: The policies that have a name.
@@ -68,6 +80,7 @@ POLICIES = {
     "easy-sjbf": ReplayPolicy(backfill=EASY, candidates=SHORTEST),
     "easypp": ReplayPolicy(backfill=EASY, candidates=SHORTEST, predictor=LAST_TWO, ranker=LAST_TWO),
     "conservative": ReplayPolicy(backfill=CONSERVATIVE),
+    "learned": ReplayPolicy(order=AGED, backfill=EASY, candidates=SHORTEST, ranker=SIMILAR),
 }
 
 
@@ -85,6 +98,8 @@ def refuse(
     tables = (ORDERS, BACKFILLS, ORDERS, PREDICTORS, PREDICTORS)
     if mode not in MODES.values() or any(n not in t.values() for n, t in zip(policy[:5], tables, strict=True)):
         raise ValueError(f"not a policy and mode: {policy}, {mode}")
+    if not (0 <= policy.aged_factor <= AGED_FACTOR_MAX and 0 <= policy.aged_max_s <= AGED_S_MAX):
+        raise ValueError(f"aged_factor is 0 to {AGED_FACTOR_MAX}, aged_max_s 0 to {AGED_S_MAX}: {policy}")
     if {column.shape for column in (run_s, estimate_s, procs, user)} != {submit_s.shape} or submit_s.ndim != 1:
         raise ValueError("columns of different lengths")
     if not 1 <= processors <= PROCESSORS_MAX:

@@ -19,6 +19,7 @@ The columns and words are in replay_contract.py; replay.pyx says how the compile
 
 import heapq
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,14 @@ def replay(
     return np.array(world.start_s, dtype=np.int64)
 
 
+class Ended(NamedTuple):
+    """What is remembered of a job that has ended."""
+
+    request_s: int
+    procs: int
+    run_s: int
+
+
 class _World:
     """Jobs, who runs until when, and what is expected."""
 
@@ -67,7 +76,7 @@ class _World:
         self.ends: list[tuple[int, int, int]] = []  # (time, number of the start, job)
         self.outlived: list[tuple[int, int, int]] = []  # the same for estimates that the job will outlive
         self.starts = 0
-        self.history: dict[int, list[int]] = {}  # user -> run times, latest last
+        self.ended: dict[int, list[Ended]] = {}  # user -> those that have ended, latest last
 
     def held(self, at_s: int) -> int:
         """Processors that are expected to be in use at a time."""
@@ -100,13 +109,14 @@ class _World:
         """The first end has come."""
         _, _, job = heapq.heappop(self.ends)
         del self.expected[job]
-        self.history.setdefault(self.user[job], []).append(self.run_s[job])
+        ended = Ended(self.request_s[job], self.procs[job], self.run_s[job])
+        self.ended.setdefault(self.user[job], []).append(ended)
         return job
 
     def submit(self, job: int) -> None:
-        history = self.history.get(self.user[job], [])
-        self.predicted_s[job] = _PREDICT[self.policy.predictor](history, self.request_s[job])
-        self.rank_s[job] = _PREDICT[self.policy.ranker](history, self.request_s[job])
+        ended, request_s, procs = self.ended.get(self.user[job], []), self.request_s[job], self.procs[job]
+        self.predicted_s[job] = _PREDICT[self.policy.predictor](ended, request_s, procs)
+        self.rank_s[job] = _PREDICT[self.policy.ranker](ended, request_s, procs)
         self.estimate_s[job] = self.predicted_s[job]
         self.waiting.append(job)
 
@@ -129,7 +139,13 @@ class _Queue(_World):
     """Policies that decide anew at each pass: rule 5."""
 
     def sorted(self, order: int, jobs: list[int]) -> list[int]:
-        return sorted(jobs, key=lambda job: (_KEY[order](self.rank_s[job], self.procs[job]), job))
+        return sorted(jobs, key=lambda job: (self.key(order, job), job))
+
+    def key(self, order: int, job: int) -> int:
+        if order == words.AGED:
+            handicap_s = min(self.policy.aged_max_s, self.policy.aged_factor * self.rank_s[job])
+            return self.submit_s[job] + handicap_s
+        return _KEY[order](self.rank_s[job], self.procs[job])
 
     def look(self, now: int, ended: bool) -> None:
         queue = self.sorted(self.policy.order, self.waiting)
@@ -226,9 +242,17 @@ def _by_batch(world: _World) -> None:
             world.look(now, ended)
 
 
-def _last_two(history: list[int], request_s: int) -> int:
+def _last_two(ended: list[Ended], request_s: int, procs: int) -> int:
     """Tsafrir, Etsion, Feitelson 2007, with two jobs of memory. At least 1 s, which is what time is counted in."""
-    return max(1, min(request_s, (history[-1] + history[-2]) // 2)) if len(history) > 1 else request_s
+    if len(ended) < 2:
+        return request_s
+    return max(1, min(request_s, (ended[-1].run_s + ended[-2].run_s) // 2))
+
+
+def _similar(ended: list[Ended], request_s: int, procs: int) -> int:
+    """The same from jobs that were asked for alike, else from all of the user's."""
+    alike = [job for job in ended if (job.request_s, job.procs) == (request_s, procs)]
+    return _last_two(alike if len(alike) > 1 else ended, request_s, procs)
 
 
 def _correct(estimate_s: int, predicted_s: int, request_s: int, corrected: int) -> int:
@@ -241,9 +265,10 @@ def _correct(estimate_s: int, predicted_s: int, request_s: int, corrected: int) 
 
 
 _LOOPS = {words.EVENT: _by_event, words.BATCH: _by_batch}
-_PREDICT: dict[int, Callable[[list[int], int], int]] = {
-    words.GIVEN: lambda history, request_s: request_s,
+_PREDICT: dict[int, Callable[[list[Ended], int, int], int]] = {
+    words.GIVEN: lambda ended, request_s, procs: request_s,
     words.LAST_TWO: _last_two,
+    words.SIMILAR: _similar,
 }
 _KEY: dict[int, Callable[[int, int], int]] = {
     words.ARRIVAL: lambda estimate_s, procs: 0,

@@ -120,6 +120,34 @@ lublin_256 conservative run 489.2013 131567.5 21361.5 701984.8 0.9365 8729497 1.
 """
 
 
+#: Policy `learned`: mean bounded slowdown, mean and p95 of waits. No publication: these are the figures that it has.
+_OURS = """
+KTH-SP2 batch 47.5736 5006.3 26687.0
+KTH-SP2 event 47.6101 5011.4 26836.0
+CTC-SP2 batch 19.2699 9473.8 49687.7
+CTC-SP2 event 18.6440 9360.4 48607.6
+SDSC-SP2 batch 57.4780 17962.4 99109.5
+SDSC-SP2 event 56.9857 18307.6 102006.8
+CEA-Curie batch 35.5658 2482.8 11363.1
+CEA-Curie event 106.0761 3595.4 14287.0
+lublin_256 batch 216.1159 72497.6 532143.4
+lublin_256 event 193.8285 71832.7 513688.7
+"""
+
+
+def ours() -> list[Case]:
+    """What our own policy gives, so that a change of it is seen."""
+    found = []
+    for line in _OURS.split("\n"):
+        if line:
+            log, mode, *values = line.split()
+            columns = (("bsld_mean", 4), ("wait_mean_s", 1), ("wait_p95_s", 1))
+            want = {name: (float(v), d) for (name, d), v in zip(columns, values, strict=True)}
+            rows = "usable" if log == "lublin_256" else "sc15"
+            found.append(Case(log, "learned", mode, "requested", want, filter=rows))
+    return found
+
+
 def cases() -> list[Case]:
     """All of them, by section: the study, the cross-check, conservative, the reference values."""
     found = []

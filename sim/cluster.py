@@ -25,7 +25,7 @@ from ctld.core.recover import Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
 from sim.engines import Options, Outcome
-from sim.workload import Workload
+from sim.workload import Workload, user_numbers
 
 US = 1_000_000
 #: When virtual time begins: logs count from their first submission.
@@ -37,13 +37,14 @@ GC_THRESHOLD = 200_000
 SPOOL = "spool"
 EMPTY = Loaded(1, 1, 1, [], [], [], [], [], [])
 
-#: Policy -> (PenstockBackfill, PenstockBackfillOrder).
+#: Policy -> (PenstockBackfill, PenstockBackfillOrder, PenstockBackfillPredictor).
 POLICIES = {
-    "fcfs": ("fifo", "priority"),
-    "easy": ("easy", "priority"),
-    "easy-sjbf": ("easy", "shortest"),
-    "conservative": ("conservative", "priority"),
-    "first-fit": ("none", "priority"),
+    "fcfs": ("fifo", "priority", "none"),
+    "easy": ("easy", "priority", "none"),
+    "easy-sjbf": ("easy", "shortest", "none"),
+    "learned": ("easy", "aged", "history"),
+    "conservative": ("conservative", "priority", "none"),
+    "first-fit": ("none", "priority", "none"),
 }
 
 
@@ -57,12 +58,13 @@ def scheduling(config: Config, policy: str) -> Config:
     """The configuration under a policy: exact seconds, every row seen by every pass."""
     if policy not in POLICIES:
         raise BadValue(f"policy {policy!r}: engine core has {', '.join(POLICIES)}, and site (as --conf says)")
-    backfill, order = POLICIES[policy]
+    backfill, order, predictor = POLICIES[policy]
     parameters = dict(config.scheduler_parameters) | {"default_queue_depth": "10000000", "bf_resolution": "1"}
     return replace(
         config,
         penstock_backfill=backfill,
         penstock_backfill_order=order,
+        penstock_backfill_predictor=predictor,
         penstock_backfill_estimate=False,
         scheduler_parameters=tuple(parameters.items()),
         max_job_count=10_000_000,
@@ -172,15 +174,15 @@ def _play(
 ) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     wanted = wanted_jobs(workload, options)
     actors: dict[int, Actor] = {}
-    users = np.maximum(workload.user, 0).tolist()
+    users = user_numbers(workload).tolist()
     submit_s, run_s = workload.submit_s.tolist(), workload.run_s.tolist()
     order = np.argsort(workload.submit_s, kind="stable").tolist()
     start_s = np.full(len(order), -1, np.int64)
     end_s = np.full(len(order), -1, np.int64)
     offset_s = EPOCH_S - (submit_s[order[0]] if order else 0)
-    ends: list[tuple[int, int, LaunchStep, int]] = []  # (second, job id, launch, number)
+    ends: list[tuple[int, int, LaunchStep, int]] = []  # (second, number of the start, launch, number)
     number_of: dict[int, int] = {}
-    at, first_id = 0, cluster.core.state.next_job_id
+    at, first_id, starts = 0, cluster.core.state.next_job_id, 0
     while at < len(order) or ends:
         now_s = min(ends[0][0] if ends else 1 << 62, submit_s[order[at]] + offset_s if at < len(order) else 1 << 62)
         cluster.now_us = now_s * US
@@ -206,7 +208,8 @@ def _play(
             start_s[number] = now_s - offset_s
             limit_s = launch.job.time_limit_s
             ran_s = run_s[number] if limit_s < 0 else min(run_s[number], limit_s)
-            heapq.heappush(ends, (now_s + ran_s, launch.job_id, launch, number))
+            heapq.heappush(ends, (now_s + ran_s, starts, launch, number))
+            starts += 1
             cluster.started(launch)
         cluster.launched.clear()
     cluster._step(Tick())

@@ -14,10 +14,11 @@ import numpy as np
 
 import _fastsched
 from _fastsched import BACKFILLS, MODES, ORDERS, POLICIES, PREDICTORS, ReplayPolicy
+from _fastsched.replay_contract import AGED_FACTOR_MAX, AGED_S_MAX
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from sim.metrics import Array, Schedule
-from sim.workload import Workload
+from sim.workload import Workload, user_numbers
 
 ESTIMATES = ("requested", "clairvoyant")
 
@@ -81,13 +82,25 @@ def policy_of(text: str) -> ReplayPolicy:
             raise BadValue(
                 f"policy {text!r}: there are {', '.join(POLICIES)}, or choices as backfill=easy,candidates=shortest"
             )
-        if value not in _CHOICES[name]:
-            raise BadValue(f"policy {text!r}: {name} is one of {', '.join(_CHOICES[name])}")
-        choices[name] = _CHOICES[name][value]
+        known = _CHOICES[name]
+        if isinstance(known, range):
+            if not value.isascii() or not value.isdigit() or int(value) not in known:
+                raise BadValue(f"policy {text!r}: {name} is a number from 0 to {known[-1]}")
+        elif value not in known:
+            raise BadValue(f"policy {text!r}: {name} is one of {', '.join(known)}")
+        choices[name] = int(value) if isinstance(known, range) else known[value]
     return ReplayPolicy(**choices)  # type: ignore[arg-type]
 
 
-_CHOICES = {"order": ORDERS, "backfill": BACKFILLS, "candidates": ORDERS, "predictor": PREDICTORS, "ranker": PREDICTORS}
+_CHOICES: dict[str, dict[str, int] | range] = {
+    "order": ORDERS,
+    "backfill": BACKFILLS,
+    "candidates": ORDERS,
+    "predictor": PREDICTORS,
+    "ranker": PREDICTORS,
+    "aged_factor": range(AGED_FACTOR_MAX + 1),
+    "aged_max_s": range(AGED_S_MAX + 1),
+}
 
 
 def replay(workload: Workload, options: Options) -> Outcome:
@@ -101,7 +114,7 @@ def replay(workload: Workload, options: Options) -> Outcome:
             workload.run_s,
             given,
             workload.procs.astype(np.int32),
-            np.maximum(workload.user, 0).astype(np.int32),
+            user_numbers(workload).astype(np.int32),
             options.processors,
             policy,
             MODES[options.mode],

@@ -75,6 +75,13 @@ def from_columns(name: str, **known: Any) -> Workload:
     return Workload(name=name, **columns, **known).in_order()
 
 
+def user_numbers(workload: Workload) -> Column:
+    """Users from 0 on. Whom the log does not name is somebody else each time: nothing can be learned from him."""
+    unknown = workload.user < 0
+    others = int(workload.user.max(initial=UNKNOWN)) + np.cumsum(unknown)
+    return np.where(unknown, others, workload.user)
+
+
 # -- filters
 
 Filter = Callable[[Workload, int], Workload]

@@ -11,7 +11,7 @@ a row of its own. `move()` is the only place where `job.state` is assigned.
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, preempt, priority
+from ctld.core import arrays, assocs, depends, predict, preempt, priority
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -208,6 +208,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         state.note_suspended(job)
     job.end_state, job.reason = None, reason
     job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
+    if held:
+        predict.learn(state, job)
     state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
     state.timers.set(job.end_at_us + state.config.min_job_age_s * US, Timer.PURGE, job.job_id, job.attempt)
     arrays.count_end(state, job)

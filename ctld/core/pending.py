@@ -58,8 +58,9 @@ class Terms(NamedTuple):
     latest_s: int = NO_DEADLINE
     preempts: int = 0
     het: int = 0
-    #: not the planner's: who the bf_max_job_assoc limit counts, when the job became eligible
+    #: not the planner's: who the bf_max_job_assoc limit counts, and the predicted run time (predict.py)
     assoc: int = 0
+    expected_s: int = 0
 
 
 class PendingColumns:
@@ -78,6 +79,7 @@ class PendingColumns:
         self.table: contract.Jobs = contract.empty("jobs", **self._lengths)
         self.partition: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
         self.assoc: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
+        self.expected_s: npt.NDArray[np.int64] = np.zeros(ROWS_FIRST, np.int64)
         self.eligible_s: npt.NDArray[np.int64] = np.zeros(ROWS_FIRST, np.int64)
 
     def _grow(self) -> None:
@@ -86,7 +88,7 @@ class PendingColumns:
         self.table = contract.empty("jobs", **self._lengths)
         for before, after in zip(tuple[Any, ...](old), tuple[Any, ...](self.table), strict=True):
             after[: len(before)] = before
-        for name in ("partition", "assoc", "eligible_s"):
+        for name in ("partition", "assoc", "expected_s", "eligible_s"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
 
@@ -114,7 +116,7 @@ class PendingColumns:
         t.limit_s[row], t.limit_min_s[row] = terms.limit_s, terms.limit_min_s
         t.earliest_s[row], t.latest_s[row] = terms.earliest_s, terms.latest_s
         t.preempts[row], t.het[row] = terms.preempts, terms.het
-        self.partition[row], self.assoc[row] = partition, terms.assoc
+        self.partition[row], self.assoc[row], self.expected_s[row] = partition, terms.assoc, terms.expected_s
 
     def rows_of(self, job_id: int) -> tuple[int, ...]:
         """The job's rows, one for each way in which it may run; empty = it has none."""

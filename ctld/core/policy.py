@@ -41,7 +41,8 @@ class BackfillPolicy(NamedTuple):
     estimate: bool = True
     switch_wait_s: int = 300  # max_switch_wait
     strict: bool = False  # nothing passes the first row that waits
-    order: str = "priority"  # of the candidates behind those that hold: priority, or shortest (limit first)
+    order: str = "priority"  # of the candidates behind those that hold: priority, or shortest first; aged: predict.py
+    predict: bool = False  # shortest by what is predicted; else by the limit
 
 
 def backfill_policy(config: Config) -> BackfillPolicy:
@@ -70,4 +71,5 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         switch_wait_s=number("max_switch_wait", 300, 0),
         strict=kind == "FIFO",
         order=config.penstock_backfill_order,
+        predict=config.penstock_backfill_predictor == "history",
     )

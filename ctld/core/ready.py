@@ -8,7 +8,7 @@ the ready ones or takes them out. Resources and priority are the planner's busin
 
 from collections.abc import Callable
 
-from ctld.core import arrays, preempt, priority
+from ctld.core import arrays, predict, preempt, priority
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
 from ctld.core.pending import NO_DEADLINE, Terms
@@ -122,6 +122,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     rows = state.pending.rows_of(job.job_id)
     open_to = [state.partition_list[state.pending.partition[row]] for row in rows]
     ranks = priority.ranks(state, job, [p if reason or not partition_reason(p, job) else None for p in open_to])
+    ranks = predict.aged(state, job, ranks)
     if reason is not None:
         state.pending.set_waiting(job.job_id)
         if reason is Reason.BEGIN_TIME is not job.reason:
@@ -177,6 +178,7 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
         limit_min_s=min(limit_s, least_s(job) or limit_s),
         latest_s=latest_start_s(request, limit_s),
         assoc=state.assoc_number(job),
+        expected_s=predict.expected_s(state, job, limit_s),
     )
 
 

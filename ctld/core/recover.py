@@ -8,7 +8,7 @@ when the nodes register (node_life.py), since they are functions of the state an
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctld.core import arrays, assocs, depends, gang, priority, reserve_life
+from ctld.core import arrays, assocs, depends, gang, predict, priority, reserve_life
 from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
@@ -86,6 +86,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     assocs.resume(state)
     state.shares.decay = priority.decay_of(config)
     priority.configure(state, config, now_us)
+    predict.restore(state)
     for row in loaded.partitions:
         if row.name in state.partitions:
             state.partitions[row.name].state = row.state

@@ -89,12 +89,12 @@ def _strictly(state: ClusterState, rows: Rows, answer: Answer) -> Answer:
 
 
 def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> Answer:
-    """Backfill candidates by shortest limit (EASY-SJBF): those behind the first row that waits are sorted anew."""
+    """Backfill candidates by shortest limit (EASY-SJBF) or prediction: those behind the first that waits are sorted anew."""
     started = {start.job_id for start in answer.starts}
     ids = state.pending.table.job[rows].tolist()
     head = next((i for i, job_id in enumerate(ids) if job_id not in started), len(ids))
     behind = rows[head + 1 :]
-    order = np.argsort(state.pending.table.limit_s[behind], kind="stable")
+    order = np.argsort(state.pending.expected_s[behind], kind="stable")
     again = np.concatenate([rows[: head + 1], behind[order]])
     return ask(present(state, now_us, again, QUICK_STARTS_MAX))
 

@@ -16,6 +16,7 @@ import numpy as np
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
+from ctld.core.histories import Histories
 from ctld.core.model import (
     ArrayRecord,
     HistoryRow,
@@ -129,6 +130,7 @@ class ClusterState:
         self.exclusive_users = 0  # jobs that hold nodes for their user alone
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}
         self.user_numbers: dict[int, int] = {}  # uid -> a number that fits into a column
+        self.histories = Histories()  # predict.py
         self.masks = MaskTable(0)
         self.placements: dict[Any, list[tuple[int, int]]] = {}  # what shapes.py found, for this configuration
         self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration

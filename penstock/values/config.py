@@ -135,7 +135,8 @@ class Config:
     sched_interval_s: int = 60
     penstock_backfill: str = "conservative"  # or easy, none, or how many waiting jobs may hold resources
     penstock_backfill_estimate: bool = True  # plan a start for jobs that hold nothing, too
-    penstock_backfill_order: str = "priority"  # of the candidates behind them: or shortest
+    penstock_backfill_order: str = "priority"  # of the candidates behind them: or shortest; or aged, also of the queue
+    penstock_backfill_predictor: str = "none"  # what shortest goes by: the time limit; or history
     def_mem_per_cpu_mb: int = 0
     def_mem_per_node_mb: int = 0
     max_mem_per_cpu_mb: int = 0

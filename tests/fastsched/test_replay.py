@@ -44,6 +44,8 @@ policies = st.sampled_from(list(POLICIES.values())) | st.builds(
     predictor=st.sampled_from(sorted(words.PREDICTORS.values())),
     ranker=st.sampled_from(sorted(words.PREDICTORS.values())),
     submit_must_fit=st.booleans(),
+    aged_factor=st.integers(0, 3) | st.integers(0, words.AGED_FACTOR_MAX),
+    aged_max_s=st.integers(0, 2000) | st.integers(0, words.AGED_S_MAX),
 )
 modes = st.sampled_from(sorted(words.MODES.values()))
 
@@ -109,6 +111,7 @@ STORY = [(0, 100, 100, 2, 0), (1, 50, 50, 4, 0), (2, 90, 90, 2, 0), (3, 200, 200
         ("easy-sjbf", [0, 100, 2, 150]),
         ("easypp", [0, 100, 2, 150]),
         ("conservative", [0, 100, 2, 150]),
+        ("learned", [0, 100, 2, 150]),
     ],
 )
 def test_a_short_story(name: str, starts: list[int], mode: int) -> None:
@@ -139,6 +142,36 @@ def test_predictions_come_from_the_last_two_jobs_of_the_user() -> None:
     assert both([*past, (22, 10, 1000, 1, 2)], 4, policy, words.EVENT)[-2:] == [120, 170]
 
 
+def test_similar_jobs_tell_more_than_the_last_two() -> None:
+    """The user's jobs of 1000 s and one processor took 10 s, his later ones of 999 s took 500: who asks for 1000 s again goes
+    first, for 999 s last; a stranger's 300 s are between."""
+    past = [(0, 10, 1000, 1, 0), (0, 10, 1000, 1, 0), (20, 500, 999, 1, 0), (20, 500, 999, 1, 0), (600, 100, 100, 4, 1)]
+    policy = ReplayPolicy(order=words.SHORTEST, ranker=words.SIMILAR)
+    new = [(601, 300, 300, 4, 2), (602, 10, 999, 1, 0), (603, 10, 1000, 1, 0)]
+    assert both([*past, *new], 4, policy, words.BATCH)[-3:] == [710, 1010, 700]
+    assert both([*past, *new], 4, policy._replace(ranker=words.LAST_TWO), words.BATCH)[-3:] == [700, 1000, 1000]
+
+
+def test_an_aged_place_is_the_submission_and_a_bounded_handicap() -> None:
+    """Job 1 is put back by 5 x 100 s: behind who comes 100 s later and is short, in front of who comes 600 s later. With a
+    bound of 90 s nobody who comes 100 s later passes it."""
+    jobs = [(0, 1000, 1000, 4, 0), (1, 100, 100, 4, 1), (101, 10, 10, 4, 2), (601, 10, 10, 4, 3)]
+    policy = POLICIES["learned"]
+    assert both(jobs, 4, policy, words.BATCH) == [0, 1010, 1000, 1110]
+    assert both(jobs, 4, policy._replace(aged_max_s=90), words.BATCH) == [0, 1000, 1100, 1110]
+    assert both(jobs, 4, policy._replace(aged_factor=0), words.BATCH) == [0, 1000, 1100, 1110]
+    assert both(jobs, 4, policy._replace(aged_factor=20), words.BATCH) == [0, 1020, 1000, 1010]
+
+
+@given(workloads, modes, st.integers(0, 300))
+def test_heads_are_not_passed_by_who_comes_later_than_the_bound(jobs, mode, bound_s) -> None:
+    policy = ReplayPolicy(order=words.AGED, ranker=words.SIMILAR, aged_max_s=bound_s)  # without backfill
+    submit_s, *rest = columns(jobs)
+    start_s = compiled(submit_s, *rest, 8, policy, mode)
+    for k, at_s in enumerate(start_s.tolist()):
+        assert (start_s[submit_s > submit_s[k] + bound_s] >= at_s).all()
+
+
 def test_an_outlived_prediction_grows_by_steps_of_the_table() -> None:
     """Believed to take 10 s it takes 500: its expected end moves to 70, 310, 910 s after its start at 21. That alone is no
     reason to look, so who fits then starts at the next submission."""
@@ -164,6 +197,8 @@ def test_bad_input_is_refused_with_the_number_of_the_job() -> None:
             form(*columns([(0, 11, 10, 1, 0)]), 4, POLICIES["conservative"], words.EVENT)
         with pytest.raises(ValueError, match="no predictor"):
             form(*columns([fine]), 4, POLICIES["conservative"]._replace(predictor=words.LAST_TWO), words.EVENT)
+        with pytest.raises(ValueError, match="aged_factor is 0 to 1000, aged_max_s 0 to 1000000000"):
+            form(*columns([fine]), 4, ReplayPolicy(order=words.AGED, aged_max_s=-1), words.EVENT)
         with pytest.raises(ValueError, match="not a policy"):
             form(*columns([fine]), 4, ReplayPolicy(order=99), words.EVENT)
         with pytest.raises(ValueError, match="before the job in front of it"):

@@ -8,7 +8,7 @@ import functools
 
 import pytest
 
-from bench import published
+from bench import learnedbench, published
 from sim.workload import Workload
 
 
@@ -21,7 +21,7 @@ def load(log: str, filter_name: str, processors: int) -> Workload:
     "case",
     [
         pytest.param(case, id=case.name, marks=() if case.log == "KTH-SP2" else pytest.mark.slow)
-        for case in published.cases()
+        for case in published.cases() + published.ours()
     ],
 )
 def test_as_published(case: published.Case) -> None:
@@ -29,6 +29,20 @@ def test_as_published(case: published.Case) -> None:
         pytest.skip(f"no {published.LOGS[case.log].file} in {published.TRACES} (PENSTOCK_TRACES)")
     workload = load(case.log, case.filter, case.processors)
     assert published.differences(case, workload, *published.run(case, workload)) == []
+
+
+@pytest.mark.parametrize("mode", ["batch", "event"])
+@pytest.mark.parametrize(
+    "log", [pytest.param(log, marks=() if log == "KTH-SP2" else pytest.mark.slow) for log in learnedbench.STUDY]
+)
+def test_learned_is_better_than_published(log: str, mode: str) -> None:
+    """A lower mean bounded slowdown than EASY, EASY-SJBF and EASY++, and a p95 of waits that is no higher than EASY's."""
+    if not published.is_there(log):
+        pytest.skip(f"no {published.LOGS[log].file} in {published.TRACES} (PENSTOCK_TRACES)")
+    workload = load(log, "sc15", 0)
+    rivals = [learnedbench.figures(workload, log, policy, mode) for policy in ("easy", "easy-sjbf", "easypp")]
+    assert learnedbench.keeps(learnedbench.figures(workload, log, "learned", mode), rivals)
+    assert not learnedbench.keeps(rivals[0], rivals)
 
 
 def test_a_difference_is_seen() -> None:
