@@ -153,6 +153,7 @@ class ClusterState:
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0
+        self.full_pass_timer_us = 0  # for when the last timer was set
 
     def _open_books(self) -> None:
         """Accounts, shares and usage, and what has changed of them since the last seal."""
