@@ -106,9 +106,9 @@ class Site:
         return [(int(b), int(e), int(rows)) for _, b, e, rows in found if int(b) >= since_ns]
 
     def held(self, since_ns: int, until_ns: int) -> list[tuple[float, str]]:
-        """What held the loop in that time: milliseconds and what, longest first."""
+        """What held the loop in that time: milliseconds of its CPU time and what, longest first."""
         found = [line.split(maxsplit=3) for line in self.notes.read_text().splitlines() if line.startswith("held ")]
-        return sorted(((int(e) - int(b)) / 1e6, w) for _, b, e, w in found if since_ns <= int(b) < until_ns)[::-1]
+        return sorted(((int(cpu)) / 1e6, what) for _, b, cpu, what in found if since_ns <= int(b) < until_ns)[::-1]
 
 
 @asynccontextmanager

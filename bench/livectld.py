@@ -3,8 +3,9 @@
     python -m bench.livectld NOTES --config slurm.conf
 
 Nothing of it is changed: the worker's function and the loop's callbacks are timed, at less than a microsecond each. A line
-in NOTES is `pass BEGIN END ROWS` or `held BEGIN END WHAT`, in nanoseconds of the monotonic clock, which all processes of a
-machine share; callbacks below HELD_NS are not noted.
+in NOTES is `pass BEGIN END ROWS` or `held BEGIN CPU WHAT`, in nanoseconds; BEGIN and END are of the monotonic clock, which
+all processes of a machine share. CPU is the loop's own CPU time in that callback: what it waited for a CPU, or for the
+interpreter, is not its doing. Callbacks below HELD_NS are not noted.
 """
 
 import asyncio
@@ -34,12 +35,11 @@ def watch(notes: Path) -> None:
         return answer
 
     def run(handle: Any) -> None:
-        begin = time.monotonic_ns()
-        callback = handle._callback
+        begin, callback = time.thread_time_ns(), handle._callback
         run_handle(handle)
-        end = time.monotonic_ns()
-        if end - begin >= HELD_NS:
-            file.write(f"held {begin} {end} {_name(callback)}\n")
+        used = time.thread_time_ns() - begin
+        if used >= HELD_NS:
+            file.write(f"held {time.monotonic_ns() - used} {used} {_name(callback)}\n")
 
     runtime_loop.run_plan = run_plan
     asyncio.events.Handle._run = run  # type: ignore[method-assign]

@@ -190,6 +190,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
     Timer.RESERVATION_OVERRUN: reserve_life.overrun,
+    Timer.TELLING: explain.ask_again,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -240,6 +241,7 @@ class Core:
             if suspend.go_on(state, self._now_us) and gang.is_on(state):
                 gang.make_room(state, self._now_us)
             gang.fill(state, self._now_us)
+        explain.tell_more(state, self._now_us)
         if not (state.history or state.effects or state.acks or state.purged or state.is_dirty()):
             return None
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]

@@ -121,7 +121,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.placements.clear()
     state.rules_changed()
     state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
-    state.forecast = None
+    state.forecast, state.telling = None, None
     state.layout_revision = state.revision + 1
     if state.reservations:
         state.timers.set(now_us, Timer.RESERVED_NODES)

@@ -42,6 +42,7 @@ from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag, Reason, Suspend
 
 if TYPE_CHECKING:
+    from ctld.core.explain import Telling
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
 
@@ -149,6 +150,8 @@ class ClusterState:
         self.revision = 0  # rises whenever a pass could come out differently
         self.layout_revision = 0  # plans older than this speak of other node numbers
         self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
+        self.telling: Telling | None = None  # what the last pass over the whole queue said and has not been told yet
+        self.telling_timer = False  # one is set
         self.quick_pass_due = False
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
