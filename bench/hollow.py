@@ -80,7 +80,9 @@ class Steps:
 class Hollow:
     """One node."""
 
-    def __init__(self, config: NodeConfig, target: Target, clock: Clock, steps: Steps, on_up: Callable[[], None]) -> None:
+    def __init__(
+        self, config: NodeConfig, target: Target, clock: Clock, steps: Steps, on_up: Callable[[], None]
+    ) -> None:
         self._config = config
         self._clock = clock
         self._steps = steps

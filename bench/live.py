@@ -207,7 +207,12 @@ class Acts:
 
     def by_name(self) -> dict[str, Act]:
         """In the order in which they are measured."""
-        return {"submit": self.submit, "query_job": self.query, "query_account": self.query_account, "cancel": self.cancel}
+        return {
+            "submit": self.submit,
+            "query_job": self.query,
+            "query_account": self.query_account,
+            "cancel": self.cancel,
+        }
 
     async def submit(self, client: AsyncClient) -> bool:
         """A job of a whole node and two days: it waits behind all others."""
@@ -394,7 +399,9 @@ def show(phases: dict[str, Phase]) -> None:
                     print(f"{label:9} {act:13} {one.per_s:8,.0f} {one.p50_ms:7.1f} {one.p99_ms:7.1f} {one.max_ms:7.1f}")
     for name, found in phases.items():
         longest = ", ".join(f"{ms:.0f} ms {what}" for ms, what in found.held[:6])
-        print(f"{name}: controller {found.controller_cpu:.2f} cores; the loop was held {len(found.held)} times: {longest}")
+        print(
+            f"{name}: controller {found.controller_cpu:.2f} cores; the loop was held {len(found.held)} times: {longest}"
+        )
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ interpreter, is not its doing. Callbacks below HELD_NS are not noted.
 """
 
 import asyncio
+import gc
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,15 @@ def watch(notes: Path) -> None:
         if used >= HELD_NS:
             file.write(f"held {time.monotonic_ns() - used} {used} {_name(callback)}\n")
 
+    collecting = [0]
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            collecting[0] = time.thread_time_ns()
+        elif (used := time.thread_time_ns() - collecting[0]) >= HELD_NS:
+            file.write(f"held {time.monotonic_ns() - used} {used} garbage-collector-{info['generation']}\n")
+
+    gc.callbacks.append(collected)
     runtime_loop.run_plan = run_plan
     asyncio.events.Handle._run = run  # type: ignore[method-assign]
 

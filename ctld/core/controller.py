@@ -19,6 +19,7 @@ from ctld.core import (
     arrays,
     control,
     depends,
+    explain,
     gang,
     job_life,
     layout,

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
-from ctld.core.events import AnyEvent, AwaitJob, StopWaiting, SubmitJob, Tick
+from ctld.core.events import AnyEvent, AwaitJob, PlanReady, StopWaiting, SubmitJob, Tick
 from ctld.core.planning import run_plan
 from ctld.metrics import Metrics
 from ctld.runtime.errors import NotTaken
@@ -260,7 +260,7 @@ class Runtime:
 
     def _start_plan(self, effect: StartPlan) -> None:
         self.metrics.plans += 1
-        future = self._loop.run_in_executor(self._planner, run_plan, effect.revision, effect.question)
+        future = self._loop.run_in_executor(self._planner, _plan, effect)
         future.add_done_callback(self._planned)
         self._pass_timer = self._loop.call_later(effect.seconds_max, _stop_pass, effect.question.given.stop)
 
@@ -349,6 +349,14 @@ class Runtime:
             self._idle.set()
             self._recorder.flush()
             self._fail(what, error)
+
+
+def _plan(effect: StartPlan) -> PlanReady:
+    """In the worker, which also sorts the forecast, so that the loop need not when somebody asks."""
+    ready = run_plan(effect.revision, effect.question)
+    if ready.forecast is not None:
+        ready.forecast.sort()
+    return ready
 
 
 def _stop_pass(stop: Any) -> None:
