@@ -274,16 +274,18 @@ class Seen(NamedTuple):
     p50_ms: float
     p99_ms: float
     max_ms: float
+    controller_cpu_ms: float  # for each call, with all that went on beside it
 
 
-def seen(calls: list[Call]) -> Seen | None:
+def seen(calls: list[Call], controller_s: float) -> Seen | None:
     """None of too few calls."""
     if len(calls) < 100:
         return None
     times = sorted((end - begin) / 1e6 for begin, end in calls)
     took_s = (max(end for _, end in calls) - min(begin for begin, _ in calls)) / 1e9
     return Seen(
-        len(times), len(times) / took_s, statistics.median(times), times[int(len(times) * 0.99)], times[-1]
+        len(times), len(times) / took_s, statistics.median(times), times[int(len(times) * 0.99)], times[-1],
+        1000 * controller_s / len(times),
     )  # fmt: skip
 
 
@@ -301,13 +303,16 @@ async def phase(site: Site, pid: int, clients: list[AsyncClient], ids: list[int]
     """All acts, one after the other."""
     began, used = time.monotonic_ns(), cpu_s(pid)
     calls: dict[str, list[Call]] = {}
+    cpu: dict[str, float] = {}
     for name, act in Acts(ids).by_name().items():
+        before = cpu_s(pid)
         calls[name] = await call_for(clients, act, seconds)
+        cpu[name] = cpu_s(pid) - before
     ended = time.monotonic_ns()
     passes = site.passes(began)
     return Phase(
-        {name: seen(found) for name, found in calls.items()},
-        {name: seen(overlapping(found, passes)) for name, found in calls.items()},
+        {name: seen(found, cpu[name]) for name, found in calls.items()},
+        {name: seen(overlapping(found, passes), 0.0) for name, found in calls.items()},
         passes, site.held(began, ended), (cpu_s(pid) - used) / ((ended - began) / 1e9),
     )  # fmt: skip
 
@@ -390,13 +395,14 @@ def document(figures: dict[str, Any]) -> dict[str, Any]:
 
 def show(phases: dict[str, Phase]) -> None:
     """A table."""
-    print(f"{'':8} {'':14} {'calls/s':>8} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7}")
+    print(f"{'':8} {'':14} {'calls/s':>8} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'CPU ms':>7}")
     for name, found in phases.items():
         for act in found.seen:
             rows = [(name, found.seen[act])] + ([("  in pass", found.during[act])] if name == "passes" else [])
             for label, one in rows:
                 if one:
-                    print(f"{label:9} {act:13} {one.per_s:8,.0f} {one.p50_ms:7.1f} {one.p99_ms:7.1f} {one.max_ms:7.1f}")
+                    times = f"{one.p50_ms:7.1f} {one.p99_ms:7.1f} {one.max_ms:7.1f} {one.controller_cpu_ms:7.2f}"
+                    print(f"{label:9} {act:13} {one.per_s:8,.0f} {times}")
     for name, found in phases.items():
         longest = ", ".join(f"{ms:.0f} ms {what}" for ms, what in found.held[:6])
         print(

@@ -48,7 +48,9 @@ def watch(notes: Path) -> None:
         if phase == "start":
             collecting[0] = time.thread_time_ns()
         elif (used := time.thread_time_ns() - collecting[0]) >= HELD_NS:
-            file.write(f"held {time.monotonic_ns() - used} {used} garbage-collector-{info['generation']}\n")
+            file.write(
+                f"held {time.monotonic_ns() - used} {used} garbage-collector-{info['generation']}:{info['collected']}\n"
+            )
 
     gc.callbacks.append(collected)
     runtime_loop.run_plan = run_plan
