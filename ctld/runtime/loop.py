@@ -52,7 +52,7 @@ LEASE_RENEW_S: Final = 3.0
 PLANNER_NICE: Final = 5
 #: The invariants are checked this often, and only with so few jobs that it takes milliseconds.
 CHECK_S: Final = 30.0
-CHECK_JOBS_MAX: Final = 5_000
+CHECK_JOBS_MAX: Final = 1_000
 
 Fail = Callable[[str, BaseException | None], None]
 
