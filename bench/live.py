@@ -2,10 +2,10 @@
 
     python -m bench.live [--seconds 10] [--jobs 12000] [--nodes 1000] [--out FILE]      (`make bench-live`)
 
-One machine, four processes: the controller (its real store with fsync), the hollow nodes, this one as the clients, and in
-the last phases one that only burns a CPU. The jobs are those of bench/schedqueue.py (seed 7); about 500 start, the rest
-stays pending. Then, in each phase, CALLERS callers with a connection each do one thing for some seconds: submit (a job
-that will wait), ask for one job, ask for one account's jobs (about 120 of all), cancel what was submitted.
+One machine, three processes: the controller (its real store with fsync), the hollow nodes, and this one as the clients.
+The jobs are those of bench/schedqueue.py (seed 7); some hundred start, the rest stays pending. Then, in each phase, CALLERS
+callers with a connection each do one thing for some seconds: submit (a job that will wait), ask for one job, ask for one
+account's jobs (about 120 of all), cancel what was submitted.
 
     idle     no full pass, nothing ends (bf_interval is an hour)
     burner   the same, and another process takes as much CPU as it can get: what a pass costs a caller by being on the
@@ -13,7 +13,9 @@ that will wait), ask for one job, ask for one account's jobs (about 120 of all),
     ends     no full pass; steps end all the time, and others start in their place
     passes   steps end all the time, and full passes run one after the other (bf_interval=1)
 
-In `passes`, a call counts as *during* a pass when they overlap. A figure is reported only where passes have run.
+In `passes`, a call counts as *during* a pass when it began while one ran (calls that overlap one would be a choice of
+the long ones). Of fewer than CALLS_LEAST calls nothing is said. Before the first phase the controller is left alone for
+some seconds: what it uses then is the nodes' heartbeats.
 """
 
 import argparse
@@ -21,7 +23,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,12 +31,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.measure import CannotMeasure, cpu_s, free_port, rss_mb
+from bench.livecluster import NO_PASSES_S, PASSES_S, START_LIMIT_S, Pass, Site, cluster, process, tell
+from bench.measure import CannotMeasure, cpu_s, rss_mb
 from bench.report import machine
 from bench.schedqueue import CPUS_A_GPU, MEM_MB_A_GPU, NODE_CPUS, NODE_GPUS, NODE_MEM_MB, generate
 from penstock.aclient import AsyncClient
 from penstock.client import new_request_key
-from penstock.cluster import read_cluster
 from penstock.v1.common_pb2 import GresCount, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import (
     CancelJobsRequest,
@@ -48,113 +49,14 @@ from penstock.v1.controller_pb2 import (
 OUT = Path(__file__).parent / "out" / "live.json"
 CALLERS = 8
 SUBMITTERS = 64
-CALL_TIMEOUT_S = 60.0
-START_LIMIT_S = 120.0
 ENDS_PER_S = 20.0
 ACCOUNTS = 100
+#: A p99 of fewer is their longest.
+CALLS_LEAST = 100
+REST_S = 3.0
 #: Far longer than a run: what starts goes on until the load generator is told to end it.
 SCRIPT = b"#!/bin/sh\nsleep 100000\n"
-NO_PASSES_S, PASSES_S = 3600, 1
-CONF = """\
-ClusterName=live
-SlurmctldHost=localhost(127.0.0.1)
-SlurmctldPort={port}
-PenstockNodePort={node_port}
-SlurmUser={user}
-SlurmctldLogFile={folder}/ctld.log
-StateSaveLocation={folder}/state
-ReturnToService=2
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-GresTypes=gpu
-MaxJobCount=300000
-SchedulerParameters=bf_interval={interval_s}
-NodeName=n[1-{nodes}] CPUs={cpus} CoresPerSocket={cpus} RealMemory={mem_mb} Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=UNLIMITED State=UP
-"""
-
-Pass = tuple[int, int, int]  # begin and end, ns of the monotonic clock; rows
 Call = tuple[int, int]  # begin and end, ns
-
-
-class Site:
-    """The run's folder and its processes."""
-
-    def __init__(self, folder: Path, nodes: int) -> None:
-        self.folder, self.nodes = folder, nodes
-        self.conf = folder / "slurm.conf"
-        self.notes = folder / "notes"
-        self._ports = free_port(), free_port()
-
-    def write_conf(self, interval_s: int) -> None:
-        """slurm.conf with so long a pause between full passes."""
-        import getpass
-
-        text = CONF.format(
-            port=self._ports[0], node_port=self._ports[1], user=getpass.getuser(), folder=self.folder, nodes=self.nodes,
-            cpus=NODE_CPUS, mem_mb=NODE_MEM_MB, gpus=NODE_GPUS, interval_s=interval_s,
-        )  # fmt: skip
-        self.conf.write_text(text)
-
-    def client(self) -> AsyncClient:
-        """A connection of its own."""
-        return AsyncClient(read_cluster(self.folder / "state" / "cluster.json"), CALL_TIMEOUT_S, retry=True)
-
-    def passes(self, since_ns: int = 0) -> list[Pass]:
-        """Full passes that began since then."""
-        found = [line.split() for line in self.notes.read_text().splitlines() if line.startswith("pass ")]
-        return [(int(b), int(e), int(rows)) for _, b, e, rows in found if int(b) >= since_ns]
-
-    def held(self, since_ns: int, until_ns: int) -> list[tuple[float, str]]:
-        """What held the loop in that time: milliseconds of its CPU time and what, longest first."""
-        found = [line.split(maxsplit=3) for line in self.notes.read_text().splitlines() if line.startswith("held ")]
-        return sorted(((int(cpu)) / 1e6, what) for _, b, cpu, what in found if since_ns <= int(b) < until_ns)[::-1]
-
-
-@asynccontextmanager
-async def process(*words: str, log: Path, piped: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process of ours, ended with the block."""
-    pipe = subprocess.PIPE if piped else subprocess.DEVNULL
-    with log.open("ab") as file:
-        child = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=pipe, stdout=pipe, stderr=file)
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.terminate()
-        await child.wait()
-
-
-@asynccontextmanager
-async def cluster(site: Site) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.subprocess.Process]]:
-    """The controller and all its hollow nodes, registered."""
-    site.write_conf(NO_PASSES_S)
-    log = site.folder / "processes.log"
-    async with process("-m", "bench.livectld", str(site.notes), "--config", str(site.conf), log=log) as controller:
-        await _until(lambda: (site.folder / "state" / "cluster.json").exists(), controller, log)
-        async with process("-m", "bench.hollow", "--conf", str(site.conf), log=log, piped=True) as nodes:
-            assert nodes.stdout is not None
-            async with asyncio.timeout(START_LIMIT_S):
-                line = await nodes.stdout.readline()
-            if not line:
-                raise CannotMeasure(f"the hollow nodes have ended: {log.read_text()[-500:]}")
-            yield controller, nodes
-
-
-async def _until(true: Callable[[], bool], child: asyncio.subprocess.Process, log: Path) -> None:
-    async with asyncio.timeout(START_LIMIT_S):
-        while not true():
-            if child.returncode is not None:
-                raise CannotMeasure(f"the controller has ended: {log.read_text()[-500:]}")
-            await asyncio.sleep(0.05)
-
-
-async def tell(nodes: asyncio.subprocess.Process, word: str) -> dict[str, int]:
-    """Say something to the hollow nodes; what they have done so far."""
-    assert nodes.stdin is not None and nodes.stdout is not None
-    nodes.stdin.write(f"{word}\n".encode())
-    found: dict[str, int] = json.loads(await nodes.stdout.readline())
-    return found
 
 
 def queue(jobs: int) -> list[SubmitJobRequest]:
@@ -261,9 +163,9 @@ async def call_for(clients: list[AsyncClient], act: Act, seconds: float) -> list
     return calls
 
 
-def overlapping(calls: list[Call], passes: list[Pass]) -> list[Call]:
-    """Calls during which a pass ran at some time."""
-    return [call for call in calls if any(begin < call[1] and call[0] < end for begin, end, _ in passes)]
+def during(calls: list[Call], passes: list[Pass]) -> list[Call]:
+    """Calls that began while a pass ran."""
+    return [call for call in calls if any(begin <= call[0] < end for begin, end, _ in passes)]
 
 
 class Seen(NamedTuple):
@@ -279,7 +181,7 @@ class Seen(NamedTuple):
 
 def seen(calls: list[Call], controller_s: float) -> Seen | None:
     """None of too few calls."""
-    if len(calls) < 100:
+    if len(calls) < CALLS_LEAST:
         return None
     times = sorted((end - begin) / 1e6 for begin, end in calls)
     took_s = (max(end for _, end in calls) - min(begin for begin, _ in calls)) / 1e9
@@ -290,7 +192,7 @@ def seen(calls: list[Call], controller_s: float) -> Seen | None:
 
 
 class Phase(NamedTuple):
-    """One phase's figures by act; `during` only of calls that overlap a pass."""
+    """One phase's figures by act; `during` only of calls that began while a pass ran."""
 
     seen: dict[str, Seen | None]
     during: dict[str, Seen | None]
@@ -312,7 +214,7 @@ async def phase(site: Site, pid: int, clients: list[AsyncClient], ids: list[int]
     passes = site.passes(began)
     return Phase(
         {name: seen(found, cpu[name]) for name, found in calls.items()},
-        {name: seen(overlapping(found, passes), 0.0) for name, found in calls.items()},
+        {name: seen(during(found, passes), 0.0) for name, found in calls.items()},
         passes, site.held(began, ended), (cpu_s(pid) - used) / ((ended - began) / 1e9),
     )  # fmt: skip
 
@@ -328,6 +230,9 @@ async def run(site: Site, jobs: int, seconds: float, names: list[str]) -> dict[s
             del clients[CALLERS:]
             figures: dict[str, Any] = {"live_queue_s": took_s, "live_queue_submits_per_s": jobs / took_s}
             figures["live_started"] = (await tell(nodes, "stats"))["running"]
+            used = cpu_s(controller.pid)
+            await asyncio.sleep(REST_S)
+            figures["live_nodes_controller_cpu_cores"] = (cpu_s(controller.pid) - used) / REST_S
             found: dict[str, Phase] = {}
             for name in names:
                 print(f"{name} ...", file=sys.stderr, flush=True)
