@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full bench bench-sim bench-sched proto lock clean
+.PHONY: help build demo check test test-full bench bench-sim bench-sched bench-live proto lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -21,6 +21,7 @@ help:
 	@echo "make bench      measure this machine; writes bench/out/main.json"
 	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json and openb.json"
 	@echo "make bench-sched  measure the planner; writes bench/out/sched.json and sched.png"
+	@echo "make bench-live  1,000 hollow nodes and 12,000 jobs on one controller; writes bench/out/live.json"
 	@echo "make proto      generate penstock/v1 from proto/"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
@@ -72,6 +73,9 @@ bench-sim: build
 
 bench-sched: build
 	@$(PY) -m bench.schedbench
+
+bench-live: build
+	@$(PY) -m bench.live
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py

@@ -14,7 +14,7 @@ from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, Role
 from ctld.core.model import Job
 from ctld.core.ready import refresh
 from ctld.core.rights import may_touch, require_role
-from ctld.core.select import Target, all_matching, matches, targets_of
+from ctld.core.select import Target, all_matching, matching, targets_of
 from ctld.core.state import ClusterState
 from penstock.values.errors import BadValue
 from penstock.values.jobid import BATCH_STEP
@@ -70,7 +70,7 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         raise Refused(Code.INVALID_VALUE, f"signal {event.signal_no} is not between 1 and {SIGNAL_MAX}")
 
     def act(target: Target) -> None:
-        if not matches(target.job, which):
+        if not matching([target.job], which):
             return
         if event.signal_no and not (event.signal_no == SIGKILL and not event.batch_only and not event.full):
             signal_job(state, target.job, event)

@@ -19,6 +19,7 @@ from ctld.core import (
     arrays,
     control,
     depends,
+    explain,
     gang,
     job_life,
     layout,
@@ -190,6 +191,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
     Timer.RESERVATION_OVERRUN: reserve_life.overrun,
+    Timer.TELLING: explain.ask_again,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -251,6 +253,7 @@ class Core:
         if not self._scheduled:
             self.schedule()
         self._scheduled = False
+        explain.tell_more(state, self._now_us)
         if not (state.history or state.effects or state.acks or state.purged or state.is_dirty()):
             return None
         jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]

@@ -4,16 +4,20 @@ The planner's reasons are derived data: they are written only when they change, 
 keep `Priority`, so that a pass over 100,000 jobs touches a few.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from _fastsched import contract
 from ctld.core.model import Job
 from ctld.core.ready import set_reason
 from ctld.core.shapes import bits_of, mask_bits
 from ctld.core.state import CLOSED_FLAGS, ClusterState
+from ctld.core.timers import Timer
 from penstock.values.hostlist import compress
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, Reason
+
+#: Jobs that are told in one batch: some 2 ms of the loop, and as many rows to write.
+REASONS_PER_BATCH = 1_000
 
 #: Slurm's words behind ReqNodeNotAvail.
 MAINTENANCE = "Reserved for maintenance"
@@ -30,36 +34,93 @@ PLANNED = {
 }
 
 
+class Telling:
+    """What a pass said, and how far the jobs have been told: first the reasons, then `Priority` for the other flagged ones.
+
+    Told in slices, one a batch: when the nodes of 100,000 jobs are gone, each of them gets a reason, a row to write and
+    a place in the readers' view, and nobody waits for all of that. A job that a later pass has told about is left out.
+    """
+
+    __slots__ = ("_at", "_closed", "_flagged", "_reasons", "newer", "told")
+
+    def __init__(self, reasons: Sequence[tuple[int, int]], flagged: Sequence[int]) -> None:
+        self._reasons, self._flagged = reasons, flagged
+        self._at = 0  # how many of both have been looked at
+        self._closed: dict[int, str] = {}
+        self.told: dict[int, None] = {}
+        self.newer: dict[int, None] = {}  # jobs that a later pass has told
+
+    def __len__(self) -> int:
+        return len(self._reasons) + len(self._flagged)
+
+    def some(self, state: ClusterState, most: int) -> bool:
+        """Look at so many more. True when nothing is left."""
+        begin, end, split = self._at, self._at + most, len(self._reasons)
+        kept = _kept(state)
+        for job_id, reason in self._reasons[begin:end]:
+            self._give(state, job_id, PLANNED[reason], kept)
+        for job_id in self._flagged[max(begin - split, 0) : max(end - split, 0)]:
+            self._take_back(state, job_id)
+        self._at = end
+        return end >= len(self)
+
+    def _give(self, state: ClusterState, job_id: int, reason: Reason, kept: tuple[int, int]) -> None:
+        job = state.jobs.get(job_id)
+        if job is None or not _waits(state, job) or job_id in self.newer:
+            return
+        if reason is Reason.RESERVATION and job_id in self.told:
+            return  # one of its alternatives waits for something nearer
+        self.told[job_id] = None
+        detail = _closed_nodes(state, job, self._closed) if reason is Reason.REQ_NODE_NOT_AVAIL else ""
+        if reason is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
+            reason, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
+        _tell(state, job, reason, detail)
+
+    def _take_back(self, state: ClusterState, job_id: int) -> None:
+        job = state.jobs.get(job_id)
+        if job is None or not _waits(state, job):
+            state.flagged.pop(job_id, None)
+        elif job_id not in self.told and job_id not in self.newer:
+            _tell(state, job, Reason.PRIORITY)
+
+
+def _waits(state: ClusterState, job: Job) -> bool:
+    return job.state is JobState.PENDING and state.pending.is_ready(job.job_id)
+
+
 def apply_reasons(
-    state: ClusterState, now_us: int, reasons: Iterable[tuple[int, int]], seen: Iterable[int] | None
+    state: ClusterState, now_us: int, reasons: Sequence[tuple[int, int]], seen: Sequence[int] | None
 ) -> None:
     """Give ready jobs the planner's reasons. `seen`: the jobs that the pass looked at, None = all.
 
     `reasons` leaves out `Priority`: a job that the pass saw and that is not among them is merely behind others. What this
-    costs goes with what the pass saw, not with how many jobs have some other reason.
+    costs goes with what the pass saw, not with how many jobs have some other reason; and what a pass over the whole
+    queue says is told in slices (`tell_more`).
     """
-    told: dict[int, None] = {}
-    closed: dict[int, str] = {}
-    kept = _kept(state)
-    for job_id, reason in reasons:
-        job = state.jobs.get(job_id)
-        if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
-            continue
-        planned = PLANNED[reason]
-        if planned is Reason.RESERVATION and job_id in told:
-            continue  # one of its alternatives waits for something nearer
-        told[job_id] = None
-        detail = _closed_nodes(state, job, closed) if planned is Reason.REQ_NODE_NOT_AVAIL else ""
-        if planned is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
-            planned, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
-        _tell(state, job, planned, detail)
     flagged = state.flagged
-    for job_id in list(flagged) if seen is None else [job_id for job_id in seen if job_id in flagged]:
-        job = state.jobs.get(job_id)
-        if job is None or job.state is not JobState.PENDING or not state.pending.is_ready(job_id):
-            flagged.pop(job_id, None)
-        elif job_id not in told:
-            _tell(state, job, Reason.PRIORITY)
+    telling = Telling(reasons, list(flagged) if seen is None else [job_id for job_id in seen if job_id in flagged])
+    if seen is None:
+        state.telling = telling if len(telling) > REASONS_PER_BATCH else None
+    if telling is not state.telling:
+        telling.some(state, len(telling))
+        if state.telling is not None:
+            state.telling.newer |= dict.fromkeys(seen or ())
+
+
+def tell_more(state: ClusterState, now_us: int) -> None:
+    """One slice of what the last pass over the whole queue said; a timer that is due at once asks for the next."""
+    if state.telling is None:
+        return
+    if state.telling.some(state, REASONS_PER_BATCH):
+        state.telling = None
+    elif not state.telling_timer:
+        state.telling_timer = True
+        state.timers.set(now_us, Timer.TELLING)
+
+
+def ask_again(state: ClusterState, now_us: int, key: object, check: int) -> None:
+    """The timer: what it led to, a seal, tells the next slice."""
+    state.telling_timer = False
 
 
 def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> None:

@@ -109,6 +109,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.node_names = tuple(node.name for node in state.node_list)
     state.gres_kinds = _gres_kinds(config)
     state.policy = backfill_policy(config)
+    state.full_pass_not_before_us = min(state.full_pass_not_before_us, now_us + state.policy.interval_us)
     state.license_totals = dict(config.licenses)
     state.license_kinds = {name: kind for kind, name in enumerate(state.license_totals)}
     state.free_licenses = np.array(list(state.license_totals.values()), np.int32)
@@ -120,7 +121,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.placements.clear()
     state.rules_changed()
     state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
-    state.forecast = None
+    state.forecast, state.telling = None, None
     state.layout_revision = state.revision + 1
     if state.reservations:
         state.timers.set(now_us, Timer.RESERVED_NODES)

@@ -188,7 +188,9 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
     if state.full_pass_in_flight or state.full_pass_revision == state.revision:
         return
     if now_us < state.full_pass_not_before_us:
-        state.timers.set(state.full_pass_not_before_us, Timer.FULL_PASS)
+        if state.full_pass_timer_us != state.full_pass_not_before_us:  # one timer, however often somebody asks
+            state.full_pass_timer_us = state.full_pass_not_before_us
+            state.timers.set(state.full_pass_timer_us, Timer.FULL_PASS)
         return
     state.full_pass_in_flight = True
     state.full_pass_revision = state.revision

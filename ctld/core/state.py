@@ -43,6 +43,7 @@ from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag, Reason, Suspend
 
 if TYPE_CHECKING:
+    from ctld.core.explain import Telling
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
 
@@ -151,11 +152,14 @@ class ClusterState:
         self.revision = 0  # rises whenever a pass could come out differently
         self.layout_revision = 0  # plans older than this speak of other node numbers
         self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
+        self.telling: Telling | None = None  # what the last pass over the whole queue said and has not been told yet
+        self.telling_timer = False  # one is set
         self.quick_pass_due = False
         self.rows_seen = 0  # by all quick passes: for sdiag
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0
+        self.full_pass_timer_us = 0  # for when the last timer was set
 
     def _open_books(self) -> None:
         """Accounts, shares and usage, and what has changed of them since the last seal."""

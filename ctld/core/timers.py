@@ -27,6 +27,7 @@ class Timer(IntEnum):
     PRIORITY = 20  # check = generation of the period, or which step of a calculation
     RESERVATION = 30  # key = name: it begins, ends or may be purged
     RESERVED_NODES = 31  # a node's state has changed: are reservations still whole
+    TELLING = 50  # the next slice of reasons
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 
 

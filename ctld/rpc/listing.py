@@ -1,5 +1,5 @@
-"""Which committed rows a listing means. Looking at 100,000 rows takes a tenth of a second, so it is done in slices
-between which the loop serves others; rows are frozen, so what was chosen stays as it was.
+"""Which committed rows a listing means. Looking at 100,000 rows takes 10 ms and more, so it is done in slices between
+which the loop serves others; rows are frozen, so what was chosen stays as it was.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from typing import Final
 
 from ctld.core.events import JobFilter
 from ctld.core.model import JobRow
-from ctld.core.select import matches
+from ctld.core.select import matching
 from ctld.rpc.refusals import BadRequest
 from ctld.runtime.snapshot import Snapshot
 from penstock.values.errors import BadValue
@@ -16,8 +16,8 @@ from penstock.values.jobid import parse_selector
 from penstock.values.refusals import Code
 from penstock.values.states import ACTIVE_STATES
 
-#: Rows looked at in one turn of the loop: some 2 ms.
-SLICE_ROWS: Final = 2_000
+#: Rows looked at in one turn of the loop: some 1 ms.
+SLICE_ROWS: Final = 10_000
 IDS_MAX: Final = 100_000
 
 
@@ -29,11 +29,8 @@ async def select_rows(snapshot: Snapshot, which: JobFilter, all_states: bool) ->
     for first in range(0, len(rows), SLICE_ROWS):
         if first:
             await asyncio.sleep(0)
-        found += [
-            row
-            for row in rows[first : first + SLICE_ROWS]
-            if (every_state or row.state in ACTIVE_STATES) and matches(row, which)
-        ]
+        part = matching(rows[first : first + SLICE_ROWS], which)
+        found += part if every_state else [row for row in part if row.state in ACTIVE_STATES]
     found.sort(key=lambda row: row.job_id)
     return found
 

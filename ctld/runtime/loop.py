@@ -15,6 +15,8 @@ No task per event or job: callbacks and one timer.
 
 import asyncio
 import logging
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from typing import Any, Final
 
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
-from ctld.core.events import AnyEvent, AwaitJob, StopWaiting, SubmitJob, Tick
+from ctld.core.events import AnyEvent, AwaitJob, PlanReady, StopWaiting, SubmitJob, Tick
 from ctld.core.planning import run_plan
 from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.errors import NotTaken
@@ -45,9 +47,12 @@ SLEEP_MAX_S: Final = 5.0
 STORAGE_RETRY_S: Final = 1.0
 #: A third of the lease: two renewals may fail before it is lost.
 LEASE_RENEW_S: Final = 3.0
+#: By how much the planner's thread is nicer than the rest. Not more: what it does under the GIL is short, and must stay so
+#: on a busy machine.
+PLANNER_NICE: Final = 5
 #: The invariants are checked this often, and only with so few jobs that it takes milliseconds.
 CHECK_S: Final = 30.0
-CHECK_JOBS_MAX: Final = 5_000
+CHECK_JOBS_MAX: Final = 1_000
 
 Fail = Callable[[str, BaseException | None], None]
 
@@ -93,7 +98,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._committer: Executor = ThreadPoolExecutor(1, "committer")
         self._pass_timer: asyncio.TimerHandle | None = None
-        self._planner: Executor = ThreadPoolExecutor(1, "planner")
+        self._planner: Executor = ThreadPoolExecutor(1, "planner", _step_back)
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
@@ -279,7 +284,7 @@ class Runtime:
     def _start_plan(self, effect: StartPlan) -> None:
         self.metrics.plans += 1
         begun, rows = time.perf_counter_ns(), len(effect.question.given.rows)
-        future = self._loop.run_in_executor(self._planner, run_plan, effect.revision, effect.question)
+        future = self._loop.run_in_executor(self._planner, _plan, effect)
         future.add_done_callback(partial(self._planned, begun, rows))
         self._pass_timer = self._loop.call_later(effect.seconds_max, _stop_pass, effect.question.given.stop)
 
@@ -372,6 +377,19 @@ class Runtime:
             self._idle.set()
             self._recorder.flush()
             self._fail(what, error)
+
+
+def _step_back() -> None:
+    """The planner's thread, in itself: it takes what processor time the loop and the committer leave."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(os.nice(0) + PLANNER_NICE, 19))
+
+
+def _plan(effect: StartPlan) -> PlanReady:
+    """In the worker, which also sorts the forecast, so that the loop need not when somebody asks."""
+    ready = run_plan(effect.revision, effect.question)
+    if ready.forecast is not None:
+        ready.forecast.sort()
+    return ready
 
 
 def _stop_pass(stop: Any) -> None:

@@ -32,7 +32,7 @@ def check_name(text: str, what: str, limit: int = NAME_BYTES_MAX) -> str:
     """`text` itself if it is valid UTF-8 of at most `limit` bytes without control characters."""
     if len(text) > limit:  # before encoding: a character is at least one byte
         raise BadValue(f"Invalid {what}: {len(text)} characters, the limit is {limit} bytes")
-    for position, char in enumerate(text):
+    for position, char in enumerate("" if text.isprintable() else text):  # what is printable is none of these
         if 0xD800 <= ord(char) <= 0xDFFF:  # how undecodable bytes arrive from the command line
             raise BadValue(f"Invalid {what}: not valid UTF-8 at position {position}")
         if _is_control(char):

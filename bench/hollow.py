@@ -1,0 +1,268 @@
+"""Hollow nodes: as many nodes of a cluster as wanted in one process, with the real protocol and without any job's process.
+
+    python -m bench.hollow --conf slurm.conf [--ends-per-s N] [--open-per-s N]
+
+Each node of the configuration is the node daemon's own machine (`nodedaemon.core`) and its own stream (`nodedaemon.link`,
+mutual TLS with a certificate of its own), so the rules of the protocol are those of the daemon. What is left out is what
+lies below: the journal keeps nothing, and in the launcher's place a step begins at once and ends after as many seconds as
+the `sleep` in its script says. A step that is told to end ends at once, by SIGTERM.
+
+Nodes have the sizes that the configuration gives them. Certificates come from the CA in the controller's state folder and
+stay in memory.
+
+Words on standard input: `ends N` ends N running steps a second, those that began first; `stats` prints a line of JSON. At
+its end all nodes leave. When all nodes are registered, a line of JSON says so.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+
+from nodedaemon import wire
+from nodedaemon.core import messages as core
+from nodedaemon.core.machine import SIGTERM, NodeMachine
+from nodedaemon.core.steps import StepKey
+from nodedaemon.daemon import PROTOCOL, Clock
+from nodedaemon.link import Link, Target
+from penstock import __version__
+from penstock.config import load
+from penstock.security.ca import Authority, key_to_pem, load_ca, make_key, to_pem
+from penstock.v1 import node_pb2
+from penstock.values.config import NodeConfig
+
+#: Connections opened in a second: each is a TLS handshake for both sides.
+OPEN_PER_S = 100
+#: How often the steps to be ended are looked at.
+ENDS_PAUSE_S = 0.05
+SIGKILL = 9
+#: What a job shows as its process.
+NO_PID = 1
+_SLEEP = re.compile(rb"^\s*sleep\s+([0-9]+(?:\.[0-9]+)?)\s*$", re.MULTILINE)
+
+
+class Steps:
+    """The steps of all nodes: when each ends, and how many there were."""
+
+    def __init__(self) -> None:
+        self.running: dict[tuple[str, StepKey], Callable[[], None]] = {}  # in the order of their begin
+        self.began = 0
+        self.ended = 0
+        self._per_s = 0.0
+        self._owed = 0.0
+
+    def set_rate(self, per_s: float) -> None:
+        """From now on end so many a second."""
+        self._per_s, self._owed = per_s, 0.0
+
+    async def end_some(self) -> None:
+        """For ever: end what the rate asks for."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        while True:
+            await asyncio.sleep(ENDS_PAUSE_S)
+            now = loop.time()
+            self._owed += self._per_s * (now - before)
+            before = now
+            while self._owed >= 1:
+                self._owed -= 1
+                if self.running:
+                    next(iter(self.running.values()))()
+
+
+class Hollow:
+    """One node."""
+
+    def __init__(
+        self, config: NodeConfig, target: Target, clock: Clock, steps: Steps, on_up: Callable[[], None]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._steps = steps
+        self._on_up = on_up
+        self._started_at_us = clock.now_us()
+        self._timers: dict[StepKey, asyncio.TimerHandle] = {}
+        self._machine = NodeMachine()
+        self._machine.replay([core.SpoolBorn(f"hollow-{config.name}"), core.BootSeen("hollow")])
+        facts = wire.NodeFacts(config.name, config.name, "", False)
+        self.link = Link(target, facts, self._registration, self._heartbeat, self.post)
+        self._doers: dict[type[core.Effect], Callable[[Any], None]] = {
+            core.AckCommand: lambda effect: self.link.send(effect.link, wire.ack_message(effect)),
+            core.SendReport: self._report,
+            core.StartStep: self._start,
+            core.SignalStep: self._signal,
+            core.DropLink: lambda effect: self.link.drop(effect.link, effect.why),
+        }
+
+    def post(self, event: core.Event) -> None:
+        """What the daemon's loop does, with a journal that has nothing to write."""
+        self._machine.step(self._clock.now_us(), event)
+        batch = self._machine.seal()
+        if batch is not None:
+            for effect in batch.effects:
+                doer = self._doers.get(type(effect))
+                if doer is not None:
+                    doer(effect)
+        if type(event) is core.LinkUp:
+            self._on_up()
+
+    def _report(self, effect: core.SendReport) -> None:
+        self.link.send(effect.link, wire.report_message(effect, "hollow", self._machine.spool_id))
+
+    def _start(self, effect: core.StartStep) -> None:
+        """The launcher's part: begin at once, end in time. The machine is not entered again from its own effects."""
+        key, loop = effect.key, asyncio.get_running_loop()
+        loop.call_soon(self._begin, key, self._clock.now_us())
+        found = _SLEEP.search(effect.order.script)
+        self._timers[key] = loop.call_later(float(found[1]) if found else 0.0, self._end, key)
+
+    def _begin(self, key: StepKey, at_us: int) -> None:
+        self._steps.began += 1
+        self._steps.running[self._config.name, key] = lambda: self._end(key)
+        self.post(core.StepBegan(key, at_us, NO_PID))
+
+    def _signal(self, effect: core.SignalStep) -> None:
+        fatal = [number for number in effect.signals if number in (SIGTERM, SIGKILL)]
+        if fatal:
+            asyncio.get_running_loop().call_soon(self._end, effect.key, fatal[0])
+
+    def _end(self, key: StepKey, signal: int = 0) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is None:
+            return
+        timer.cancel()
+        self._steps.running.pop((self._config.name, key), None)
+        self._steps.ended += 1
+        start_at_us = self._machine.steps[key].start_at_us
+        self.post(core.StepEnded(key, start_at_us, self._clock.now_us(), exit_signal=signal))
+
+    def _heartbeat(self) -> node_pb2.Heartbeat:
+        return node_pb2.Heartbeat(
+            cpu_load_centi=0, free_memory_mb=self._config.real_memory_mb, at_us=self._clock.now_us()
+        )
+
+    def _registration(self) -> node_pb2.Register:
+        machine = self._machine
+        return node_pb2.Register(
+            node_name=self._config.name,
+            boot_id="hollow",
+            version=__version__,
+            protocol=PROTOCOL,
+            inventory=inventory(self._config),
+            held=[wire.held_step(step) for step in machine.steps.values()],
+            started_at_us=self._started_at_us,
+            epoch_seen=machine.epoch,
+            spool_id=machine.spool_id,
+        )
+
+
+def inventory(config: NodeConfig) -> node_pb2.Inventory:
+    """The sizes of the configuration as a machine would tell them."""
+    message = node_pb2.Inventory(
+        cpus=config.cpus,
+        boards=config.boards,
+        sockets=config.sockets,
+        cores_per_socket=config.cores_per_socket,
+        threads_per_core=config.threads_per_core,
+        real_memory_mb=config.real_memory_mb,
+        tmp_disk_mb=config.tmp_disk_mb,
+        os="hollow",
+        hostname=config.name,
+        pretended=True,
+    )
+    for gres in config.gres:
+        if gres.name == "gpu":
+            first = len(message.gpus)
+            for index in range(first, first + gres.count):
+                message.gpus.add(uuid=f"GPU-hollow-{config.name}-{index}", index=index, minor=index, type=gres.type)
+    return message
+
+
+class Settings(NamedTuple):
+    """What the process is told."""
+
+    address: str
+    authority: Authority
+    nodes: tuple[NodeConfig, ...]
+    open_per_s: float
+
+
+def settings(conf: Path, open_per_s: float) -> Settings:
+    """From the cluster's slurm.conf and the CA beside the controller's state."""
+    config = load(str(conf)).config
+    address = f"{config.controller_addr}:{config.penstock_node_port}"
+    return Settings(address, load_ca(Path(config.state_save_location) / "ca"), tuple(config.nodes), open_per_s)
+
+
+def target_of(given: Settings, name: str, now_us: int) -> Target:
+    """The controller's address and a node's credentials, made now."""
+    key = make_key()
+    certificate = given.authority.issue("node", name, key.public_key(), now_us)
+    pems = (given.authority.pem, key_to_pem(key), to_pem(certificate))
+    return Target(given.address, grpc.ssl_channel_credentials(*pems))
+
+
+async def serve(given: Settings, steps: Steps, words: asyncio.StreamReader, say: Callable[[str], None]) -> None:
+    """Open the nodes one after the other, then do as told until nobody says anything any more."""
+    clock = Clock()
+    up: dict[str, None] = {}
+
+    def note(name: str) -> Callable[[], None]:
+        def on_up() -> None:
+            if name not in up:
+                up[name] = None
+                if len(up) == len(given.nodes):
+                    say(json.dumps({"registered": len(up)}))
+
+        return on_up
+
+    nodes = [Hollow(n, target_of(given, n.name, clock.now_us()), clock, steps, note(n.name)) for n in given.nodes]
+    tasks = [asyncio.create_task(steps.end_some())]
+    obeying = asyncio.create_task(_obey(steps, words, say))
+    try:
+        for node in nodes:
+            tasks.append(asyncio.create_task(node.link.run()))
+            await asyncio.sleep(1 / given.open_per_s)
+        done, _ = await asyncio.wait([obeying, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (obeying, *tasks):
+            task.cancel()
+        await asyncio.gather(obeying, *tasks, return_exceptions=True)
+
+
+async def _obey(steps: Steps, words: asyncio.StreamReader, say: Callable[[str], None]) -> None:
+    while line := (await words.readline()).split():
+        if line[0] == b"ends":
+            steps.set_rate(float(line[1]))
+        say(json.dumps({"began": steps.began, "ended": steps.ended, "running": len(steps.running)}))
+
+
+async def _main(given: Settings, ends_per_s: float) -> None:
+    loop, words, steps = asyncio.get_running_loop(), asyncio.StreamReader(), Steps()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(words), sys.stdin)
+    steps.set_rate(ends_per_s)
+    await serve(given, steps, words, lambda text: print(text, flush=True))
+
+
+def main() -> None:
+    """From the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.hollow", description=__doc__.partition("\n")[0])
+    parser.add_argument("--conf", type=Path, required=True, help="the cluster's slurm.conf")
+    parser.add_argument("--ends-per-s", type=float, default=0.0, help="end so many steps a second (%(default)s)")
+    parser.add_argument("--open-per-s", type=float, default=OPEN_PER_S, help="connections a second (%(default)s)")
+    asked = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    asyncio.run(_main(settings(asked.conf, asked.open_per_s), asked.ends_per_s))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The load generator of bench/ speaks the node protocol: a real controller, five hollow nodes, fifty jobs, no process."""
+
+import asyncio
+import contextlib
+import json
+
+from bench.hollow import Steps, serve, settings
+from penstock.v1 import common_pb2, controller_pb2
+from tests.rpc.clusterkit import LIMIT_S, Site, jobs_of, submit, wait_for
+
+NODES, JOBS = 5, 50
+
+
+def make_site(folder) -> Site:
+    site = Site(folder, nodes=NODES, extra="GresTypes=gpu\n")
+    site.conf.write_text(site.conf.read_text().replace("CPUs=4 ", "CPUs=4 Gres=gpu:2 "))
+    return site
+
+
+@contextlib.asynccontextmanager
+async def hollow(site: Site):
+    """Hollow nodes in this process, all registered; what they count, and where to tell them something."""
+    words, steps, said = asyncio.StreamReader(), Steps(), asyncio.Queue()
+    serving = asyncio.create_task(serve(settings(site.conf, open_per_s=100), steps, words, said.put_nowait))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            assert json.loads(await said.get()) == {"registered": NODES}
+        yield steps, words
+        words.feed_eof()
+        async with asyncio.timeout(LIMIT_S):
+            await serving
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def until(true) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def test_fifty_jobs_complete_on_five_hollow_nodes(tmp_path):
+    site = make_site(tmp_path)
+
+    async def story():
+        async with site.controller() as controller, site.client() as client, hollow(site) as (steps, _):
+            gpu = [common_pb2.GresCount(name="gpu", count=1)]
+            script = b"#!/bin/sh\nsleep 0.2\n"
+            job = {"script": script, "gres_per_node": gpu, "time_limit_s": 60}
+            ids = sorted(await asyncio.gather(*(submit(client, **job) for _ in range(JOBS))))
+            for job_id in ids:
+                await wait_for(client, job_id, "COMPLETED")
+            found = await jobs_of(client)
+            assert [(job.job_id, job.attempt, job.exit.code) for job in found] == [(job_id, 0, 0) for job_id in ids]
+            assert {job.node_list for job in found} == {f"n{i}" for i in range(1, NODES + 1)}
+            assert (steps.began, steps.ended, len(steps.running)) == (JOBS, JOBS, 0)
+            controller._runtime.core.check()
+
+    asyncio.run(story())
+
+
+def test_steps_end_when_told_to(tmp_path):
+    """By the controller with a signal, by the words `ends N` without one."""
+    site = make_site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client, hollow(site) as (steps, words):
+            script = b"#!/bin/sh\nsleep 10000\n"
+            first, second = [await submit(client, script=script, nodes_min=nodes, nodes_max=nodes) for nodes in (1, 3)]
+            await wait_for(client, second, "RUNNING")
+            which = controller_pb2.JobFilter(ids=[str(first)])
+            await client.call("CancelJobs", controller_pb2.CancelJobsRequest(filter=which))
+            cancelled = await wait_for(client, first, "CANCELLED")
+            assert cancelled.exit.signal == 15
+            await until(lambda: steps.ended == 1)
+            words.feed_data(b"ends 50\n")
+            assert (await wait_for(client, second, "COMPLETED")).nodes == 3
+            assert (steps.began, steps.ended) == (2, 2)
+
+    asyncio.run(story())
