@@ -27,7 +27,7 @@ from ctld.core.planning import Question, snapshot
 from ctld.core.schedule import FULL_STARTS_MAX
 from ctld.core.sharing import units_per_cpu
 from ctld.core.state import ClusterState
-from ctld.core.whatif import Found, Probe, Settled, probe, settle
+from ctld.core.whatif import Found, Probe, Settled, probe_now, settle
 
 GPUS_A_NODE = (1, 2, 4, 8)
 #: Sizes of one thing that a round asks about: mostly all that there are.
@@ -171,12 +171,12 @@ class _Asker:
         return shape._replace(nodes_min=size, nodes_max=size, ntasks=size)
 
     def _row(self, shape: Shape, limit_s: int = MINUTE_S) -> Probe:
-        return Probe(self._last, shape, limit_s, latest_s=self._settled.given.limits.now_s)
+        return Probe(self._last, shape, limit_s)
 
     def round(self) -> None:
         """Ask all open searches for their next sizes."""
         asked = [(search, size) for search in self.open for size in search.sizes()]
-        answers = probe(self._settled, [self._row(self._sized(s.shape, s.field, size)) for s, size in asked])
+        answers = probe_now(self._settled, [self._row(self._sized(s.shape, s.field, size)) for s, size in asked])
         best: dict[int, tuple[int, Found]] = {}
         for (search, size), answer in zip(asked, answers, strict=True):
             if answer is not None and size > best.get(id(search), (0, answer))[0]:
@@ -220,7 +220,7 @@ class _Asker:
             most_s = self._inquiry.places[search.place].max_time_s
             limits = [s for s in LIMITS_S if most_s < 0 or s < most_s]
             asked += [(number, s) for s in (UNLIMITED_S if most_s < 0 else most_s, *limits)]
-        answers = probe(self._settled, [self._row(searches[number].shape, limit_s) for number, limit_s in asked])
+        answers = probe_now(self._settled, [self._row(searches[number].shape, limit_s) for number, limit_s in asked])
         longest = [(MINUTE_S, search.found.nodes if search.found else ()) for search in searches]
         whole: dict[int, None] = {}
         for (number, limit_s), answer in zip(asked, answers, strict=True):

@@ -7,10 +7,12 @@ before, in which something else holds all that is free.
 
     answer = plan(question)                  what the next pass would do
     settled = settle(question, answer)       what starts runs; who waits and holds stays, in order; the others are gone
-    found = probe(settled, probes)           when and where each would start, at its place in the queue
+    found = probe_now(settled, probes)       where each would start now, at its place in the queue; None = it would not
+    found = probe_later(settled, probes)     when and where it would start later
 
-Times of `probe` are in seconds, also those of the rows in front, while a real pass rounds up (bf_resolution): `rounded`
-says what that one would. `granted` is a real pass with one more row, for the limit that it would be given.
+A start that is not now is a multiple of bf_resolution, and now is mostly none: so these are two passes. `probe_later` has
+the times of a real pass; `probe_now` plans the rows in front to the second, and is sure only with `granted`: a real pass
+with one more row, which names the limit too.
 """
 
 from collections.abc import Sequence
@@ -91,7 +93,7 @@ def _holding(
     return nodes, contract.Running._make(np.concatenate(pair) for pair in pairs)
 
 
-def _blocked(given: contract.PlanInput) -> contract.PlanInput:
+def _blocked(given: contract.PlanInput, resolution_s: int) -> contract.PlanInput:
     """The same a second earlier, when something holds all that is free now: so nothing starts in this pass."""
     nodes, now_s = given.nodes, given.limits.now_s
     count = len(nodes.up)
@@ -103,7 +105,7 @@ def _blocked(given: contract.PlanInput) -> contract.PlanInput:
     holder.part_mem_mb[:] = np.maximum(nodes.free_mem_mb, 0)
     holder.part_gres[:] = np.maximum(nodes.free_gres, 0)
     nodes, running = _holding(nodes, given.running, holder)
-    limits = given.limits._replace(now_s=now_s - 1, resolution_s=1, reserve_max=-1, estimate=True)
+    limits = given.limits._replace(now_s=now_s - 1, resolution_s=resolution_s, reserve_max=-1, estimate=True)
     return given._replace(nodes=nodes, running=running, limits=limits)
 
 
@@ -143,8 +145,18 @@ def _started(given: contract.PlanInput, result: contract.PlanResult) -> contract
     )
 
 
-def probe(settled: Settled, probes: Sequence[Probe]) -> list[Found | None]:
-    """When and where each would start; None = no start is known."""
+def probe_now(settled: Settled, probes: Sequence[Probe]) -> list[Found | None]:
+    """Where each would start now; None = it would not."""
+    now_s = settled.given.limits.now_s
+    return _probe(settled, [p._replace(latest_s=min(p.latest_s, now_s)) for p in probes], 1)
+
+
+def probe_later(settled: Settled, probes: Sequence[Probe]) -> list[Found | None]:
+    """When and where each would start if not now; None = no start is known."""
+    return _probe(settled, probes, settled.given.limits.resolution_s)
+
+
+def _probe(settled: Settled, probes: Sequence[Probe], resolution_s: int) -> list[Found | None]:
     if not probes:
         return []
     given = settled.given
@@ -152,7 +164,9 @@ def probe(settled: Settled, probes: Sequence[Probe]) -> list[Found | None]:
     base = len(given.jobs.job)
     places = np.searchsorted(settled.at, np.array([probes[i].at for i in order]))
     rows = np.insert(given.rows, places, base + np.array(order, np.int64))
-    result = _fastsched.plan(_blocked(given)._replace(jobs=with_probes(given, probes, reserve=0), rows=rows))
+    result = _fastsched.plan(
+        _blocked(given, resolution_s)._replace(jobs=with_probes(given, probes, reserve=0), rows=rows)
+    )
     found: list[Found | None] = [None] * len(probes)
     for position in (rows >= base).nonzero()[0].tolist():
         start_s = int(result.start_s[position])
@@ -193,11 +207,6 @@ def with_probes(given: contract.PlanInput, probes: Sequence[Probe], reserve: int
         np.concatenate([old, new[: len(probes)]])
         for old, new in zip(_whole(given.jobs), _whole(columns.table), strict=True)
     )
-
-
-def rounded(start_s: int, limits: contract.Limits) -> int:
-    """The start that a real pass would name."""
-    return limits.now_s if start_s <= limits.now_s else -(-start_s // limits.resolution_s) * limits.resolution_s
 
 
 def placed(now_s: int, result: contract.PlanResult, position: int) -> tuple[int, tuple[int, ...]]:

@@ -28,7 +28,7 @@ from ctld.core.reserve_view import choices
 from ctld.core.schedule import FULL_STARTS_MAX
 from ctld.core.shapes import fresh_shapes
 from ctld.core.state import ClusterState
-from ctld.core.whatif import Probe, Settled, granted, placed, probe, rounded, settle
+from ctld.core.whatif import Probe, Settled, granted, placed, probe_later, probe_now, settle
 from penstock.values.duration import format_elapsed
 from penstock.values.states import Reason
 
@@ -271,17 +271,13 @@ def _hints(inquiry: Inquiry, result: contract.PlanResult, planned: Planned | Non
         return ()
     front = np.where(inquiry.own, -1, np.cumsum(~inquiry.own) - 1)
     settled = settle(given, result, front)
-    answers = probe(settled, [one.probe for one in inquiry.asked])
-    as_it_is = [
-        answer.start_s for one, answer in zip(inquiry.asked, answers, strict=True) if answer and one.variant < 0
-    ]
-    sooner_than_s = min([sooner_than_s, *(rounded(start_s, given.limits) for start_s in as_it_is)])
+    rows = [one.probe for one in inquiry.asked]
+    answers = [now or later for now, later in zip(probe_now(settled, rows), probe_later(settled, rows), strict=True)]
     best: dict[int, _Try] = {}
     for one, answer in zip(inquiry.asked, answers, strict=True):
-        if answer is not None:
-            start_s = rounded(answer.start_s, given.limits)
-            tried = _Try(start_s, one.variant, answer.nodes)
-            if start_s < sooner_than_s and (one.variant not in best or tried < best[one.variant]):
+        if answer is not None and answer.start_s < sooner_than_s:
+            tried = _Try(answer.start_s, one.variant, answer.nodes)
+            if one.variant not in best or tried < best[one.variant]:
                 best[one.variant] = tried
     best.pop(-1, None)
     chosen = sorted(_chosen(inquiry, _needed(inquiry, best)))[:HINTS_MAX]
@@ -289,8 +285,11 @@ def _hints(inquiry: Inquiry, result: contract.PlanResult, planned: Planned | Non
     hints = []
     for tried in chosen:
         options, nodes = inquiry.variants[tried.number].options, tried.nodes
-        if tried.start_s == now_s and options[-1].startswith("--time="):
-            options, nodes = _exact(inquiry, settled, tried)
+        if tried.start_s == now_s:
+            exact = _exact(inquiry, settled, tried)
+            if exact is None:
+                continue
+            options, nodes = exact
         hints.append(Hint(options, tried.start_s, tuple(names[i] for i in nodes), tried.start_s == now_s))
     return tuple(hints)
 
@@ -318,14 +317,23 @@ def _chosen(inquiry: Inquiry, tried: list[_Try]) -> list[_Try]:
     return list(found.values())
 
 
-def _exact(inquiry: Inquiry, settled: Settled, tried: _Try) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The longest limit with which it would start now, in whole minutes: what the planner grants."""
+def _exact(inquiry: Inquiry, settled: Settled, tried: _Try) -> tuple[tuple[str, ...], tuple[int, ...]] | None:
+    """The options and nodes with which it starts now: of a shorter limit the longest, in whole minutes. None: it does not."""
     variant = inquiry.variants[tried.number]
-    longest, nodes = variant.limit_s, tried.nodes
+    is_shorter = variant.options[-1].startswith("--time=")
+    found: tuple[int, tuple[int, ...]] | None = None
     for one in inquiry.asked:
         if one.variant == tried.number:
-            wanted_s = max(o.probe.limit_s for o in inquiry.asked if o.partition == one.partition)
-            answer = granted(settled, one.probe._replace(limit_s=wanted_s, limit_min_s=variant.limit_s))
-            if answer is not None and answer[0] > longest:
-                longest, nodes = answer[0] // MINUTE_S * MINUTE_S, answer[1]
-    return (*variant.options[:-1], f"--time={format_elapsed(longest)}"), nodes
+            row = one.probe
+            if is_shorter:
+                wanted_s = max(o.probe.limit_s for o in inquiry.asked if o.partition == one.partition)
+                row = row._replace(limit_s=wanted_s, limit_min_s=variant.limit_s)
+            answer = granted(settled, row)
+            if answer is not None and (found is None or answer[0] > found[0]):
+                found = answer
+    if found is None:
+        return None
+    if not is_shorter:
+        return variant.options, found[1]
+    longest = max(variant.limit_s, found[0] // MINUTE_S * MINUTE_S)
+    return (*variant.options[:-1], f"--time={format_elapsed(longest)}"), found[1]
