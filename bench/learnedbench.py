@@ -1,4 +1,6 @@
-"""`python -m bench.learnedbench [--mode event] [--part first]`: what was tried for the policy `learned`, on every log there is.
+"""`python -m bench.learnedbench`: what was tried for the policy `learned`, on every log there is.
+
+Options: `--mode event`, `--part first`, `--stretch 0.9`.
 
 Prints a table in Markdown: for each log the mean bounded slowdown (tau 10 s), the p95 of waits as a share of EASY's on the
 same jobs, and the longest wait in days. docs/scheduling.md has it with explanations. The last column says on how many of the
@@ -8,6 +10,9 @@ higher p95 than EASY's.
 
 import argparse
 import sys
+from dataclasses import replace
+
+import numpy as np
 
 from bench import published
 from sim.engines import ENGINES, Options
@@ -38,20 +43,24 @@ VARIANTS = RIVALS | {
     "at most 5 days": f"{LEARNED},aged_max_s={5 * 86_400}",
     "no bound": f"{LEARNED},aged_max_s={10**9}",
 }
-PARTS = {"all": ":", "first": ":{}", "second": "{}:"}
+#: Name -> which of how many equal parts.
+PARTS = {
+    "all": (0, 1), "first": (0, 2), "second": (1, 2), "third-1": (0, 3), "third-2": (1, 3), "third-3": (2, 3),
+}  # fmt: skip
 
 
 def main() -> int:
     """Print the table; 0 also when a log is absent."""
     options = argparse.ArgumentParser(prog="python -m bench.learnedbench")
     options.add_argument("--mode", choices=("batch", "event"), default="batch")
-    options.add_argument("--part", choices=tuple(PARTS), default="all", help="half of each log")
+    options.add_argument("--part", choices=tuple(PARTS), default="all", help="half or third of each log")
+    options.add_argument("--stretch", type=float, default=1.0, help="factor of submit times; below 1 is a higher load")
     given = options.parse_args()
     logs = [log for log in STUDY + OTHERS if published.is_there(log)]
     if not logs:
         print(f"no logs in {published.TRACES}: set PENSTOCK_TRACES; docs/simulator.md says where logs are found")
         return 0
-    workloads = {log: load(log, given.part) for log in logs}
+    workloads = {log: load(log, given.part, given.stretch) for log in logs}
     print("| variant | " + " | ".join(logs) + " | kept |\n" + "|---" * (len(logs) + 2) + "|")
     rivals: dict[str, list[dict[str, float]]] = {log: [] for log in logs}
     for name, policy in VARIANTS.items():
@@ -68,10 +77,13 @@ def main() -> int:
     return 0
 
 
-def load(log: str, part: str) -> Workload:
-    """The jobs of a log, or half of them."""
+def load(log: str, part: str, stretch: float = 1.0) -> Workload:
+    """The jobs of a log, or a part of them, submitted in more or less time."""
     workload = published.load(log, "sc15" if log in STUDY else "usable")
-    return window(workload, PARTS[part].format(len(workload) // 2))
+    number, parts = PARTS[part]
+    count = len(workload)
+    workload = window(workload, f"{count * number // parts}:{count * (number + 1) // parts}")
+    return replace(workload, submit_s=(workload.submit_s * stretch).astype(np.int64))
 
 
 def figures(workload: Workload, log: str, policy: str, mode: str) -> dict[str, float]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from _fastsched import POLICIES
 from ctld.core.events import ControlAction, ControlJobs, LoadConfig, UpdateJobs, WantedJob
 from ctld.core.histories import Histories
 from ctld.core.predict import AGED_FACTOR, AGED_MAX_S
@@ -88,6 +89,12 @@ def test_without_a_predictor_it_is_the_limit_and_nothing_is_remembered() -> None
     fill(world)
     assert expected(world, submit(world)) == 10 * HOUR
     assert len(world.core.state.histories) == 0
+
+
+def test_the_constants_are_those_of_the_replay() -> None:
+    """Where they were tuned; the core's own are said where they are used."""
+    learned = POLICIES["learned"]
+    assert (learned.aged_factor, learned.aged_max_s) == (AGED_FACTOR, AGED_MAX_S)
 
 
 def test_short_jobs_pass_long_ones_for_a_while_only() -> None:

@@ -152,7 +152,7 @@ def test_compare_matches_policies(log: str, tmp_path: Path, capsys: pytest.Captu
         (["--trace", "LOG", "--policy", "best"], "policy 'best': there are fcfs"),
         (["--trace", "LOG", "--window", "7:"], "window '7:': no job of 3 is in it"),
         (["--trace", "nowhere"], "nowhere: No such file or directory"),
-        (["--trace", "LOG", "--engine", "x"], "Invalid value for '--engine': 'x' is not 'replay'."),
+        (["--trace", "LOG", "--engine", "x"], "Invalid value for '--engine': 'x' is not one of 'replay', 'core'."),
         (["--trace", "LOG", "--filter", "batsim"], "no job of 4 passes the filter batsim on 4 processors"),
         (["--trace", "LOG", "--conf", "LOG"], "LOG:1: "),
     ],
