@@ -106,6 +106,7 @@ def limits(state: ClusterState, now_us: int, starts_max: int, policy: BackfillPo
 
 def present(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Question:
     """The live columns."""
+    state.settle_shares()
     view = view_of(state, now_us)
     given = contract.PlanInput(
         state.node_columns.table, state.running.table, view.arrays, state.pending.table, rows,

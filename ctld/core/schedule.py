@@ -23,6 +23,7 @@ from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
 from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
+from ctld.core.shares import GPU, pick_share, wish_of
 from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
@@ -151,6 +152,7 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
     """The allocation that a placement means now, with device numbers; None when something is no longer free."""
     columns, found = state.node_columns, []
     units = units_taken(state, job.request, partition)
+    wish = wish_of(job.request.gres_per_node)
     for index, cpus, tasks, mem_mb in placement:
         if index >= len(state.node_list):
             return None
@@ -162,8 +164,13 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
         gres = pick_devices(node, job.request.gres_per_node)
         if gres is None:
             return None
-        cpu_ids = pick_cpus(node, cpus, gres) if units == state.units_per_cpu else 0
-        found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids))
+        share = pick_share(node, wish) if wish is not None else None
+        if wish is not None and share is None:
+            return None
+        near = gres if share is None else ((GPU, "", 1 << share.gpu),)
+        cpu_ids = pick_cpus(node, cpus, near) if units == state.units_per_cpu else 0
+        shares = () if share is None else (share,)
+        found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids, shares))
     return tuple(found)
 
 
