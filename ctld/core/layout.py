@@ -13,6 +13,7 @@ from ctld.core.devices import device_masks, layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
+from ctld.core.fractions import mix_of
 from ctld.core.model import Job, Node, Partition
 from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
@@ -121,6 +122,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.free_licenses = np.array(list(state.license_totals.values()), np.int32)
     state.units_per_cpu = units_per_cpu(config)
     state.share_units = shares.most_units(node.inside for node in state.node_list)
+    state.mix = mix_of(state)
     _build_partitions(state, config)
     _build_columns(state)
     state.masks = MaskTable(len(state.node_list))

@@ -89,6 +89,17 @@ def whole_gpus(node: Node) -> int:
     return found
 
 
+def free_milli(node: Node) -> list[int]:
+    """Thousandths of each GPU that nobody uses, by index."""
+    layout: Layout = node.inside
+    whole = whole_gpus(node)
+    found = [0 if whole >> gpu & 1 else WHOLE_MILLI for gpu in range(len(layout.gpu_types))]
+    for gpu, (name, used) in node.gpu_shares.items():
+        units = max((each[gpu] for (of, _), each in layout.shares.items() if of == name), default=0)
+        found[gpu] -= min(WHOLE_MILLI, WHOLE_MILLI * used // units) if units else WHOLE_MILLI
+    return found
+
+
 def pick_share(node: Node, wish: tuple[str, str, int], among: int = -1) -> GpuShare | None:
     """The fullest of the GPUs in `among` that has so many shares free, an untouched one last; ties: lowest index."""
     layout: Layout = node.inside

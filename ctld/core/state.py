@@ -43,6 +43,7 @@ from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag, Reason, Suspend
 
 if TYPE_CHECKING:
+    from ctld.core.fractions import Mix
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
 
@@ -119,6 +120,7 @@ class ClusterState:
         self.pending = PendingColumns(0)
         self.free_licenses: Any = np.zeros(0, np.int32)
         self.units_per_cpu = 1  # sharing.py
+        self.mix: Mix | None = None  # fractions.py
         self.share_units: dict[str, int] = {}  # GRES name -> most shares of one GPU
         self.qos: dict[str, Qos] = {}
         self.dirty_qos: dict[str, None] = {}
@@ -388,6 +390,8 @@ class ClusterState:
             now, gains = shares.outlook(node, holders)
             for kind, count in now.items():
                 columns.free_gres[index, self.gres_kinds[kind]] = count
+            if self.mix is not None:
+                self.mix.look_at(node)
             for job_id, gain in gains:
                 running.set_part(job_id, index, [(self.gres_kinds[kind], count) for kind, count in gain.items()])
         running.touched.clear()

@@ -59,10 +59,13 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(STEPS)
-def test_no_gpu_is_given_beyond_what_it_has(steps: list[tuple[object, ...]]) -> None:
+@given(STEPS, st.sampled_from([(), ("PENSTOCK_BEST_FIT",), ("PENSTOCK_FGD",), ("PENSTOCK_STEER",)]))
+def test_no_gpu_is_given_beyond_what_it_has(steps: list[tuple[object, ...]], words: tuple[str, ...]) -> None:
     """Whole GPUs, shards and mps exclude each other on a device; sums stay within it; restarts change nothing."""
-    world = World(make_config(nodes=2, cpus=64, mem_mb=64000, gpus=3, shards=12, mps=300))
+    chosen = ("CR_CORE_MEMORY", *words)
+    world = World(
+        make_config(nodes=2, cpus=64, mem_mb=64000, gpus=3, shards=12, mps=300, select_type_parameters=chosen)
+    )
     for node in ("n1", "n2"):
         world.register(node)
     for step in steps:
