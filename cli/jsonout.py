@@ -238,7 +238,11 @@ def _job_resources(job: JobInfo) -> Json:
         }
         for index, a in enumerate(job.allocation)
     ]
-    used = [f"{g.name}{':' + g.type if g.type else ''}:{len(g.index)}" for a in job.allocation for g in a.gres]
+    used = [
+        f"{g.name}{':' + g.type if g.type else ''}:{sum(g.units) or len(g.index)}"
+        for a in job.allocation
+        for g in a.gres
+    ]
     resources: Json | None = None
     if nodes:
         held = {

@@ -157,13 +157,16 @@ def _allocation(job: JobInfo) -> Record:
     total: dict[tuple[str, str], int] = {}
     for place in job.allocation:
         for held in place.gres:
-            total[held.name, held.type] = total.get((held.name, held.type), 0) + len(held.index)
+            total[held.name, held.type] = total.get((held.name, held.type), 0) + gres_held(held)
     gres = ",".join(":".join(filter(None, (*kind, str(count)))) for kind, count in total.items())
     return [f"JOB_GRES={_null(gres)}", *(f"  {_place(place)}" for place in job.allocation)]
 
 
 def _place(place: NodeAllocation) -> str:
-    gres = indexed_gres(place.gres)
+    gres = ",".join(
+        f"{indexed_gres((h,))[:-1]},IDX:{TaskSet.of(h.index).format()})" if h.units else indexed_gres((h,))
+        for h in place.gres
+    )
     return f"Nodes={place.node} CPU_IDs={_cpu_ids(place)} Mem={place.mem_mb} GRES={gres}"
 
 
@@ -173,10 +176,19 @@ def _cpu_ids(place: NodeAllocation) -> str:
 
 
 def indexed_gres(held: Iterable[GresIndices]) -> str:
-    """`gpu:a100:2(IDX:0-1)`."""
-    return ",".join(
-        f"{':'.join(filter(None, (h.name, h.type)))}:{len(h.index)}(IDX:{TaskSet.of(h.index).format()})" for h in held
-    )
+    """`gpu:a100:2(IDX:0-1)`; of shares how many each GPU has in use, `shard:3(2/4,1/4)`."""
+    return ",".join(f"{':'.join(filter(None, (h.name, h.type)))}:{gres_held(h)}({_where(h)})" for h in held)
+
+
+def gres_held(held: GresIndices) -> int:
+    """How many of it are held: devices, or shares of GPUs."""
+    return sum(held.units) if held.units else len(held.index)
+
+
+def _where(held: GresIndices) -> str:
+    if not held.units:
+        return f"IDX:{TaskSet.of(held.index).format()}"
+    return ",".join(f"{used}/{of}" for used, of in zip(held.units, held.of, strict=True))
 
 
 def _job_files(job: JobInfo) -> Record:
@@ -260,7 +272,7 @@ def _node_tres(node: NodeInfo) -> dict[str, int]:
 def _node_tres_used(node: NodeInfo) -> dict[str, int]:
     tres = {"cpu": node.cpus_alloc, "mem": node.mem_alloc_mb}
     for held in node.gres_used:
-        tres[f"gres/{held.name}"] = tres.get(f"gres/{held.name}", 0) + len(held.index)
+        tres[f"gres/{held.name}"] = tres.get(f"gres/{held.name}", 0) + gres_held(held)
     return {name: count for name, count in tres.items() if count}
 
 

@@ -101,9 +101,15 @@ def gres(node: NodeInfo) -> str:
 
 def gres_used(node: NodeInfo) -> str:
     """`gpu:a100:1(IDX:0)`."""
-    used = {(g.name, g.type): sorted(g.index) for g in node.gres_used}
+    used = {(g.name, g.type): sorted(g.index) for g in node.gres_used if not g.units}
+    shares = {(g.name, g.type): g for g in node.gres_used if g.units}
     items = []
     for kind in node.gres:
+        share = shares.get((kind.name, kind.type))
+        if share is not None:
+            parts = ",".join(f"{count}/{of}" for count, of in zip(share.units, share.of, strict=True))
+            items.append(":".join(filter(None, (kind.name, kind.type, f"{sum(share.units)}({parts})"))))
+            continue
         index = used.get((kind.name, kind.type), [])
         head = ":".join(filter(None, (kind.name, kind.type, str(len(index)))))
         items.append(f"{head}(IDX:{_ranges(index)})")

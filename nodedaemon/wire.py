@@ -170,7 +170,14 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
 
 def _share(message: common_pb2.NodeAllocation, node_name: str) -> NodeShare:
     gpus = sorted(index for part in message.gres if part.name == "gpu" for index in part.index)
-    return NodeShare(message.node or node_name, message.cpus, message.mem_mb, message.tasks, tuple(gpus))
+    parts = [part for part in message.gres if part.units]
+    shared = sorted(index for part in parts for index in part.index)
+    shards = sum(sum(part.units) for part in parts if part.name == "shard")
+    percents = [max(1, 100 * part.units[0] // max(1, part.of[0])) for part in parts if part.name == "mps"]
+    return NodeShare(
+        message.node or node_name, message.cpus, message.mem_mb, message.tasks, tuple(gpus), tuple(shared), shards,
+        sum(percents),
+    )  # fmt: skip
 
 
 def ack_message(effect: core.AckCommand) -> node_pb2.NodeMessage:

@@ -34,6 +34,8 @@ def allocation_of(part: NodeAlloc) -> common_pb2.NodeAllocation:
         message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
     for name, type_, mask in part.gres:
         message.gres.add(name=name, type=type_, index=indices(mask))
+    for share in part.shares:
+        message.gres.add(name=share.name, type=share.type, index=[share.gpu], units=[share.units], of=[share.of])
     return message
 
 

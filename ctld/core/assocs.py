@@ -81,6 +81,9 @@ def allocated(job: Job) -> dict[str, int]:
         for name, type_, mask in part.gres:
             for key in gres_keys(name, type_):
                 tres[key] = tres.get(key, 0) + mask.bit_count()
+        for share in part.shares:
+            for key in gres_keys(share.name, share.type):
+                tres[key] = tres.get(key, 0) + share.units
     return tres
 
 

@@ -73,6 +73,9 @@ class RunningColumns:
         self.job_of: I64 = np.zeros(ROWS_FIRST, np.int64)
         self.table.part_run[:] = -1
         self._rows_free = list(range(ROWS_FIRST - 1, -1, -1))
+        #: Nodes that are looked at again when something changes there, and those where something has (indices).
+        self.watched: dict[int, None] = {}
+        self.touched: dict[int, None] = {}
         self._parts_free = list(range(ROWS_FIRST - 1, -1, -1))
 
     def _grow(self, axis: str) -> None:
@@ -111,6 +114,26 @@ class RunningColumns:
             for kind, count in gres:
                 t.part_gres[part, kind] += count
         self._parts_of[job_id] += (part,)
+        self._touch(node)
+
+    def _touch(self, node: int) -> None:
+        if node in self.watched:
+            self.touched[node] = None
+
+    def end_of(self, job_id: int) -> int:
+        """When its resources are expected back, seconds since 1970; FOREVER for one without a row."""
+        row = self.row_of.get(-job_id, self.row_of.get(job_id))
+        return contract.FOREVER if row is None else int(self.table.run_end_s[row])
+
+    def set_part(self, job_id: int, node: int, gres: Iterable[tuple[int, int]]) -> None:
+        """What it gives back on that node of these kinds: with what it keeps when suspended, if that has its own row."""
+        left = list(gres)
+        for key in (-job_id, job_id):
+            for part in self._parts_of.get(key, ()):
+                if self.table.part_node[part] == node:
+                    for kind, count in left:
+                        self.table.part_gres[part, kind] = count
+                    left = [(kind, 0) for kind, _ in left]
 
     def keep_rest(self, job_id: int) -> None:
         """Move what a suspended job keeps (all but cpus) to a row of its own under -job_id, which is never preempted.
@@ -139,6 +162,7 @@ class RunningColumns:
         parts = self._parts_of.get(job_id, ())
         for part in parts:
             if self.table.part_node[part] == node:
+                self._touch(node)
                 self.table.part_run[part] = -1
                 self._parts_free.append(part)
                 self._parts_of[job_id] = tuple(p for p in parts if p != part)
@@ -150,6 +174,8 @@ class RunningColumns:
         if row is None:
             return
         for part in self._parts_of.pop(job_id):
+            if self.watched:
+                self._touch(int(self.table.part_node[part]))
             self.table.part_run[part] = -1
             self._parts_free.append(part)
         self.job_of[row] = 0
@@ -164,6 +190,8 @@ class RunningColumns:
             row = self.row_of.get(key)
             if row is not None:
                 self.table.run_end_s[row] = end_s
+                for part in self._parts_of[key] if self.watched else ():
+                    self._touch(int(self.table.part_node[part]))
 
     def set_class(self, job_id: int, run_class: int, cost: int) -> None:
         """How it may be preempted (contract.Running)."""

@@ -10,6 +10,7 @@ from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
 from ctld.core.model import JobRequest, Partition
 from ctld.core.qos import DEFAULT_QOS
+from ctld.core.shares import conflict
 from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
@@ -217,7 +218,10 @@ def _gres(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, str, int],
         if not 0 <= count <= COUNT_MAX:
             raise Refused(Code.INVALID_GRES, f"{name}:{count}")
         found[name, type_] = found.get((name, type_), 0) + count
-    return tuple((name, type_, count) for (name, type_), count in found.items() if count)
+    asked = tuple((name, type_, count) for (name, type_), count in found.items() if count)
+    if problem := conflict(asked):
+        raise Refused(Code.INVALID_GRES, problem)
+    return asked
 
 
 def _time_limit(partition: Partition, wanted: WantedJob) -> int:

@@ -16,7 +16,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ctld.core.model import Node
+from ctld.core.shares import GPU, gpu_types, units_of
 from penstock.values.config import NodeConfig
+from penstock.values.gres import SHARED_NAMES
 
 #: Sets that are compared for one request; beyond it (more than 8 of 16 free devices or so) the lowest indices are taken.
 SETS_MAX = 4_096
@@ -31,6 +33,8 @@ class Layout(NamedTuple):
     sockets: tuple[int, ...]  # cpus of each socket
     near: dict[str, tuple[int, ...]]  # by name and device index: bit map of the sockets it is near; 0 = any
     links: dict[str, tuple[tuple[int, ...], ...]]  # by name: links from device to device
+    shares: dict[tuple[str, str], tuple[int, ...]]  # shares of each GPU by (name, type); shares.py
+    gpu_types: tuple[str, ...]
 
 
 def layout_of(config: NodeConfig) -> Layout:
@@ -42,6 +46,8 @@ def layout_of(config: NodeConfig) -> Layout:
     masks: dict[tuple[str, str], int] = {}
     counts: dict[str, int] = {}
     for gres in config.gres:
+        if gres.name in SHARED_NAMES:
+            continue
         low = counts.get(gres.name, 0)
         counts[gres.name] = low + gres.count
         key = (gres.name, gres.type)
@@ -56,7 +62,7 @@ def layout_of(config: NodeConfig) -> Layout:
             for device in known
         )
         links[name] = tuple(device.links for device in known)
-    return Layout(masks, sockets, near, links)
+    return Layout(masks, sockets, near, links, units_of(config), gpu_types(config))
 
 
 def device_masks(node: Node) -> dict[tuple[str, str], int]:
@@ -66,16 +72,22 @@ def device_masks(node: Node) -> dict[tuple[str, str], int]:
 
 
 def pick_devices(node: Node, wanted: tuple[tuple[str, str, int], ...]) -> tuple[tuple[str, str, int], ...] | None:
-    """Device masks for each kind; a request without a type takes what is free of any type. None: not so many are free."""
+    """Device masks for each kind; a request without a type takes what is free of any type. None: not so many are free.
+
+    Shares of a GPU are not devices: shares.py.
+    """
     if not wanted:
         return ()
     layout: Layout = node.inside
     picked: dict[tuple[str, str], int] = {}
+    wanted = tuple(one for one in wanted if one[0] not in SHARED_NAMES)
     for name, type_, count in sorted(wanted, key=lambda w: w[1] == ""):  # typed requests first
         kinds = [key for key in layout.masks if key[0] == name and (not type_ or key[1] == type_)]
         free = 0
         for key in kinds:
             free |= layout.masks[key] & ~node.gres_used.get(key, 0) & ~picked.get(key, 0)
+        if name == GPU:
+            free &= ~sum(1 << gpu for gpu in node.gpu_shares)
         if free.bit_count() < count:
             return None
         chosen = _best_set(layout, name, free, count)

@@ -26,6 +26,7 @@ def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ..
 
     `empty`: when nothing runs and all nodes are up.
     """
+    state.settle_shares()
     rows = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
     rows.add(1, [(0, shape._replace(resv=-1))], ALONE)
     lengths = {"G": len(state.gres_kinds), "L": len(state.license_kinds)}
@@ -67,7 +68,8 @@ def on_offer(state: ClusterState, partition: Partition, request: JobRequest) -> 
     chosen = [i for i in range(len(state.node_list)) if bits >> i & 1]
     if not chosen:
         return f"partition {partition.name} has no matching node"
-    kinds = [kind for kind in state.gres_kinds if kind[1]] or list(state.gres_kinds)
+    typed = {name for name, type_ in state.gres_kinds if type_}
+    kinds = [kind for kind in state.gres_kinds if kind[0] and (kind[1] or kind[0] not in typed)]
     counts = ((kind, int(columns.total_gres[chosen, state.gres_kinds[kind]].max())) for kind in kinds)
     gres = format_node_gres(tuple(Gres(name, type_, count) for (name, type_), count in counts if count))
     nodes = "node, with" if len(chosen) == 1 else "nodes, each with"

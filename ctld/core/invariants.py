@@ -4,9 +4,9 @@
 finds one ends.
 """
 
-from ctld.core import arrays
+from ctld.core import arrays, shares
 from ctld.core.devices import device_masks
-from ctld.core.model import Job, Node
+from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.reserve_view import view_of
 from ctld.core.reserve_who import names_asked, running_in
 from ctld.core.sharing import units_held
@@ -113,6 +113,7 @@ def _check_node(state: ClusterState, node: Node) -> None:
         for name, type_, mask in part.gres:
             _need(not devices.get((name, type_), 0) & mask, f"{node.name}: {name} given twice")
             devices[name, type_] = devices.get((name, type_), 0) | mask
+    _check_shares_of_gpus(state, node, parts)
     for kind, mask in device_masks(node).items():
         _need(devices.get(kind, 0) == node.gres_used.get(kind, 0), f"{node.name}: {kind} held")
         _need(not devices.get(kind, 0) & ~mask, f"{node.name}: {kind} does not exist")
@@ -128,6 +129,28 @@ def _check_slot(state: ClusterState, node: Node) -> None:
         if job.state in (JobState.CONFIGURING, JobState.RUNNING):
             cpus += sum(part.cpus for part in job.alloc if part.node == node.name)
     _need(cpus <= node.cpus, f"{node.name}: {cpus} cpus run at once, it has {node.cpus}")
+
+
+def _check_shares_of_gpus(state: ClusterState, node: Node, parts: list[NodeAlloc]) -> None:
+    """No GPU has more shares in use than it is divided into, nor any while it is given as a whole; the columns say so."""
+    held: shares.Shared = {}
+    for part in parts:
+        for share in part.shares:
+            _need(held.get(share.gpu, (share.name, 0))[0] == share.name, f"{node.name}: GPU {share.gpu} shared by two")
+            shares.take(held, share)
+            units = node.inside.shares.get((share.name, share.type), ())
+            most = units[share.gpu] if share.gpu < len(units) else 0
+            _need(
+                held[share.gpu][1] <= most, f"{node.name}: GPU {share.gpu} has {most} of {share.name}, more are given"
+            )
+            _need(
+                not shares.whole_gpus(node) >> share.gpu & 1, f"{node.name}: GPU {share.gpu} is given whole and shared"
+            )
+    _need(held == node.gpu_shares, f"{node.name}: shares of GPUs in use")
+    if node.index in state.running.watched and node.index not in state.running.touched:
+        for kind, count in shares.room(node.inside, shares.whole_gpus(node), held).items():
+            free = state.node_columns.free_gres[node.index, state.gres_kinds[kind]]
+            _need(free == count, f"{node.name}: {kind} free")
 
 
 def _check_arrays(state: ClusterState) -> None:

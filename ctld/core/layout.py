@@ -7,12 +7,13 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
-from ctld.core import preempt, priority
+from ctld.core import preempt, priority, shares
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import device_masks, layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
+from ctld.core.fractions import mix_of
 from ctld.core.model import Job, Node, Partition
 from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
@@ -22,6 +23,7 @@ from ctld.core.sharing import units_held, units_per_cpu
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
+from penstock.values.gres import SHARED_NAMES
 from penstock.values.refusals import Code
 from penstock.values.states import JobState, NodeFlag
 
@@ -82,6 +84,12 @@ def _too_small(node: Node, new: NodeConfig, jobs_per_cpu: int) -> list[str]:
         if mask & ~masks.get((name, type_), 0):
             what = f"gres/{name}:{type_}" if type_ else f"gres/{name}"
             problems.append(f"node {node.name}: {what} that jobs hold is gone from the file")
+    units = shares.units_of(new)
+    for gpu, (name, used) in node.gpu_shares.items():
+        if used > max((each[gpu] for (of, _), each in units.items() if of == name and gpu < len(each)), default=0):
+            problems.append(
+                f"node {node.name}: {used} of gres/{name} on GPU {gpu}, which jobs hold, are gone from the file"
+            )
     return problems
 
 
@@ -114,6 +122,8 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.license_kinds = {name: kind for kind, name in enumerate(state.license_totals)}
     state.free_licenses = np.array(list(state.license_totals.values()), np.int32)
     state.units_per_cpu = units_per_cpu(config)
+    state.share_units = shares.most_units(node.inside for node in state.node_list)
+    state.mix = mix_of(state)
     _build_partitions(state, config)
     _build_columns(state)
     state.masks = MaskTable(len(state.node_list))
@@ -150,6 +160,7 @@ def new_node(config: NodeConfig) -> Node:
     node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
     node.connected = node.pretended = False
     node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
+    node.gpu_shares = {}
     node.exited = {}
     return node
 
@@ -162,6 +173,9 @@ def _gres_kinds(config: Config) -> dict[tuple[str, str], int]:
                 kinds.setdefault(key, len(kinds))
     for name in config.gres_types:
         kinds.setdefault((name, ""), len(kinds))
+    if any(gres.name in SHARED_NAMES for node in config.nodes for gres in node.gres):
+        kinds.setdefault((shares.GPU, ""), len(kinds))
+        kinds[shares.MILLI] = len(kinds)
     return kinds
 
 
@@ -178,6 +192,9 @@ def _build_columns(state: ClusterState) -> None:
             for key in dict.fromkeys(((name, ""), (name, type_))):
                 columns.total_gres[i, state.gres_kinds[key]] += mask.bit_count()
                 columns.free_gres[i, state.gres_kinds[key]] += free.bit_count()
+        if shares.MILLI in state.gres_kinds and node.inside.gpu_types:
+            for key, count in shares.room(node.inside, 0, {}).items():
+                columns.total_gres[i, state.gres_kinds[key]] = count
         holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
         taken = (part.cpus * units_held(state, job) for job in holders for part in job.alloc if part.node == node.name)
         columns.free_cpus[i] = columns.total_cpus[i] - sum(taken)
@@ -217,6 +234,9 @@ def _cpu_quantum(state: ClusterState, node: Node) -> int:
 def _build_running(state: ClusterState) -> None:
     state.running = RunningColumns(len(state.gres_kinds), len(state.license_kinds))
     state.exclusive_users = 0
+    if shares.MILLI in state.gres_kinds:  # whole GPUs are counted in thousandths too, also where none is shared
+        state.running.watched = {node.index: None for node in state.node_list if node.inside.gpu_types}
+        state.running.touched = dict(state.running.watched)
     for job_id in dict.fromkeys(job_id for node in state.node_list for job_id in node.jobs):
         job = state.jobs[job_id]
         state.hold(job, units_held(state, job), expected_end_s(state, job))

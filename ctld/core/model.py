@@ -82,8 +82,18 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return tuple(Gres(*entry) for entry in self.gres_per_node)
 
 
+class GpuShare(NamedTuple):
+    """A part of one GPU: `units` of the `of` shares (GRES shard or mps) that it was divided into."""
+
+    name: str
+    type: str
+    gpu: int
+    units: int
+    of: int
+
+
 class NodeAlloc(NamedTuple):
-    """What a job holds on one node. `gres`: (name, type, bit mask of device indices) by kind."""
+    """What a job holds on one node. `gres`: (name, type, bit mask of device indices) by kind, whole devices only."""
 
     node: str
     cpus: int
@@ -91,6 +101,7 @@ class NodeAlloc(NamedTuple):
     tasks: int
     gres: tuple[tuple[str, str, int], ...]
     cpu_ids: int = 0  # bit mask of cpu numbers (devices.py); 0 = not pinned
+    shares: tuple[GpuShare, ...] = ()  # parts of GPUs
 
 
 class Job:
@@ -311,10 +322,10 @@ class Node:
     """One node: what the configuration says, what the node said, what is held on it."""
 
     __slots__ = (
-        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used", "exited",
-        "features", "flags", "gres_used", "index", "inside", "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_link_id",
-        "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id",
-        "started_at_us", "version", "weight",
+        "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
+        "exited", "features", "flags", "gpu_shares", "gres_used", "index", "inside", "jobs", "last_busy_at_us",
+        "leftovers", "link_id", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb", "reason",
+        "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version", "weight",
     )  # fmt: skip
 
     name: str
@@ -345,6 +356,7 @@ class Node:
     mem_alloc_mb: int
     cpus_used: int  # bit mask of cpu numbers
     gres_used: dict[tuple[str, str], int]  # (name, type) -> bit mask of held indices
+    gpu_shares: dict[int, tuple[str, int]]  # GPUs that are shared -> (name, shares in use)
     jobs: dict[int, None]  # job ids that hold something here
     leftovers: dict[tuple[int, int, int], None]  # steps that still run here and belong to no job any more
     exited: dict[tuple[int, int, int], None]  # steps whose end it knew when it registered: the reports follow

@@ -27,6 +27,7 @@ NO_STOP = np.zeros(1, np.uint8)
 
 Placement = tuple[tuple[int, int, int, int], ...]  # (node index, cpus, tasks, MB) for each node
 Rows = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 class Start(NamedTuple):
@@ -37,6 +38,8 @@ class Start(NamedTuple):
     limit_s: int  # time that it is granted: less than asked for only with --time-min
     placement: Placement
     reservation: str = ""  # the one that it runs in
+    position: int = 0  # of its row in the pass
+    mask: int = -1  # of its row
 
 
 class Forecast:
@@ -45,9 +48,12 @@ class Forecast:
     Of several rows of one job the earliest start counts; a job with no known start is not in it.
     """
 
-    __slots__ = ("_names", "_result", "_rows_job", "_sorted", "made_at_us")
+    __slots__ = ("_many", "_names", "_result", "_rows_job", "_sorted", "made_at_us")
 
-    def __init__(self, made_at_us: int, rows_job: Rows, result: contract.PlanResult, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, made_at_us: int, rows_job: Rows, result: contract.PlanResult, names: tuple[str, ...], many: Bools
+    ) -> None:
+        self._many = many  # by position: more than one copy waits
         self.made_at_us = made_at_us
         self._rows_job, self._result, self._names = rows_job, result, names
         self._sorted: tuple[Rows, Rows] | None = None  # (job ids, their positions in the result)
@@ -68,6 +74,20 @@ class Forecast:
 
     def __len__(self) -> int:
         return len(self._index()[0])
+
+    def note_holds(self, first: int, last: int, from_s: Rows) -> int:
+        """Lower `from_s` (by node) to when the waiting rows at positions [first, last) are expected there.
+
+        Returns the earliest start of one with copies whose nodes are not known; FOREVER if there is none.
+        """
+        result, span = self._result, slice(first, last)
+        waits = (result.start_s[span] >= 0) & (result.reason[span] != contract.STARTED)
+        cells = slice(int(result.plan_first[first]), int(result.plan_first[last]))
+        each = np.diff(result.plan_first[first : last + 1])
+        starts_s = np.repeat(np.where(waits, result.start_s[span], contract.FOREVER), each)
+        np.minimum.at(from_s, result.plan_node[cells], starts_s)
+        unknown = result.start_s[span][waits & self._many[span]]
+        return int(unknown.min()) if len(unknown) else int(contract.FOREVER)
 
     def of(self, job_id: int) -> tuple[int, tuple[str, ...]] | None:
         """(start in seconds since 1970, nodes) of a job; None when the pass found none."""
@@ -110,6 +130,7 @@ def limits(state: ClusterState, now_us: int, starts_max: int, policy: BackfillPo
 
 def present(state: ClusterState, now_us: int, rows: Rows, starts_max: int) -> Question:
     """The live columns."""
+    state.settle_shares()
     view = view_of(state, now_us)
     given = contract.PlanInput(
         state.node_columns.table, state.running.table, view.arrays, state.pending.table, rows,
@@ -142,7 +163,9 @@ def ask(question: Question) -> Answer:
     if len(result.victim_row):
         pairs = zip(ids[result.victim_row].tolist(), question.job_of[result.victim_run].tolist(), strict=True)
         victims = tuple(pairs)
-    return Answer(starts, reasons, victims, Forecast(question.made_at_us, ids, result, question.node_names))
+    many = given.jobs.count[rows] - np.bincount(result.job, minlength=len(rows)) > 1
+    forecast = Forecast(question.made_at_us, ids, result, question.node_names, many)
+    return Answer(starts, reasons, victims, forecast)
 
 
 def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple[Start, ...]:
@@ -156,10 +179,13 @@ def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple
     parts = question.partition[rows].tolist()
     names = (*question.reservations, "")  # -1 is the last
     resvs = question.given.jobs.resv[rows].tolist()
+    masks = question.given.jobs.mask[rows].tolist()
     return tuple(
-        Start(job_id, part, limit_s, tuple(cells[first[i] : first[i + 1]]), names[resv])
-        for i, (job_id, part, limit_s, resv) in enumerate(
-            zip(ids[result.job].tolist(), parts, result.limit_s.tolist(), resvs, strict=True)
+        Start(job_id, part, limit_s, tuple(cells[first[i] : first[i + 1]]), names[resv], at, mask)
+        for i, (job_id, part, limit_s, resv, at, mask) in enumerate(
+            zip(
+                ids[result.job].tolist(), parts, result.limit_s.tolist(), resvs, result.job.tolist(), masks, strict=True
+            )
         )
     )
 

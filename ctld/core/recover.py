@@ -8,7 +8,7 @@ when the nodes register (node_life.py), since they are functions of the state an
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctld.core import arrays, assocs, depends, gang, predict, priority, reserve_life
+from ctld.core import arrays, assocs, depends, gang, predict, priority, reserve_life, shares
 from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
@@ -183,6 +183,8 @@ def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:
     node.mem_alloc_mb += part.mem_mb
     for gres_name, type_, mask in part.gres:
         node.gres_used[gres_name, type_] = node.gres_used.get((gres_name, type_), 0) | mask
+    for share in part.shares:
+        shares.take(node.gpu_shares, share)
 
 
 def _depend(state: ClusterState) -> None:

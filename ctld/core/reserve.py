@@ -31,6 +31,7 @@ from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
 from penstock.values.errors import BadValue
 from penstock.values.features import parse_features
+from penstock.values.gres import SHARED_NAMES
 from penstock.values.refusals import Code
 from penstock.values.reservations import RECURRING, ResvFlag
 from penstock.values.text import check_name
@@ -339,6 +340,8 @@ def _ask(state: ClusterState, base: Reservation, wanted: WantedReservation) -> R
     for kind in (changes.get("gres") or ()) + (changes.get("gres_per_node") or ()):
         if kind[:2] not in state.gres_kinds:
             raise Refused(Code.INVALID_GRES, ":".join(filter(None, kind[:2])))
+        if kind[0] in SHARED_NAMES:
+            raise Refused(Code.INVALID_GRES, f"{kind[0]}: a reservation keeps whole GPUs")
     return msgspec.structs.replace(ask, **changes)
 
 

@@ -17,6 +17,7 @@ from _fastsched import contract
 from ctld.core.model import Job, Reservation, ReservedPart
 from ctld.core.reserve_nodes import WHOLE, spans_of
 from ctld.core.reserve_who import holders, least_s, may_use, names_asked
+from ctld.core.shares import GPU, MILLI, WHOLE_MILLI
 from ctld.core.state import ClusterState
 from penstock.values.reservations import ResvFlag
 
@@ -179,6 +180,8 @@ def _left(
                 mem_mb -= held.mem_mb
                 for name, type_, mask in held.gres:
                     _count(state, gres, name, type_, -mask.bit_count())
+                for share in held.shares:
+                    gres[state.gres_kinds[MILLI]] -= WHOLE_MILLI * share.units // share.of
     return max(0, cpus), max(0, mem_mb), tuple(max(0, count) for count in gres)
 
 
@@ -186,6 +189,8 @@ def _count(state: ClusterState, gres: list[int], name: str, type_: str, count: i
     for kind in dict.fromkeys(((name, ""), (name, type_))):
         if kind in state.gres_kinds:
             gres[state.gres_kinds[kind]] += count
+    if name == GPU and MILLI in state.gres_kinds:
+        gres[state.gres_kinds[MILLI]] += count * WHOLE_MILLI
 
 
 def _license_blocks(

@@ -19,10 +19,12 @@ from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.explain import apply_reasons
+from ctld.core.fractions import Holds, steer
 from ctld.core.model import Job, Node, NodeAlloc
-from ctld.core.planning import Answer, Placement, Rows, Start, ask, present, snapshot
+from ctld.core.planning import Answer, Forecast, Placement, Rows, Start, ask, present, snapshot
 from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
+from ctld.core.shares import GPU, pick_share, wish_of
 from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
@@ -101,20 +103,21 @@ def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> 
 
 def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, seen: list[int] | None) -> int:
     """Starts and reasons. Returns how many started."""
-    done = apply_starts(state, now_us, answer.starts)
+    done = apply_starts(state, now_us, answer.starts, answer.forecast)
     apply_reasons(state, now_us, answer.reasons, seen)
     return done
 
 
-def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...]) -> int:
-    """Start each placement that still holds. Returns how many did."""
-    done = 0
+def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], forecast: Forecast | None = None) -> int:
+    """Start each placement that still holds, parts of GPUs where fractions.py says. Returns how many did."""
+    done, holds = 0, Holds(forecast, len(state.node_list))
     for start in starts:
         holder = state.jobs.get(start.job_id)
         if holder is None or not is_startable(state, holder) or start.partition >= len(state.partition_list):
             continue
         partition = state.partition_list[start.partition].name
-        alloc = verify(state, holder, partition, start.placement)
+        start, gpus = steer(state, now_us, holder, start, holds)
+        alloc = verify(state, holder, partition, start.placement, gpus)
         if state.reservations:
             nodes = [index for index, _, _, _ in start.placement]
             if crosses(state, now_us, nodes, start.limit_s, start.reservation):
@@ -147,10 +150,16 @@ def _recount(state: ClusterState, holder: Job) -> None:
     refresh(state, holder, state.now_us)
 
 
-def verify(state: ClusterState, job: Job, partition: str, placement: Placement) -> tuple[NodeAlloc, ...] | None:
-    """The allocation that a placement means now, with device numbers; None when something is no longer free."""
+def verify(
+    state: ClusterState, job: Job, partition: str, placement: Placement, gpus: int = -1
+) -> tuple[NodeAlloc, ...] | None:
+    """The allocation that a placement means now, with device numbers; None when something is no longer free.
+
+    `gpus`: those that shares may be taken of, as a mask.
+    """
     columns, found = state.node_columns, []
     units = units_taken(state, job.request, partition)
+    wish = wish_of(job.request.gres_per_node)
     for index, cpus, tasks, mem_mb in placement:
         if index >= len(state.node_list):
             return None
@@ -162,8 +171,13 @@ def verify(state: ClusterState, job: Job, partition: str, placement: Placement) 
         gres = pick_devices(node, job.request.gres_per_node)
         if gres is None:
             return None
-        cpu_ids = pick_cpus(node, cpus, gres) if units == state.units_per_cpu else 0
-        found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids))
+        share = pick_share(node, wish, gpus) if wish is not None else None
+        if wish is not None and share is None:
+            return None
+        near = gres if share is None else ((GPU, "", 1 << share.gpu),)
+        cpu_ids = pick_cpus(node, cpus, near) if units == state.units_per_cpu else 0
+        shares = () if share is None else (share,)
+        found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids, shares))
     return tuple(found)
 
 

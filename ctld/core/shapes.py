@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ctld.core.model import JobRequest, Node, Partition
 from ctld.core.pending import Shape
+from ctld.core.shares import MILLI, milli_wanted
 from ctld.core.sharing import tasks_per_node_max, units_taken
 from ctld.core.state import ClusterState
 from penstock.values.features import Expr, parse_features
@@ -80,6 +81,8 @@ def fresh_shapes(
                 gres[state.gres_kinds[key]] += count
             else:
                 known = False
+    if MILLI in state.gres_kinds:
+        gres[state.gres_kinds[MILLI]] = milli_wanted(request.gres_per_node, state.share_units)
     consumable = state.config.memory_is_consumable()
     base = Shape(
         mask=-1,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctld.core import shares
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
@@ -44,6 +45,7 @@ from penstock.values.states import JobState, NodeFlag, Reason, Suspend
 
 if TYPE_CHECKING:
     from ctld.core.explain import Telling
+    from ctld.core.fractions import Mix
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
 
@@ -120,6 +122,8 @@ class ClusterState:
         self.pending = PendingColumns(0)
         self.free_licenses: Any = np.zeros(0, np.int32)
         self.units_per_cpu = 1  # sharing.py
+        self.mix: Mix | None = None  # fractions.py
+        self.share_units: dict[str, int] = {}  # GRES name -> most shares of one GPU
         self.qos: dict[str, Qos] = {}
         self.dirty_qos: dict[str, None] = {}
         self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
@@ -351,6 +355,8 @@ class ClusterState:
                 held = node.gres_used.get((name, type_), 0)
                 assert not held & mask, f"device given twice on {node.name}: job {job.job_id}"
                 node.gres_used[name, type_] = held | mask
+            for share in part.shares:
+                shares.take(node.gpu_shares, share)
             node.jobs[job.job_id] = None
         self.enter_reservation(job)
         self.changed()
@@ -370,10 +376,31 @@ class ClusterState:
                 for name, type_, mask in part.gres
                 for key in dict.fromkeys(((name, ""), (name, type_)))
             ]
+            gres += [(self.gres_kinds[share.name, share.type], share.units) for share in part.shares]
             self.running.add_part(job.job_id, self.nodes[part.node].index, part.cpus * units, part.mem_mb, gres)
         if not units:
             self.running.keep_rest(job.job_id)
             self.running.remove(job.job_id)
+
+    def settle_shares(self) -> None:
+        """Count anew what the planner must know of nodes with shared GPUs, where something has changed (shares.py)."""
+        running, columns = self.running, self.node_columns
+        for index in sorted(running.touched):
+            node = self.node_list[index]
+            holders = (
+                (running.end_of(job_id), job_id, part)
+                for job_id in node.jobs
+                for part in self.jobs[job_id].alloc
+                if part.node == node.name
+            )
+            now, gains = shares.outlook(node, holders)
+            for kind, count in now.items():
+                columns.free_gres[index, self.gres_kinds[kind]] = count
+            if self.mix is not None:
+                self.mix.look_at(node)
+            for job_id, gain in gains:
+                running.set_part(job_id, index, [(self.gres_kinds[kind], count) for kind, count in gain.items()])
+        running.touched.clear()
 
     def licenses_of(self, request: JobRequest) -> tuple[int, ...]:
         """What is asked for of each kind of license."""
@@ -398,6 +425,8 @@ class ClusterState:
             self._count(node, part, 1, units, job.request.exclusive)
             for name, type_, mask in part.gres:
                 node.gres_used[name, type_] &= ~mask
+            for share in part.shares:
+                shares.give_back(node.gpu_shares, share)
             node.last_busy_at_us = now_us
         self._leave_reservation(job, now_us)
         self.changed()

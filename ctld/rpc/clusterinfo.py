@@ -102,12 +102,26 @@ def node_info(
             common_pb2.GresIndices(name=name, type=type_, index=indices(mask))
             for (name, type_), mask in node.gres_used.items()
             if mask
-        ],
+        ]
+        + shares_used(node),
         partitions=partitions,
         noded_start_at_us=node.started_at_us,
         free_memory_mb=link.free_memory_mb if link else 0,
         cpu_load_centi=link.cpu_load_centi if link else 0,
     )
+
+
+def shares_used(node: Node) -> list[common_pb2.GresIndices]:
+    """Shares of GPUs in use, of every GPU that has such shares; none for a kind that nobody uses."""
+    found = []
+    for (name, type_), units in node.inside.shares.items():
+        gpus = [gpu for gpu in range(len(units)) if units[gpu]]
+        held = [node.gpu_shares.get(gpu, ("", 0)) for gpu in gpus]
+        used = [count if holder == name else 0 for holder, count in held]
+        if any(used):
+            of = [units[gpu] for gpu in gpus]
+            found.append(common_pb2.GresIndices(name=name, type=type_, index=gpus, units=used, of=of))
+    return found
 
 
 def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.PartitionInfo:

@@ -16,6 +16,7 @@ import msgspec
 from accounting.schema import join_strings, split_strings
 from ctld.core.fairshare import AssocRow
 from ctld.core.model import (
+    GpuShare,
     HistoryRow,
     JobRequest,
     JobRow,
@@ -62,7 +63,15 @@ _REASONS = {reason.value: reason for reason in Reason}
 def _alloc_values(alloc: tuple[NodeAlloc, ...]) -> tuple[str, int, int, str]:
     """JSON, number of nodes, number of CPUs, hostlist. Masks are hexadecimal: a JSON number ends at 64 bits."""
     parts = [
-        (a.node, a.cpus, a.mem_mb, a.tasks, [(n, t, f"{mask:x}") for n, t, mask in a.gres], f"{a.cpu_ids:x}")
+        (
+            a.node,
+            a.cpus,
+            a.mem_mb,
+            a.tasks,
+            [(n, t, f"{mask:x}") for n, t, mask in a.gres],
+            f"{a.cpu_ids:x}",
+            *((a.shares,) if a.shares else ()),
+        )
         for a in alloc
     ]
     return encode_json(parts).decode(), len(alloc), sum(a.cpus for a in alloc), compress(a.node for a in alloc)
@@ -78,9 +87,10 @@ def _alloc_from(text: str) -> tuple[NodeAlloc, ...]:
             mem_mb,
             tasks,
             tuple((n, t, int(mask, 16)) for n, t, mask in gres),
-            int(ids[0] if ids else "0", 16),
+            int(more[0] if more else "0", 16),
+            tuple(GpuShare(*share) for share in more[1]) if len(more) > 1 else (),
         )
-        for node, cpus, mem_mb, tasks, gres, *ids in _decode_alloc(text)
+        for node, cpus, mem_mb, tasks, gres, *more in _decode_alloc(text)
     )
 
 

@@ -23,7 +23,10 @@ class NodeShare(msgspec.Struct, frozen=True, gc=False):
     cpus: int
     mem_mb: int
     tasks: int
-    gpus: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()  # whole ones
+    shared_gpus: tuple[int, ...] = ()  # those of which it has a part
+    shards: int = 0
+    mps_percent: int = 0  # of the threads of its shared GPU; 0 = not MPS
 
 
 class StepFacts(msgspec.Struct, frozen=True, gc=False):
@@ -135,7 +138,8 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURM_MEM_PER_CPU": lambda f: f.mem_per_cpu_mb,
     "SLURM_GPUS_PER_NODE": lambda f: f.gpus_per_node or None,
     "SLURM_GPUS_ON_NODE": lambda f: len(f.share.gpus) or None,
-    "SLURM_JOB_GPUS": lambda f: _indices(f.share.gpus) or None,
+    "SLURM_SHARDS_ON_NODE": lambda f: f.share.shards or None,
+    "SLURM_JOB_GPUS": lambda f: _indices((*f.share.gpus, *f.share.shared_gpus)) or None,
     "SLURM_ARRAY_JOB_ID": _array(lambda f: f.array_job_id),
     "SLURM_ARRAY_TASK_ID": _array(lambda f: f.array_task_id),
     "SLURM_ARRAY_TASK_COUNT": _array(lambda f: f.array_task_count),
@@ -157,7 +161,8 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURMD_NODENAME": lambda f: f.share.node,
     "ENVIRONMENT": lambda f: "BATCH",
     "HOSTNAME": lambda f: f.hostname or f.share.node,
-    "CUDA_VISIBLE_DEVICES": lambda f: _indices(f.share.gpus),
+    "CUDA_VISIBLE_DEVICES": lambda f: _indices((*f.share.gpus, *f.share.shared_gpus)),
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda f: f.share.mps_percent or None,
     "CUDA_DEVICE_ORDER": lambda f: "PCI_BUS_ID",
     "PENSTOCK_CLUSTER": lambda f: f.cluster_file or None,
 }
@@ -172,7 +177,7 @@ _FOREIGN = (
 #: Secrets: whoever holds them acts as the user, and an environment is copied far and wide.
 _SECRET = (b"SLURM_JWT", b"PENSTOCK_TOKEN", b"PENSTOCK_JOIN_TOKEN")
 #: Of the table, what the user may set himself when it does not apply here.
-_USERS_OWN = (b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER")
+_USERS_OWN = (b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER", b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
 _DROPPED = frozenset(name for name, _ in _TABLE if name not in _USERS_OWN).union(_FOREIGN, _SECRET)
 _DEFAULTS = ((b"TMPDIR", b"/tmp"),)
 

@@ -10,6 +10,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 
+from penstock.config.gresshares import with_shares
 from penstock.config.keys import GRES, unknown
 from penstock.config.lines import LineReader, Values
 from penstock.config.nodes import NodeTable
@@ -17,13 +18,10 @@ from penstock.config.problem import Findings, Where
 from penstock.config.syntax import Statement, read_statements
 from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.errors import BadValue
-from penstock.values.gres import GRES_COUNT_MAX, Gres
+from penstock.values.gres import GRES_COUNT_MAX, SHARED_NAMES, Gres
 from penstock.values.hostlist import expand
 from penstock.values.numbers import parse_int
 from penstock.values.taskset import TaskSet
-
-#: GRES that are shares of a device: their Count is not the number of device files.
-_SHARED = ("mps", "shard")
 
 _COUNT = re.compile(r"([0-9]{1,15})([KMGTP]?)\Z", re.IGNORECASE)
 _FILES = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
@@ -40,17 +38,18 @@ class _Record:
     where: Where
     cores: tuple[int, ...] = ()
     links: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
     """Reads the file if there is one, adds types to the nodes in `table`, and returns the files read."""
     path = os.path.join(folder, "gres.conf")
-    if not os.path.lexists(path):
-        return ()
-    statements, files = read_statements(path, findings)
     reader = _GresReader(findings, gres_types)
-    for statement in statements:
-        reader.line(statement)
+    files: tuple[str, ...] = ()
+    if os.path.lexists(path):
+        statements, files = read_statements(path, findings)
+        for statement in statements:
+            reader.line(statement)
     for name, node in table.nodes.items():
         if node.gres:
             table.nodes[name] = reader.apply(node, table.gres_where[name])
@@ -89,14 +88,15 @@ class _GresReader:
             return
         try:
             nodes = frozenset(expand(values.value("nodes", "")))
-            count = _count(name, values)
+            device_files = _files(values)
+            count = _count(name, values, device_files)
             cores = tuple(TaskSet.parse(values.value("cores"))) if "cores" in values else ()
             links = _links(values.value("links", ""))
         except BadValue as problem:
             self.findings.error(first.where, f"{name}: {problem}")
             self.uncounted = True
             return
-        record = _Record(nodes, name, values.value("type", ""), count, first.where, cores, links)
+        record = _Record(nodes, name, values.value("type", ""), count, first.where, cores, links, device_files)
         self.records.setdefault(name, []).append(record)
 
     def apply(self, node: NodeConfig, where: Where) -> NodeConfig:
@@ -108,12 +108,30 @@ class _GresReader:
             gres += self._typed(configured, records)
             if not self.uncounted:
                 self._check_counts(node, configured, records, where)
-        return replace(node, gres=tuple(gres), devices=self._devices(node, gres))
+        node = replace(node, gres=tuple(gres), devices=self._devices(node, gres))
+        return self._shares(node, where) if any(one.name in SHARED_NAMES for one in gres) else node
+
+    def _shares(self, node: NodeConfig, where: Where) -> NodeConfig:
+        here = {
+            name: [r for r in self.records.get(name, ()) if not r.nodes or node.name in r.nodes]
+            for name in ("gpu", *SHARED_NAMES)
+        }
+        lines = {name: [(r.type, r.count, r.files) for r in here[name]] for name in SHARED_NAMES}
+        files: list[str] = []
+        for one in node.gres:
+            if one.name == "gpu":
+                of = [file for r in here["gpu"] if r.type in ("", one.type) for file in r.files][: one.count]
+                if len(of) < one.count:
+                    return with_shares(node, lines, (), where, self.findings)
+                files += of
+        return with_shares(node, lines, tuple(files), where, self.findings)
 
     def _devices(self, node: NodeConfig, gres: list[Gres]) -> tuple[DeviceConfig, ...]:
         """In the order of the devices' indices: type by type, as the node has them. Empty when nothing is said of any."""
         found: list[DeviceConfig] = []
         for one in gres:
+            if one.name in SHARED_NAMES:  # they lie on GPUs, and are near to what these are near to
+                continue
             here = [r for r in self.records.get(one.name, ()) if not r.nodes or node.name in r.nodes]
             here = [r for r in here if not one.type or not r.type or r.type == one.type]
             each = [DeviceConfig(one.name, r.cores, r.links) for r in here for _ in range(r.count)]
@@ -154,9 +172,13 @@ class _GresReader:
                 )
 
 
-def _count(name: str, values: Values) -> int:
+def _files(values: Values) -> tuple[str, ...]:
+    text = values.value("files")
+    return tuple(_expand_files(text)) if text else ()
+
+
+def _count(name: str, values: Values, files: tuple[str, ...]) -> int:
     """How many units a line stands for."""
-    files = [file for text in (values.value("files"),) if text for file in _expand_files(text)]
     if "count" not in values:
         return max(1, len(files))
     text = values["count"].value
@@ -166,7 +188,7 @@ def _count(name: str, values: Values) -> int:
     count = parse_int(match[1], 0, GRES_COUNT_MAX, "Count") << 10 * " KMGTP".index(match[2].upper() or " ")
     if count > GRES_COUNT_MAX:
         raise BadValue(f"Count: {text} is beyond {GRES_COUNT_MAX}")
-    if files and name not in _SHARED and count != len(files):
+    if files and name not in SHARED_NAMES and count != len(files):
         raise BadValue(f"Count={text} does not match the {len(files)} names of File")
     return count
 

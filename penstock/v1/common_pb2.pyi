@@ -180,11 +180,15 @@ class NodeAllocation(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., mem_mb: _Optional[int] = ..., tasks: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresIndices, _Mapping]]] = ..., cpu_ids: _Optional[bytes] = ...) -> None: ...
 
 class GresIndices(_message.Message):
-    __slots__ = ("name", "type", "index")
+    __slots__ = ("name", "type", "index", "units", "of")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    OF_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
     index: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ...) -> None: ...
+    units: _containers.RepeatedScalarFieldContainer[int]
+    of: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., index: _Optional[_Iterable[int]] = ..., units: _Optional[_Iterable[int]] = ..., of: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -17,6 +17,11 @@ GRES_ITEMS_MAX = 64  # kinds of devices in one request or on one node
 GRES_COUNT_MAX = 2**48  # counts may be bytes of disk; sums stay inside 64 bits
 _WORD_CHARS_MAX = 64
 
+#: GRES that are shares of a GPU (gres.conf(5)): their count is not a number of devices.
+SHARED_NAMES = ("mps", "shard")
+#: A GPU is divided into no more shares than that, so that each is a thousandth at least.
+SHARES_OF_GPU_MAX = 1_000
+
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}  # powers of two
 _PUNCTUATION = frozenset("_-.")
 
@@ -26,6 +31,7 @@ class Gres:
     name: str
     type: str  # "" for any
     count: int
+    units: tuple[int, ...] = ()  # of a node's shares: how many each GPU has, where gres.conf says so; () = evenly
 
 
 def parse_gres(text: str) -> tuple[Gres, ...]:

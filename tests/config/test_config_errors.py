@@ -240,6 +240,24 @@ GRES = [
 ]
 
 
+SHARES = [
+    ("shard:8", "node n1 has 8 shard and no gpu in its Gres to share"),
+    ("gpu:a100:2,shard:h100:8", "node n1 has 8 shard and no gpu of type h100 to share"),
+    ("gpu:2,mps:4K", "node n1 has more than 1000 mps for one GPU"),
+    (
+        "gpu:3,shard:8",
+        "node n1 has 8 shard for 3 GPUs, which cannot be spread evenly: write a multiple of 3, or a line with File and "
+        "Count for each GPU into gres.conf",
+    ),
+]
+
+
+@pytest.mark.parametrize(("gres", "text"), SHARES)
+def test_shares_of_gpus_that_do_not_add_up(write: Write, base: str, gres: str, text: str) -> None:
+    text_of_nodes = f"GresTypes=gpu,mps,shard\nNodeName=n1 Gres={gres}\nPartitionName=p Nodes=n1\n"
+    assert problems(write(base + text_of_nodes)) == [f"slurm.conf:5: {text}"]
+
+
 @pytest.mark.parametrize(("gres", "text"), GRES)
 def test_gres_conf(write: Write, base: str, gres: str, text: str | None) -> None:
     text_of_nodes = "GresTypes=gpu\nNodeName=n1 Gres=gpu:4\nPartitionName=p Nodes=n1\n"

@@ -144,7 +144,17 @@ TYPED = [
     ("gpu:a100:2", "Name=gpu File=/dev/nvidia[0-1]\n", (Gres("gpu", "a100", 2),)),
     ("gpu:8", "AutoDetect=nvml\n", (Gres("gpu", "", 8),)),
     ("gpu:8", "AutoDetect=nvml\nName=gpu File=/dev/nvidia0\n", (Gres("gpu", "", 8),)),
-    ("mps:1K", "Name=mps Count=1K File=/dev/nvidia0\n", (Gres("mps", "", 1024),)),
+    ("gpu:2,mps:1K", "Name=mps Count=1K File=/dev/nvidia0\n", (Gres("gpu", "", 2), Gres("mps", "", 1024))),
+    (
+        "gpu:2,mps:300",
+        "Name=gpu File=/dev/nvidia[0-1]\nName=mps Count=100 File=/dev/nvidia1\nName=mps Count=200 File=/dev/nvidia0\n",
+        (Gres("gpu", "", 2), Gres("mps", "", 300, (200, 100))),
+    ),
+    (
+        "gpu:2,mps:200",
+        "Name=gpu File=/dev/nvidia[0-1]\nName=mps Count=200 File=/dev/nvidia[0-1]\n",
+        (Gres("gpu", "", 2), Gres("mps", "", 200)),
+    ),
 ]
 
 

@@ -91,7 +91,7 @@ class Script:
     world: World
 
     def cluster(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus") if k in keys}
+        shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus", "shards", "mps") if k in keys}
         mem = int(keys.pop("mem", 4000))
         nodes = tuple(f"n{i}" for i in range(1, shape.get("nodes", 2) + 1))
         lines = {name.partition(".")[2]: keys.pop(name) for name in list(keys) if name.startswith("partition.")}
@@ -118,8 +118,8 @@ class Script:
             elif name == "partitions":
                 fields[name] = tuple(text.split(","))
             elif name == "gres":
-                kind, type_, count = text.split(":")
-                fields["gres_per_node"] = ((kind, type_, int(count)),)
+                entries = (one.split(":") for one in text.split(","))
+                fields["gres_per_node"] = tuple((kind, type_, int(count)) for kind, type_, count in entries)
             elif name == "begin_in":
                 fields["begin_at_us"] = self.world.now_us + int(text) * 1_000_000
             else:

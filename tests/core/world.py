@@ -57,10 +57,13 @@ USERS = {"root": 0, "ann": 1001, "bob": 1002, "opa": 1003}
 SPEC = SpecRow(b"spec", b"#!/bin/sh\n", (), ())
 
 
-def make_config(nodes: int = 2, cpus: int = 4, mem_mb: int = 4000, gpus: int = 0, **extra: object) -> Config:
+def make_config(
+    nodes: int = 2, cpus: int = 4, mem_mb: int = 4000, gpus: int = 0, shards: int = 0, mps: int = 0, **extra: object
+) -> Config:
     """Nodes n1..nN in one partition `debug`."""
     names = tuple(f"n{i}" for i in range(1, nodes + 1))
-    gres = (Gres("gpu", "a100", gpus),) if gpus else ()
+    counts = (("gpu", "a100", gpus), ("shard", "", shards), ("mps", "", mps))
+    gres = tuple(Gres(name, type_, count) for name, type_, count in counts if count)
     entries = tuple(
         NodeConfig(
             name, name, "127.0.0.1", cpus, real_memory_mb=mem_mb, gres=gres, features=("fast",) if i == 0 else ()
@@ -69,7 +72,7 @@ def make_config(nodes: int = 2, cpus: int = 4, mem_mb: int = 4000, gpus: int = 0
     )
     partitions = (PartitionConfig("debug", names, is_default=True),)
     settings: dict[str, object] = {"nodes": entries, "partitions": partitions, "def_mem_per_cpu_mb": 100, **extra}
-    return Config(gres_types=("gpu",), **settings)  # type: ignore[arg-type]
+    return Config(gres_types=("gpu", "shard", "mps") if shards or mps else ("gpu",), **settings)  # type: ignore[arg-type]
 
 
 class World:
@@ -228,7 +231,10 @@ class World:
         key = (effect.job_id, effect.attempt)
         row = effect.job
         alloc = " ".join(
-            f"{p.node}:{p.cpus}cpu/{p.tasks}task" + "".join(f"/{n}:{bin(m)}" for n, _, m in p.gres) for p in row.alloc
+            f"{p.node}:{p.cpus}cpu/{p.tasks}task"
+            + "".join(f"/{n}:{bin(m)}" for n, _, m in p.gres)
+            + "".join(f"/{g.name}:{g.units}of{g.of}@{g.gpu}" for g in p.shares)
+            for p in row.alloc
         )
         text = f"launch {effect.job_id}.{effect.attempt} on {effect.node} [{alloc}]"
         if row.array_task_id is not None:

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
+from nodedaemon import wire
 from nodedaemon.core.environment import NodeShare, StepFacts, compress_counts, step_environment
+from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 
 SHARE = NodeShare("n1", cpus=8, mem_mb=16000, tasks=8, gpus=(1, 3))
 FULL = StepFacts(
@@ -93,3 +95,19 @@ def test_the_users_own_variables_stay():
 )
 def test_compressed_counts(counts, text):
     assert compress_counts(counts) == text
+
+
+@pytest.mark.parametrize(
+    ("gres", "expected"),
+    [
+        ({"name": "shard", "index": [2], "units": [3], "of": [4]}, {b"SLURM_SHARDS_ON_NODE": b"3"}),
+        ({"name": "mps", "index": [2], "units": [50], "of": [200]}, {b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": b"25"}),
+    ],
+)
+def test_a_part_of_a_gpu(gres, expected):
+    """The job sees the GPU on which its shares are, and no whole one."""
+    message = NodeAllocation(node="n1", cpus=1, gres=[GresIndices(**gres)])
+    made = step_environment([], msgspec.structs.replace(MINIMAL, share=wire._share(message, "n1")))
+    shown = (b"CUDA_VISIBLE_DEVICES", b"SLURM_JOB_GPUS", b"SLURM_GPUS_ON_NODE", *expected)
+    found = {name: made[name] for name in shown if name in made}
+    assert found == {b"CUDA_VISIBLE_DEVICES": b"2", b"SLURM_JOB_GPUS": b"2", **expected}
