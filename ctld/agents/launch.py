@@ -95,6 +95,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         dependency=request.dependency,
         gpus_per_node=gpus_text(job),
         export_env=request.export_env,
+        licenses=request.licenses,
         comment=request.comment,
     )
     if job.array_task_id is not None:
