@@ -105,6 +105,16 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
     return facts
 
 
+def topology_address(kind: str, above: tuple[str, ...], node: str) -> tuple[str, str]:
+    """SLURM_TOPOLOGY_ADDR and its pattern: the highest switch first, the node last; of blocks the base block alone."""
+    if not above:
+        return node, "node"
+    if kind == "block":
+        return f"{above[0]}.{node}", "block.node"
+    chain = list(dict.fromkeys(above))[::-1]  # where a level has no switch, the one below stands in for it
+    return ".".join([*chain, node]), ".".join(["switch"] * len(chain) + ["node"])
+
+
 def end_of(job: JobRow) -> int:
     """When the job's time limit ends it; 0 = never."""
     return job.start_at_us + job.time_limit_s * 1_000_000 if job.time_limit_s >= 0 else 0

@@ -191,7 +191,7 @@ def _build_columns(state: ClusterState) -> None:
 
 def _lay_switches(state: ClusterState, columns: NodeColumns) -> None:
     """The switch above each node at each level, by number. A node that topology.conf does not name has one of its own."""
-    above = state.config.topology.above()
+    above = state.switches_above = state.config.topology.above()
     for level in range(len(columns.switches)):
         numbers: dict[tuple[str, str], int] = {}
         for node in state.node_list:

@@ -134,6 +134,7 @@ class ClusterState:
         self.histories = Histories()  # predict.py
         self.masks = MaskTable(0)
         self.placements: dict[tuple[Any, ...], list[Any]] = {}  # shapes.placements
+        self.switches_above: dict[str, tuple[str, ...]] = {}  # by node: values/topology.py
         self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
 
     def _open_reservations(self) -> None:

@@ -14,7 +14,7 @@ from penstock.config.lines import LineReader, Values
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import read_statements
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import compress, expand
 from penstock.values.topology import Switch, Topology
 
 _Lines = dict[str, tuple[Values, Where]]
@@ -167,4 +167,5 @@ def _blocks(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findi
         for first in range(0, len(base), step):
             joined = base[first : first + step]
             inside = tuple(node for block in joined for node in block.nodes)
-            yield Switch(f"[{joined[0].name}-{joined[-1].name}]", level, inside, tuple(b.name for b in joined))
+            names = tuple(b.name for b in joined)
+            yield Switch(compress(names), level, inside, names)

@@ -48,7 +48,7 @@ def test_blocks(write: Write, whole: str) -> None:
     text = "BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n2\nBlockName=b3 Nodes=n[3-4]\nBlockSizes=1,2\n"
     topology = load(write(whole + BLOCK, topology_conf=text)).config.topology
     base = (Switch("b1", 0, ("n1",)), Switch("b2", 0, ("n2",)), Switch("b3", 0, ("n3", "n4")))
-    joined = (Switch("[b1-b2]", 1, ("n1", "n2"), ("b1", "b2")), Switch("[b3-b3]", 1, ("n3", "n4"), ("b3",)))
+    joined = (Switch("b[1-2]", 1, ("n1", "n2"), ("b1", "b2")), Switch("b3", 1, ("n3", "n4"), ("b3",)))
     assert topology == Topology("block", (*base, *joined), (1, 2))
 
 
