@@ -3,7 +3,7 @@
 import os
 import sys
 
-from cli import reservation, show
+from cli import places, reservation, show
 from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, words_of
 from cli.run import CommandError, complain
 from penstock.cluster import find_cluster
@@ -119,8 +119,9 @@ ENTITIES = {
     "hostlist": Verb(1, 1, show_hostlist),
     "hostlistsorted": Verb(1, 1, show_hostlist_sorted),
     "story": Verb(1, 1, show_story),
+    "topology": Verb(0, 2, places.show_topology),
+    "topoconf": Verb(0, 0, places.show_topoconf),
+    "licenses": Verb(0, -1, places.show_licenses),
+    "license": Verb(0, -1, places.show_licenses),
 }
-ENTITIES_LATER = words_of(
-    "aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend licenses slurmd "
-    "step steps topoconf topology"
-)
+ENTITIES_LATER = words_of("aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend slurmd step steps")

@@ -93,6 +93,33 @@ def _switches(text: str) -> tuple[int, int]:
     return parse_int(count, 1, COUNT_MAX, "number of switches"), max(0, parse_duration_s(wait)) if at else 0
 
 
+def _extra_node_info(text: str) -> tuple[int, int, int]:
+    """-B: least sockets a node, cores a socket, threads a core; `*` or nothing is any."""
+    words = text.split(":")
+    if len(words) > 3:
+        raise BadValue(f"{text!r} is not SOCKETS[:CORES[:THREADS]]")
+    counts = [0 if word in ("*", "") else parse_int(word, 1, COUNT_MAX, "--extra-node-info") for word in words]
+    sockets, cores, threads = (*counts, 0, 0)[:3]
+    return sockets, cores, threads
+
+
+#: By --hint: threads of a core that work, 0 = all.
+_HINTS = {"nomultithread": 1, "compute_bound": 1, "multithread": 0}
+
+
+def _hint(text: str) -> int:
+    if text not in _HINTS:
+        raise BadValue(f"{text!r} is none of {', '.join(_HINTS)}, which Penstock knows")
+    return _HINTS[text]
+
+
+def _gres_flags(text: str) -> str:
+    for word in text.split(","):
+        if word not in ("enforce-binding", "disable-binding"):
+            raise BadValue(f"{word!r} is not supported by Penstock; enforce-binding and disable-binding are")
+    return text
+
+
 def _hosts(text: str) -> None:
     from penstock.values.hostlist import expand
 
@@ -256,6 +283,23 @@ JOB_OPTIONS = (
     Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=_name("wckey")),
     Option("constraint", "C", YES, help="specify a list of constraints", metavar="list",
            convert=_checked(_features, "constraint"), invalid="Invalid feature specification"),
+    Option("prefer", "", YES, help="features to try before those of --constraint", metavar="list",
+           convert=_checked(_features, "preferred features"), invalid="Invalid feature specification"),
+    _count("sockets-per-node", "", "least number of sockets of a node"),
+    _count("cores-per-socket", "", "least number of cores of a socket"),
+    _count("threads-per-core", "", "least number of threads of a core, and most that work"),
+    Option("extra-node-info", "B", YES, help="least sockets, cores and threads of a node", metavar="S[:C[:T]]",
+           convert=_extra_node_info),
+    _count("mincpus", "", "least number of CPUs of a node"),
+    Option("tmp", "", YES, help="least size of a node's temporary disk", metavar="MB", convert=_memory("--tmp")),
+    _count("ntasks-per-core", "", "most tasks on a core"),
+    _count("ntasks-per-socket", "", "most tasks for each socket of a node"),
+    Option("hint", "", YES, help="bind tasks according to hints", metavar="nomultithread|multithread",
+           convert=_hint),
+    Option("gres-flags", "", YES, help="accepted; devices and cores near each other are taken where they are free",
+           metavar="enforce-binding", convert=_gres_flags),
+    Option("spread-job", help="spread the job over as many nodes as possible"),
+    Option("use-min-nodes", help="of a range of nodes prefer the smaller number"),
     Option("nodefile", "F", YES, help="request the hosts named in a file", metavar="filename", dest="nodelist",
            convert=_node_file, invalid="Invalid --nodefile node file"),
     Option("licenses", "L", YES, help="required license, comma separated", metavar="names",
@@ -274,15 +318,14 @@ JOB_OPTIONS = (
     Option("exclusive", "", MAYBE, help="do not share nodes with other jobs", metavar="user", convert=_exclusive),
     *later(
         "acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
-        "core-spec/S", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "delay-boot", "distribution/m",
-        "extra", "extra-node-info/B", "gid", "gpu-bind", "gpu-freq", "gpus/G", "gpus-per-socket", "gpus-per-task",
-        "gres-flags", "hint", "mcs-label", "mem-bind", "mem-per-gpu", "mincpus", "network",
-        "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-tres", "power", "prefer", "profile",
-        "resources", "sockets-per-node", "thread-spec", "threads-per-core",
-        "tmp", "tres-bind", "tres-per-task", "uid", "oom-kill-step", "wait-all-nodes",
+        "core-spec/S", "cpu-freq", "cpus-per-gpu", "delay-boot", "distribution/m",
+        "extra", "gid", "gpu-bind", "gpu-freq", "gpus/G", "gpus-per-socket", "gpus-per-task",
+        "mcs-label", "mem-bind", "mem-per-gpu", "network",
+        "ntasks-per-gpu", "ntasks-per-tres", "power", "profile",
+        "resources", "thread-spec", "tres-bind", "tres-per-task", "uid", "oom-kill-step", "wait-all-nodes",
     ),
     *later(
-        "contiguous", "oversubscribe/s", "overcommit/O", "reboot", "spread-job", "stepmgr", "use-min-nodes",
+        "contiguous", "oversubscribe/s", "overcommit/O", "reboot", "stepmgr",
         "consolidate-segments", "spread-segments", value=NO,
     ),
     *later("no-kill/k", value=MAYBE),
@@ -300,7 +343,10 @@ _SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wck
          "cpus_per_task": "cpus_per_task", "ntasks_per_node": "ntasks_per_node", "mem": "mem_per_node_mb",
          "mem_per_cpu": "mem_per_cpu_mb", "hold": "hold", "requeue": "requeue",
          "nice": "nice", "priority": "priority", "kill_on_invalid_dep": "kill_on_invalid_dep",
-         "reservation": "reservation"}  # fmt: skip
+         "reservation": "reservation", "prefer": "prefer", "sockets_per_node": "sockets_per_node",
+         "cores_per_socket": "cores_per_socket", "threads_per_core": "threads_per_core", "mincpus": "mincpus",
+         "tmp": "tmp_disk_mb", "ntasks_per_core": "ntasks_per_core", "ntasks_per_socket": "ntasks_per_socket",
+         "spread_job": "spread_job", "use_min_nodes": "use_min_nodes"}  # fmt: skip
 """Values that go into the request as they are, by the request's field."""
 
 _PATHS = {"output": "std_out", "error": "std_err", "input": "std_in"}
@@ -328,6 +374,10 @@ def job_request(values: dict[str, Any]) -> JobRequest:
         job.nodes_min, job.nodes_max = values["nodes"]
     for key, field in _PATHS.items():
         setattr(job, field, os.fsencode(values.get(key, "")))
+    if "extra_node_info" in values:
+        job.sockets_per_node, job.cores_per_socket, job.threads_per_core = values["extra_node_info"]
+    if values.get("hint") and not job.threads_per_core:
+        job.threads_per_core = values["hint"]
     if "switches" in values:
         job.switches_max, job.switches_wait_s = values["switches"]
     if "exclusive" in values:

@@ -35,6 +35,8 @@ FOOTER = """Keywords:
   delete ReservationName=NAME
   show config                         the configuration in force
   show hostnames|hostlist|hostlistsorted [LIST]
+  show licenses [NAME]                how many of each there are, and how many are used
+  show topology [SWITCH|BLOCK|NODE]   switches or blocks (topoconf: as topology.conf)
   show story JOB                      what happened to a job, in order
   hold|uhold|release JOB...           keep pending jobs from starting, or no longer
   requeue|requeuehold JOB...          run again from the start (held, if so asked)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cli.jobids import begin_at, end_at, start_at
-from penstock.v1.common_pb2 import GresCount, GresIndices, NodeAllocation
+from penstock.v1.common_pb2 import GresCount, GresIndices, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration
@@ -87,10 +87,11 @@ def _job_times(job: JobInfo, report: Report) -> Record:
         ]
     return [
         f"RunTime={format_duration(run_time_s(job, report.now_us))} TimeLimit={format_duration(job.time_limit_s)} "
-        "TimeMin=N/A",
+        f"TimeMin={format_duration(job.request.time_min_s) if job.request.time_min_s else 'N/A'}",
         f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(eligible_at_us)}",
         f"AccrueTime={report.date(job.eligible_at_us)}",
-        f"StartTime={report.date(start_at(job))} EndTime={report.date(end_at(job))} Deadline=N/A",
+        f"StartTime={report.date(start_at(job))} EndTime={report.date(end_at(job))} "
+        f"Deadline={report.date(job.request.deadline_at_us, 'N/A')}",
         *preemption,
         f"SuspendTime={report.date(job.suspended_at_us, 'None')} SecsPreSuspend={_pre_suspend_s(job)} "
         f"LastSchedEval={report.date(job.last_sched_at_us)} Scheduler={'Backfill' if job.planned_start_at_us else 'Main'}",
@@ -127,23 +128,33 @@ def _job_resources(job: JobInfo, report: Report) -> Record:
         lines.append(f"BatchHost={job.batch_node}")
     lines += [
         f"NumNodes={_node_count(job)} NumCPUs={job.cpus} NumTasks={job.tasks} "
-        f"CPUs/Task={request.cpus_per_task or 1} ReqB:S:C:T=0:0:*:*",
+        f"CPUs/Task={request.cpus_per_task or 1} {_required_inside(request)}",
         f"ReqTRES={_null(job.tres_req)}",
         f"AllocTRES={_null(job.tres_alloc)}",
-        f"Socks/Node=* NtasksPerN:B:S:C={request.ntasks_per_node}:0:*:* CoreSpec=*",
+        f"Socks/Node={_any(request.sockets_per_node)} NtasksPerN:B:S:C={request.ntasks_per_node}:0:"
+        f"{_any(request.ntasks_per_socket)}:{_any(request.ntasks_per_core)} CoreSpec=*",
     ]
     if report.detail:
         lines += _allocation(job)
     memory = "MinMemoryCPU" if job.mem_is_per_cpu else "MinMemoryNode"
     return [
         *lines,
-        f"MinCPUsNode={max(request.cpus_per_task, 1) * max(request.ntasks_per_node, 1)} "
-        f"{memory}={format_mb(job.mem_mb)} MinTmpDiskNode=0",
+        f"MinCPUsNode={max(request.mincpus, max(request.cpus_per_task, 1) * max(request.ntasks_per_node, 1))} "
+        f"{memory}={format_mb(job.mem_mb)} MinTmpDiskNode={format_mb(request.tmp_disk_mb)}",
         f"Features={_null(request.features)} DelayBoot=00:00:00",
+        *([f"Prefer={request.prefer}"] if request.prefer else []),
         *([f"Reservation={request.reservation}"] if request.reservation else []),
-        f"OverSubscribe={'NO' if request.exclusive else 'OK'} Contiguous=0 Licenses={_null(request.licenses)} "
-        "Network=(null)",
+        f"OverSubscribe={_sharing(request)} Contiguous=0 Licenses={_null(request.licenses)} Network=(null)",
     ]
+
+
+def _required_inside(request: JobRequest) -> str:
+    """Boards, sockets, cores and threads that were asked for."""
+    return f"ReqB:S:C:T=0:0:{_any(request.cores_per_socket)}:{_any(request.threads_per_core)}"
+
+
+def _sharing(request: JobRequest) -> str:
+    return "NO" if request.exclusive else "USER" if request.exclusive_user else "OK"
 
 
 def _node_count(job: JobInfo) -> str:
@@ -204,6 +215,9 @@ def _job_files(job: JobInfo) -> Record:
     ]
     gres = format_gres(_gres(request.gres_per_node))
     lines += [f"TresPerNode={gres}"] if gres else []
+    if request.switches_max:
+        lines.append(f"Switches={request.switches_max}@{format_duration(request.switches_wait_s)}")
+    lines += [f"SegmentSize={request.segment}"] if request.segment else []
     detail = job.reason_detail if job.reason_detail != job.reason else ""
     detail = detail or sentence(job.reason)
     return [*lines, f"ReasonDetail={detail}"] if detail else lines
@@ -336,6 +350,10 @@ def _gres(counts: Iterable[GresCount]) -> tuple[Gres, ...]:
 
 def _path(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
+
+
+def _any(count: int) -> str:
+    return str(count) if count else "*"
 
 
 def _null(text: str) -> str:

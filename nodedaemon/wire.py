@@ -160,6 +160,8 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
         dependency=facts.dependency,
         reservation=facts.reservation,
         licenses=facts.licenses,
+        topology_addr=facts.topology_addr,
+        topology_pattern=facts.topology_pattern,
         gpus_per_node=facts.gpus_per_node,
         export_env=facts.export_env,
         comment=facts.comment,

@@ -97,6 +97,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         dependency=request.dependency,
         gpus_per_node=gpus_text(job),
         export_env=request.export_env,
+        licenses=request.licenses,
         comment=request.comment,
     )
     if job.array_task_id is not None:
@@ -104,6 +105,16 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         facts.array_task_count, facts.array_task_min = effect.array_count, effect.array_min
         facts.array_task_max, facts.array_task_step = effect.array_max, effect.array_step
     return facts
+
+
+def topology_address(kind: str, above: tuple[str, ...], node: str) -> tuple[str, str]:
+    """SLURM_TOPOLOGY_ADDR and its pattern: the highest switch first, the node last; of blocks the base block alone."""
+    if not above:
+        return node, "node"
+    if kind == "block":
+        return f"{above[0]}.{node}", "block.node"
+    chain = list(dict.fromkeys(above))[::-1]  # where a level has no switch, the one below stands in for it
+    return ".".join([*chain, node]), ".".join(["switch"] * len(chain) + ["node"])
 
 
 def end_of(job: JobRow) -> int:

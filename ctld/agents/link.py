@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from ctld.agents.launch import FILL, launch_message
+from ctld.agents.launch import FILL, launch_message, topology_address
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import Effect, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.events import LaunchRefused, StepExited, StepStarted
@@ -143,8 +143,11 @@ class NodeLink:
             self._runtime.post(LaunchRefused(self.node, effect.job_id, effect.attempt, effect.step_id, why))
             return None
         message = self._numbered(effect)
-        cluster = self._runtime.core.state.config.cluster_name
-        message.command.launch.CopyFrom(launch_message(effect, spec, cluster))
+        state = self._runtime.core.state
+        launch = launch_message(effect, spec, state.config.cluster_name)
+        kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
+        launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
+        message.command.launch.CopyFrom(launch)
         return message
 
     def _command(self, effect: Any) -> node_pb2.ControllerMessage:

@@ -24,6 +24,16 @@ COUNT_MAX = 16_000_000
 #: Longest time limit that is not UNLIMITED: a hundred years.
 TIME_LIMIT_S_MAX = 3_153_600_000
 MEM_MB_MAX = 1 << 40
+COUNTS = (
+    "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "switches_max", "sockets_per_node",
+    "cores_per_socket", "threads_per_core", "mincpus", "ntasks_per_core", "ntasks_per_socket",
+)  # fmt: skip
+#: What goes into the request as it is.
+AS_ASKED = (
+    "switches_max", "switches_wait_s", "time_min_s", "deadline_at_us", "priority", "prefer", "sockets_per_node",
+    "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
+    "spread_job", "use_min_nodes",
+)  # fmt: skip
 
 
 def complete(
@@ -34,11 +44,10 @@ def complete(
     required, excluded = _node_lists(state, partitions, wanted)
     nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
     mem_node, mem_cpu = _memory(state, partitions[0], wanted)
-    if wanted.features:
+    for text in filter(None, (wanted.features, wanted.prefer)):
         known = {f for node in state.node_list for f in node.features}
-        for name in parse_features(wanted.features).names():
-            if name not in known:
-                raise Refused(Code.INVALID_FEATURE, name)
+        for name in sorted(parse_features(text).names() - known):
+            raise Refused(Code.INVALID_FEATURE, name)
     share = state.share  # a value that many jobs have is kept once
     request = JobRequest(
         name=wanted.name or "sbatch",
@@ -84,13 +93,9 @@ def complete(
         signal=share(_end_warning(wanted)),
         licenses=share(_licenses(state, wanted.licenses)),
         reservation=share(wanted.reservation),
-        switches_max=wanted.switches_max,
-        switches_wait_s=wanted.switches_wait_s,
         segment=_segment(wanted.segment, nodes_min, wanted),
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
-        time_min_s=wanted.time_min_s,
-        deadline_at_us=wanted.deadline_at_us,
-        priority=wanted.priority,
+        **{name: getattr(wanted, name) for name in AS_ASKED},
     )
     return request, warnings
 
@@ -131,11 +136,11 @@ def _segment(segment: int, nodes_min: int, wanted: WantedJob) -> int:
 
 
 def _check_ranges(state: ClusterState, wanted: WantedJob) -> None:
-    for what in ("nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "switches_max"):
+    for what in COUNTS:
         value = getattr(wanted, what)
         if not 0 <= value <= COUNT_MAX:
             raise Refused(Code.INVALID_VALUE, f"{what} must be between 1 and {COUNT_MAX}, not {value}")
-    for what in ("mem_per_node_mb", "mem_per_cpu_mb"):
+    for what in ("mem_per_node_mb", "mem_per_cpu_mb", "tmp_disk_mb"):
         value = getattr(wanted, what)
         if value is not None and not 0 <= value <= MEM_MB_MAX:
             raise Refused(Code.INVALID_TASK_MEMORY, f"{what} must be between 0 and {MEM_MB_MAX}, not {value}")

@@ -115,6 +115,15 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     segment: int = 0
     exclusive_topo: bool = False
     prefer: str = ""
+    sockets_per_node: int = 0
+    cores_per_socket: int = 0
+    threads_per_core: int = 0
+    mincpus: int = 0
+    tmp_disk_mb: int = 0
+    ntasks_per_core: int = 0
+    ntasks_per_socket: int = 0
+    spread_job: bool = False
+    use_min_nodes: bool = False
 
 
 class SubmitJob(Event, frozen=True):

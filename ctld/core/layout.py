@@ -207,14 +207,14 @@ def _build_columns(state: ClusterState) -> None:
 
 
 def _lay_switches(state: ClusterState, columns: NodeColumns) -> None:
-    """The switch above each node at each level, by number. Nodes that topology.conf does not name have one of their own."""
-    above = state.config.topology.above()
+    """The switch above each node at each level, by number. A node that topology.conf does not name has one of its own."""
+    above = state.switches_above = state.config.topology.above()
     for level in range(len(columns.switches)):
-        numbers: dict[str, int] = {}
+        numbers: dict[tuple[str, str], int] = {}
         for node in state.node_list:
             chain = above.get(node.name)
-            name = chain[level] if chain else ""
-            columns.switches[level, node.index] = numbers.setdefault(name, len(numbers))
+            key = ("switch", chain[level]) if chain else ("node", node.name)
+            columns.switches[level, node.index] = numbers.setdefault(key, len(numbers))
 
 
 def _cpu_quantum(state: ClusterState, node: Node) -> int:

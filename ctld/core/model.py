@@ -76,6 +76,16 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     site_factor: int = 0  # an administrator's own part of the priority
     reservation: str = ""  # --reservation as written: names with commas, any of which will do
     reservation_run: str = ""  # the one it runs in, where `reservation` does not say so by itself
+    prefer: str = ""  # features that are tried before `features`
+    sockets_per_node: int = 0  # of a node, at least; 0 = any
+    cores_per_socket: int = 0
+    threads_per_core: int = 0  # and no more of a core's threads work
+    mincpus: int = 0  # cpus of a node, at least
+    tmp_disk_mb: int = 0
+    ntasks_per_core: int = 0  # at most; 0 = any
+    ntasks_per_socket: int = 0
+    spread_job: bool = False  # over as many nodes as can be
+    use_min_nodes: bool = False  # of a range of nodes rather the fewest
 
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""

@@ -96,19 +96,21 @@ class PendingColumns:
 
     def add(self, job_id: int, shapes: Iterable[tuple[int, Shape]], terms: Terms) -> None:
         """Give a pending job its rows: one (partition index, shape) each. Not ready until `set_ready`."""
-        rows = []
-        for partition, shape in shapes:
-            if self._free:
-                row = self._free.pop()
-            else:
-                row = self._size
-                self._size += 1
-                self._keys.append(0)
-                if row >= self._lengths["J"]:
-                    self._grow()
+        given = list(shapes)
+        # In rising order, so that of alternatives that start at the same time the one that stands first wins.
+        rows = sorted(self._take_row() for _ in given)
+        for row, (partition, shape) in zip(rows, given, strict=True):
             self._fill(row, job_id, partition, shape, terms)
-            rows.append(row)
         self._rows_of[job_id] = rows[0] if len(rows) == 1 else tuple(rows)
+
+    def _take_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._size += 1
+        self._keys.append(0)
+        if self._size > self._lengths["J"]:
+            self._grow()
+        return self._size - 1
 
     def _fill(self, row: int, job_id: int, partition: int, shape: Shape, terms: Terms) -> None:
         t = self.table

@@ -113,12 +113,14 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         found = shapes(state, job.request, resvs, any_switches=any_switches)
         state.pending.add(job.job_id, found, terms_of(state, job))
         preempt.tell_pending(state, job)
+        if job.request.switches_max and not any_switches:
+            _await_switches(state, job)
     reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
     if reason is None and not job.eligible_at_us:
         job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission
         state.touch(job)
         if job.request.switches_max:
-            state.timers.set(switch_wait_ends_us(state, job), Timer.SWITCH_WAIT, job.job_id)
+            _await_switches(state, job)
     rows = state.pending.rows_of(job.job_id)
     open_to = [state.partition_list[state.pending.partition[row]] for row in rows]
     ranks = priority.ranks(state, job, [p if reason or not partition_reason(p, job) else None for p in open_to])
@@ -150,6 +152,11 @@ def _only_waits(state: ClusterState, job: Job) -> bool:
     if state.pending.table.job[last] != job.job_id or state.pending.table.preempts[last]:
         return False
     return job.request.ntasks * job.request.cpus_per_task > int(state.node_columns.free_cpus.sum())
+
+
+def _await_switches(state: ClusterState, job: Job) -> None:
+    if job.eligible_at_us:
+        state.timers.set(switch_wait_ends_us(state, job), Timer.SWITCH_WAIT, job.job_id)
 
 
 def switch_wait_ends_us(state: ClusterState, job: Job) -> int:
@@ -187,3 +194,8 @@ def latest_start_s(request: JobRequest, limit_s: int) -> int:
     if not request.deadline_at_us:
         return NO_DEADLINE
     return request.deadline_at_us // US - (request.time_min_s or (limit_s if limit_s < UNLIMITED_S else 0))
+
+
+def most_s(request: JobRequest, now_us: int) -> int:
+    """How long it may run that starts now and has to end before its --deadline."""
+    return max(1, (request.deadline_at_us - now_us) // US) if request.deadline_at_us else UNLIMITED_S

@@ -22,6 +22,7 @@ from ctld.core.explain import apply_reasons
 from ctld.core.fractions import Holds, steer
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.planning import Answer, Forecast, Placement, Rows, Start, ask, present, snapshot
+from ctld.core.ready import most_s
 from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
 from ctld.core.shares import GPU, pick_share, wish_of
@@ -126,8 +127,9 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
             state.changed()
             continue
         job = arrays.take_task(state, holder)
-        if start.limit_s < job.time_limit_s or (job.time_limit_s < 0 and start.limit_s < UNLIMITED_S):
-            job.time_limit_s = start.limit_s
+        limit_s = min(start.limit_s, most_s(job.request, now_us))
+        if limit_s < job.time_limit_s or (job.time_limit_s < 0 and limit_s < UNLIMITED_S):
+            job.time_limit_s = limit_s
         if state.reservations:
             enter(state, job, start.reservation)
         runs = gang.has_room(state, job, partition, alloc)

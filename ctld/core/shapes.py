@@ -3,11 +3,17 @@
 Features (sbatch(1), --constraint). A constraint becomes alternatives of a set of nodes and of groups in it: `a&b` and
 `a|b` look at one node each and make the set; `[a|b]` is one alternative for each word, since all nodes of the job must
 agree; `a*2` is a group: two of the job's nodes have `a`, the others may be any. A --nodelist is a group too: all of it,
-and as many others as are asked for.
+and as many others as are asked for. Where --prefer has features, its alternatives stand before those of --constraint.
+
+Numbers of nodes. `-N 2-4` without a number of tasks has one task a node, so that each number of nodes is an alternative,
+the largest first. So it is with --spread-job, whose tasks are divided among the nodes.
+
+Of alternatives the one that starts first wins, of equals the one that stands first.
 """
 
 from collections.abc import Iterable
 from itertools import product
+from operator import attrgetter
 from typing import NamedTuple
 
 from ctld.core.model import JobRequest, Node, Partition
@@ -15,12 +21,17 @@ from ctld.core.pending import Shape
 from ctld.core.shares import MILLI, milli_wanted
 from ctld.core.sharing import tasks_per_node_max, units_taken
 from ctld.core.state import ClusterState
+from ctld.core.within import node_kinds
 from penstock.values.features import Expr, parse_features
 
 #: Alternatives of one request: beyond it, what is left is not looked at. Nobody writes so many by hand.
 ALTERNATIVES_MAX = 64
+#: Numbers of nodes that are tried of a range such as `-N 1-1000`: both ends, and others at equal distances.
+NODE_COUNTS_MAX = 16
 #: Requests whose shapes are kept: a submission asks twice, and equal submissions share their request.
 SHAPES_KNOWN_MAX = 1_000
+#: Placements that are kept: users differ in few of the things that these come from.
+PLACEMENTS_KNOWN_MAX = 10_000
 
 
 class Way(NamedTuple):
@@ -95,7 +106,6 @@ def fresh_shapes(
         mem_cpu_mb=request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1,
         gres=tuple(gres),
         exclusive=1 if request.exclusive else 2 if request.exclusive_user else 0,
-        spread=int(request.nodes_max > request.nodes_min and not request.ntasks_asked),
         switches_max=0 if any_switches else request.switches_max,
         segment=request.segment,
         licenses=state.licenses_of(request),
@@ -103,60 +113,116 @@ def fresh_shapes(
     found = []
     for name in request.partitions:
         partition = state.partitions[name]
-        most = partition.config.max_nodes
-        if most >= 0:
-            base = base._replace(nodes_max=max(request.nodes_min, min(request.nodes_max, most)))
-        index, kind = state.partition_list.index(partition), _order_kind(state, partition)
-        units = units_taken(state, request, name)
-        for mask, group in placements(state, partition, request) if known else [(state.masks.nowhere(), -1)]:
-            for resv in resvs:
-                shape = base._replace(
-                    mask=mask, group=group, cpu_units=units, order_kind=kind, resv=resv,
-                    ntasks_per_node=tasks_per_node_max(state, request, partition),
-                )  # fmt: skip
-                found.append((index, shape))
-        base = base._replace(nodes_max=request.nodes_max)
+        index, units = state.partition_list.index(partition), units_taken(state, request, name)
+        common = base._replace(cpu_units=units, order_kind=_order_kind(state, partition, request))
+        each = [
+            (place, common._replace(nodes_min=least, nodes_max=most, ntasks=ntasks))
+            for least, most, ntasks in node_counts(request, partition.config.max_nodes)
+            for place in (placements(state, partition, request, least) if known else [_nowhere(state, request)])
+        ]
+        for place, shape in sorted(each, key=lambda found: not found[0].preferred)[:ALTERNATIVES_MAX]:
+            even = -(-shape.ntasks // shape.nodes_min) if request.spread_job else 0
+            most = (place.ntasks_per_node, tasks_per_node_max(state, request, partition), even)
+            shape = shape._replace(
+                mask=place.mask,
+                group=place.group,
+                cpus_per_task=place.cpus_per_task,
+                ntasks_per_node=min(filter(None, most), default=0),
+            )
+            found += [(index, shape._replace(resv=resv)) for resv in resvs]
     return found
 
 
-def _order_kind(state: ClusterState, partition: Partition) -> int:
+def _nowhere(state: ClusterState, request: JobRequest) -> "Placement":
+    return Placement(state.masks.nowhere(), -1, request.cpus_per_task, request.ntasks_per_node, False)
+
+
+def node_counts(request: JobRequest, most: int) -> list[tuple[int, int, int]]:
+    """(least nodes, most nodes, tasks) of each alternative, in order of preference. `most`: MaxNodes, -1 = no limit."""
+    least, high = request.nodes_min, request.nodes_max
+    if most >= 0:
+        high = max(least, min(high, most))
+    if high == least or (request.ntasks_asked and not request.spread_job):
+        return [(least, high, request.ntasks)]
+    if request.spread_job:
+        high = min(high, request.ntasks)
+    step = max(1, request.segment)
+    steps = (high - least) // step
+    tried = min(steps, NODE_COUNTS_MAX - 1)
+    counts = [least + step * (steps * i // max(1, tried)) for i in range(tried + 1)]
+    if not request.use_min_nodes:
+        counts.reverse()
+    return [(count, count, request.ntasks if request.ntasks_asked else count) for count in counts]
+
+
+def _order_kind(state: ClusterState, partition: Partition, request: JobRequest) -> int:
     """0 by weight, 1 the least loaded first (LLN), 2 where it fits best: contract.Jobs."""
     words = state.config.select_type_parameters
-    if partition.config.lln or "CR_LLN" in words:
+    if partition.config.lln or request.spread_job or "CR_LLN" in words:
         return 1
     return 2 if "PENSTOCK_BEST_FIT" in words else 0
 
 
-def placements(state: ClusterState, partition: Partition, request: JobRequest) -> list[tuple[int, int]]:
-    """(mask row, group set) of each alternative in that partition, remembered by what they come from."""
-    key = (partition.name, request.features, request.nodes_required, request.nodes_excluded, request.nodes_min)
-    known = state.placements.get(key)
+class Placement(NamedTuple):
+    """Where one alternative may run, and what a task takes there."""
+
+    mask: int  # a row of the masks
+    group: int  # a group set
+    cpus_per_task: int
+    ntasks_per_node: int
+    preferred: bool
+
+
+#: What `placements` looks at, besides the number of nodes.
+_asked = attrgetter(
+    "features", "prefer", "nodes_required", "nodes_excluded", "sockets_per_node", "cores_per_socket", "threads_per_core",
+    "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_node", "cpus_per_task",
+)  # fmt: skip
+
+
+def placements(state: ClusterState, partition: Partition, request: JobRequest, nodes: int) -> list[Placement]:
+    """Each alternative of a job of so many nodes in that partition, remembered by what they come from."""
+    key = (partition.name, nodes, *_asked(request))
+    known: list[Placement] | None = state.placements.get(key)
     if known is None:
-        known = state.placements[key] = _placements(state, partition, request)
+        if len(state.placements) >= PLACEMENTS_KNOWN_MAX:
+            state.placements.clear()
+        known = state.placements[key] = _placements(state, partition, request, nodes)
     return known
 
 
-def _placements(state: ClusterState, partition: Partition, request: JobRequest) -> list[tuple[int, int]]:
+def _placements(state: ClusterState, partition: Partition, request: JobRequest, nodes: int) -> list[Placement]:
     bits = partition.node_bits
     if request.nodes_excluded:
         bits &= ~bits_of(state.nodes[name] for name in request.nodes_excluded if name in state.nodes)
     groups: list[tuple[int, int]] = []
     if request.nodes_required:
         if any(name not in state.nodes for name in request.nodes_required):
-            return [(state.masks.nowhere(), -1)]
+            return [_nowhere(state, request)]
         required = bits_of(state.nodes[name] for name in request.nodes_required) & bits
-        if len(request.nodes_required) >= request.nodes_min:
+        if len(request.nodes_required) >= nodes:
             bits = required  # it is all that is asked for, so no group is needed
         else:
             groups = [(state.masks.row_of_bits(required), len(request.nodes_required))]
     found = []
-    for way in ways(parse_features(request.features)) if request.features else (Way(),):
+    for way, preferred in _ways_of(request):
         allowed = bits
         for expr in way.all:
             allowed &= _with_features(state, expr)
-        some = [(state.masks.row_of_bits(allowed & _with_features(state, expr)), count) for expr, count in way.some]
-        found.append((state.masks.row_of_bits(allowed), state.masks.group((*groups, *some))))
-    return found
+        for kind in node_kinds(state.node_list, request):
+            here = allowed & kind.bits
+            some = [(state.masks.row_of_bits(here & _with_features(state, expr)), count) for expr, count in way.some]
+            group = state.masks.group((*groups, *some))
+            mask = state.masks.row_of_bits(here)
+            found.append(Placement(mask, group, kind.cpus_per_task, kind.ntasks_per_node, preferred))
+    return found or [_nowhere(state, request)]
+
+
+def _ways_of(request: JobRequest) -> list[tuple[Way, bool]]:
+    """The alternatives of its features, and whether they are --prefer's."""
+    first = [(way, True) for way in ways(parse_features(request.prefer))] if request.prefer else []
+    rest = ways(parse_features(request.features)) if request.features else (Way(),)
+    return [*first, *((way, False) for way in rest)]
 
 
 def _with_features(state: ClusterState, expr: Expr) -> int:
@@ -166,8 +232,8 @@ def _with_features(state: ClusterState, expr: Expr) -> int:
 def mask_bits(state: ClusterState, partition: Partition, request: JobRequest) -> int:
     """All nodes that any of its alternatives may run on, as a bit map."""
     bits = 0
-    for mask, _ in placements(state, partition, request):
-        bits |= state.masks.bits[mask]
+    for place in placements(state, partition, request, request.nodes_min):
+        bits |= state.masks.bits[place.mask]
     return bits
 
 

@@ -137,7 +137,8 @@ class ClusterState:
         self.user_numbers: dict[int, int] = {}  # uid -> a number that fits into a column
         self.histories = Histories()  # predict.py
         self.masks = MaskTable(0)
-        self.placements: dict[Any, list[tuple[int, int]]] = {}  # what shapes.py found, for this configuration
+        self.placements: dict[tuple[Any, ...], list[Any]] = {}  # shapes.placements
+        self.switches_above: dict[str, tuple[str, ...]] = {}  # by node: values/topology.py
         self.feasible: dict[Shape, bool] = {}  # could a shape ever run; valid for this configuration
 
     def _open_reservations(self) -> None:

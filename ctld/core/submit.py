@@ -175,9 +175,8 @@ def _partition_of(state: ClusterState, asked: str) -> tuple[str, ...]:
 
 
 def _check_unsupported(wanted: WantedJob) -> None:
-    for option in ("prefer", "exclusive_topo"):
-        if getattr(wanted, option):
-            raise Refused(Code.NOT_SUPPORTED, f"--{option} is not supported yet")
+    if wanted.exclusive_topo:
+        raise Refused(Code.NOT_SUPPORTED, "--exclusive=topo is not supported yet")
 
 
 def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -> tuple[Partition, ...]:

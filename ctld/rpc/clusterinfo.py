@@ -13,6 +13,7 @@ from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
 from penstock.config.kinds import PREEMPT_MODE
 from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.hostlist import compress
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
 from penstock.values.tres import format_tres
@@ -146,3 +147,33 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
         tres=format_tres(tres),
         configured_nodes=partition.config.nodes,
     )
+
+
+def licenses(state: ClusterState, now_us: int) -> list[controller_pb2.LicenseInfo]:
+    """How many there are of each kind, and in whose hands."""
+    active = [r for r in state.reservations.values() if is_active(r, now_us)]
+    return [
+        controller_pb2.LicenseInfo(
+            name=name,
+            total=total,
+            used=max(0, total - int(state.free_licenses[state.license_kinds[name]])),
+            reserved=sum(dict(reservation.licenses).get(name, 0) for reservation in active),
+        )
+        for name, total in state.license_totals.items()
+    ]
+
+
+def topology(state: ClusterState) -> controller_pb2.ShowTopologyReply:
+    """What topology.conf says."""
+    found = state.config.topology
+    switches = [
+        controller_pb2.SwitchInfo(
+            name=switch.name,
+            level=switch.level,
+            nodes=compress(switch.nodes),
+            node_count=len(switch.nodes),
+            children=compress(switch.children),
+        )
+        for switch in found.switches
+    ]
+    return controller_pb2.ShowTopologyReply(kind=found.kind, switches=switches, block_sizes=found.block_sizes)

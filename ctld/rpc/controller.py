@@ -318,6 +318,17 @@ class ControllerService:
         return controller_pb2.ListQosReply(qos=[controller_pb2.Qos(**known[name]._asdict()) for name in names])
 
     @translated
+    async def ListLicenses(self, request: Any, context: Any) -> Any:
+        """Licenses, in the order of the configuration."""
+        now_us = self._runtime.clock_us()
+        return controller_pb2.ListLicensesReply(licenses=clusterinfo.licenses(self._runtime.core.state, now_us))
+
+    @translated
+    async def ShowTopology(self, request: Any, context: Any) -> Any:
+        """Switches or blocks."""
+        return clusterinfo.topology(self._runtime.core.state)
+
+    @translated
     async def ShowConfig(self, request: Any, context: Any) -> Any:
         """The configuration in force."""
         lines = [controller_pb2.ConfigLine(key=k, value=v) for k, v in self._runtime.core.state.config.shown]

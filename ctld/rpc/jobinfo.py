@@ -22,7 +22,9 @@ _REQUEST_FIELDS: Final = (
     "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb",
     "features", "exclusive", "dependency", "array", "requeue", "nice", "umask", "kill_on_invalid_dep", "export_env",
     "submit_host", "submit_dir", "command", "wckey", "ntasks", "cpus_per_task", "exclusive_user", "licenses",
-    "switches_max", "switches_wait_s", "segment",    "time_min_s", "deadline_at_us",
+    "switches_max", "switches_wait_s", "segment", "time_min_s", "deadline_at_us", "prefer", "sockets_per_node",
+    "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
+    "spread_job", "use_min_nodes",
 )  # fmt: skip
 #: Fields of a row that have the same name and meaning in JobInfo.
 _ROW_FIELDS: Final = (
@@ -114,9 +116,10 @@ def counts(row: JobRow) -> dict[str, int]:
     request = row.request
     if row.alloc:
         cpus, nodes = sum(part.cpus for part in row.alloc), len(row.alloc)
+        tasks = sum(part.tasks for part in row.alloc)  # more than were asked for with `-N 2-4`
     else:
-        cpus, nodes = request.ntasks * request.cpus_per_task, request.nodes_min
-    return {"cpus": cpus, "nodes": nodes, "tasks": request.ntasks}
+        cpus, nodes, tasks = request.ntasks * request.cpus_per_task, request.nodes_min, request.ntasks
+    return {"cpus": cpus, "nodes": nodes, "tasks": tasks}
 
 
 def end_at(row: JobRow) -> int:

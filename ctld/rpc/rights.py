@@ -50,6 +50,8 @@ RIGHTS: Final[dict[str, Who]] = {
     _CONTROLLER + "GetBatchScript": Who.USER,
     _CONTROLLER + "Story": Who.USER,
     _CONTROLLER + "ListReservations": Who.USER,
+    _CONTROLLER + "ListLicenses": Who.USER,
+    _CONTROLLER + "ShowTopology": Who.USER,
     _CONTROLLER + "DeleteReservation": Who.USER,  # operators, and who may use a USER_DELETE one: the core knows
     _CONTROLLER + "CreateReservation": Who.OPERATOR,
     _CONTROLLER + "UpdateReservation": Who.OPERATOR,

@@ -66,6 +66,8 @@ class StepFacts(msgspec.Struct, frozen=True, gc=False):
     dependency: str = ""
     reservation: str = ""
     licenses: str = ""
+    topology_addr: str = ""
+    topology_pattern: str = ""
     gpus_per_node: str = ""
     export_env: str = ""
     comment: str = ""
@@ -152,8 +154,8 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURM_CLUSTER_NAME": lambda f: f.cluster_name,
     "SLURM_EXPORT_ENV": lambda f: f.export_env or None,
     "SLURM_PRIO_PROCESS": lambda f: f.priority_process,
-    "SLURM_TOPOLOGY_ADDR": lambda f: f.share.node,
-    "SLURM_TOPOLOGY_ADDR_PATTERN": lambda f: "node",
+    "SLURM_TOPOLOGY_ADDR": lambda f: f.topology_addr or f.share.node,
+    "SLURM_TOPOLOGY_ADDR_PATTERN": lambda f: f.topology_pattern or "node",
     "SLURM_NODEID": lambda f: f.node_index,
     "SLURM_PROCID": lambda f: 0,
     "SLURM_LOCALID": lambda f: 0,

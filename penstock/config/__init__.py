@@ -6,7 +6,7 @@
     render(config)     a short slurm.conf that load() reads back
 
 Reading order: `syntax` (files to tokens), `kinds` and `keys` (the table of parameters), `lines` (tokens against the
-table), `nodes`, `gresconf`, `partitions`, then `load`. Not read, though Slurm has them: topology.conf, cgroup.conf,
+table), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. Not read, though Slurm has them: cgroup.conf,
 slurmdbd.conf.
 """
 

@@ -14,7 +14,7 @@ from penstock.config.lines import LineReader, Values
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import read_statements
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import compress, expand
 from penstock.values.topology import Switch, Topology
 
 _Lines = dict[str, tuple[Values, Where]]
@@ -86,26 +86,45 @@ def _members(values: Values, where: Where, nodes: tuple[str, ...], findings: Fin
 
 
 def _tree(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+    below = {name: _children(values, where, lines, findings) for name, (values, where) in lines.items()}
+    own = {name: _members(values, where, nodes, findings) for name, (values, where) in lines.items()}
     made: dict[str, Switch] = {}
-    leaf_of: dict[str, str] = {}
-    waiting = dict(lines)
+    waiting = dict.fromkeys(lines)
     while waiting:
-        ready = {}
-        for name, (values, where) in waiting.items():
-            below = _children(values, where, lines, findings)
-            if all(child in made for child in below):
-                ready[name] = _switch(name, below, _members(values, where, nodes, findings), made, where, findings)
+        ready = [name for name in waiting if all(child in made for child in below[name])]
         if not ready:
-            name, (_, where) = next(iter(waiting.items()))
-            findings.error(where, f"switch {name} is above itself, or above a switch that has an error")
+            name = _in_a_ring(next(iter(waiting)), below, made)
+            findings.error(lines[name][1], f"switch {name} is above itself")
             break
-        made |= ready
-        waiting = {name: line for name, line in waiting.items() if name not in ready}
+        for name in ready:
+            made[name] = _switch(name, below[name], own[name], made, lines[name][1], findings)
+            del waiting[name]
+    _check_places(made, below, lines, findings)
+    place = {name: i for i, name in enumerate(lines)}
+    yield from sorted(made.values(), key=lambda s: (s.level, place[s.name]))
+
+
+def _in_a_ring(name: str, below: dict[str, tuple[str, ...]], made: dict[str, Switch]) -> str:
+    """Of switches none of which can be made, one that is above itself, not only above such a one."""
+    passed: dict[str, None] = {}
+    while name not in passed:
+        passed[name] = None
+        name = next(child for child in below[name] if child not in made)
+    return name
+
+
+def _check_places(
+    made: dict[str, Switch], below: dict[str, tuple[str, ...]], lines: _Lines, findings: Findings
+) -> None:
+    """No node is under two leaf switches, and no switch under two."""
+    place: dict[tuple[str, str], str] = {}
     for switch in made.values():
-        for node in switch.nodes if switch.level == 0 else ():
-            if leaf_of.setdefault(node, switch.name) != switch.name:
-                findings.error(lines[switch.name][1], f"node {node} is under {leaf_of[node]} and {switch.name}")
-    yield from sorted(made.values(), key=lambda s: (s.level, list(lines).index(s.name)))
+        inside = [("node", node) for node in switch.nodes] if switch.level == 0 else []
+        inside += [("switch", child) for child in below[switch.name]]
+        for what in inside:
+            if place.setdefault(what, switch.name) != switch.name:
+                text = f"{what[0]} {what[1]} is under {place[what]} and {switch.name}"
+                findings.error(lines[switch.name][1], text)
 
 
 def _children(values: Values, where: Where, lines: _Lines, findings: Findings) -> tuple[str, ...]:
@@ -148,4 +167,5 @@ def _blocks(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findi
         for first in range(0, len(base), step):
             joined = base[first : first + step]
             inside = tuple(node for block in joined for node in block.nodes)
-            yield Switch(f"[{joined[0].name}-{joined[-1].name}]", level, inside, tuple(b.name for b in joined))
+            names = tuple(b.name for b in joined)
+            yield Switch(compress(names), level, inside, names)

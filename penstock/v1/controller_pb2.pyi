@@ -638,6 +638,56 @@ class ReservationInfo(_message.Message):
     comment: str
     def __init__(self, name: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., is_active: bool = ..., node_list: _Optional[str] = ..., node_count: _Optional[int] = ..., core_count: _Optional[int] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[str] = ..., tres: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., licenses: _Optional[_Iterable[str]] = ..., comment: _Optional[str] = ...) -> None: ...
 
+class ListLicensesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListLicensesReply(_message.Message):
+    __slots__ = ("licenses",)
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    licenses: _containers.RepeatedCompositeFieldContainer[LicenseInfo]
+    def __init__(self, licenses: _Optional[_Iterable[_Union[LicenseInfo, _Mapping]]] = ...) -> None: ...
+
+class LicenseInfo(_message.Message):
+    __slots__ = ("name", "total", "used", "reserved")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    total: int
+    used: int
+    reserved: int
+    def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., reserved: _Optional[int] = ...) -> None: ...
+
+class ShowTopologyRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShowTopologyReply(_message.Message):
+    __slots__ = ("kind", "switches", "block_sizes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_SIZES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    switches: _containers.RepeatedCompositeFieldContainer[SwitchInfo]
+    block_sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., switches: _Optional[_Iterable[_Union[SwitchInfo, _Mapping]]] = ..., block_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SwitchInfo(_message.Message):
+    __slots__ = ("name", "level", "nodes", "node_count", "children")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    level: int
+    nodes: str
+    node_count: int
+    children: str
+    def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., nodes: _Optional[str] = ..., node_count: _Optional[int] = ..., children: _Optional[str] = ...) -> None: ...
+
 class GetBatchScriptRequest(_message.Message):
     __slots__ = ("job_id",)
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

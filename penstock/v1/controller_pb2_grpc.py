@@ -124,6 +124,16 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.ListReservationsRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.ListReservationsReply.FromString,
                 _registered_method=True)
+        self.ListLicenses = channel.unary_unary(
+                '/penstock.v1.Controller/ListLicenses',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ListLicensesRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ListLicensesReply.FromString,
+                _registered_method=True)
+        self.ShowTopology = channel.unary_unary(
+                '/penstock.v1.Controller/ShowTopology',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ShowTopologyRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ShowTopologyReply.FromString,
+                _registered_method=True)
         self.GetBatchScript = channel.unary_unary(
                 '/penstock.v1.Controller/GetBatchScript',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.GetBatchScriptRequest.SerializeToString,
@@ -270,6 +280,18 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLicenses(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShowTopology(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetBatchScript(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -400,6 +422,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ListReservations,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.ListReservationsRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.ListReservationsReply.SerializeToString,
+            ),
+            'ListLicenses': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLicenses,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ListLicensesRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ListLicensesReply.SerializeToString,
+            ),
+            'ShowTopology': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowTopology,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ShowTopologyRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ShowTopologyReply.SerializeToString,
             ),
             'GetBatchScript': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBatchScript,
@@ -918,6 +950,60 @@ class Controller(object):
             '/penstock.v1.Controller/ListReservations',
             penstock_dot_v1_dot_controller__pb2.ListReservationsRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.ListReservationsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLicenses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ListLicenses',
+            penstock_dot_v1_dot_controller__pb2.ListLicensesRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ListLicensesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowTopology(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ShowTopology',
+            penstock_dot_v1_dot_controller__pb2.ShowTopologyRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ShowTopologyReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -246,7 +246,7 @@ class LaunchStep(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ...) -> None: ...
 
 class JobFacts(_message.Message):
-    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment")
+    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -276,6 +276,8 @@ class JobFacts(_message.Message):
     GPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
     EXPORT_ENV_FIELD_NUMBER: _ClassVar[int]
     COMMENT_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_ADDR_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_PATTERN_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     job_name: str
     partition: str
@@ -305,7 +307,9 @@ class JobFacts(_message.Message):
     gpus_per_node: str
     export_env: str
     comment: str
-    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ...) -> None: ...
+    topology_addr: str
+    topology_pattern: str
+    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ...) -> None: ...
 
 class SignalStep(_message.Message):
     __slots__ = ("key", "signal", "batch_only", "full")

@@ -4,7 +4,9 @@ outputs.
 Commands (one a block, arguments as key=value; see COMMANDS below):
     cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE   a fresh cluster, all nodes registered (KEY: field of Config;
                                                         partition.NAME=FIELD=VALUE;... : fields of PartitionConfig)
-    submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob
+    site KEY=VALUE ...                                  a fresh cluster with switches, sockets, features: sites.py
+    submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob; begin_in and deadline_in in seconds
+    held 1 / licenses                                   what a job holds inside its nodes / what is free of each kind
     start 1 / exit 1 code=0 signal=0 ago=0              what the node reports, and how long ago it was
     gone 1 / late 1 code=0                              a step ends unseen / its node says so now
     busy / idle                                         a commit is in flight / is done
@@ -57,13 +59,16 @@ from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
 from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
+from penstock.values.taskset import TaskSet
+from tests.core.sites import make_site
 from tests.core.world import START_US, USERS, World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 BYTES_FIELDS = ("work_dir", "std_out", "std_err", "std_in", "submit_dir")
 INT_FIELDS = (
     "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "nice",
-    "priority", "time_limit_s",
+    "priority", "time_limit_s", "switches_max", "switches_wait_s", "segment", "time_min_s", "threads_per_core",
+    "sockets_per_node", "cores_per_socket", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
 )  # fmt: skip
 
 
@@ -120,8 +125,8 @@ class Script:
             elif name == "gres":
                 entries = (one.split(":") for one in text.split(","))
                 fields["gres_per_node"] = tuple((kind, type_, int(count)) for kind, type_, count in entries)
-            elif name == "begin_in":
-                fields["begin_at_us"] = self.world.now_us + int(text) * 1_000_000
+            elif name in ("begin_in", "deadline_in"):
+                fields[name.replace("_in", "_at_us")] = self.world.now_us + int(text) * 1_000_000
             else:
                 fields[name] = _value(text) if text in ("true", "false") else text
         wanted = WantedJob(**{"name": "job", "work_dir": b"/tmp", **fields})  # type: ignore[arg-type]
@@ -348,6 +353,30 @@ class Script:
                 f" users={','.join(info.users)} accounts={','.join(info.accounts)}"
             )
         return lines or ["none"]
+
+    def site(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        self.world = World(make_site(plain, keys, _value))
+        for node in self.world.config.nodes:
+            self.world.register(node.name)
+        return [f"{len(self.world.config.nodes)} nodes"]
+
+    def held(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """The numbers of what a job holds, node by node."""
+        lines = []
+        for word in plain:
+            job = self.world.core.state.jobs[int(word)]
+            for part in job.alloc:
+                gres = "".join(f" {name} {_bits(mask)}" for name, _, mask in part.gres)
+                lines.append(f"{word} {part.node} cpus {_bits(part.cpu_ids)}{gres} limit {job.time_limit_s}")
+        return lines
+
+    def licenses(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        state = self.world.core.state
+        return [f"{name} {free} free" for name, free in zip(state.license_kinds, state.free_licenses, strict=True)]
+
+
+def _bits(mask: int) -> str:
+    return TaskSet.of(i for i in range(mask.bit_length()) if mask >> i & 1).format() if mask else "none"
 
 
 def run_script(text: str) -> str:

@@ -63,6 +63,13 @@ def test_what_was_not_asked_for_is_absent():
     assert env[b"HOSTNAME"] == b"n1"
 
 
+def test_where_the_node_hangs():
+    facts = msgspec.structs.replace(MINIMAL, topology_addr="top.s1.n1", topology_pattern="switch.switch.node")
+    env = step_environment([], facts)
+    assert env[b"SLURM_TOPOLOGY_ADDR"] == b"top.s1.n1"
+    assert env[b"SLURM_TOPOLOGY_ADDR_PATTERN"] == b"switch.switch.node"
+
+
 def test_ntasks_follows_from_tasks_per_node_and_mem_zero_means_all():
     facts = msgspec.structs.replace(FULL, ntasks=0, ntasks_per_node=4, mem_per_node_mb=0)
     env = step_environment([], facts)

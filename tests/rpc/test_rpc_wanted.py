@@ -20,7 +20,10 @@ FULL = JobRequest(
     gres_per_node=[GresCount(name="gpu", type="a100", count=2)], nodes_required="n1", nodes_excluded="n2",
     exclusive=True, dependency="afterok:1", array="0-3", hold=True, requeue=False, nice=-3, priority=0,
     rlimits={"NOFILE": 5, "CORE": -1}, umask=0, submit_line="sbatch x", kill_on_invalid_dep=True, export_env="ALL",
-    submit_host="h", submit_dir=b"/d", command="/x", licenses="l", wckey="w", reservation="r", signal="s", time_min_s=60, deadline_at_us=5, exclusive_user=True, switches_max=1, switches_wait_s=9, segment=2, exclusive_topo=True, prefer="f",
+    submit_host="h", submit_dir=b"/d", command="/x", licenses="l", wckey="w", reservation="r", signal="s", time_min_s=60,
+    deadline_at_us=5, exclusive_user=True, switches_max=1, switches_wait_s=9, segment=2, exclusive_topo=True, prefer="f",
+    sockets_per_node=1, cores_per_socket=2, threads_per_core=1, mincpus=3, tmp_disk_mb=4, ntasks_per_core=1,
+    ntasks_per_socket=2, spread_job=True, use_min_nodes=True,
 )  # fmt: skip
 
 
