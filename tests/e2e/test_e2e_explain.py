@@ -12,7 +12,7 @@ DATE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
 def busy(new_cluster: Callable[..., LiveCluster]) -> tuple[LiveCluster, int, int, int]:
     """Two nodes of 16 CPUs and 4 GPUs: `runs` has all of n1, `wide` wants both, `late` stands behind it."""
     cluster = new_cluster(2, ClusterConf(gpus=4))
-    runs = cluster.sbatch("--exclusive", "--nodelist=n1", "--time=60", "--mem=0", "--job-name=runs", "--wrap=sleep 300")
+    runs = cluster.sbatch("--exclusive", "--nodelist=n1", "--time=55", "--mem=0", "--job-name=runs", "--wrap=sleep 300")
     cluster.wait_state(runs, "RUNNING")
     wide = cluster.sbatch("--nodes=2", "--exclusive", "--time=30", "--mem=0", "--job-name=wide", "--wrap=true")
     late = cluster.sbatch("--time=120", "--gres=gpu:2", "--mem=100", "--job-name=late", "--wrap=sleep 300")
