@@ -14,8 +14,8 @@ account's jobs (about 120 of all), cancel what was submitted.
     passes   steps end all the time, and full passes run one after the other (bf_interval=1)
 
 In `passes`, a call counts as *during* a pass when it began while one ran (calls that overlap one would be a choice of
-the long ones). Of fewer than CALLS_LEAST calls nothing is said. Before the first phase the controller is left alone for
-some seconds: what it uses then is the nodes' heartbeats.
+the long ones), and the others are *between*: both saw the same machine. Of fewer than CALLS_LEAST calls nothing is said.
+Before the first phase the controller is left alone for some seconds: what it uses then is the nodes' heartbeats.
 """
 
 import argparse
@@ -192,9 +192,10 @@ def seen(calls: list[Call], controller_s: float) -> Seen | None:
 
 
 class Phase(NamedTuple):
-    """One phase's figures by act; `during` only of calls that began while a pass ran."""
+    """One phase's figures by act; `during` only of calls that began while a pass ran, `between` of the others."""
 
     seen: dict[str, Seen | None]
+    between: dict[str, Seen | None]
     during: dict[str, Seen | None]
     passes: list[Pass]
     held: list[tuple[float, str]]
@@ -214,6 +215,7 @@ async def phase(site: Site, pid: int, clients: list[AsyncClient], ids: list[int]
     passes = site.passes(began)
     return Phase(
         {name: seen(found, cpu[name]) for name, found in calls.items()},
+        {name: seen(sorted({*found} - {*during(found, passes)}), 0.0) for name, found in calls.items()},
         {name: seen(during(found, passes), 0.0) for name, found in calls.items()},
         passes, site.held(began, ended), (cpu_s(pid) - used) / ((ended - began) / 1e9),
     )  # fmt: skip
@@ -282,7 +284,9 @@ def document(figures: dict[str, Any]) -> dict[str, Any]:
         flat[f"live_{name}_controller_cpu_cores"] = found.controller_cpu
         flat[f"live_{name}_loop_held_max_ms"] = found.held[0][0] if found.held else 0.0
         for act in found.seen:
-            kinds = {"": found.seen[act]} | ({"_during": found.during[act]} if name == "passes" else {})
+            kinds = {"": found.seen[act]}
+            if name == "passes":
+                kinds |= {"_between": found.between[act], "_during": found.during[act]}
             for suffix, one in kinds.items():
                 for field, value in (one._asdict() if one else dict.fromkeys(Seen._fields)).items():
                     flat[f"live_{name}_{act}{suffix}_{field}"] = value
@@ -295,6 +299,8 @@ def document(figures: dict[str, Any]) -> dict[str, Any]:
             for base in (n for n in ("idle", "burner", "ends") if n in phases):
                 of = phases[base].seen[act]
                 flat[f"live_{act}_p99_during_to_{base}"] = one.p99_ms / of.p99_ms if one and of else None
+            other = phases["passes"].between[act]
+            flat[f"live_{act}_p99_during_to_between"] = one.p99_ms / other.p99_ms if one and other else None
     return flat
 
 
@@ -303,7 +309,9 @@ def show(phases: dict[str, Phase]) -> None:
     print(f"{'':8} {'':14} {'calls/s':>8} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'CPU ms':>7}")
     for name, found in phases.items():
         for act in found.seen:
-            rows = [(name, found.seen[act])] + ([("  in pass", found.during[act])] if name == "passes" else [])
+            rows = [(name, found.seen[act])]
+            if name == "passes":
+                rows += [("  between", found.between[act]), ("  in pass", found.during[act])]
             for label, one in rows:
                 if one:
                     times = f"{one.p50_ms:7.1f} {one.p99_ms:7.1f} {one.max_ms:7.1f} {one.controller_cpu_ms:7.2f}"

@@ -15,8 +15,6 @@ No task per event or job: callbacks and one timer.
 
 import asyncio
 import logging
-import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -47,9 +45,6 @@ SLEEP_MAX_S: Final = 5.0
 STORAGE_RETRY_S: Final = 1.0
 #: A third of the lease: two renewals may fail before it is lost.
 LEASE_RENEW_S: Final = 3.0
-#: By how much the planner's thread is nicer than the rest. Not more: what it does under the GIL is short, and must stay so
-#: on a busy machine.
-PLANNER_NICE: Final = 5
 #: The invariants are checked this often, and only with so few jobs that it takes milliseconds.
 CHECK_S: Final = 30.0
 CHECK_JOBS_MAX: Final = 1_000
@@ -98,7 +93,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._committer: Executor = ThreadPoolExecutor(1, "committer")
         self._pass_timer: asyncio.TimerHandle | None = None
-        self._planner: Executor = ThreadPoolExecutor(1, "planner", _step_back)
+        self._planner: Executor = ThreadPoolExecutor(1, "planner")
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
@@ -377,11 +372,6 @@ class Runtime:
             self._idle.set()
             self._recorder.flush()
             self._fail(what, error)
-
-
-def _step_back() -> None:
-    """The planner's thread, in itself: it takes what processor time the loop and the committer leave."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(os.nice(0) + PLANNER_NICE, 19))
 
 
 def _plan(effect: StartPlan) -> PlanReady:

@@ -25,9 +25,14 @@ def test_percentiles_of_what_callers_saw():
 def test_figures_say_how_a_pass_compares_with_none():
     quick, slow = ([(0, ms * MS)] * 200 for ms in (2, 3))
     phases = {
-        "idle": Phase({"submit": seen(quick, 1)}, {"submit": None}, [], [], 0.5),
+        "idle": Phase({"submit": seen(quick, 1)}, {"submit": None}, {"submit": None}, [], [], 0.5),
         "passes": Phase(
-            {"submit": seen(slow, 1)}, {"submit": seen(slow, 1)}, [(0, 2_000 * MS, 11_500)], [(7.0, "x")], 0.9
+            {"submit": seen(slow, 1)},
+            {"submit": seen(quick, 1)},
+            {"submit": seen(slow, 1)},
+            [(0, 2_000 * MS, 11_500)],
+            [(7.0, "x")],
+            0.9,
         ),
     }
     flat = document({"live_queue_s": 1.0, "live_phases": phases})

@@ -1,8 +1,6 @@
 """The clock, the read snapshot, the flight recorder and the state folder."""
 
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -15,7 +13,6 @@ from ctld.core.model import JobRequest, JobRow, SpecRow
 from ctld.runtime import snapshot as snapshot_module
 from ctld.runtime.clock import Clock
 from ctld.runtime.flightrec import NAMES, FlightRecorder
-from ctld.runtime.loop import PLANNER_NICE, _step_back
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
 from penstock.errors import BadSetup
@@ -153,12 +150,3 @@ def test_one_process_has_the_state_folder(tmp_path):
 
 def folder_again(folder: StateFolder) -> StateFolder:
     return StateFolder(str(folder.path))
-
-
-def test_the_planner_steps_back_for_the_loop():
-    """The thread, and no other, is nicer; one that is at the end of the scale already stays there."""
-    before = os.nice(0)
-    with ThreadPoolExecutor(1, initializer=_step_back) as planner:
-        found = planner.submit(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())).result(20)
-    assert found == min(before + PLANNER_NICE, 19)
-    assert os.nice(0) == before
