@@ -225,7 +225,8 @@ class Checkers:
         self._check_placement(process)
         self._check_dependency(process)
         if job.array_job_id and job.array_throttle and job.array_job_id not in self.unthrottled:
-            number = sum(1 for p in self.live.values() if p.job.array_job_id == job.array_job_id)
+            alive = (p for key, p in self.live.items() if key not in self.ghosts)  # no one can end what nobody reaches
+            number = sum(1 for p in alive if p.job.array_job_id == job.array_job_id)
             if number > job.array_throttle:
                 raise Broken(
                     "array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id
