@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctld.core import arrays, depends, job_life, schedule, step_life, submit
+from ctld.core import arrays, depends, expect, job_life, schedule, shapes, step_life, submit
 from ctld.core.controller import HANDLERS, Core
 from ctld.core.effects import LaunchStep, Submitted
 from ctld.core.events import CancelJobs, StepExited
+from ctld.core.sharing import units_held
 from ctld.core.state import ClusterState
 from ctld.store.committer import Store
 from nodedaemon.core.machine import NodeMachine
@@ -32,7 +33,7 @@ def forgets_to_release(patch: Patch) -> None:
     def terminate(state: ClusterState, job: Any, *rest: Any, **more: Any) -> None:
         real(state, job, *rest, **more)
         if job.state is JobState.COMPLETING and not job.request.exclusive:
-            state.release(job, state.now_us)
+            state.release(job, state.now_us, units_held(state, job))
 
     patch.setattr(job_life, "terminate", terminate)
     patch.setattr(Core, "check", lambda self: None)
@@ -144,12 +145,12 @@ def same_device_twice(patch: Patch) -> None:
         finally:
             node.gres_used = used
 
-    def allocate(self: ClusterState, job: Any, alloc: Any) -> None:
+    def allocate(self: ClusterState, job: Any, alloc: Any, *rest: Any) -> None:
         for part in alloc:
             for name, type_, mask in part.gres:
                 node = self.nodes[part.node]
                 node.gres_used[name, type_] = node.gres_used.get((name, type_), 0) & ~mask
-        allocate_real(self, job, alloc)
+        allocate_real(self, job, alloc, *rest)
 
     allocate_real = ClusterState.allocate
     patch.setattr(schedule, "pick_devices", pick)
@@ -168,8 +169,8 @@ def ignores_time_limits(patch: Patch) -> None:
 
 def limits_too_short(patch: Patch) -> None:
     """Time limits are counted in half seconds."""
-    real = job_life.time_limit_us
-    patch.setattr(job_life, "time_limit_us", lambda state, job: real(state, job) // 3)
+    real = expect.time_limit_us
+    patch.setattr(expect, "time_limit_us", lambda state, job: real(state, job) // 3)
 
 
 def never_kills(patch: Patch) -> None:
@@ -240,9 +241,14 @@ def loses_reports(patch: Patch) -> None:
 
 def starts_on_closed_nodes(patch: Patch) -> None:
     """Excluded nodes and other partitions are not looked at."""
-    from ctld.core import ready
 
-    patch.setattr(ready, "mask_bits", lambda state, partition, request: (1 << len(state.node_list)) - 1)
+    real = shapes.placements
+
+    def everywhere(state: ClusterState, *rest: Any) -> Any:
+        whole = state.masks.row_of_bits((1 << len(state.node_list)) - 1)
+        return [place._replace(mask=whole) for place in real(state, *rest)]
+
+    patch.setattr(shapes, "placements", everywhere)
 
 
 def acks_before_commit(patch: Patch) -> None:
