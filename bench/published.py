@@ -51,10 +51,11 @@ class Case(NamedTuple):
     waits: str = ""  # column of the oracle: the wait of every job
     filter: str = "sc15"
     processors: int = 0  # 0 = as in LOGS
+    engine: str = "replay"
 
     @property
     def name(self) -> str:
-        return f"{self.log} {self.policy} {self.estimate[:3]} {self.mode}"
+        return f"{self.log} {self.policy} {self.estimate[:3]} {self.mode if self.engine == 'replay' else self.engine}"
 
 
 _SC15_RUNS = (
@@ -173,7 +174,12 @@ def cases() -> list[Case]:
             mode = "event" if policy == "conservative" else "batch"
             told = {"req": "requested", "run": "clairvoyant"}[estimate]
             found.append(Case(log, policy, mode, told, want, filter="usable" if log == "lublin_256" else "sc15"))
-    return found
+    found += [
+        case._replace(engine="core")
+        for case in found
+        if (case.policy, case.mode, case.log in _SC15_BSLD) == ("easy", "batch", True)
+    ]
+    return [*found, Case("CEA-Curie", "easy", "batch", "requested", {}, engine="core")]
 
 
 def is_there(log: str) -> bool:
@@ -211,7 +217,7 @@ def run(case: Case, workload: Workload) -> tuple[Outcome, dict[str, float]]:
     (Its slowdowns are interpolated, its waits are not: interpolated, SDSC-SP2's p95 would be 5103921.)
     """
     options = Options(case.processors or LOGS[case.log].processors, case.policy, case.mode, case.estimate)
-    outcome = ENGINES["replay"](workload, options)
+    outcome = ENGINES[case.engine](workload, options)
     figures = measure(outcome.schedule(workload, options))
     wait_s, run_s = outcome.start_s - workload.submit_s, outcome.end_s - outcome.start_s
     figures["bsld60_p95"] = float(np.quantile(bounded_slowdown(wait_s, run_s, 60, clipped=False), 0.95))
@@ -230,6 +236,10 @@ def differences(case: Case, workload: Workload, outcome: Outcome, figures: dict[
         waits = np.load(TRACES / LOGS[case.log].oracle)[case.waits]
         if unequal := int((outcome.start_s - workload.submit_s != waits).sum()):
             found.append(f"the wait of {unequal} jobs")
+    if case.engine != "replay":
+        replay = run(case._replace(engine="replay"), workload)[0]
+        if unequal := int((outcome.start_s != replay.start_s).sum()):
+            found.append(f"the start of {unequal} jobs is not that of the replay")
     return found
 
 

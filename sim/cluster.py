@@ -32,6 +32,7 @@ US = 1_000_000
 EPOCH_S = 1_000_000_000
 SPEC = SpecRow(bytes(32), b"#!/bin/sh\n", (), ())
 LINK = 1
+NEVER_S = 1 << 62
 #: Objects made between two collections.
 GC_THRESHOLD = 200_000
 SPOOL = "spool"
@@ -175,22 +176,25 @@ def _play(
     wanted = wanted_jobs(workload, options)
     actors: dict[int, Actor] = {}
     users = user_numbers(workload).tolist()
-    submit_s, run_s = workload.submit_s.tolist(), workload.run_s.tolist()
-    order = np.argsort(workload.submit_s, kind="stable").tolist()
-    start_s = np.full(len(order), -1, np.int64)
-    end_s = np.full(len(order), -1, np.int64)
-    offset_s = EPOCH_S - (submit_s[order[0]] if order else 0)
+    run_s = workload.run_s.tolist()
+    by_time = np.argsort(workload.submit_s, kind="stable")
+    offset_s = EPOCH_S - (int(workload.submit_s[by_time[0]]) if len(by_time) else 0)
+    due_s = [*(workload.submit_s[by_time] + offset_s).tolist(), NEVER_S]  # of the submissions, in their order
+    order = by_time.tolist()
+    start_s, end_s = [-1] * len(order), [-1] * len(order)  # by number; in the cluster's time
     ends: list[tuple[int, int, LaunchStep, int]] = []  # (second, number of the start, launch, number)
     number_of: dict[int, int] = {}
     at, first_id, starts = 0, cluster.core.state.next_job_id, 0
     while at < len(order) or ends:
-        now_s = min(ends[0][0] if ends else 1 << 62, submit_s[order[at]] + offset_s if at < len(order) else 1 << 62)
+        now_s = due_s[at]
+        if ends and ends[0][0] < now_s:
+            now_s = ends[0][0]
         cluster.now_us = now_s * US
         while ends and ends[0][0] == now_s:
             _, _, launch, number = heapq.heappop(ends)
-            end_s[number] = now_s - offset_s
-            cluster.exited(launch, (int(start_s[number]) + offset_s) * US)
-        while at < len(order) and submit_s[order[at]] + offset_s == now_s:
+            end_s[number] = now_s
+            cluster.exited(launch, start_s[number] * US)
+        while due_s[at] == now_s:
             number = order[at]
             uid = users[number]
             actor = actors.get(uid)
@@ -205,7 +209,7 @@ def _play(
             raise BadValue(f"job {workload.job_id[number]} of the log cannot run on this machine: {text}")
         for launch in cluster.launched:
             number = number_of.pop(launch.job_id)
-            start_s[number] = now_s - offset_s
+            start_s[number] = now_s
             limit_s = launch.job.time_limit_s
             ran_s = run_s[number] if limit_s < 0 else min(run_s[number], limit_s)
             heapq.heappush(ends, (now_s + ran_s, starts, launch, number))
@@ -213,4 +217,4 @@ def _play(
             cluster.started(launch)
         cluster.launched.clear()
     cluster._step(Tick())
-    return start_s, end_s, ()
+    return np.array(start_s, np.int64) - offset_s, np.array(end_s, np.int64) - offset_s, ()

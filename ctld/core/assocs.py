@@ -65,11 +65,11 @@ def _make(state: ClusterState, account: str, user: str, parent: Assoc, now_us: i
 # ---- charging ----------------------------------------------------------------------------------------------------
 
 
-def rate_of(state: ClusterState, job: Job) -> int:
-    """What a running job is charged for each second, in thousandths."""
+def rate_of(state: ClusterState, job: Job, holds: dict[str, int] | None = None) -> int:
+    """What a running job is charged for each second, in thousandths. `holds`: what `allocated` said."""
     partition = state.partitions.get(job.partition)
     weights = partition.config.tres_billing_weights if partition is not None else ()
-    return billing(weights, allocated(job), state.config.priority_flags)
+    return billing(weights, allocated(job) if holds is None else holds, state.config.priority_flags)
 
 
 def allocated(job: Job) -> dict[str, int]:

@@ -196,6 +196,28 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
 }
 
 
+def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
+    """Rows of what mostly has not changed."""
+    if state.dirty_nodes:
+        batch.nodes = [node_row(state.nodes[name]) for name in state.dirty_nodes if name in state.nodes]
+    if state.dirty_partitions:
+        known = state.partitions
+        batch.partitions = [PartitionRow(n, known[n].state) for n in state.dirty_partitions if n in known]
+    if state.dirty_qos:
+        batch.qos = [state.qos[name] for name in state.dirty_qos if name in state.qos]
+        batch.qos_gone = [name for name in state.dirty_qos if name not in state.qos]
+    if state.dirty_usage:
+        tree = state.shares.by_id
+        batch.usage = [tree[i].usage_row() for i in state.dirty_usage if i in tree]
+    if state.dirty_reservations:
+        there, names = state.reservations, state.dirty_reservations
+        batch.reservations = [there[n] for n in names if n in there]
+        batch.reservations_gone = [n for n in names if n not in there]
+    if state.dirty_assocs or state.dirty_accounts or state.dirty_users:
+        batch.assocs = list(state.dirty_assocs.values())
+        batch.accounts, batch.users = list(state.dirty_accounts.values()), list(state.dirty_users.values())
+
+
 class Core:
     """The controller without I/O. One thread calls it."""
 
@@ -218,11 +240,9 @@ class Core:
             state.reply(getattr(event, "reply_to", 0), Refusal(int(refused.code), refused.text))
 
     def _run_timers(self, now_us: int) -> None:
-        due_us = self.state.timers.next_us()
-        if due_us is None or due_us > now_us:
-            return
+        pop_due = self.state.timers.pop_due
         for _ in range(TIMERS_PER_STEP_MAX):
-            due = self.state.timers.pop_due(now_us)
+            due = pop_due(now_us)
             if due is None:
                 return
             kind, key, check_value = due
@@ -256,31 +276,26 @@ class Core:
         explain.tell_more(state, self._now_us)
         if not (state.history or state.effects or state.acks or state.purged or state.is_dirty()):
             return None
-        jobs = [*state.ended_attempts, *(job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs)]
+        jobs = state.ended_attempts
+        jobs += [job_row(state.jobs[i]) for i in state.dirty_jobs if i in state.jobs]
+        effects = state.effects
+        if state.acks:
+            effects += state.take_acks()
         batch = Batch(
             sequence=self._sequence + 1,
             jobs=jobs,
             requests=state.new_requests,
             specs=state.new_specs,
-            steps=[step_row(step) for step in state.dirty_steps.values()],
-            nodes=[node_row(state.nodes[name]) for name in state.dirty_nodes if name in state.nodes],
-            partitions=[
-                PartitionRow(n, state.partitions[n].state) for n in state.dirty_partitions if n in state.partitions
-            ],
-            qos=[state.qos[name] for name in state.dirty_qos if name in state.qos],
-            qos_gone=[name for name in state.dirty_qos if name not in state.qos],
+            steps=[step_row(step) for step in state.dirty_steps.values()] if state.dirty_steps else [],
+            nodes=[],
+            partitions=[],
             history=state.history,
             next_job_id=state.next_job_id,
             next_request_id=state.next_request_id,
-            effects=[*state.effects, *state.take_acks()],
+            effects=effects,
             purged=state.purged,
-            assocs=list(state.dirty_assocs.values()),
-            usage=[state.shares.by_id[i].usage_row() for i in state.dirty_usage if i in state.shares.by_id],
-            accounts=list(state.dirty_accounts.values()),
-            users=list(state.dirty_users.values()),
-            reservations=[state.reservations[n] for n in state.dirty_reservations if n in state.reservations],
-            reservations_gone=[n for n in state.dirty_reservations if n not in state.reservations],
         )
+        _add_rare_rows(state, batch)
         if not (batch.is_durable() or batch.effects or batch.purged):
             return None
         self._sequence += 1

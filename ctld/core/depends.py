@@ -98,12 +98,16 @@ def _waiters(state: ClusterState, job: Job, term: Term, create: bool) -> dict[in
 def forget(state: ClusterState, job: Job) -> None:
     """The job no longer waits for anything."""
     waiting = state.waiting_for.pop(job.job_id, None)
-    for term in waiting[1] if waiting else ():
+    if waiting is None:
+        return
+    for term in waiting[1]:
         _waiters(state, job, term, False).pop(job.job_id, None)
 
 
 def on_change(state: ClusterState, job: Job, now_us: int) -> None:
     """The job has started or ended: look again at those who wait for it."""
+    if not state.waiting_for:
+        return
     ids = dict(state.dependents.get(job.job_id, {}))
     if job.array_job_id:
         ids.update(state.dependents.get(job.array_job_id, {}))

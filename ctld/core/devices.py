@@ -22,6 +22,8 @@ from penstock.values.gres import SHARED_NAMES
 
 #: Sets that are compared for one request; beyond it (more than 8 of 16 free devices or so) the lowest indices are taken.
 SETS_MAX = 4_096
+#: Steps from below before `_lowest` halves what is left.
+LOOKS = 4
 #: Cpus of a node that are told apart. No machine has more; a simulated one may stand for a whole cluster.
 CPUS_NUMBERED_MAX = 16_384
 
@@ -150,8 +152,11 @@ def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...]) ->
         return 0
     layout: Layout = node.inside
     free = ((1 << node.cpus) - 1) & ~node.cpus_used
-    if free.bit_count() < count:
+    room = free.bit_count()
+    if room < count:
         return 0
+    if len(layout.sockets) == 1 and free | layout.sockets[0] == layout.sockets[0]:
+        return free if room == count else _lowest(free, count)
     wanted = 0
     for name, _, mask in gres:
         for i in _bits(mask):
@@ -180,7 +185,12 @@ def _best_socket(layout: Layout, free: int, count: int) -> int:
 
 def _lowest(free: int, count: int) -> int:
     """The `count` lowest bits that are set, or all. Cpus leave and come back by whole cores, so these are whole cores."""
-    low, high = 0, free.bit_length()
+    low, high = count, free.bit_length()
+    for _ in range(LOOKS):  # mostly few are taken in between
+        missing = count - (free & ((1 << low) - 1)).bit_count()
+        if not missing:
+            return free & ((1 << low) - 1)
+        low += missing
     while low < high:  # the fewest low bits that hold so many
         middle = (low + high) // 2
         if (free & ((1 << middle) - 1)).bit_count() < count:

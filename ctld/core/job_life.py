@@ -82,10 +82,10 @@ def start(
     assocs.begin(state, job, now_us)
     job.steps = {BATCH_STEP: _new_batch_step(state, job)}
     state.touch_step(job.steps[BATCH_STEP])
-    state.record(now_us, job, "start", ",".join(part.node for part in alloc))
+    state.record(now_us, job, "start", ",".join([part.node for part in alloc]))
     if launch:
         emit_launch(state, job)
-    set_end_timers(state, job)
+    _set_limit_timers(state, job)
     preempt.tell_running(state, job)
     depends.on_change(state, job, now_us)
     arrays.refresh_throttle(state, job)
@@ -94,6 +94,10 @@ def start(
 def set_end_timers(state: ClusterState, job: Job) -> None:
     """Keep the time limit of a job that has its allocation, and the warning before it. Earlier timers find this out."""
     state.running.set_end(job.job_id, expected_end_s(state, job))
+    _set_limit_timers(state, job)
+
+
+def _set_limit_timers(state: ClusterState, job: Job) -> None:
     if job.time_limit_s < 0:
         return
     limit_us = limit_at_us(state, job)
@@ -124,7 +128,9 @@ def emit_launch(state: ClusterState, job: Job) -> None:
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:
-    return format_tres(assocs.allocated(job) | {"billing": assocs.rate_of(state, job) // RATE_ONE})
+    tres = assocs.allocated(job)
+    tres["billing"] = assocs.rate_of(state, job, tres) // RATE_ONE
+    return format_tres(tres)
 
 
 def terminate(
@@ -173,8 +179,9 @@ def emit_terminate(state: ClusterState, job: Job, step: Step, note: str = "") ->
 def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
     """A step of the job has ended; the job ends with its last one."""
     state.emit(ForgetStep(step.node, job.job_id, job.attempt, step.step_id))
-    if any(s.state not in END_STATES for s in job.steps.values()):
-        return
+    for other in job.steps.values():
+        if other.state not in END_STATES:
+            return
     batch = job.steps[BATCH_STEP]
     job.exit_code, job.exit_signal = batch.exit_code, batch.exit_signal
     if job.preempt_end_at_us and batch.state is not S.COMPLETED and job.state is not S.COMPLETING:
@@ -183,11 +190,14 @@ def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
     if job.state is S.COMPLETING and job.end_state is not None:
         finish(state, job, job.end_state, job.reason, batch.end_at_us or now_us)
         return
-    reasons = {S.FAILED: Reason.RAISED_SIGNAL if batch.exit_signal else Reason.NON_ZERO_EXIT_CODE}
-    reasons[S.OUT_OF_MEMORY] = Reason.OUT_OF_MEMORY
-    if job.reason_detail:
-        reasons[S.FAILED] = Reason.JOB_LAUNCH_FAILURE
-    finish(state, job, batch.state, reasons.get(batch.state, Reason.NONE), batch.end_at_us or now_us)
+    reason = Reason.NONE
+    if batch.state is S.OUT_OF_MEMORY:
+        reason = Reason.OUT_OF_MEMORY
+    elif batch.state is S.FAILED and job.reason_detail:
+        reason = Reason.JOB_LAUNCH_FAILURE
+    elif batch.state is S.FAILED:
+        reason = Reason.RAISED_SIGNAL if batch.exit_signal else Reason.NON_ZERO_EXIT_CODE
+    finish(state, job, batch.state, reason, batch.end_at_us or now_us)
 
 
 def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:

@@ -231,7 +231,7 @@ _job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)
 
 def job_row(job: Job) -> JobRow:
     """Freeze a job."""
-    return JobRow._make(_job_values(job))
+    return tuple.__new__(JobRow, _job_values(job))  # as JobRow._make, without its count: these are its own fields
 
 
 def job_from(row: JobRow) -> Job:
@@ -325,7 +325,7 @@ _step_values: Callable[[Step], tuple[Any, ...]] = attrgetter(*StepRow._fields)
 
 def step_row(step: Step) -> StepRow:
     """Freeze a step."""
-    return StepRow._make(_step_values(step))
+    return tuple.__new__(StepRow, _step_values(step))
 
 
 class Node:

@@ -19,6 +19,7 @@ from _fastsched import contract
 
 ROW_BITS = 24  # 16 M pending rows: more than MaxJobCount allows
 ROW_MASK = (1 << ROW_BITS) - 1
+LOW_MASK = (1 << 64) - 1  # the job id above the row
 #: Ranks are 48 bits: partition tier above priority, both 16 + 32 bits as in Slurm.
 RANK_MAX = (1 << 48) - 1
 ROWS_FIRST = 64
@@ -69,15 +70,16 @@ class PendingColumns:
 
     def __init__(self, gres_kinds: int, license_kinds: int = 0) -> None:
         self._lengths = {"G": gres_kinds, "L": license_kinds, "J": ROWS_FIRST}
-        self._shape_fields = tuple(
-            name for name in Shape._fields if not (name == "licenses" and not license_kinds)
-        )  # an axis of length 0 takes no value
         self._free: list[int] = []
         self._size = 0
         self.ready: list[int] = []
         self._ready_rows = array("q")  # the row of each key in `ready`: 100,000 of them are copied in a tenth of a ms
         self._keys: list[int] = []  # by row: its key in `ready`, 0 = not there
         self._rows_of: dict[int, int | tuple[int, ...]] = {}  # one row is kept as a plain number
+        self._written: list[Shape | None] = []  # by row: the shape that its columns hold
+        self._shape_fields = tuple(
+            (at, name) for at, name in enumerate(Shape._fields) if not (name == "licenses" and not license_kinds)
+        )  # an axis of length 0 takes no value
         self.table: contract.Jobs = contract.empty("jobs", **self._lengths)
         self.partition: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
         self.assoc: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
@@ -108,14 +110,19 @@ class PendingColumns:
             return self._free.pop()
         self._size += 1
         self._keys.append(0)
+        self._written.append(None)
         if self._size > self._lengths["J"]:
             self._grow()
         return self._size - 1
 
     def _fill(self, row: int, job_id: int, partition: int, shape: Shape, terms: Terms) -> None:
         t = self.table
-        for name in self._shape_fields:
-            getattr(t, name)[row] = getattr(shape, name)
+        written = self._written[row]
+        if shape is not written:  # rows are used again, by jobs that have much in common: only what differs is written
+            for at, name in self._shape_fields:
+                if written is None or shape[at] != written[at]:
+                    getattr(t, name)[row] = shape[at]
+            self._written[row] = shape
         t.job[row], t.user[row], t.count[row], t.reserve[row] = job_id, terms.user, 1, 1
         t.limit_s[row], t.limit_min_s[row] = terms.limit_s, terms.limit_min_s
         t.earliest_s[row], t.latest_s[row] = terms.earliest_s, terms.latest_s
@@ -129,10 +136,10 @@ class PendingColumns:
 
     def remove(self, job_id: int) -> None:
         """The job is no longer pending."""
-        rows = self.rows_of(job_id)
-        self._rows_of.pop(job_id, None)
-        for row in rows:
-            self._unready(row)
+        rows = self._rows_of.pop(job_id, ())
+        for row in (rows,) if isinstance(rows, int) else rows:
+            if self._keys[row]:
+                self._unready(row)
             self.table.job[row] = 0
             self._free.append(row)
 
@@ -147,7 +154,8 @@ class PendingColumns:
             key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
             if self._keys[row] == key:
                 continue
-            self._unready(row)
+            if self._keys[row]:
+                self._unready(row)
             self._keys[row] = key
             at = len(self.ready)
             if at and key < self.ready[-1]:
@@ -190,11 +198,15 @@ class PendingColumns:
 
     def is_ready(self, job_id: int) -> bool:
         """True when one of the job's rows may start now."""
-        return any(self._keys[row] for row in self.rows_of(job_id))
+        rows = self._rows_of.get(job_id, ())
+        if isinstance(rows, int):
+            return self._keys[rows] != 0
+        return any(self._keys[row] for row in rows)
 
-    def last_ready(self) -> int:
-        """The row of the lowest rank among the ready ones, of which there must be one."""
-        return self.ready[-1] & ROW_MASK
+    def last_ready(self) -> tuple[int, int]:
+        """Job id and row of the lowest rank among the ready ones, of which there must be one."""
+        low = self.ready[-1] & LOW_MASK
+        return low >> ROW_BITS, low & ROW_MASK
 
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Rows of the first `limit` ready jobs, highest rank first; ties by job id."""

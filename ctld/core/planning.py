@@ -171,17 +171,24 @@ def ask(question: Question) -> Answer:
 def _starts(question: Question, result: contract.PlanResult, ids: Rows) -> tuple[Start, ...]:
     if not len(result.job):
         return ()
-    first = result.node_first.tolist()
-    cells = list(
+    cells = tuple(
         zip(result.node.tolist(), result.cpus.tolist(), result.tasks.tolist(), result.mem_mb.tolist(), strict=True)
     )
+    if len(result.job) == 1:  # what most passes find
+        at = result.job.item(0)
+        row = question.given.rows.item(at)
+        resv = question.given.jobs.resv.item(row)
+        name = question.reservations[resv] if resv >= 0 else ""
+        part, mask = question.partition.item(row), question.given.jobs.mask.item(row)
+        return (Start(ids.item(at), part, result.limit_s.item(0), cells, name, at, mask),)
+    first = result.node_first.tolist()
     rows = question.given.rows[result.job]
     parts = question.partition[rows].tolist()
     names = (*question.reservations, "")  # -1 is the last
     resvs = question.given.jobs.resv[rows].tolist()
     masks = question.given.jobs.mask[rows].tolist()
     return tuple(
-        Start(job_id, part, limit_s, tuple(cells[first[i] : first[i + 1]]), names[resv], at, mask)
+        Start(job_id, part, limit_s, cells[first[i] : first[i + 1]], names[resv], at, mask)
         for i, (job_id, part, limit_s, resv, at, mask) in enumerate(
             zip(
                 ids[result.job].tolist(), parts, result.limit_s.tolist(), resvs, result.job.tolist(), masks, strict=True

@@ -8,6 +8,8 @@ the ready ones or takes them out. Resources and priority are the planner's busin
 
 from collections.abc import Callable
 
+import numpy as np
+
 from ctld.core import arrays, predict, preempt, priority
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition
@@ -115,15 +117,21 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         preempt.tell_pending(state, job)
         if job.request.switches_max and not any_switches:
             _await_switches(state, job)
-    reason = next((r for check in CHECKS if (r := check(state, job, now_us)) is not None), None)
+    reason = None
+    for check in CHECKS:
+        reason = check(state, job, now_us)
+        if reason is not None:
+            break
     if reason is None and not job.eligible_at_us:
         job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission
         state.touch(job)
         if job.request.switches_max:
             _await_switches(state, job)
-    rows = state.pending.rows_of(job.job_id)
-    open_to = [state.partition_list[state.pending.partition[row]] for row in rows]
-    ranks = priority.ranks(state, job, [p if reason or not partition_reason(p, job) else None for p in open_to])
+    open_to: list[Partition | None] = []
+    for row in state.pending.rows_of(job.job_id):
+        partition = state.partition_list[state.pending.partition[row]]
+        open_to.append(partition if reason or not partition_reason(partition, job) else None)
+    ranks = priority.ranks(state, job, open_to)
     ranks = predict.aged(state, job, ranks)
     if reason is not None:
         state.pending.set_waiting(job.job_id)
@@ -136,7 +144,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)
-    if _only_waits(state, job):
+    if state.quick_pass_due or _only_waits(state, job):
         state.revision += 1
     else:
         state.changed()
@@ -148,10 +156,10 @@ def _only_waits(state: ClusterState, job: Job) -> bool:
     """
     if state.policy.estimate:
         return False
-    last = state.pending.last_ready()
-    if state.pending.table.job[last] != job.job_id or state.pending.table.preempts[last]:
+    job_id, row = state.pending.last_ready()
+    if job_id != job.job_id or state.pending.table.preempts[row]:
         return False
-    return job.request.ntasks * job.request.cpus_per_task > int(state.node_columns.free_cpus.sum())
+    return job.request.ntasks * job.request.cpus_per_task > int(np.add.reduce(state.node_columns.free_cpus))
 
 
 def _await_switches(state: ClusterState, job: Job) -> None:
@@ -178,12 +186,11 @@ def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None
 def terms_of(state: ClusterState, job: Job) -> Terms:
     """The job's own side of its rows."""
     limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
-    request = job.request
     return Terms(
-        user=state.user_number(job.user_id),
-        limit_s=limit_s,
-        limit_min_s=min(limit_s, least_s(job) or limit_s),
-        latest_s=latest_start_s(request, limit_s),
+        state.user_number(job.user_id),
+        limit_s,
+        min(limit_s, least_s(job) or limit_s),
+        latest_s=latest_start_s(job.request, limit_s),
         assoc=state.assoc_number(job),
         expected_s=predict.expected_s(state, job, limit_s),
     )

@@ -27,7 +27,7 @@ from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
 from ctld.core.shares import GPU, pick_share, wish_of
 from ctld.core.sharing import units_held, units_taken
-from ctld.core.state import CLOSED_FLAGS, ClusterState
+from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.states import JobState
 
@@ -53,8 +53,8 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         state.rows_seen += len(rows)
         whole = len(rows) == len(state.pending.ready)
         answer = _ask_now(state, now_us, rows)
-        seen = state.pending.table.job[rows].tolist()
-        started = apply_answer(state, now_us, answer, None if whole else seen)
+        seen = None if whole else state.pending.table.job[rows].tolist()
+        started = apply_answer(state, now_us, answer, seen)
         victims.apply_victims(state, now_us, answer.victims)
         if whole:
             state.take_forecast(answer.forecast)
@@ -166,7 +166,7 @@ def verify(
         if index >= len(state.node_list):
             return None
         node = state.node_list[index]
-        if node.flags & CLOSED_FLAGS or _is_closed_to(state, node, job):
+        if not columns.up[index] or _is_closed_to(state, node, job):
             return None
         if cpus > node.cpus or cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
             return None

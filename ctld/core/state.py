@@ -360,7 +360,7 @@ class ClusterState:
                 shares.take(node.gpu_shares, share)
             node.jobs[job.job_id] = None
         self.enter_reservation(job)
-        self.changed()
+        self.revision += 1  # what is taken makes no other job fit, so no pass is due for it
 
     def hold(self, job: Job, units: int, end_s: int) -> None:
         """Enter a job with its allocation among the running ones; units 0 = it is suspended and its cpus are free."""
@@ -468,7 +468,8 @@ class ClusterState:
         """Book one node's part of an allocation: sign -1 takes, +1 gives back."""
         i = node.index
         columns = self.node_columns
-        columns.free_mem_mb[i] += sign * part.mem_mb
+        if part.mem_mb:
+            columns.free_mem_mb[i] += sign * part.mem_mb
         if units:  # 0: it has no cpus, being suspended
             self._count_cpus(node, part, sign, units, exclusive)
         for name, type_, mask in part.gres:
@@ -518,6 +519,7 @@ class ClusterState:
         if name:
             self.reserved_jobs.setdefault(name, {})[job.job_id] = None
             self.reserved_view = None
+            self.changed()
             reservation = self.reservations.get(name)
             if reservation is not None and reservation.flags & ResvFlag.REPLACE:
                 self.look_at_reserved_nodes()

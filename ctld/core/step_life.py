@@ -83,8 +83,9 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.exit_code, step.exit_signal = event.exit_code, event.exit_signal
     if end_state is S.FAILED and not event.exit_code and not event.exit_signal:
         step.exit_signal = NOT_LAUNCHED_SIGNAL
-    for name in ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes"):
-        setattr(step, name, getattr(event, name))
+    step.user_cpu_us, step.system_cpu_us = event.user_cpu_us, event.system_cpu_us
+    step.max_rss_kb, step.max_vmsize_kb = event.max_rss_kb, event.max_vmsize_kb
+    step.disk_read_bytes, step.disk_write_bytes = event.disk_read_bytes, event.disk_write_bytes
     if event.failure:
         job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)

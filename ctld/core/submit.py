@@ -53,6 +53,7 @@ class Accepted(NamedTuple):
     tasks: TaskSet | None
     throttle: int
     warnings: tuple[str, ...]
+    tres_req: str
 
 
 def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
@@ -137,7 +138,8 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
     if not any(can_ever_run(state, partition, request) for partition in partitions):
         raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE, on_offer(state, partitions[0], request))
     dependency = depends.parse(state, actor, wanted.dependency)
-    return Accepted(request, partitions, dependency, tasks, throttle, warnings)
+    tres_req = state.share(tres_requested(state, request))
+    return Accepted(request, partitions, dependency, tasks, throttle, warnings, tres_req)
 
 
 def _tasks(array: str, max_array_size: int) -> tuple[TaskSet, int]:
@@ -239,7 +241,7 @@ def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, j
     job.alloc, job.batch_node, job.steps = (), "", NO_STEPS
     job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0
     job.cancelled_by_uid, job.failed_node, job.admin_comment = -1, "", ""
-    job.tres_req, job.tres_alloc = state.share(tres_requested(state, request)), ""
+    job.tres_req, job.tres_alloc = found.tres_req, ""
     job.suspended_by = Suspend.NO
     job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = job.preemptor_id = 0
     return job

@@ -35,11 +35,11 @@ class Timers:
     """The heap. Ties are broken by kind, then key, so that the order never depends on insertion."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int | str, int]] = []
+        self._heap: list[tuple[int, Timer, int | str, int]] = []
 
     def set(self, due_us: int, kind: Timer, key: int | str = 0, check: int = 0) -> None:
         """Add a deadline."""
-        heapq.heappush(self._heap, (due_us, int(kind), str(key) if isinstance(key, str) else key, check))
+        heapq.heappush(self._heap, (due_us, kind, key, check))
 
     def next_us(self) -> int | None:
         """When the next deadline is due, None if there is none."""
@@ -50,7 +50,7 @@ class Timers:
         if not self._heap or self._heap[0][0] > now_us:
             return None
         _, kind, key, check = heapq.heappop(self._heap)
-        return Timer(kind), key, check
+        return kind, key, check
 
     def __len__(self) -> int:
         return len(self._heap)

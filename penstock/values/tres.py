@@ -5,6 +5,7 @@ Slurm's: the built-in ones, then the rest by name. What may be counted at all is
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from penstock.values.errors import BadValue
 from penstock.values.memory import format_mb, parse_mb
@@ -14,6 +15,8 @@ from penstock.values.text import shown
 TRES_ITEMS_MAX = 128  # far more kinds than a site has
 TRES_COUNT_MAX = 2**53  # room below a 64-bit column for sums over all jobs
 _NAME_CHARS_MAX = 128
+#: Texts that are remembered: the jobs of a cluster ask for few different amounts, and each has the same text as the last.
+TEXTS_KEPT = 4_096
 
 _ORDER = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 _RANK = {name: rank for rank, name in enumerate(_ORDER)}
@@ -48,8 +51,13 @@ def _is_name(name: str) -> bool:
 
 def format_tres(amounts: Mapping[str, int]) -> str:
     """All amounts in Slurm's order; leaving out zeros is up to the caller."""
-    names = sorted(amounts, key=lambda name: (_RANK.get(name, len(_RANK)), name))
-    return ",".join(f"{name}={format_mb(amounts[name]) if name in _MEMORY else amounts[name]}" for name in names)
+    return _formatted(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def _formatted(amounts: tuple[tuple[str, int], ...]) -> str:
+    found = sorted(amounts, key=lambda item: (_RANK.get(item[0], len(_RANK)), item[0]))
+    return ",".join([f"{name}={format_mb(amount) if name in _MEMORY else amount}" for name, amount in found])
 
 
 def gres_keys(name: str, type_: str) -> tuple[str, ...]:

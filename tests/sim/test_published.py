@@ -20,7 +20,9 @@ def load(log: str, filter_name: str, processors: int) -> Workload:
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=() if case.log == "KTH-SP2" else pytest.mark.slow)
+        pytest.param(
+            case, id=case.name, marks=() if (case.log, case.engine) == ("KTH-SP2", "replay") else pytest.mark.slow
+        )
         for case in published.cases() + published.ours()
     ],
 )
