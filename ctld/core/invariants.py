@@ -31,6 +31,7 @@ def check(state: ClusterState) -> None:
     for node in state.node_list:
         _check_node(state, node)
     _check_arrays(state)
+    _check_licenses(state)
     _check_shares(state)
     _check_reservations(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
@@ -38,6 +39,17 @@ def check(state: ClusterState) -> None:
     ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
     for job_id in sorted(ready):
         _need(state.jobs[job_id].state is JobState.PENDING, f"job {job_id} is ready and not pending")
+
+
+def _check_licenses(state: ClusterState) -> None:
+    """What is free of each kind is what there is less what jobs hold."""
+    held = [0] * len(state.license_kinds)
+    for job in state.jobs.values():
+        if job.state in HOLDING_STATES:
+            held = [a + b for a, b in zip(held, state.licenses_of(job.request), strict=True)]
+    for name, kind in state.license_kinds.items():
+        free = state.license_totals[name] - held[kind]
+        _need(int(state.free_licenses[kind]) == free, f"license {name}: {state.free_licenses[kind]} free, not {free}")
 
 
 def _check_shares(state: ClusterState) -> None:

@@ -23,6 +23,7 @@ from ctld.core.sharing import tasks_per_node_max, units_taken
 from ctld.core.state import ClusterState
 from ctld.core.within import node_kinds
 from penstock.values.features import Expr, parse_features
+from penstock.values.licenses import parse_licenses
 
 #: Alternatives of one request: beyond it, what is left is not looked at. Nobody writes so many by hand.
 ALTERNATIVES_MAX = 64
@@ -85,7 +86,7 @@ def fresh_shapes(
 ) -> list[tuple[int, Shape]]:
     """The same, not remembered."""
     gres = [0] * len(state.gres_kinds)
-    known = True
+    known = not request.licenses or all(name in state.license_kinds for name, _ in parse_licenses(request.licenses))
     for name, type_, count in request.gres_per_node:
         for key in dict.fromkeys(((name, ""), (name, type_))):
             if key in state.gres_kinds:

@@ -43,6 +43,33 @@ def restart(world: World, config: Config) -> None:
 
 
 @pytest.mark.parametrize("change", [reload, restart])
+def test_licenses_that_are_gone_or_fewer(change):
+    """Who asks for what is gone waits; what is held of fewer is owed."""
+    config = make_config(nodes=1, cpus=8, licenses=(("idl", 2), ("matlab", 2)))
+    world = World(config)
+    world.register("n1")
+    for licenses in ("matlab:2", "matlab:1", "idl"):
+        world.submit(WantedJob(name="a", work_dir=b"/", licenses=licenses, hold=licenses == "idl"))
+    jobs = world.core.state.jobs
+    assert [jobs[i].state for i in (1, 2, 3)] == [JobState.CONFIGURING, JobState.PENDING, JobState.PENDING]
+    change(world, dataclasses.replace(config, licenses=(("matlab", 1),)))
+    if change is restart:
+        world.register("n1")
+    world.do(ControlJobs(world.actor("ann"), ("3",), ControlAction.RELEASE, world.reply_to()))
+    jobs = world.core.state.jobs
+    assert world.core.state.free_licenses.tolist() == [-1]
+    assert [jobs[i].state for i in (2, 3)] == [JobState.PENDING, JobState.PENDING]
+    assert [jobs[i].reason for i in (2, 3)] == [Reason.LICENSES, Reason.BAD_CONSTRAINTS]
+    world.exited(1)
+    assert world.core.state.jobs[2].state is JobState.CONFIGURING
+    change(world, config)
+    if change is restart:
+        world.register("n1")
+        world.advance(2)
+    assert world.core.state.jobs[3].state is JobState.CONFIGURING
+
+
+@pytest.mark.parametrize("change", [reload, restart])
 @pytest.mark.parametrize(
     ("wanted", "config"),
     [
