@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from ctld.core.effects import Batch, LaunchStep, Submitted
-from ctld.core.model import JobRow
+from ctld.core.model import GpuShare, JobRow
 from ctld.core.recover import Loaded
 from ctld.store.schema import JOB, STEP
 from penstock.values.config import Config
@@ -236,6 +236,7 @@ class Checkers:
         for part in process.job.alloc:
             cpus = mem_mb = 0
             devices: dict[str, int] = {}
+            pieces: dict[int, list[GpuShare]] = {}
             holders = []
             for other in self.live.values():
                 for share in other.job.alloc:
@@ -248,8 +249,17 @@ class Checkers:
                             text = f"{name} {mask:#x} of {part.node} is held twice by {', '.join(map(str, holders))}"
                             raise Broken("capacity", text, process.key.job_id)
                         devices[name] = devices.get(name, 0) | mask
+                    for piece in share.shares:
+                        pieces.setdefault(piece.gpu, []).append(piece)
                     if other is not process and (other.job.request.exclusive or process.job.request.exclusive):
                         raise Broken("capacity", f"{other.key} and {process.key} share {part.node}", process.key.job_id)
+            for gpu, held in pieces.items():
+                if devices.get("gpu", 0) >> gpu & 1 or gpu >= self.sizes[part.node][2].get("gpu", 0):
+                    raise Broken(
+                        "capacity", f"GPU {gpu} of {part.node} is shared and given whole, or absent", process.key.job_id
+                    )
+                if sum(piece.units for piece in held) > held[0].of or len({piece.name for piece in held}) > 1:
+                    raise Broken("capacity", f"GPU {gpu} of {part.node} has {held} in use", process.key.job_id)
             size_cpus, size_mb, gres = self.sizes[part.node]
             too_high = any(mask.bit_length() > gres.get(name, 0) for name, mask in devices.items())
             if cpus > size_cpus or mem_mb > size_mb or too_high:

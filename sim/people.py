@@ -138,7 +138,9 @@ class People:
             "partitions": random.choice(((), ("debug",), ("small", "debug"))),
             "begin_at_us": self._timeline.now_us + random.randint(1, 100) * US if random.random() < 0.1 else 0,
         }  # fmt: skip
-        if gpus:
+        if gpus and fields["ntasks"] % 2 == 0:
+            fields["gres_per_node"] = (("shard", "", gpus),)
+        elif gpus:
             fields["gres_per_node"] = (("gpu", random.choice(("", "", "a100")), gpus),)
         if random.random() < 0.1 and options.nodes > 1:
             fields["nodes_excluded"] = f"n{random.randint(1, options.nodes)}"

@@ -92,7 +92,8 @@ def configuration(options: Options) -> Config:
     """The cluster that the options ask for: partition `debug` with all nodes, `small` with the first."""
     names = tuple(f"n{i}" for i in range(1, options.nodes + 1))
     half = options.gpus // 2
-    gres = (Gres("gpu", "a100", half), Gres("gpu", "h100", options.gpus - half)) if options.gpus else ()
+    models = (Gres("gpu", "a100", half), Gres("gpu", "h100", options.gpus - half))
+    gres = (*models, Gres("shard", "", 4 * options.gpus)) if options.gpus else ()
     nodes = tuple(
         NodeConfig(name, name, "127.0.0.1", options.cpus, real_memory_mb=4000, gres=gres, weight=1 + i % 2)
         for i, name in enumerate(names)
@@ -100,7 +101,7 @@ def configuration(options: Options) -> Config:
     return Config(
         scheduler_parameters=(("default_queue_depth", str(options.quick_depth)),),
         cluster_name="world",
-        gres_types=("gpu",),
+        gres_types=("gpu", "shard"),
         nodes=nodes,
         partitions=(
             PartitionConfig("debug", names, is_default=True),

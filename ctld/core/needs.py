@@ -103,7 +103,7 @@ def supply(given: contract.PlanInput, need: Need, names: tuple[str, ...]) -> Nee
     """How many nodes qualify, are up, have each thing free and all of it, and when more have."""
     nodes, shape = given.nodes, need.shape
     demand = _demand(nodes, shape)
-    kinds = [kind for kind, count in enumerate(demand.gres) if count]
+    kinds = [kind for kind, count in enumerate(demand.gres) if count and need.kinds[kind]]
     enough = (nodes.total_cpus >= demand.cpus) & (nodes.total_mem_mb >= demand.mem_mb)
     for kind in kinds:
         enough &= nodes.total_gres[:, kind] >= demand.gres[kind]

@@ -117,12 +117,10 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
         if holder is None or not is_startable(state, holder) or start.partition >= len(state.partition_list):
             continue
         partition = state.partition_list[start.partition].name
-        start, gpus = steer(state, now_us, holder, start, holds)
-        alloc = verify(state, holder, partition, start.placement, gpus)
-        if state.reservations:
-            nodes = [index for index, _, _, _ in start.placement]
-            if crosses(state, now_us, nodes, start.limit_s, start.reservation):
-                alloc = None
+        moved, gpus = steer(state, now_us, holder, start, holds)
+        alloc = _allocation(state, now_us, holder, partition, moved, gpus)
+        if alloc is None and moved is not start:
+            alloc = _allocation(state, now_us, holder, partition, start)
         if alloc is None:
             state.changed()
             continue
@@ -139,6 +137,16 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
             _recount(state, holder)
         done += 1
     return done
+
+
+def _allocation(
+    state: ClusterState, now_us: int, job: Job, partition: str, start: Start, gpus: int = -1
+) -> tuple[NodeAlloc, ...] | None:
+    if state.reservations:
+        nodes = [index for index, _, _, _ in start.placement]
+        if crosses(state, now_us, nodes, start.limit_s, start.reservation):
+            return None
+    return verify(state, job, partition, start.placement, gpus)
 
 
 def is_startable(state: ClusterState, job: Job) -> bool:

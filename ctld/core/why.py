@@ -153,7 +153,8 @@ def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> Need:
     mine = [shape for place, shape in fresh_shapes(state, job.request, choices(state, job) or (-1,)) if place == index]
     masks = tuple(dict.fromkeys(shape.mask for shape in mine))
     whole = state.masks.row_of_bits(state.partitions[name].node_bits)
-    kinds = tuple(f"gres/{name}{':' if type_ else ''}{type_}" for name, type_ in state.gres_kinds)
+    # thousandths of GPUs (shares.py) have no name: what binds is told as GPUs or shares
+    kinds = tuple(f"gres/{name}{':' if type_ else ''}{type_}" if name else "" for name, type_ in state.gres_kinds)
     return Need(name, mine[0], masks, whole, kinds)
 
 
