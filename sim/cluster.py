@@ -13,11 +13,12 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ctld.core.controller import Core
-from ctld.core.effects import Batch, LaunchStep, Refusal, Reply, StartPlan
+from ctld.core.effects import Batch, LaunchStep, Refusal, Reply, StartPlan, SuspendStep, TerminateStep
 from ctld.core.events import Actor, NodeRegistered, StepExited, StepStarted, SubmitJob, Tick, WantedJob
 from ctld.core.model import SpecRow
 from ctld.core.planning import run_plan
@@ -57,6 +58,8 @@ def machine(processors: int) -> Config:
 
 def scheduling(config: Config, policy: str) -> Config:
     """The configuration under a policy: exact seconds, every row seen by every pass."""
+    if policy == SITE:
+        return replace(config, max_job_count=10_000_000)
     if policy not in POLICIES:
         raise BadValue(f"policy {policy!r}: engine core has {', '.join(POLICIES)}, and site (as --conf says)")
     backfill, order, predictor = POLICIES[policy]
@@ -73,6 +76,10 @@ def scheduling(config: Config, policy: str) -> Config:
     )
 
 
+#: The policy that changes nothing of the file: its priorities, preemption, backfill and intervals.
+SITE = "site"
+
+
 class Cluster:
     """A core and the nodes that it believes to have."""
 
@@ -83,6 +90,7 @@ class Cluster:
         self._sequence = 0
         self._replies = 0
         self.launched: list[LaunchStep] = []
+        self.stopped: list[TerminateStep | SuspendStep] = []  # orders to steps, in the order of the batches
         self.refused: dict[int, str] = {}
         for node in config.nodes:
             gres = tuple((g.name, g.type, g.count) for g in node.gres)
@@ -97,10 +105,9 @@ class Cluster:
     def _step(self, event: object) -> None:
         self.core.step(self.now_us, event)
 
-    def submit(self, number: int, actor: Actor, wanted: WantedJob) -> None:
-        """sbatch of the job with that number."""
-        key = f"{number:032x}"
-        self._step(SubmitJob(actor, key, self.now_us, wanted, SPEC, False, number + 1))
+    def submit(self, at: int, number: int, actor: Actor, wanted: WantedJob) -> None:
+        """sbatch of the job with that number, which is the `at`th that is submitted."""
+        self._step(SubmitJob(actor, f"{at:032x}", self.now_us, wanted, SPEC, False, number + 1))
 
     def started(self, launch: LaunchStep) -> None:
         """The node says that the step runs."""
@@ -134,6 +141,8 @@ class Cluster:
                     self.launched.append(effect)  # type: ignore[arg-type]
                 elif kind is Reply and type(effect.body) is Refusal:  # type: ignore[attr-defined]
                     self.refused[effect.reply_to - 1] = effect.body.text  # type: ignore[attr-defined]
+                elif kind is TerminateStep or kind is SuspendStep:
+                    self.stopped.append(effect)  # type: ignore[arg-type]
                 elif kind is StartPlan:
                     self._step(run_plan(effect.revision, effect.question))  # type: ignore[attr-defined]
                     again = True
@@ -148,73 +157,172 @@ def core(workload: Workload, options: Options) -> Outcome:
     thresholds = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, *thresholds[1:])
     try:
-        start_s, end_s, nodes = _play(Cluster(config), workload, options)
+        play = Play(Cluster(config), workload, wanted_jobs(workload, options), options.policy == SITE)
+        play.run()
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
     cpu_s = time.process_time() - began
-    return Outcome(start_s, end_s, cpu_s, "ctld.core", nodes)
+    start_s, end_s = (np.array(column, np.int64) - play.offset_s for column in (play.start_s, play.end_s))
+    return Outcome(start_s, end_s, cpu_s, "ctld.core", play.nodes(), play.preemptions, play.lost_area)
 
 
 def wanted_jobs(workload: Workload, options: Options) -> list[WantedJob]:
-    """What each job asks for."""
+    """What each job asks for. With a slurm.conf also its nodes, GPUs and memory, where log and machine know of them."""
     given = workload.requested_s if options.estimate == "requested" else np.maximum(workload.run_s, 1)
-    known: dict[tuple[int, int], WantedJob] = {}
+    sizes = np.stack([workload.procs, given, workload.nodes, workload.gpu_milli, workload.mem_mb], axis=1)
+    if options.config is None:
+        sizes[:, 2:] = 0
+    known: dict[tuple[int, ...], WantedJob] = {}
     found = []
-    for procs, limit_s in zip(workload.procs.tolist(), given.tolist(), strict=True):
-        key = (procs, limit_s)
+    for key in map(tuple, sizes.tolist()):
         wanted = known.get(key)
         if wanted is None:
-            wanted = known[key] = WantedJob(name="job", work_dir=b"/", ntasks=procs, time_limit_s=limit_s)
+            wanted = known[key] = _wanted(options.config, *key)
         found.append(wanted)
     return found
 
 
-def _play(
-    cluster: Cluster, workload: Workload, options: Options
-) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
-    wanted = wanted_jobs(workload, options)
-    actors: dict[int, Actor] = {}
-    users = user_numbers(workload).tolist()
-    run_s = workload.run_s.tolist()
-    by_time = np.argsort(workload.submit_s, kind="stable")
-    offset_s = EPOCH_S - (int(workload.submit_s[by_time[0]]) if len(by_time) else 0)
-    due_s = [*(workload.submit_s[by_time] + offset_s).tolist(), NEVER_S]  # of the submissions, in their order
-    order = by_time.tolist()
-    start_s, end_s = [-1] * len(order), [-1] * len(order)  # by number; in the cluster's time
-    ends: list[tuple[int, int, LaunchStep, int]] = []  # (second, number of the start, launch, number)
-    number_of: dict[int, int] = {}
-    at, first_id, starts = 0, cluster.core.state.next_job_id, 0
-    while at < len(order) or ends:
-        now_s = due_s[at]
-        if ends and ends[0][0] < now_s:
-            now_s = ends[0][0]
-        cluster.now_us = now_s * US
-        while ends and ends[0][0] == now_s:
-            _, _, launch, number = heapq.heappop(ends)
-            end_s[number] = now_s
-            cluster.exited(launch, start_s[number] * US)
-        while due_s[at] == now_s:
-            number = order[at]
-            uid = users[number]
-            actor = actors.get(uid)
-            if actor is None:
-                actor = actors[uid] = Actor(10_000 + uid, 10_000 + uid, f"user{uid}", f"group{uid}")
-            number_of[first_id + at] = number
-            cluster.submit(number, actor, wanted[number])
-            at += 1
-        cluster.seal()
-        if cluster.refused:
-            number, text = next(iter(cluster.refused.items()))
-            raise BadValue(f"job {workload.job_id[number]} of the log cannot run on this machine: {text}")
-        for launch in cluster.launched:
-            number = number_of.pop(launch.job_id)
-            start_s[number] = now_s
+def _wanted(config: Config | None, procs: int, limit_s: int, nodes: int, gpu_milli: int, mem_mb: int) -> WantedJob:
+    """Sizes of a whole job, as what is asked for on each node. Parts of a GPU count as whole ones."""
+    fields: dict[str, Any] = {}
+    gpus = -(-max(0, gpu_milli) // 1000)
+    if config is not None:
+        most = max((sum(g.count for g in node.gres if g.name == "gpu") for node in config.nodes), default=0)
+        if gpus and most:
+            nodes = max(nodes, -(-gpus // most), 1)
+            fields["gres_per_node"] = (("gpu", "", -(-gpus // nodes)),)
+        if nodes > 0:
+            fields |= {"nodes_min": nodes, "nodes_max": nodes}
+        if mem_mb > 0 and config.memory_is_consumable():
+            fields["mem_per_node_mb" if nodes > 0 else "mem_per_cpu_mb"] = -(-mem_mb // (nodes if nodes > 0 else procs))
+    return WantedJob(name="job", work_dir=b"/", ntasks=max(procs, nodes), time_limit_s=limit_s, **fields)
+
+
+class Running:
+    """A step that a node was told to start: until when it runs, or how much of it is left while it is suspended."""
+
+    __slots__ = ("end_s", "launch", "left_s", "number", "start_s")
+
+    def __init__(self, launch: LaunchStep, number: int, start_s: int, end_s: int) -> None:
+        self.launch, self.number, self.start_s, self.end_s = launch, number, start_s, end_s
+        self.left_s = 0
+
+
+class Play:
+    """One workload on one cluster, from its first submission to its last end. Times are the cluster's seconds."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, wanted: list[WantedJob], watch: bool) -> None:
+        self.cluster, self.workload, self.wanted = cluster, workload, wanted
+        self.watch = watch  # the core's own deadlines are times at which something happens
+        by_time = np.argsort(workload.submit_s, kind="stable")
+        self.offset_s = EPOCH_S - (int(workload.submit_s[by_time[0]]) if len(by_time) else 0)
+        self.order: list[int] = by_time.tolist()
+        self.due_s = [*(workload.submit_s[by_time] + self.offset_s).tolist(), NEVER_S]  # of the submissions, in order
+        self.run_s: list[int] = workload.run_s.tolist()
+        self.users: list[int] = user_numbers(workload).tolist()
+        self.start_s, self.end_s = [-1] * len(wanted), [-1] * len(wanted)  # by number
+        self.launches: list[LaunchStep | None] = [None] * len(wanted)  # the last of each job
+        self.live: dict[tuple[int, int], Running] = {}  # by job id and attempt
+        self.ends: list[tuple[int, int, Running]] = []  # (second, number of the entry, what ends)
+        self.entries = self.at = self.preemptions = self.lost_area = 0
+        self.actors: dict[int, Actor] = {}
+        self.first_id = cluster.core.state.next_job_id
+
+    def run(self) -> None:
+        """Everything."""
+        cluster, ends = self.cluster, self.ends
+        while self.at < len(self.order) or self.live:
+            now_s = self.next_s()
+            cluster.now_us = now_s * US
+            while ends and ends[0][0] == now_s:
+                running = heapq.heappop(ends)[2]
+                if running.end_s == now_s:  # else it was suspended or stopped meanwhile
+                    self.exit(running, now_s)
+            while self.due_s[self.at] == now_s:
+                self.submit(self.order[self.at])
+            if self.watch:
+                cluster._step(Tick())
+            cluster.seal()
+            if cluster.refused:
+                number, text = next(iter(cluster.refused.items()))
+                raise BadValue(f"job {self.workload.job_id[number]} of the log cannot run on this machine: {text}")
+            while cluster.launched or cluster.stopped:
+                self.obey(now_s)
+        cluster._step(Tick())
+
+    def next_s(self) -> int:
+        """When something happens next. Raises BadValue when jobs wait and nothing ever will."""
+        now_s: int = self.due_s[self.at]
+        if self.ends and self.ends[0][0] < now_s:
+            now_s = self.ends[0][0]
+        if self.watch:
+            due_us = self.cluster.core.next_deadline()
+            if due_us is not None:
+                now_s = min(now_s, max(-(-due_us // US), self.cluster.now_us // US))
+        if now_s == NEVER_S:
+            raise BadValue("suspended jobs never go on")
+        return now_s
+
+    def submit(self, number: int) -> None:
+        """sbatch of the next job."""
+        uid = self.users[number]
+        actor = self.actors.get(uid)
+        if actor is None:
+            actor = self.actors[uid] = Actor(10_000 + uid, 10_000 + uid, f"user{uid}", f"group{uid}")
+        self.cluster.submit(self.at, number, actor, self.wanted[number])
+        self.at += 1
+
+    def obey(self, now_s: int) -> None:
+        """Do as the nodes were told, and look what comes of it."""
+        cluster = self.cluster
+        launched, stopped = cluster.launched, cluster.stopped
+        cluster.launched, cluster.stopped = [], []
+        for launch in launched:
+            number = self.order[launch.job_id - self.first_id]
+            if self.launches[number] is not None:
+                self.preemptions += 1
             limit_s = launch.job.time_limit_s
-            ran_s = run_s[number] if limit_s < 0 else min(run_s[number], limit_s)
-            heapq.heappush(ends, (now_s + ran_s, starts, launch, number))
-            starts += 1
+            ran_s = self.run_s[number] if limit_s < 0 else min(self.run_s[number], limit_s)
+            running = Running(launch, number, now_s, now_s + ran_s)
+            self.start_s[number], self.launches[number] = now_s, launch
+            self.live[launch.job_id, launch.attempt] = running
+            self.push(running)
             cluster.started(launch)
-        cluster.launched.clear()
-    cluster._step(Tick())
-    return np.array(start_s, np.int64) - offset_s, np.array(end_s, np.int64) - offset_s, ()
+        for order in stopped:
+            found = self.live.get((order.job_id, order.attempt))
+            if found is None:
+                continue
+            if type(order) is TerminateStep:
+                if found.end_s > now_s:
+                    self.lost_area += (now_s - found.start_s) * int(self.workload.procs[found.number])
+                self.exit(found, now_s)
+            elif order.suspended:  # type: ignore[union-attr]
+                found.left_s, found.end_s = found.end_s - now_s, NEVER_S
+            elif found.end_s == NEVER_S:
+                found.end_s = now_s + found.left_s
+                self.push(found)
+        if stopped:
+            cluster.seal()
+
+    def push(self, running: Running) -> None:
+        """It will end then."""
+        heapq.heappush(self.ends, (running.end_s, self.entries, running))
+        self.entries += 1
+
+    def exit(self, running: Running, now_s: int) -> None:
+        """It has ended."""
+        launch = running.launch
+        del self.live[launch.job_id, launch.attempt]
+        running.end_s = -1
+        self.end_s[running.number] = now_s
+        self.cluster.exited(launch, running.start_s * US)
+
+    def nodes(self) -> tuple[tuple[int, ...], ...]:
+        """The node numbers of each job's last run; empty on a machine of one node."""
+        names = {name: number for number, name in enumerate(self.cluster.core.state.node_names)}
+        if len(names) < 2:
+            return ()
+        return tuple(
+            () if launch is None else tuple(names[part.node] for part in launch.job.alloc) for launch in self.launches
+        )

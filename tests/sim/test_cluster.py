@@ -6,12 +6,15 @@ everywhere.
 """
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bench import published
+from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
+from penstock.values.gres import Gres
 from sim.engines import ENGINES, Options
 from sim.workload import Workload, from_columns, window
 
@@ -73,3 +76,39 @@ def test_a_job_that_never_fits_is_named() -> None:
     wide = from_columns("wide", job_id=[4], submit_s=[0], run_s=[5], requested_s=[9], procs=[PROCESSORS + 1], user=[0])
     with pytest.raises(BadValue, match=r"job 4 of the log cannot run on this machine: "):
         ENGINES["core"](wide, Options(PROCESSORS))
+
+
+def gpu_nodes(**more: object) -> Config:
+    """Two nodes with four GPUs each."""
+    gpus = (Gres("gpu", "a100", 4),)
+    nodes = tuple(NodeConfig(f"n{i}", f"n{i}", "127.0.0.1", 16, real_memory_mb=64_000, gres=gpus) for i in (1, 2))
+    partition = PartitionConfig("main", ("n1", "n2"), is_default=True)
+    return Config(gres_types=("gpu",), nodes=nodes, partitions=(partition,), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", ["site", "easy", "conservative"])
+def test_gpus_nodes_and_memory_of_a_site(policy: str) -> None:
+    """With a slurm.conf, jobs ask for the GPUs and the memory that the log knows of, and never get them twice."""
+    plain = crowded(200, 3)
+    rng = np.random.default_rng(3)
+    gpus = rng.choice([0, 1, 2, 4, 8], len(plain))
+    nodes = np.where(gpus == 8, 2, 1)
+    workload = replace(
+        plain, procs=nodes * rng.integers(1, 5, len(plain)), nodes=nodes, gpu_milli=gpus * 1000, mem_mb=nodes * 9_000
+    )
+    config = gpu_nodes(scheduler_parameters=(("bf_interval", "30"),))
+    found = ENGINES["core"](workload, Options(32, policy, config=config))
+    assert (found.start_s >= workload.submit_s).all() and (found.end_s > 0).all()
+    assert {len(held) for held in found.nodes} == {1, 2}
+    for at in np.unique(found.start_s).tolist():
+        now = np.flatnonzero((found.start_s <= at) & (found.end_s > at)).tolist()
+        for node in (0, 1):
+            here = [job for job in now if node in found.nodes[job]]
+            assert sum(int(gpus[job]) // int(nodes[job]) for job in here) <= 4
+            assert sum(9_000 for _ in here) <= 64_000
+
+
+def test_a_job_that_no_node_can_run_is_named() -> None:
+    workload = replace(crowded(3, 1), gpu_milli=np.array([0, 64_000, 0]))
+    with pytest.raises(BadValue, match="job 2 of the log cannot run on this machine: "):
+        ENGINES["core"](workload, Options(32, "site", config=gpu_nodes()))
