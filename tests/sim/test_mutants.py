@@ -158,6 +158,22 @@ def same_device_twice(patch: Patch) -> None:
     patch.setattr(Core, "check", lambda self: None)
 
 
+def shares_a_gpu_in_use(patch: Patch) -> None:
+    """Shares are taken of the first GPU, whoever has it."""
+    real = schedule.pick_share
+
+    def pick(node: Any, wish: Any, among: int = -1) -> Any:
+        held = node.gres_used, node.gpu_shares
+        node.gres_used, node.gpu_shares = {}, {}
+        try:
+            return real(node, wish, among)
+        finally:
+            node.gres_used, node.gpu_shares = held
+
+    patch.setattr(schedule, "pick_share", pick)
+    patch.setattr(Core, "check", lambda self: None)
+
+
 def ignores_time_limits(patch: Patch) -> None:
     """The timer of a time limit does nothing."""
     from ctld.core.controller import TIMERS
@@ -290,6 +306,7 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (answers_too_early, ("acknowledged",)),
     (ends_on_suspicion, ("ended", "once")),
     (same_device_twice, ("capacity",)),
+    (shares_a_gpu_in_use, ("capacity",)),
     (ignores_time_limits, ("time limit",)),
     (limits_too_short, ("time limit",)),
     (never_kills, ("time limit", "liveness")),
