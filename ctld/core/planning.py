@@ -163,8 +163,10 @@ def ask(question: Question) -> Answer:
     if len(result.victim_row):
         pairs = zip(ids[result.victim_row].tolist(), question.job_of[result.victim_run].tolist(), strict=True)
         victims = tuple(pairs)
-    many = given.jobs.count[rows] - np.bincount(result.job, minlength=len(rows)) > 1
-    forecast = Forecast(question.made_at_us, ids, result, question.node_names, many)
+    count = given.jobs.count[rows]
+    if starts and np.maximum.reduce(count) > 1:
+        count = count - np.bincount(result.job, minlength=len(rows))
+    forecast = Forecast(question.made_at_us, ids, result, question.node_names, count > 1)
     return Answer(starts, reasons, victims, forecast)
 
 

@@ -193,15 +193,15 @@ def verify(
 
 def _is_closed_to(state: ClusterState, node: Node, job: Job) -> bool:
     """A job there, or this one, wants the node for itself or for its user."""
-    here = [other for job_id in node.jobs if units_held(state, other := state.jobs[job_id])]
-    if not here:
-        return False
-    if state.node_columns.held_exclusive[node.index] or job.request.exclusive:
+    if state.node_columns.held_exclusive[node.index]:
         return True
-    if not state.exclusive_users and not job.request.exclusive_user:
-        return False
-    others = [other for other in here if other.user_id != job.user_id]
-    return bool(others) and (job.request.exclusive_user or any(o.request.exclusive_user for o in others))
+    wants = job.request
+    if not (wants.exclusive or wants.exclusive_user or state.exclusive_users):
+        return False  # before the jobs there are looked at, of which a large node has thousands
+    here = [other for job_id in node.jobs if units_held(state, other := state.jobs[job_id])]
+    if wants.exclusive:
+        return bool(here)
+    return any((wants.exclusive_user or o.request.exclusive_user) and o.user_id != job.user_id for o in here)
 
 
 # ---- the full pass -----------------------------------------------------------------------------------------------
