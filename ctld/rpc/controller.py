@@ -219,6 +219,7 @@ class ControllerService:
     async def DeleteReservation(self, request: Any, context: Any) -> Any:
         """scontrol delete reservationname=."""
         await self._ask(DeleteReservation(caller(), request.name, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
 
     @translated
     async def ChangeQos(self, request: Any, context: Any) -> Any:
