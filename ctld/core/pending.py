@@ -76,7 +76,9 @@ class PendingColumns:
         self._ready_rows = array("q")  # the row of each key in `ready`: 100,000 of them are copied in a tenth of a ms
         self._keys: list[int] = []  # by row: its key in `ready`, 0 = not there
         self._rows_of: dict[int, int | tuple[int, ...]] = {}  # one row is kept as a plain number
-        self._written: list[Shape | None] = []  # by row: the shape that its columns hold
+        self._written: list[Shape] = []  # by row: the shape that its columns hold; new columns hold zeros
+        zeros = {name: 0 for name in Shape._fields} | {"gres": (0,) * gres_kinds, "licenses": (0,) * license_kinds}
+        self._zeros = Shape(**zeros)  # type: ignore[arg-type]
         self._shape_fields = tuple(
             (at, name) for at, name in enumerate(Shape._fields) if not (name == "licenses" and not license_kinds)
         )  # an axis of length 0 takes no value
@@ -110,7 +112,7 @@ class PendingColumns:
             return self._free.pop()
         self._size += 1
         self._keys.append(0)
-        self._written.append(None)
+        self._written.append(self._zeros)
         if self._size > self._lengths["J"]:
             self._grow()
         return self._size - 1
@@ -120,7 +122,7 @@ class PendingColumns:
         written = self._written[row]
         if shape is not written:  # rows are used again, by jobs that have much in common: only what differs is written
             for at, name in self._shape_fields:
-                if written is None or shape[at] != written[at]:
+                if shape[at] != written[at]:
                     getattr(t, name)[row] = shape[at]
             self._written[row] = shape
         t.job[row], t.user[row], t.count[row], t.reserve[row] = job_id, terms.user, 1, 1

@@ -29,7 +29,7 @@ from penstock.values.licenses import parse_licenses
 ALTERNATIVES_MAX = 64
 #: Numbers of nodes that are tried of a range such as `-N 1-1000`: both ends, and others at equal distances.
 NODE_COUNTS_MAX = 16
-#: Requests whose shapes are kept: a submission asks twice, and equal submissions share their request.
+#: Shapes that are kept: a submission asks twice, and most jobs ask for what others ask for.
 SHAPES_KNOWN_MAX = 1_000
 #: Placements that are kept: users differ in few of the things that these come from.
 PLACEMENTS_KNOWN_MAX = 10_000
@@ -62,6 +62,18 @@ def _is_about_sets(expr: Expr) -> bool:
     return expr.kind in ("count", "xor") or any(_is_about_sets(arg) for arg in expr.args)
 
 
+#: Fields of a request that say nothing of where and with what it may run. All others count, also those that are new.
+_ASIDE = frozenset(
+    (
+        "name", "account", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "time_limit_s",
+        "begin_at_us", "dependency", "array", "requeue", "nice", "rlimits", "umask", "submit_line", "command", "wckey",
+        "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "signal", "time_min_s", "deadline_at_us",
+        "priority", "site_factor", "reservation", "reservation_run", "switches_wait_s",
+    )
+)  # fmt: skip
+_what_counts = attrgetter(*(name for name in JobRequest.__struct_fields__ if name not in _ASIDE))
+
+
 def shapes(
     state: ClusterState, request: JobRequest, resvs: tuple[int, ...] = (-1,), any_switches: bool = False
 ) -> list[tuple[int, Shape]]:
@@ -71,13 +83,12 @@ def shapes(
     """
     if any_switches or resvs != (-1,):
         return fresh_shapes(state, request, resvs, any_switches)
-    known = state.shapes_known.get(id(request))
-    if known is None:
+    key = _what_counts(request)
+    found: list[tuple[int, Shape]] | None = state.shapes_known.get(key)
+    if found is None:
         if len(state.shapes_known) >= SHAPES_KNOWN_MAX:
             state.shapes_known.clear()
-        # the request is kept with it, so that no other can get its identity
-        known = state.shapes_known[id(request)] = (request, fresh_shapes(state, request, resvs, any_switches))
-    found: list[tuple[int, Shape]] = known[1]
+        found = state.shapes_known[key] = fresh_shapes(state, request, resvs, any_switches)
     return found
 
 

@@ -91,7 +91,7 @@ class ClusterState:
         self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
-        self.shapes_known: dict[int, tuple[JobRequest, Any]] = {}  # shapes.py, by the identity of the request
+        self.shapes_known: dict[Any, list[tuple[int, Shape]]] = {}  # shapes.py, by what counts of a request
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()
