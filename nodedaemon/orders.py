@@ -10,7 +10,11 @@ running stepd is older than the noded that comes after an upgrade: what it under
 
 import struct
 
-from nodedaemon.framing import pack, pack_values, unpack
+from nodedaemon.framing import dump, load, pack, pack_values, unpack
+
+TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Frame of an order on the stream to the launcher: length of the key, length of the rest.
 ORDER_HEAD = struct.Struct("<II")
@@ -22,93 +26,130 @@ BEGAN, GONE, TROUBLE = b"began", b"gone", b"trouble"
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
 
+class TaskOrder:
+    """One task of a step of srun on this node. An empty path of a stream: through the client."""
+
+    __slots__ = ("argv", "cpus", "environment", "mem_nodes", "rank", "std_err", "std_in", "std_out")
+
+    def __init__(self, rank: int, **known: object) -> None:
+        self.rank = rank  # in the whole step
+        self.argv: list[bytes] = []  # empty: the order's own
+        self.environment: dict[bytes, bytes] = {}  # beside the order's own
+        self.cpus: list[int] = []  # that it is bound to, by the kernel's numbers; empty = not bound
+        self.mem_nodes: list[int] = []  # NUMA nodes that its memory comes from; empty = not bound
+        self.std_in, self.std_out, self.std_err = b"", b"", b""
+        for name, value in known.items():
+            setattr(self, name, value)
+
+
 class LaunchOrder:
-    """How to start a step. Paths have their patterns expanded; relative ones are in `work_dir`."""
+    """How to start a step. Paths have their patterns expanded; relative ones are in `work_dir`.
 
-    __slots__ = (
-        "argv", "environment", "group_id", "key", "memory_limit_mb", "open_append", "rlimits", "script", "std_err",
-        "std_in", "std_out", "umask", "user_id", "user_name", "work_dir",
-    )  # fmt: skip
+    The fields below the line came with steps of srun; a batch script has one task and none of them.
+    """
 
-    def __init__(
-        self,
-        *,
-        key: str,
-        user_id: int,
-        group_id: int,
-        user_name: str,
-        script: bytes,
-        argv: list[bytes],
-        environment: dict[bytes, bytes],
-        work_dir: bytes,
-        std_out: bytes,
-        std_err: bytes = b"",  # empty: with std_out
-        std_in: bytes = b"",  # empty: nothing to read
-        open_append: bool = False,
-        rlimits: dict[str, int] | None = None,  # soft limits, -1 = unlimited
-        umask: int = 0o022,
-        memory_limit_mb: int = 0,  # 0 = not limited
-    ) -> None:
-        self.key = key
-        self.user_id = user_id
-        self.group_id = group_id
-        self.user_name = user_name
-        self.script = script
-        self.argv = argv
-        self.environment = environment
-        self.work_dir = work_dir
-        self.std_out = std_out
-        self.std_err = std_err
-        self.std_in = std_in
-        self.open_append = open_append
-        self.rlimits = rlimits or {}
-        self.umask = umask
-        self.memory_limit_mb = memory_limit_mb
+    key: str
+    user_id: int
+    group_id: int
+    user_name: str
+    script: bytes
+    argv: list[bytes]  # of a batch script: its arguments; else the program and its arguments
+    environment: dict[bytes, bytes]
+    work_dir: bytes
+    std_out: bytes
+    std_err: bytes = b""  # empty: with std_out
+    std_in: bytes = b""  # empty: nothing to read
+    open_append: bool = False
+    rlimits: dict[str, int]  # soft limits, -1 = unlimited
+    umask: int = 0o022
+    memory_limit_mb: int = 0  # of the step; 0 = not limited
+    # --
+    kind: str = "batch"  # batch, step, extern
+    tasks: list[TaskOrder]  # of a step of srun
+    io_key: bytes = b""  # who shows it may attach; empty: nobody
+    pty_rows: int = 0  # of task 0's pseudo terminal; 0 = none
+    pty_columns: int = 0
+    stdin_to: int = 0  # 0 first task of the step, 1 all, 2 none, 3 the task `stdin_task`
+    stdin_task: int = 0
+    node_name: str = ""
+    node_index: int = 0  # in the step
+    nodes: int = 1
+    ntasks: int = 1  # of the step, over all nodes
+    kill_on_bad_exit: bool = False
+    line_buffered: bool = False
+    mpi: str = "none"
+    mpi_facts: dict[str, str]  # what its exchange needs to know: tasks_per_node, node_list, ...
+    task_prolog: list[bytes]  # programs run as the user before each task, the site's first
+    task_epilog: list[bytes]
+    cpu_ids: list[int]  # the step may use on this node, by the kernel's numbers; empty = all
+    job_cpu_ids: list[int]
+    job_memory_limit_mb: int = 0
+    swap_limit_mb: int = -1  # beside the memory; -1 = not limited
+    pids_max: int = 0
+    devices: list[str]  # device files that the job may open; see `constrain_devices`
+    constrain_devices: bool = False
+    no_new_privs: bool = True
+    use_pam: bool = False
+    sample_every_s: int = 0  # 0 = usage is taken at the end only
+    lease_s: int = 0  # stops itself after so long without contact; 0 = never
+    private_tmp: str = ""  # the job's own folder in place of the folders below
+    private_folders: list[str]
+    prolog: list[str]  # of an extern step
+    epilog: list[str]
+    script_environment: dict[str, str]  # of prolog and epilog
+    script_timeout_s: int = 0
+    message: str = ""  # to write to the error output before the program runs
+
+    def __init__(self, **known: object) -> None:
+        for name in _FRESH:
+            setattr(self, name, _FRESH[name]())
+        for name, value in known.items():
+            if name not in LaunchOrder.__annotations__:
+                raise TypeError(f"a launch order has no {name}")
+            setattr(self, name, value)
 
     def encode(self) -> bytes:
-        """As bytes, framed for the launcher's stream."""
-        numbers = (self.user_id, self.group_id, int(self.open_append), self.umask, self.memory_limit_mb)
+        """As bytes, framed for the launcher's stream. Only what is not the default travels."""
+        known = {name: _plain(value) for name, value in vars(self).items() if name not in ("key", "environment")}
         key = self.key.encode()
-        body = pack(
-            [
-                b" ".join(b"%d" % number for number in numbers),
-                self.user_name.encode(),
-                self.script,
-                self.work_dir,
-                self.std_out,
-                self.std_err,
-                self.std_in,
-                pack(self.argv),
-                pack([name + b"=" + value for name, value in self.environment.items()]),
-                " ".join(f"{name} {value}" for name, value in self.rlimits.items()).encode(),
-            ]
-        )
+        body = pack([dump(known), pack([name + b"=" + value for name, value in self.environment.items()])])
         return ORDER_HEAD.pack(len(key), len(body)) + key + body
 
 
+#: What every order needs its own of.
+_FRESH: dict[str, type] = {
+    "argv": list, "environment": dict, "rlimits": dict, "tasks": list, "mpi_facts": dict, "task_prolog": list,
+    "task_epilog": list, "cpu_ids": list, "job_cpu_ids": list, "devices": list, "private_folders": list,
+    "prolog": list, "epilog": list, "script_environment": dict,
+}  # fmt: skip
+
+
+def _plain(value: "Any") -> "Any":
+    """As what `dump` can hold: tasks and byte-named dictionaries become lists."""
+    if isinstance(value, TaskOrder):
+        return [_plain(getattr(value, name)) for name in TaskOrder.__slots__]
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict) and any(isinstance(name, bytes) for name in value):
+        return [part for item in value.items() for part in item]
+    return int(value) if isinstance(value, bool) else value
+
+
 def decode_launch(key: str, body: bytes) -> LaunchOrder:
-    """An order from its bytes."""
-    numbers, user_name, script, work_dir, std_out, std_err, std_in, argv, environment, rlimits = unpack(body)
-    user_id, group_id, open_append, umask, memory_limit_mb = map(int, numbers.split())
-    limits = rlimits.decode().split()
-    pairs = (entry.split(b"=", 1) for entry in unpack(environment))
-    return LaunchOrder(
-        key=key,
-        user_id=user_id,
-        group_id=group_id,
-        user_name=user_name.decode(),
-        script=script,
-        argv=unpack(argv),
-        environment={name: value for name, value in pairs},
-        work_dir=work_dir,
-        std_out=std_out,
-        std_err=std_err,
-        std_in=std_in,
-        open_append=bool(open_append),
-        rlimits={name: int(value) for name, value in zip(limits[::2], limits[1::2], strict=True)},
-        umask=umask,
-        memory_limit_mb=memory_limit_mb,
+    """An order from its bytes. What a newer noded added and this stepd does not know is left out."""
+    known, environment = unpack(body)
+    fields: Any = load(known)
+    tasks = fields.pop("tasks", [])
+    order = LaunchOrder(
+        key=key, **{name: value for name, value in fields.items() if name in LaunchOrder.__annotations__}
     )
+    order.environment = dict(entry.split(b"=", 1) for entry in unpack(environment))
+    for values in tasks:
+        task = TaskOrder(**dict(zip(TaskOrder.__slots__, values, strict=True)))
+        pairs: Any = task.environment
+        task.environment = dict(zip(pairs[::2], pairs[1::2], strict=True)) if pairs else {}
+        order.tasks.append(task)
+    return order
 
 
 def encode_signals(key: str, signals: tuple[int, ...], scope: int, note: str) -> bytes:

@@ -1,10 +1,20 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BATCH: _ClassVar[JobKind]
+    SALLOC: _ClassVar[JobKind]
+    SRUN: _ClassVar[JobKind]
+BATCH: JobKind
+SALLOC: JobKind
+SRUN: JobKind
 
 class GresCount(_message.Message):
     __slots__ = ("name", "type", "count")
@@ -25,7 +35,7 @@ class ExitStatus(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal", "time_min_s", "deadline_at_us", "exclusive_user", "switches_max", "switches_wait_s", "segment", "exclusive_topo", "prefer", "sockets_per_node", "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "spread_job", "use_min_nodes")
+    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal", "time_min_s", "deadline_at_us", "exclusive_user", "switches_max", "switches_wait_s", "segment", "exclusive_topo", "prefer", "sockets_per_node", "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "spread_job", "use_min_nodes", "kind", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu", "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "overcommit", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +103,24 @@ class JobRequest(_message.Message):
     NTASKS_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
     SPREAD_JOB_FIELD_NUMBER: _ClassVar[int]
     USE_MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    IMMEDIATE_S_FIELD_NUMBER: _ClassVar[int]
+    GRES_PER_JOB_FIELD_NUMBER: _ClassVar[int]
+    GRES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_GPU_MB_FIELD_NUMBER: _ClassVar[int]
+    RESV_PORTS_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    OVERCOMMIT_FIELD_NUMBER: _ClassVar[int]
+    NO_KILL_FIELD_NUMBER: _ClassVar[int]
+    WAIT_ALL_NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_FAIL_POLICY_FIELD_NUMBER: _ClassVar[int]
+    MPI_FIELD_NUMBER: _ClassVar[int]
+    CPU_BIND_FIELD_NUMBER: _ClassVar[int]
+    MEM_BIND_FIELD_NUMBER: _ClassVar[int]
+    GPU_BIND_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: _containers.RepeatedScalarFieldContainer[str]
     account: str
@@ -153,7 +181,25 @@ class JobRequest(_message.Message):
     ntasks_per_socket: int
     spread_job: bool
     use_min_nodes: bool
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., open_truncate: bool = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: bool = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: bool = ..., requeue: bool = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: bool = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ..., time_min_s: _Optional[int] = ..., deadline_at_us: _Optional[int] = ..., exclusive_user: bool = ..., switches_max: _Optional[int] = ..., switches_wait_s: _Optional[int] = ..., segment: _Optional[int] = ..., exclusive_topo: bool = ..., prefer: _Optional[str] = ..., sockets_per_node: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., mincpus: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., spread_job: bool = ..., use_min_nodes: bool = ...) -> None: ...
+    kind: JobKind
+    immediate_s: int
+    gres_per_job: _containers.RepeatedCompositeFieldContainer[GresCount]
+    gres_per_task: _containers.RepeatedCompositeFieldContainer[GresCount]
+    ntasks_per_gpu: int
+    cpus_per_gpu: int
+    mem_per_gpu_mb: int
+    resv_ports: int
+    distribution: str
+    overcommit: bool
+    no_kill: bool
+    wait_all_nodes: bool
+    node_fail_policy: str
+    mpi: str
+    cpu_bind: str
+    mem_bind: str
+    gpu_bind: str
+    network: str
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., open_truncate: bool = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: bool = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: bool = ..., requeue: bool = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: bool = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ..., time_min_s: _Optional[int] = ..., deadline_at_us: _Optional[int] = ..., exclusive_user: bool = ..., switches_max: _Optional[int] = ..., switches_wait_s: _Optional[int] = ..., segment: _Optional[int] = ..., exclusive_topo: bool = ..., prefer: _Optional[str] = ..., sockets_per_node: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., mincpus: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., spread_job: bool = ..., use_min_nodes: bool = ..., kind: _Optional[_Union[JobKind, str]] = ..., immediate_s: _Optional[int] = ..., gres_per_job: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., mem_per_gpu_mb: _Optional[int] = ..., resv_ports: _Optional[int] = ..., distribution: _Optional[str] = ..., overcommit: bool = ..., no_kill: bool = ..., wait_all_nodes: bool = ..., node_fail_policy: _Optional[str] = ..., mpi: _Optional[str] = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., network: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("script", "argv", "environment")
@@ -166,20 +212,62 @@ class JobSpec(_message.Message):
     def __init__(self, script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes")
+    __slots__ = ("user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes", "metrics", "tasks")
     USER_CPU_US_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_CPU_US_FIELD_NUMBER: _ClassVar[int]
     MAX_RSS_KB_FIELD_NUMBER: _ClassVar[int]
     MAX_VMSIZE_KB_FIELD_NUMBER: _ClassVar[int]
     DISK_READ_BYTES_FIELD_NUMBER: _ClassVar[int]
     DISK_WRITE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
     user_cpu_us: int
     system_cpu_us: int
     max_rss_kb: int
     max_vmsize_kb: int
     disk_read_bytes: int
     disk_write_bytes: int
-    def __init__(self, user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kb: _Optional[int] = ..., max_vmsize_kb: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ...) -> None: ...
+    metrics: _containers.RepeatedCompositeFieldContainer[UsageMetric]
+    tasks: int
+    def __init__(self, user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kb: _Optional[int] = ..., max_vmsize_kb: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[UsageMetric, _Mapping]]] = ..., tasks: _Optional[int] = ...) -> None: ...
+
+class UsageMetric(_message.Message):
+    __slots__ = ("kind", "total", "max", "max_task", "min", "min_task")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[UsageMetric.Kind]
+        CPU_MS: _ClassVar[UsageMetric.Kind]
+        RSS_KB: _ClassVar[UsageMetric.Kind]
+        VMSIZE_KB: _ClassVar[UsageMetric.Kind]
+        PAGE_FAULTS: _ClassVar[UsageMetric.Kind]
+        READ_BYTES: _ClassVar[UsageMetric.Kind]
+        WRITE_BYTES: _ClassVar[UsageMetric.Kind]
+        GPU_UTIL: _ClassVar[UsageMetric.Kind]
+        GPU_MEM_KB: _ClassVar[UsageMetric.Kind]
+        ENERGY_J: _ClassVar[UsageMetric.Kind]
+    NONE: UsageMetric.Kind
+    CPU_MS: UsageMetric.Kind
+    RSS_KB: UsageMetric.Kind
+    VMSIZE_KB: UsageMetric.Kind
+    PAGE_FAULTS: UsageMetric.Kind
+    READ_BYTES: UsageMetric.Kind
+    WRITE_BYTES: UsageMetric.Kind
+    GPU_UTIL: UsageMetric.Kind
+    GPU_MEM_KB: UsageMetric.Kind
+    ENERGY_J: UsageMetric.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    MAX_TASK_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MIN_TASK_FIELD_NUMBER: _ClassVar[int]
+    kind: UsageMetric.Kind
+    total: int
+    max: int
+    max_task: int
+    min: int
+    min_task: int
+    def __init__(self, kind: _Optional[_Union[UsageMetric.Kind, str]] = ..., total: _Optional[int] = ..., max: _Optional[int] = ..., max_task: _Optional[int] = ..., min: _Optional[int] = ..., min_task: _Optional[int] = ...) -> None: ...
 
 class NodeAllocation(_message.Message):
     __slots__ = ("node", "cpus", "mem_mb", "tasks", "gres", "cpu_ids")

@@ -39,16 +39,18 @@ class PingReply(_message.Message):
     def __init__(self, cluster_name: _Optional[str] = ..., controller_host: _Optional[str] = ..., version: _Optional[str] = ..., epoch: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., pid: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("request_key", "job", "spec", "test_only")
+    __slots__ = ("request_key", "job", "spec", "test_only", "components")
     REQUEST_KEY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
     request_key: str
     job: _common_pb2.JobRequest
     spec: _common_pb2.JobSpec
     test_only: bool
-    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ...) -> None: ...
+    components: _containers.RepeatedCompositeFieldContainer[_common_pb2.JobRequest]
+    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ..., components: _Optional[_Iterable[_Union[_common_pb2.JobRequest, _Mapping]]] = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
     __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition")
@@ -119,7 +121,7 @@ class ListJobsReply(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list")
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list", "het_job_id", "het_offset", "het_job_ids")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +166,9 @@ class JobInfo(_message.Message):
     PREEMPT_AT_US_FIELD_NUMBER: _ClassVar[int]
     PLANNED_START_AT_US_FIELD_NUMBER: _ClassVar[int]
     PLANNED_NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    HET_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HET_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task_id: int
@@ -208,7 +213,10 @@ class JobInfo(_message.Message):
     preempt_at_us: int
     planned_start_at_us: int
     planned_node_list: str
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ...) -> None: ...
+    het_job_id: int
+    het_offset: int
+    het_job_ids: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("names",)

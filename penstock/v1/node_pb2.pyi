@@ -1,4 +1,5 @@
 from penstock.v1 import common_pb2 as _common_pb2
+from penstock.v1 import steps_pb2 as _steps_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -23,21 +24,23 @@ class NodeMessage(_message.Message):
     def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., command_ack: _Optional[_Union[CommandAck, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., more: _Optional[_Iterable[_Union[NodeMessage, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack", "more")
+    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack", "settings", "more")
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     REPORT_ACK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     registered: Registered
     command: Command
     report_ack: ReportAck
     heartbeat_ack: HeartbeatAck
+    settings: NodeSettings
     more: _containers.RepeatedCompositeFieldContainer[ControllerMessage]
-    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
+    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id")
+    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed")
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +51,9 @@ class Register(_message.Message):
     STARTED_AT_US_FIELD_NUMBER: _ClassVar[int]
     EPOCH_SEEN_FIELD_NUMBER: _ClassVar[int]
     SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_PORT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_TLS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_LAPSED_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     boot_id: str
     version: str
@@ -58,7 +64,10 @@ class Register(_message.Message):
     started_at_us: int
     epoch_seen: int
     spool_id: str
-    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ...) -> None: ...
+    stream_port: int
+    stream_tls: bool
+    lease_lapsed: bool
+    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ...) -> None: ...
 
 class Inventory(_message.Message):
     __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended")
@@ -143,7 +152,7 @@ class HeldStep(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ..., suspended: bool = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("epoch", "heartbeat_interval_ms", "refusal", "cluster_name", "kill_wait_s", "unkillable_step_timeout_s", "controller_version")
+    __slots__ = ("epoch", "heartbeat_interval_ms", "refusal", "cluster_name", "kill_wait_s", "unkillable_step_timeout_s", "controller_version", "settings", "lease_s")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +160,8 @@ class Registered(_message.Message):
     KILL_WAIT_S_FIELD_NUMBER: _ClassVar[int]
     UNKILLABLE_STEP_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     heartbeat_interval_ms: int
     refusal: str
@@ -158,7 +169,83 @@ class Registered(_message.Message):
     kill_wait_s: int
     unkillable_step_timeout_s: int
     controller_version: str
-    def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ...) -> None: ...
+    settings: NodeSettings
+    lease_s: int
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ...) -> None: ...
+
+class NodeSettings(_message.Message):
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders")
+    PROLOG_FIELD_NUMBER: _ClassVar[int]
+    EPILOG_FIELD_NUMBER: _ClassVar[int]
+    TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
+    TASK_EPILOG_FIELD_NUMBER: _ClassVar[int]
+    PROLOG_FLAGS_FIELD_NUMBER: _ClassVar[int]
+    PROLOG_EPILOG_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_NODE_STATE_FIELD_NUMBER: _ClassVar[int]
+    REBOOT_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    UNKILLABLE_STEP_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    ACCT_GATHER_FREQUENCY_S_FIELD_NUMBER: _ClassVar[int]
+    ACCT_GATHER_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CGROUP_FIELD_NUMBER: _ClassVar[int]
+    PRIVATE_TMP_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_NEW_PRIVS_FIELD_NUMBER: _ClassVar[int]
+    USE_PAM_FIELD_NUMBER: _ClassVar[int]
+    MPI_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    TASK_PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    KILL_WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    PRIVATE_TMP_FOLDERS_FIELD_NUMBER: _ClassVar[int]
+    prolog: _containers.RepeatedScalarFieldContainer[str]
+    epilog: _containers.RepeatedScalarFieldContainer[str]
+    task_prolog: str
+    task_epilog: str
+    prolog_flags: _containers.RepeatedScalarFieldContainer[str]
+    prolog_epilog_timeout_s: int
+    health_check_program: str
+    health_check_interval_s: int
+    health_check_node_state: str
+    reboot_program: str
+    unkillable_step_program: str
+    acct_gather_frequency_s: int
+    acct_gather_type: str
+    cgroup: CgroupSettings
+    private_tmp: str
+    allow_new_privs: bool
+    use_pam: bool
+    mpi_default: str
+    task_plugin: str
+    kill_wait_s: int
+    private_tmp_folders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CgroupSettings(_message.Message):
+    __slots__ = ("constrain_cores", "constrain_ram", "constrain_swap", "constrain_devices", "allowed_ram_percent", "allowed_swap_percent", "min_ram_mb", "max_ram_percent", "max_swap_percent", "plugin", "pids_max", "signal_children")
+    CONSTRAIN_CORES_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAIN_RAM_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAIN_SWAP_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAIN_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_RAM_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_SWAP_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MIN_RAM_MB_FIELD_NUMBER: _ClassVar[int]
+    MAX_RAM_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MAX_SWAP_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    PIDS_MAX_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    constrain_cores: bool
+    constrain_ram: bool
+    constrain_swap: bool
+    constrain_devices: bool
+    allowed_ram_percent: float
+    allowed_swap_percent: float
+    min_ram_mb: int
+    max_ram_percent: float
+    max_swap_percent: float
+    plugin: str
+    pids_max: int
+    signal_children: bool
+    def __init__(self, constrain_cores: bool = ..., constrain_ram: bool = ..., constrain_swap: bool = ..., constrain_devices: bool = ..., allowed_ram_percent: _Optional[float] = ..., allowed_swap_percent: _Optional[float] = ..., min_ram_mb: _Optional[int] = ..., max_ram_percent: _Optional[float] = ..., max_swap_percent: _Optional[float] = ..., plugin: _Optional[str] = ..., pids_max: _Optional[int] = ..., signal_children: bool = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us")
@@ -177,7 +264,7 @@ class HeartbeatAck(_message.Message):
     def __init__(self, at_us: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget", "suspend")
+    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget", "suspend", "notify", "reboot")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +272,8 @@ class Command(_message.Message):
     TERMINATE_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
     SUSPEND_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_FIELD_NUMBER: _ClassVar[int]
+    REBOOT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     sequence: int
     launch: LaunchStep
@@ -192,7 +281,9 @@ class Command(_message.Message):
     terminate: TerminateStep
     forget: ForgetStep
     suspend: SuspendStep
-    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ..., suspend: _Optional[_Union[SuspendStep, _Mapping]] = ...) -> None: ...
+    notify: NotifyStep
+    reboot: RebootNode
+    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ..., suspend: _Optional[_Union[SuspendStep, _Mapping]] = ..., notify: _Optional[_Union[NotifyStep, _Mapping]] = ..., reboot: _Optional[_Union[RebootNode, _Mapping]] = ...) -> None: ...
 
 class CommandAck(_message.Message):
     __slots__ = ("sequence", "refused")
@@ -203,7 +294,7 @@ class CommandAck(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class LaunchStep(_message.Message):
-    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name")
+    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "job_allocation")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -227,6 +318,11 @@ class LaunchStep(_message.Message):
     ALLOCATION_FIELD_NUMBER: _ClassVar[int]
     NODE_INDEX_FIELD_NUMBER: _ClassVar[int]
     GROUP_NAME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    IO_KEY_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    JOB_ALLOCATION_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     user_id: int
     group_id: int
@@ -243,10 +339,44 @@ class LaunchStep(_message.Message):
     allocation: _common_pb2.NodeAllocation
     node_index: int
     group_name: str
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ...) -> None: ...
+    step: StepLaunch
+    io_key: bytes
+    holder: HolderLaunch
+    lease_s: int
+    job_allocation: _common_pb2.NodeAllocation
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ...) -> None: ...
+
+class StepLaunch(_message.Message):
+    __slots__ = ("spec", "plan", "node_index")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    NODE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    spec: _steps_pb2.StepSpec
+    plan: _steps_pb2.StepPlan
+    node_index: int
+    def __init__(self, spec: _Optional[_Union[_steps_pb2.StepSpec, _Mapping]] = ..., plan: _Optional[_Union[_steps_pb2.StepPlan, _Mapping]] = ..., node_index: _Optional[int] = ...) -> None: ...
+
+class HolderLaunch(_message.Message):
+    __slots__ = ("run_prolog", "run_epilog", "is_batch_node", "environment")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    RUN_PROLOG_FIELD_NUMBER: _ClassVar[int]
+    RUN_EPILOG_FIELD_NUMBER: _ClassVar[int]
+    IS_BATCH_NODE_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    run_prolog: bool
+    run_epilog: bool
+    is_batch_node: bool
+    environment: _containers.ScalarMap[str, str]
+    def __init__(self, run_prolog: bool = ..., run_epilog: bool = ..., is_batch_node: bool = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class JobFacts(_message.Message):
-    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern")
+    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern", "het_job_id", "het_offset", "het_size", "more", "distribution", "mem_per_gpu_mb", "ntasks_per_gpu", "cpus_per_gpu", "gpus", "gpus_per_task", "master_host", "master_port", "kind")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +408,19 @@ class JobFacts(_message.Message):
     COMMENT_FIELD_NUMBER: _ClassVar[int]
     TOPOLOGY_ADDR_FIELD_NUMBER: _ClassVar[int]
     TOPOLOGY_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    HET_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HET_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_GPU_MB_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    MASTER_HOST_FIELD_NUMBER: _ClassVar[int]
+    MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     job_name: str
     partition: str
@@ -309,7 +452,20 @@ class JobFacts(_message.Message):
     comment: str
     topology_addr: str
     topology_pattern: str
-    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ...) -> None: ...
+    het_job_id: int
+    het_offset: int
+    het_size: int
+    more: _containers.RepeatedScalarFieldContainer[bytes]
+    distribution: str
+    mem_per_gpu_mb: int
+    ntasks_per_gpu: int
+    cpus_per_gpu: int
+    gpus: str
+    gpus_per_task: str
+    master_host: str
+    master_port: int
+    kind: str
+    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_size: _Optional[int] = ..., more: _Optional[_Iterable[bytes]] = ..., distribution: _Optional[str] = ..., mem_per_gpu_mb: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., gpus: _Optional[str] = ..., gpus_per_task: _Optional[str] = ..., master_host: _Optional[str] = ..., master_port: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class SignalStep(_message.Message):
     __slots__ = ("key", "signal", "batch_only", "full")
@@ -349,19 +505,51 @@ class ForgetStep(_message.Message):
     key: StepKey
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ...) -> None: ...
 
+class NotifyStep(_message.Message):
+    __slots__ = ("key", "text")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    text: str
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
+
+class RebootNode(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
 class Report(_message.Message):
-    __slots__ = ("boot_id", "sequence", "started", "exited", "spool_id")
+    __slots__ = ("boot_id", "sequence", "started", "exited", "notice", "spool_id")
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
     SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
     boot_id: str
     sequence: int
     started: StepStarted
     exited: StepExited
+    notice: NodeNotice
     spool_id: str
-    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., notice: _Optional[_Union[NodeNotice, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
+
+class NodeNotice(_message.Message):
+    __slots__ = ("at_us", "reason", "drain", "key", "fail", "clear")
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    FAIL_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    at_us: int
+    reason: str
+    drain: bool
+    key: StepKey
+    fail: bool
+    clear: bool
+    def __init__(self, at_us: _Optional[int] = ..., reason: _Optional[str] = ..., drain: bool = ..., key: _Optional[_Union[StepKey, _Mapping]] = ..., fail: bool = ..., clear: bool = ...) -> None: ...
 
 class StepStarted(_message.Message):
     __slots__ = ("key", "at_us", "pid")
@@ -374,7 +562,7 @@ class StepStarted(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., at_us: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class StepExited(_message.Message):
-    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried", "rebooted")
+    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried", "rebooted", "holder_stage", "tasks", "lease_lapsed")
     KEY_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -384,6 +572,9 @@ class StepExited(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     UNTRIED_FIELD_NUMBER: _ClassVar[int]
     REBOOTED_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_STAGE_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_LAPSED_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     start_at_us: int
     end_at_us: int
@@ -393,7 +584,18 @@ class StepExited(_message.Message):
     usage: _common_pb2.Usage
     untried: bool
     rebooted: bool
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ..., rebooted: bool = ...) -> None: ...
+    holder_stage: str
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskExit]
+    lease_lapsed: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ..., rebooted: bool = ..., holder_stage: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ..., lease_lapsed: bool = ...) -> None: ...
+
+class TaskExit(_message.Message):
+    __slots__ = ("rank", "exit")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    exit: _common_pb2.ExitStatus
+    def __init__(self, rank: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ...) -> None: ...
 
 class ReportAck(_message.Message):
     __slots__ = ("through_sequence", "spool_id")

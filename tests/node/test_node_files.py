@@ -12,13 +12,15 @@ from nodedaemon import inventory, nvml
 from nodedaemon.core import messages as m
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.folders import open_folder
-from nodedaemon.framing import Damaged, frame, pack, unframe, unpack
+from nodedaemon.framing import Damaged, dump, frame, load, pack, unframe, unpack
 from nodedaemon.journal import Journal
 from nodedaemon.link import BadCredentials, make_target
-from nodedaemon.orders import ORDER_HEAD, LaunchOrder, decode_launch, decode_signals, encode_signals
+from nodedaemon.orders import ORDER_HEAD, LaunchOrder, TaskOrder, decode_launch, decode_signals, encode_signals
 from nodedaemon.spool import Spool, SpoolError
 from nodedaemon.steprecord import NEVER, STEPD, Claim, End, place_claim, place_end, read_record
 from penstock.values.errors import BadValue
+from penstock.values.stepframes import BadFrame, FrameReader, Kind
+from penstock.values.stepframes import frame as step_frame
 
 KEY = StepKey(3, 1, -5)
 RECORDS = [
@@ -106,8 +108,65 @@ def test_an_order_arrives_as_it_was_sent(argv, env, limits):
     body_at = ORDER_HEAD.size + key_bytes
     assert len(data) == body_at + body_bytes
     got = decode_launch(data[ORDER_HEAD.size : body_at].decode(), data[body_at:])
-    assert all(getattr(got, name) == getattr(order, name) for name in LaunchOrder.__slots__)
+    assert vars(got) == vars(order)
     assert decode_signals(encode_signals("1.2.-5", (18, 15), 1, "né")) == ("1.2.-5", (18, 15), 1, "né")
+
+
+def test_the_tasks_of_an_order_arrive_with_it():
+    tasks = [
+        TaskOrder(7, argv=[b"a", b"\xff"], environment={b"A": b"1"}, cpus=[0, 3], mem_nodes=[1], std_out=b"o"),
+        TaskOrder(9),
+    ]
+    order = LaunchOrder(
+        key="1.0.3", kind="step", tasks=tasks, cpu_ids=[0, 1], mpi_facts={"nodes": "a"}, devices=["/dev/x"]
+    )
+    data = order.encode()
+    body_at = ORDER_HEAD.size + len("1.0.3")
+    got = decode_launch("1.0.3", data[body_at:])
+    assert [[getattr(t, n) for n in TaskOrder.__slots__] for t in got.tasks] == [
+        [getattr(t, n) for n in TaskOrder.__slots__] for t in tasks
+    ]
+    assert {n: v for n, v in vars(got).items() if n != "tasks"} == {
+        n: v for n, v in vars(order).items() if n != "tasks"
+    }
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.binary(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_what_is_dumped_is_loaded(value):
+    assert load(dump(value)) == value
+
+
+def test_a_damaged_value_is_told():
+    for data in (b"", b"x", b"l\x01\0\0\0"):
+        with pytest.raises(Damaged):
+            load(data)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=40), st.integers(0, 2**32 - 1))), st.data())
+def test_frames_come_out_as_they_went_in_however_they_are_cut(frames, data):
+    stream = b"".join(step_frame(kind, payload, task, 1) for kind, payload, task in frames)
+    reader, got = FrameReader(), []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        reader.feed(stream[:size])
+        stream = stream[size:]
+        while (one := reader.take()) is not None:
+            got.append(one)
+    assert got == [(kind, 1, task, payload) for kind, payload, task in frames]
+    assert reader.counted == sum(12 + len(payload) for _, payload, _ in frames)
+
+
+def test_a_frame_that_claims_too_much_is_refused():
+    reader = FrameReader()
+    reader.feed(b"\x23\0\0\0" + b"\xff" * 8)
+    with pytest.raises(BadFrame):
+        reader.take()
 
 
 def test_the_first_claim_counts_and_the_end_follows_it(folder):
