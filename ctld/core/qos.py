@@ -50,6 +50,7 @@ def change_qos(state: ClusterState, now_us: int, event: ChangeQos) -> None:
         else:
             state.qos[name] = record
         state.dirty_qos[name] = None
+    state.rules_changed()
     preempt.tell_all(state)
     state.changed()
     state.reply(event.reply_to, Done())
