@@ -97,6 +97,8 @@ def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> 
     ids = state.pending.table.job[rows].tolist()
     head = next((i for i, job_id in enumerate(ids) if job_id not in started), len(ids))
     behind = rows[head + 1 :]
+    if len(behind) < 2:
+        return answer  # in any order it is this one
     order = np.argsort(state.pending.expected_s[behind], kind="stable")
     again = np.concatenate([rows[: head + 1], behind[order]])
     return ask(present(state, now_us, again, QUICK_STARTS_MAX))

@@ -107,42 +107,54 @@ def fresh_shapes(
     if MILLI in state.gres_kinds:
         gres[state.gres_kinds[MILLI]] = milli_wanted(request.gres_per_node, state.share_units)
     consumable = state.config.memory_is_consumable()
-    base = Shape(
-        mask=-1,
-        nodes_min=request.nodes_min,
-        nodes_max=request.nodes_max,
-        ntasks=request.ntasks,
-        cpus_per_task=request.cpus_per_task,
-        ntasks_per_node=request.ntasks_per_node,
-        mem_node_mb=request.mem_per_node_mb if consumable and request.mem_per_node_mb is not None else -1,
-        mem_cpu_mb=request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1,
-        gres=tuple(gres),
-        exclusive=1 if request.exclusive else 2 if request.exclusive_user else 0,
-        switches_max=0 if any_switches else request.switches_max,
-        segment=request.segment,
-        licenses=state.licenses_of(request),
-    )
+    mem_node_mb = request.mem_per_node_mb if consumable and request.mem_per_node_mb is not None else -1
+    mem_cpu_mb = request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1
+    exclusive = 1 if request.exclusive else 2 if request.exclusive_user else 0
+    gres_counts, licenses = tuple(gres), state.licenses_of(request)
     found = []
     for name in request.partitions:
         partition = state.partitions[name]
         index, units = state.partition_list.index(partition), units_taken(state, request, name)
-        common = base._replace(cpu_units=units, order_kind=_order_kind(state, partition, request))
-        each = [
-            (place, common._replace(nodes_min=least, nodes_max=most, ntasks=ntasks))
-            for least, most, ntasks in node_counts(request, partition.config.max_nodes)
-            for place in (placements(state, partition, request, least) if known else [_nowhere(state, request)])
-        ]
-        for place, shape in sorted(each, key=lambda found: not found[0].preferred)[:ALTERNATIVES_MAX]:
-            even = -(-shape.ntasks // shape.nodes_min) if request.spread_job else 0
-            most = (place.ntasks_per_node, tasks_per_node_max(state, request, partition), even)
-            shape = shape._replace(
-                mask=place.mask,
-                group=place.group,
-                cpus_per_task=place.cpus_per_task,
-                ntasks_per_node=min(filter(None, most), default=0),
-            )
-            found += [(index, shape._replace(resv=resv)) for resv in resvs]
+        order_kind = _order_kind(state, partition, request)
+        for place, least, most, ntasks in _alternatives(state, partition, request, known):
+            even = -(-ntasks // least) if request.spread_job else 0
+            limits = (place.ntasks_per_node, tasks_per_node_max(state, request, partition), even)
+            for resv in resvs:
+                shape = Shape(
+                    mask=place.mask,
+                    nodes_min=least,
+                    nodes_max=most,
+                    ntasks=ntasks,
+                    cpus_per_task=place.cpus_per_task,
+                    ntasks_per_node=min(filter(None, limits), default=0),
+                    mem_node_mb=mem_node_mb,
+                    mem_cpu_mb=mem_cpu_mb,
+                    gres=gres_counts,
+                    exclusive=exclusive,
+                    switches_max=0 if any_switches else request.switches_max,
+                    segment=request.segment,
+                    licenses=licenses,
+                    cpu_units=units,
+                    order_kind=order_kind,
+                    group=place.group,
+                    resv=resv,
+                )
+                found.append((index, shape))
     return found
+
+
+def _alternatives(
+    state: ClusterState, partition: Partition, request: JobRequest, known: bool
+) -> list[tuple["Placement", int, int, int]]:
+    """(place, least nodes, most nodes, tasks), those that are preferred first."""
+    each = [
+        (place, least, most, ntasks)
+        for least, most, ntasks in node_counts(request, partition.config.max_nodes)
+        for place in (placements(state, partition, request, least) if known else [_nowhere(state, request)])
+    ]
+    if len(each) > 1:
+        each.sort(key=lambda one: not one[0].preferred)
+    return each[:ALTERNATIVES_MAX]
 
 
 def _nowhere(state: ClusterState, request: JobRequest) -> "Placement":
