@@ -15,10 +15,9 @@ accounting issue, which adds rows to KEYS and to the tables of sacctmgr_show.py.
 says so.
 """
 
-import select
-import sys
 from typing import Any, NamedTuple, NoReturn
 
+from cli.confirm import confirmed
 from cli.listing import words
 from cli.options import YES, Command, Option, later, parse
 from cli.run import CommandError, run
@@ -27,7 +26,6 @@ from penstock.errors import PenstockError
 from penstock.v1.shares_pb2 import Association, ChangeAccountsReply, ChangeAccountsRequest
 
 NAME = "sacctmgr"
-DECIDE_S = 30
 Action = ChangeAccountsRequest.Action
 
 COMMAND = Command(
@@ -248,20 +246,6 @@ def _ask(client: Client, request: ChangeAccountsRequest, verb: str, entity: str)
 
 
 _DOING = {"add": "adding", "modify": "modifying", "remove": "deleting"}
-
-
-def confirmed() -> bool:
-    """Slurm's question; no answer within DECIDE_S seconds is no."""
-    print(f"Would you like to commit changes? (You have {DECIDE_S} seconds to decide)")  # noqa: T201
-    print("(N/y): ", end="", flush=True)  # noqa: T201
-    try:
-        ready = select.select([sys.stdin], [], [], DECIDE_S)[0]
-    except (ValueError, OSError):  # no stdin, or one that cannot be waited for
-        ready = []
-    answer = sys.stdin.readline() if ready else ""
-    if not ready:
-        print("timeout")  # noqa: T201
-    return answer[:1].lower() == "y"
 
 
 def describe(

@@ -10,10 +10,10 @@ change is shown first, and made when the person at the terminal says yes or -i w
 accounting issue: to set one fails and says so, and its column is empty.
 """
 
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from cli.confirm import confirmed
 from cli.format import TableColumn, TableStyle, parse_table, table_lines
 from cli.run import CommandError
 from penstock.client import Client
@@ -60,7 +60,7 @@ def run_qos(verb: str, words: list[str], options: dict[str, Any]) -> int:
         raise CommandError("You didn't give me anything to set", plain=True)
     if not options.get("quiet"):
         tell(verb, said)
-    if not options.get("immediate") and not agreed():
+    if not options.get("immediate") and not confirmed():
         print(" Changes Discarded")  # noqa: T201
         return 0
     request = pb.ChangeQosRequest(action=_ACTIONS[verb], names=said.names, changes=said.changes)
@@ -108,13 +108,6 @@ def tell(verb: str, said: Words) -> None:
         print(" Settings")  # noqa: T201
         for key, value in said.changes.items():
             print(f"  {key:<20}= {value}")  # noqa: T201
-
-
-def agreed() -> bool:
-    """Ask at the terminal; no answer is a no."""
-    print("Would you like to commit changes? (You have 30 seconds to decide)")  # noqa: T201
-    print("(N/y): ", end="", flush=True)  # noqa: T201
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def ask(method: str, request: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli import sacctmgr_qos
+from cli import confirm, sacctmgr_qos
 from cli.run import CommandError
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
@@ -55,6 +55,7 @@ def test_what_is_sent(client: FakeClient, verb: str, words: list[str], request_:
 
 
 def test_a_change_is_shown_and_asked_about(client: FakeClient, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(confirm.select, "select", lambda *_: ([1], [], []))
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert run("add", "gold", "priority=10", immediate=False) == 0
     assert capsys.readouterr().out == (
@@ -65,6 +66,11 @@ def test_a_change_is_shown_and_asked_about(client: FakeClient, monkeypatch: Any,
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     run("add", "gold", immediate=False, quiet=True)
     assert client.request.names == ["gold"]
+    monkeypatch.setattr(confirm.select, "select", lambda *_: ([], [], []))
+    client.calls.clear()
+    run("add", "gold", immediate=False, quiet=True)
+    assert capsys.readouterr().out.endswith("(N/y): timeout\n Changes Discarded\n")
+    assert client.calls == []
 
 
 def test_the_table(client: FakeClient, capsys: Any) -> None:

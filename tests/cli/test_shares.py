@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from cli import sacctmgr, sprio, sshare
+from cli import confirm, sacctmgr, sprio, sshare
 from penstock.cluster import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.shares_pb2 import (
@@ -241,7 +241,7 @@ def test_sacctmgr_asks(client, capsys, monkeypatch, tmp_path, answer, calls):
     client.answers["ChangeAccounts"] = ADDED
     file = tmp_path / "answer"
     file.write_text(answer)
-    monkeypatch.setattr(sacctmgr.select, "select", lambda *args: ([1], [], []))
+    monkeypatch.setattr(confirm.select, "select", lambda *args: ([1], [], []))
     with open(file) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         shown = out(capsys, sacctmgr, "remove", "user", "ann")
