@@ -9,7 +9,6 @@ an independent plain-Python simulator, for conservative backfill verified job by
 """
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -241,8 +240,3 @@ def differences(case: Case, workload: Workload, outcome: Outcome, figures: dict[
         if unequal := int((outcome.start_s != replay.start_s).sum()):
             found.append(f"the start of {unequal} jobs is not that of the replay")
     return found
-
-
-def shortened(workload: Workload, jobs: int) -> Workload:
-    """The first jobs of a workload."""
-    return replace(workload.select(np.arange(jobs)), name=f"{workload.name}[:{jobs}]")

@@ -157,17 +157,6 @@ class RunningColumns:
             t.part_mem_mb[part] = 0
             t.part_gres[part] = 0
 
-    def drop_part(self, job_id: int, node: int) -> None:
-        """It no longer holds anything on that node."""
-        parts = self._parts_of.get(job_id, ())
-        for part in parts:
-            if self.table.part_node[part] == node:
-                self._touch(node)
-                self.table.part_run[part] = -1
-                self._parts_free.append(part)
-                self._parts_of[job_id] = tuple(p for p in parts if p != part)
-                return
-
     def remove(self, job_id: int) -> None:
         """It holds nothing any more."""
         row = self.row_of.pop(job_id, None)

@@ -62,7 +62,6 @@ from ctld.core.events import (
     UpdatePartition,
     UpdateReservation,
 )
-from ctld.core.expect import UNLIMITED_S
 from ctld.core.invariants import check
 from ctld.core.model import PartitionRow, job_row, node_row, step_row
 from ctld.core.recover import Loaded, recover
@@ -158,8 +157,7 @@ def _deadline(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
     job = state.jobs.get(key)
     if job is None or job.state is not JobState.PENDING or not job.request.deadline_at_us:
         return
-    limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
-    if ready.latest_start_s(job.request, limit_s) * 1_000_000 <= now_us:
+    if ready.latest_start_s(job) * 1_000_000 <= now_us:
         job_life.terminate(state, job, JobState.DEADLINE, Reason.DEADLINE, now_us)
 
 

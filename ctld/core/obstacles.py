@@ -7,7 +7,6 @@ itself, or by when the job must have started; 0 = nobody knows.
 from typing import NamedTuple
 
 from ctld.core import arrays, depends
-from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, Partition
 from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason, preemptor
 from ctld.core.reserve_view import choices
@@ -35,9 +34,8 @@ def obstacles(state: ClusterState, job: Job, now_us: int) -> tuple[Obstacle, ...
     """All of them, in the order of the reasons that squeue shows."""
     found = [*_hold(job), *_dependency(state, job), *_begin(job, now_us), *_array(state, job), *_partitions(state, job)]
     found += [*_reservation(state, job), *_preemptor(state, job, now_us)]
-    limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
     if job.request.deadline_at_us:
-        at_us = latest_start_s(job.request, limit_s) * US
+        at_us = latest_start_s(job) * US
         found.append(Obstacle(Reason.DEADLINE, "to end before its deadline it must have started by", at_us))
     return tuple(found)
 

@@ -190,17 +190,18 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
         state.user_number(job.user_id),
         limit_s,
         min(limit_s, least_s(job) or limit_s),
-        latest_s=latest_start_s(job.request, limit_s),
+        latest_s=latest_start_s(job),
         assoc=state.assoc_number(job),
         expected_s=predict.expected_s(state, job, limit_s),
     )
 
 
-def latest_start_s(request: JobRequest, limit_s: int) -> int:
-    """With --deadline: when it must have started to end in time."""
+def latest_start_s(job: Job) -> int:
+    """With --deadline: when it must have started to end in time. A job without a limit must only begin before it."""
+    request = job.request
     if not request.deadline_at_us:
         return NO_DEADLINE
-    return request.deadline_at_us // US - (request.time_min_s or (limit_s if limit_s < UNLIMITED_S else 0))
+    return request.deadline_at_us // US - (request.time_min_s or max(0, job.time_limit_s))
 
 
 def most_s(request: JobRequest, now_us: int) -> int:

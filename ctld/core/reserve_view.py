@@ -64,11 +64,6 @@ class _LicenseBlock(NamedTuple):
     to_s: int
 
 
-def planner_view(state: ClusterState, now_us: int) -> contract.Reservations:
-    """The reservations as columns."""
-    return view_of(state, now_us).arrays
-
-
 def view_of(state: ClusterState, now_us: int) -> View:
     """The view that holds now, made anew if need be."""
     view: View | None = state.reserved_view

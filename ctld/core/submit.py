@@ -20,7 +20,7 @@ from ctld.core.events import Actor, Role, SubmitJob, WantedJob
 from ctld.core.factors import billing, tres_amounts
 from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
-from ctld.core.ready import refresh
+from ctld.core.ready import latest_start_s, refresh
 from ctld.core.reserve import check_asked
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -88,8 +88,7 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
 def set_deadline(state: ClusterState, job: Job) -> None:
     """Look again when the job can no longer end in time."""
     if job.request.deadline_at_us:
-        limit_s = job.request.time_min_s or max(0, job.time_limit_s)
-        state.timers.set(job.request.deadline_at_us - limit_s * 1_000_000, Timer.DEADLINE, job.job_id)
+        state.timers.set(latest_start_s(job) * 1_000_000, Timer.DEADLINE, job.job_id)
 
 
 def remember_key(state: ClusterState, key: str, job_id: int, at_us: int) -> None:
@@ -103,8 +102,8 @@ def remember_key(state: ClusterState, key: str, job_id: int, at_us: int) -> None
 def _check_once(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> Accepted:
     """`check`, remembered: who submits in a loop asks for the same many times.
 
-    What was found holds until something is changed that checks look at: the configuration, a partition, a node's
-    features, accounts (state.rules_changed). What depends on time or on other jobs is checked each time.
+    What was found holds until something is changed that checks look at: the configuration, a partition, accounts, QOS
+    (state.rules_changed). What depends on time or on other jobs is checked each time.
     """
     if wanted.dependency or wanted.begin_at_us or wanted.deadline_at_us or wanted.array or wanted.reservation:
         return check(state, now_us, actor, wanted)
