@@ -22,7 +22,7 @@ from typing import Any, Final
 from ctld.agents.launch import FILL, launch_message, topology_address
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import Effect, ForgetStep, LaunchStep, TerminateStep
-from ctld.core.events import LaunchRefused, StepExited, StepStarted
+from ctld.core.events import AnyEvent, LaunchRefused, NodeNotice, StepExited, StepStarted
 from ctld.runtime.loop import Runtime
 from ctld.runtime.points import crash_point
 from penstock.v1 import node_pb2
@@ -196,13 +196,13 @@ class NodeLink:
 
     def _report(self, report: node_pb2.Report) -> None:
         kind = report.WhichOneof("kind")
-        if kind not in ("started", "exited"):
+        make = REPORTS.get(kind or "")
+        if make is None:
             self.end("it sent a report of a kind that is not known here")
             return
         self._runtime.metrics.reports += 1
         crash_point(f"{kind}:before-step")
-        event = _started(self, report) if kind == "started" else _exited(self, report)
-        self._runtime.post(event)
+        self._runtime.post(make(self, report))
 
 
 #: A node's explanation goes into the job's story; longer than this is not one.
@@ -243,6 +243,32 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         disk_read_bytes=usage.disk_read_bytes,
         disk_write_bytes=usage.disk_write_bytes,
     )
+
+
+def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
+    notice = report.notice
+    return NodeNotice(
+        node=link.node,
+        spool_id=report.spool_id,
+        sequence=report.sequence,
+        link_id=link.link_id,
+        at_us=notice.at_us,
+        reason=notice.reason[:WHY_MAX],
+        drain=notice.drain,
+        fail=notice.fail,
+        clear=notice.clear,
+        job_id=notice.key.job_id,
+        attempt=notice.key.attempt,
+        step_id=notice.key.step_id,
+    )
+
+
+#: Reports as events, by their kind.
+REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], AnyEvent]]] = {
+    "started": _started,
+    "exited": _exited,
+    "notice": _noticed,
+}
 
 
 def _points(item: Effect | node_pb2.ControllerMessage) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
+from ctld.agents.settings import node_settings
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import AckReports, AdmitNode, ForgetStep, LaunchStep, SignalStep, SuspendStep, TerminateStep
 from ctld.core.events import NodeDisconnected
@@ -95,7 +96,14 @@ class Registry:
             kill_wait_s=config.kill_wait_s,
             unkillable_step_timeout_s=config.unkillable_step_timeout_s,
             controller_version=self._version,
+            settings=node_settings(config),
         )
+
+    def tell_settings(self) -> None:
+        """The configuration was read again: all nodes are told what it says to them."""
+        settings = node_settings(self._runtime.core.state.config)
+        for link in self.by_node.values():
+            link.send(node_pb2.ControllerMessage(settings=settings))
 
     def _acknowledge(self, effect: AckReports) -> None:
         link = self.links.get(effect.link_id)

@@ -354,6 +354,23 @@ class NodeDisconnected(Event, frozen=True):
     link_id: int
 
 
+class NodeNotice(Event, frozen=True):
+    """A node has noticed something that is no step's business: a process that cannot be killed, a sick GPU, ..."""
+
+    node: str
+    spool_id: str
+    sequence: int
+    link_id: int
+    at_us: int
+    reason: str
+    drain: bool = False  # no new jobs there until somebody has looked
+    fail: bool = False  # the node is to be taken as FAIL
+    clear: bool = False  # what was noticed with this reason is over
+    job_id: int = 0  # the step that it came up with, if any
+    attempt: int = 0
+    step_id: int = 0
+
+
 class StepStarted(Event, frozen=True):
     """A task of the step runs."""
 

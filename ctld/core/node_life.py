@@ -18,6 +18,7 @@ from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateSte
 from ctld.core.events import (
     HeldStep,
     NodeDisconnected,
+    NodeNotice,
     NodeRegistered,
     Role,
     StepExited,
@@ -173,6 +174,29 @@ def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldSt
     # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on, within its time limit.
     if held is None or held.state != "EXITED":
         step_life.time_limit(state, now_us, job.job_id, job.attempt)
+
+
+def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
+    """The node drains itself, or takes that back. What an administrator has said since then stays."""
+    state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+    node = state.nodes.get(event.node)
+    if node is None:
+        return
+    job = state.jobs.get(event.job_id)
+    if job is not None and job.attempt == event.attempt:
+        state.record(now_us, job, "node notice", f"{event.node}: {event.reason}{' (over)' if event.clear else ''}")
+    flag = NodeFlag.FAIL if event.fail else NodeFlag.DRAIN
+    if event.clear:
+        if node.reason != event.reason or node.reason_uid != ROOT_UID:
+            return
+        node.flags &= ~flag
+        node.reason = ""
+    elif not (event.drain or event.fail) or node.flags & flag:
+        return
+    else:
+        node.flags |= flag
+        node.reason, node.reason_uid, node.reason_at_us = event.reason, ROOT_UID, now_us
+    state.touch_node(node)
 
 
 def node_disconnected(state: ClusterState, now_us: int, event: NodeDisconnected) -> None:

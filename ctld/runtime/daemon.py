@@ -263,6 +263,7 @@ class Controller:
         self._authenticator.roles = Roles.of(loaded.config)
         self._authenticator.directory.clear()
         self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
+        self._registry.tell_settings()
         log.info("the configuration was read again")
         return loaded.warnings
 

@@ -16,6 +16,7 @@ POINTS: Final[dict[str, str]] = {
     "launch:after-send": "a launch has been handed to the stream, the node may have it or not",
     "started:before-step": "a node has said that a step runs, the core has not heard",
     "exited:before-step": "a node has said that a step has ended, the core has not heard",
+    "notice:before-step": "a node has said something of itself, the core has not heard",
     "report:before-ack": "what a report caused is durable, the node does not know and keeps the report",
     "report:after-ack": "a report's acknowledgement has been handed to the stream",
     "cancel:before-step": "a cancel has arrived, the core has not seen it",

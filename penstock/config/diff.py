@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from penstock.config.keys import GLOBALS, NODES, PARTITIONS, Table
+from penstock.config.keys import CGROUP, GLOBALS, NODES, PARTITIONS, Table
 from penstock.config.kinds import Kind, without_password
 from penstock.values.config import Config, NodeConfig
 from penstock.values.gres import Gres, format_node_gres
@@ -91,7 +91,9 @@ def _global_changes(old: Config, new: Config) -> Iterator[str]:
         if item.name in ("nodes", "partitions", "shown"):
             continue
         before, after = getattr(old, item.name), getattr(new, item.name)
-        if before != after:
+        if before != after and item.name == "cgroup":
+            yield from _record_changes(CGROUP, before, after)
+        elif before != after:
             yield f"{_key_name(GLOBALS, item.name)}: {_text(GLOBALS, item.name, before)} -> " + _text(
                 GLOBALS, item.name, after
             )

@@ -132,6 +132,11 @@ _SUPPORTED_GLOBALS = (
     Key("MaxMemPerNode", "max_mem_per_node_mb", kinds.MB),
     Key("EnforcePartLimits", "enforce_part_limits", kinds.choice("NO", "ANY", "ALL", also={"YES": "ALL"})),
     Key("UnkillableStepTimeout", "unkillable_step_timeout_s", kinds.seconds(1, 65533)),
+    Key("UnkillableStepProgram", "unkillable_step_program", kinds.OPTIONAL_PATH),
+    Key("TaskPlugin", "task_plugin", kinds.choices("task/affinity", "task/cgroup", "task/none")),
+    Key("TaskPluginParam", "task_plugin_param", kinds.TASK_PLUGIN_PARAM),
+    Key("JobAcctGatherType", "job_acct_gather_type", kinds.ACCT_GATHER_TYPE),
+    Key("JobAcctGatherFrequency", "job_acct_gather_frequency_s", kinds.ACCT_GATHER_FREQUENCY),
     Key("ProctrackType", "proctrack_type", kinds.choice("proctrack/cgroup", "proctrack/linuxproc", "proctrack/pgid")),
     Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
     Key("ResvOverRun", "resv_over_run_s", kinds.MINUTES),
@@ -185,11 +190,6 @@ _FIXED_GLOBALS = (
     _fixed("SelectType", "select/cons_tres", "select/cons_res"),
     _fixed("SchedulerType", "sched/backfill"),
     _fixed("MULTIPLE_SLURMD", "yes", "no"),
-    # what cgroup.conf would say; it is not read
-    _fixed("ConstrainCores", "no"),
-    _fixed("ConstrainDevices", "no"),
-    _fixed("ConstrainRAMSpace", "no"),
-    _fixed("ConstrainSwapSpace", "no"),
 )
 
 _IGNORED_GLOBALS = _ignored(
@@ -205,8 +205,8 @@ _IGNORED_GLOBALS = _ignored(
     DebugFlags DependencyParameters EioTimeout=60 Epilog EpilogMsgTime=2000~usec EpilogSlurmctld EpilogTimeout=65534
     FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
     GroupUpdateTime=600~sec HashPlugin=hash/k12 HealthCheckInterval=0~sec HealthCheckNodeState=ANY HealthCheckProgram
-    HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL JobAcctGatherFrequency=30
-    JobAcctGatherType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
+    HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL
+    JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
     JobCompUser=root JobContainerType JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
     LaunchParameters LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
     MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
@@ -220,10 +220,10 @@ _IGNORED_GLOBALS = _ignored(
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
     SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0
     SrunProlog SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
-    SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters TaskEpilog TaskPluginParam=(null~type)
+    SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters TaskEpilog
     TaskProlog TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TrackWCKey=no
-    TreeWidth=16 UnkillableStepProgram UrlParserType UsePAM=no VSizeFactor=0~percent X11Parameters
-    AuthType=auth/munge TaskPlugin=task/affinity
+    TreeWidth=16 UrlParserType UsePAM=no VSizeFactor=0~percent X11Parameters
+    AuthType=auth/munge
     """
 )
 
@@ -380,6 +380,37 @@ GRES = Table(
         *_unshown("Flags Ignore"),
     ),
     {"cpus": "Cores"},
+)
+
+#: Keys of cgroup.conf.
+CGROUP = Table(
+    "cgroup.conf",
+    (
+        Key("CgroupPlugin", "plugin", kinds.choice("autodetect", "cgroup/v1", "cgroup/v2", "disabled")),
+        Key("ConstrainCores", "constrain_cores", kinds.YES_NO_SMALL),
+        Key("ConstrainDevices", "constrain_devices", kinds.YES_NO_SMALL),
+        Key("ConstrainRAMSpace", "constrain_ram", kinds.YES_NO_SMALL),
+        Key("ConstrainSwapSpace", "constrain_swap", kinds.YES_NO_SMALL),
+        Key("AllowedRAMSpace", "allowed_ram_percent", kinds.PERCENT),
+        Key("AllowedSwapSpace", "allowed_swap_percent", kinds.PERCENT),
+        Key("MaxRAMPercent", "max_ram_percent", kinds.PERCENT),
+        Key("MaxSwapPercent", "max_swap_percent", kinds.PERCENT),
+        Key("MinRAMSpace", "min_ram_mb", kinds.MIN_RAM),
+        Key("SignalChildrenProcesses", "signal_children", kinds.YES_NO_SMALL),
+        Key("PenstockMaxPidsPerJob", "penstock_max_pids_per_job", kinds.integer(0, 4_194_304)),
+        # Penstock finds these by itself, or has no use for them
+        Key("CgroupMountpoint", accepted=("/sys/fs/cgroup",)),
+        Key("IgnoreSystemd", accepted=("yes", "no")),
+        Key("IgnoreSystemdOnFailure", accepted=("yes", "no")),
+        Key("EnableControllers", accepted=("yes", "no")),
+        Key("CgroupAutomount", accepted=("yes", "no")),
+        Key("ConstrainKmemSpace", accepted=("no",)),
+        Key("TaskAffinity", accepted=("no",)),
+        *_unshown(
+            "AllowedDevicesFile AllowedKmemSpace CgroupReleaseAgentDir EnableExtraControllers MaxKmemPercent "
+            "MemoryLimitThreshold MemorySwappiness MinKmemSpace SystemdTimeout MemoryLimitEnforcement"
+        ),
+    ),
 )
 
 #: Lines of topology.conf.

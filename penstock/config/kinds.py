@@ -297,6 +297,53 @@ def _read_period_s(text: str, what: str) -> int:
     return found
 
 
+def _read_percent(text: str, what: str) -> float:
+    """A percentage as cgroup.conf has it: a number, `%` may follow."""
+    match = _PERCENT_TEXT.fullmatch(text)
+    if match is None:
+        raise BadValue(f"Invalid {what}: expected a percentage like 100 or 98.5, not {shown(text)}")
+    return float(match[1])
+
+
+def _write_percent(percent: float) -> str:
+    return f"{percent:g}%"
+
+
+def _read_gather_s(text: str, what: str) -> int:
+    """`30`, or `task=30,energy=0,...`: the interval of tasks. Others are read and not used."""
+    if "=" not in text:
+        return parse_int(text, 0, SECONDS_MAX, what)
+    found = 30
+    for part in text.split(","):
+        word, _, value = part.partition("=")
+        if word.lower() not in ("task", "energy", "network", "filesystem"):
+            raise BadValue(f"Invalid {what}: expected seconds or task=SECONDS, not {shown(part)}")
+        number = parse_int(value, 0, SECONDS_MAX, what)
+        if word.lower() == "task":
+            found = number
+    return found
+
+
+def _read_task_param(text: str, what: str) -> tuple[str, ...]:
+    return () if text.lower() == "none" else _TASK_PARAMS.read(text, what)  # type: ignore[no-any-return]
+
+
+_PERCENT_TEXT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)%?")
+_TASK_PARAMS = choices("Cores", "Sockets", "Threads", "Verbose", "Autobind=cores", "Autobind=threads", "Autobind=none",
+    "SlurmdOffSpec", "OOMKillStep", "SlurmdSpecOverride")  # fmt: skip
+PERCENT = Kind(_read_percent, _write_percent)
+MIN_RAM = Kind(_read_size_mb, str, lambda mb: f"{mb}MB")
+YES_NO_SMALL = Kind(_read_bool, lambda value: "yes" if value else "no")
+TASK_PLUGIN_PARAM = Kind(
+    _read_task_param, lambda words: ",".join(words) or "none", lambda words: ",".join(words) or "(null type)"
+)
+ACCT_GATHER_FREQUENCY = Kind(_read_gather_s)
+ACCT_GATHER_TYPE = Kind(
+    choice("jobacct_gather/none", "jobacct_gather/linux", "jobacct_gather/cgroup").read,
+    str,
+    lambda value: "" if value == "jobacct_gather/none" else str(value),
+)
+
 TEXT = Kind(_read_text)
 #: Hostlists and other lists whose own parser has the limits.
 RAW = Kind(lambda text, what: text)

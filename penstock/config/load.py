@@ -1,4 +1,4 @@
-"""Loads a cluster's configuration: `slurm.conf`, what it includes, and `gres.conf` beside it.
+"""Loads a cluster's configuration: `slurm.conf`, what it includes, `gres.conf`, `cgroup.conf` beside it.
 
 Everything is read and checked before anything is returned: `load` gives a complete `Config`, or raises `ConfigError`
 with every problem that it found. It never returns half a configuration, so whoever reloads can keep the old one.
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.config.cgroupconf import read_cgroup_conf
 from penstock.config.gresconf import read_gres_conf
 from penstock.config.keys import GLOBALS, LINES
 from penstock.config.kinds import HOST
@@ -67,6 +68,9 @@ def load(path: str) -> Loaded:
     topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)
     files += more
 
+    cgroup, more = read_cgroup_conf(os.path.dirname(path), findings)
+    files += more
+
     partitions = PartitionReader(findings, table, values.value("DisableRootJobs", False), values)
     for tokens in (tokens for kind, tokens in lines if kind == "nodeset"):
         partitions.node_set_line(tokens)
@@ -81,6 +85,7 @@ def load(path: str) -> Loaded:
     config = Config(
         **fields,
         topology=topology,
+        cgroup=cgroup,
         nodes=tuple(table.nodes.values()),
         partitions=tuple(partitions.partitions.values()),
         utc_offsets=utc_offsets(),

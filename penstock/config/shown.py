@@ -8,6 +8,7 @@ import pwd
 import re
 from collections.abc import Mapping
 
+from penstock.config.cgroupconf import shown_cgroup
 from penstock.config.keys import GLOBALS, SECRET
 from penstock.values.config import Config
 
@@ -36,6 +37,7 @@ def shown_parameters(config: Config, ignored: Mapping[str, str], path: str) -> t
             pairs[key.name] = _as_slurm(ignored[lower], key.shown)
         elif key.shown is not None:
             pairs[key.name] = key.shown
+    pairs |= shown_cgroup(config.cgroup)
     pairs["SlurmUser"] = show_user(config.slurm_user)
     del pairs["SlurmctldHost"]
     same = config.controller_addr == config.controller_host

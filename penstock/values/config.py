@@ -98,6 +98,24 @@ class PartitionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CgroupConfig:
+    """What cgroup.conf says. Percents of memory are of what a job was given, those with `max` of the node's."""
+
+    plugin: str = "autodetect"  # or cgroup/v1, cgroup/v2, disabled
+    constrain_cores: bool = False
+    constrain_devices: bool = False
+    constrain_ram: bool = False
+    constrain_swap: bool = False
+    allowed_ram_percent: float = 100.0
+    allowed_swap_percent: float = 0.0
+    max_ram_percent: float = 100.0
+    max_swap_percent: float = 100.0
+    min_ram_mb: int = 30
+    signal_children: bool = False
+    penstock_max_pids_per_job: int = 0  # 0 = no limit
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A whole, valid configuration."""
 
@@ -143,7 +161,13 @@ class Config:
     max_mem_per_node_mb: int = 0
     enforce_part_limits: str = "NO"
     unkillable_step_timeout_s: int = 60
+    unkillable_step_program: str = ""
     proctrack_type: str = "proctrack/cgroup"
+    task_plugin: tuple[str, ...] = ("task/affinity",)
+    task_plugin_param: tuple[str, ...] = ()
+    job_acct_gather_type: str = "jobacct_gather/none"
+    job_acct_gather_frequency_s: int = 30  # between two samples of a task; 0 = at its end only
+    cgroup: CgroupConfig = field(default_factory=CgroupConfig)
     over_time_limit_s: int = 0
     resv_over_run_s: int = 0  # -1 = UNLIMITED
     propagate_resource_limits: str = "ALL"

@@ -15,6 +15,7 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     update ids user= key=value                          scontrol update
     qos add|modify|delete NAME key=value / qos
     node n1 state=drain reason=x / partition debug state=down
+    notice n1 drain|fail|clear reason=x job=1           what a node says of itself
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
     await 1 / jobs / nodes / story 1
     accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
@@ -146,6 +147,11 @@ class Script:
     def again(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """An exit report that comes (again): again n1 JOB ATTEMPT."""
         return self.world.report_exit(plain[0], int(plain[1]), int(plain[2]), int(keys.get("code", 0)))
+
+    def notice(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """notice n1 drain|fail|clear reason=x job=1: what a node says of itself."""
+        flags = {word: True for word in plain[1:]}
+        return self.world.notice(plain[0], keys["reason"], int(keys.get("job", 0)), **flags)
 
     def cancel(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.get("user", "ann"))

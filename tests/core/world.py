@@ -34,6 +34,7 @@ from ctld.core.events import (
     HeldStep,
     LoadConfig,
     NodeDisconnected,
+    NodeNotice,
     NodeRegistered,
     Role,
     StepExited,
@@ -348,6 +349,18 @@ class World:
         del self.running[node][job_id, attempt]
         self.stopped[node].pop((job_id, attempt), None)
         return self.report_exit(node, job_id, attempt, code, signal, failure, oom, **more)
+
+    def notice(self, node: str, reason: str, job_id: int = 0, **flags: bool) -> list[str]:
+        """What a node says of itself, with the job's present attempt."""
+        self.sequence += 1
+        attempt = self.core.state.jobs[job_id].attempt if job_id else 0
+        link = self.links[node]
+        return self.do(
+            NodeNotice(
+                node, f"spool-{node}", self.sequence, link, self.now_us, reason, job_id=job_id, attempt=attempt,
+                step_id=BATCH if job_id else 0, **flags,
+            )
+        )  # fmt: skip
 
     def report_exit(
         self, node: str, job_id: int, attempt: int, code: int = 0, signal: int = 0, failure: str = "", oom: bool = False,
