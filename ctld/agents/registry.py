@@ -95,6 +95,7 @@ class Registry:
             kill_wait_s=config.kill_wait_s,
             unkillable_step_timeout_s=config.unkillable_step_timeout_s,
             controller_version=self._version,
+            command_port=config.slurmctld_port,
         )
 
     def _acknowledge(self, effect: AckReports) -> None:
