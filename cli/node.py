@@ -1,4 +1,4 @@
-"""`penstock node token NAME`: let a node join. Prints a token for one use within an hour; administrators only."""
+"""`penstock node token NAME`: let a node or a login host join. Prints a token for one use within an hour; administrators only."""
 
 import argparse
 import sys
@@ -13,9 +13,12 @@ def main(argv: list[str]) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     token = commands.add_parser("token", help="print a one-use token with which a node may join")
     token.add_argument("name", metavar="NAME", help="the node's name, as in slurm.conf")
+    token.add_argument(
+        "--role", choices=("node", "login"), default="node", help="node (default), or login: a host where users log in"
+    )
     options = parser.parse_args(argv)
     try:
-        return _token(options.name)
+        return _token(options.name, options.role)
     except PenstockError as error:
         print(f"penstock node: error: {error.text}", file=sys.stderr)  # noqa: T201
         if error.detail:
@@ -23,12 +26,13 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def _token(name: str) -> int:
+def _token(name: str, role: str) -> int:
     from penstock.v1.controller_pb2 import CreateNodeTokenRequest
 
     with Client.open() as client:
-        reply = client.call("CreateNodeToken", CreateNodeTokenRequest(node_name=name))
+        reply = client.call("CreateNodeToken", CreateNodeTokenRequest(node_name=name, login_host=role == "login"))
     print(reply.token)  # noqa: T201
-    hint = f"good for one hour and one use: penstock noded --node-name {name} --join TOKEN ... on {name}"
+    login = " --login" if role == "login" else ""
+    hint = f"good for one hour and one use: penstock noded{login} --node-name {name} --join TOKEN ... on {name}"
     print(hint, file=sys.stderr)  # noqa: T201
     return 0

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nodedaemon import inventory, link, wire
 from nodedaemon.cgroup import Cgroups, remove_subtree
@@ -27,7 +28,11 @@ from nodedaemon.launching import LauncherHandle
 from nodedaemon.spool import Spool
 from nodedaemon.supervisors import Supervisors
 from penstock import __version__
+from penstock.errors import BadSetup
 from penstock.v1 import node_pb2
+
+if TYPE_CHECKING:
+    from nodedaemon.localauth import LocalAuth
 
 log = logging.getLogger("penstock.noded")
 
@@ -66,10 +71,17 @@ class Daemon:
     """One node daemon, once its launcher runs."""
 
     def __init__(
-        self, settings: Settings, spool: Spool, launcher: LauncherHandle, cgroups: Cgroups, spool_lost: bool
+        self,
+        settings: Settings,
+        spool: Spool,
+        launcher: LauncherHandle,
+        cgroups: Cgroups,
+        spool_lost: bool,
+        local: "LocalAuth | None" = None,
     ) -> None:
         self._settings = settings
         self._spool_lost = spool_lost
+        self._local = local
         self._spool = spool
         self._cgroups = cgroups
         self._clock = Clock()
@@ -84,7 +96,9 @@ class Daemon:
         self._wake = asyncio.Event()
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
-        self._link = link.Link(settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post)
+        self._link = link.Link(
+            settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered
+        )
 
     def post(self, event: core.Event) -> None:
         """Hand an event to the machine; only from the loop's thread."""
@@ -101,6 +115,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, self.stop)
+        self._open_local()
         await self._supervisors.open()
         self._supervisors.adopt(self._machine)
         await self._turn()  # what became of the old steps is known before the registration says so
@@ -121,6 +136,8 @@ class Daemon:
             linking.cancel()
             await asyncio.gather(linking, lost, return_exceptions=True)
             self._supervisors.close()
+            if self._local is not None:
+                self._local.close()
             self._executor.shutdown()
             if not self._machine.live_steps():
                 remove_subtree(self._cgroups)
@@ -188,6 +205,21 @@ class Daemon:
                 log.error("step %s has not ended since SIGKILL was sent; look for processes in D state", effect.key)
         if swept:
             self._executor.submit(self._spool.sweep, swept)
+
+    def _open_local(self) -> None:
+        if self._local is not None:
+            try:
+                self._local.start()
+            except BadSetup as error:
+                log.error("commands in jobs get no tokens here: %s", error)
+
+    def _registered(self, registered: node_pb2.Registered) -> None:
+        """Take what the controller says of itself, before any of its commands."""
+        if self._local is not None:
+            try:
+                self._local.tell(registered.command_port)
+            except (BadSetup, OSError) as error:
+                log.error("commands in jobs do not find the controller: %s", error)
 
     def _registration(self) -> node_pb2.Register:
         return node_pb2.Register(

@@ -101,12 +101,14 @@ class Link:
         register: Callable[[], node_pb2.Register],
         heartbeat: Callable[[], node_pb2.Heartbeat],
         post: Callable[[Event], None],
+        registered: Callable[[node_pb2.Registered], None] = lambda answer: None,
     ) -> None:
         self._target = target
         self._node = node
         self._register = register
         self._heartbeat = heartbeat
         self._post = post
+        self._registered = registered
         self._link = 0  # number of the last stream
         self._call: Any = None  # of the admitted stream
         self._outbox: deque[node_pb2.NodeMessage] = deque()
@@ -184,6 +186,7 @@ class Link:
         self._call = call
         self._outbox.clear()
         self._heard_at = asyncio.get_running_loop().time()
+        self._registered(registered)
         timeout_us = registered.unkillable_step_timeout_s * 1_000_000
         self._post(LinkUp(link, registered.epoch, timeout_us))
         log.info("registered with cluster %s, epoch %d", registered.cluster_name, registered.epoch)

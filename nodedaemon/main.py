@@ -1,5 +1,7 @@
 """`penstock noded`: read the arguments, take the spool, start the launcher, run the daemon. Exit 78 for a bad set-up.
 
+With --login there are no jobs, no spool and no launcher: only the socket that gives users their tokens.
+
 Everything that can be wrong is looked at before anything is made. What is heavy to import (gRPC, psutil) is imported
 after the arguments have been read, so that `--help` and mistakes answer at once.
 """
@@ -23,7 +25,7 @@ from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
-    from nodedaemon import daemon
+    from nodedaemon import daemon, localauth
 
 log = logging.getLogger("penstock.noded")
 
@@ -50,13 +52,23 @@ def _parser() -> argparse.ArgumentParser:
     add("--cpus", metavar="N", help="pretend to have N CPUs")
     add("--real-memory", metavar="MB", help="pretend to have that much memory")
     add("--gpus", metavar="N[:TYPE]", help="pretend to have N GPUs")
-    add("--cluster-file", metavar="FILE", default="", help="cluster.json for commands inside jobs")
+    add(
+        "--cluster-file",
+        metavar="FILE",
+        default="",
+        help="cluster.json for commands inside jobs (default: the daemon's own, in the spool, with its own tokens)",
+    )
     add("--cgroup", choices=("auto", "off"), default="auto", help="put steps into control groups where possible")
     add(
         "--constrain-memory", action="store_true", help="limit a step's memory to its allocation (needs control groups)"
     )
     add("--insecure", action="store_true", help="connect to HOST:PORT without TLS, for trying things out")
     add("--join", metavar="TOKEN", help="get this node's certificate with a join token, write it to --cert-dir and end")
+    add(
+        "--login",
+        action="store_true",
+        help="a login host: no jobs, only tokens for the users here; --controller is then the port for commands",
+    )
     return parser
 
 
@@ -66,15 +78,18 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s noded %(levelname)s %(message)s")
     if args.join:
         return _join(args)
+    if args.login:
+        return _login(args)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
     try:
         settings = _settings(args)
         boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
         spool = Spool(args.spool, boot_id, secrets.token_hex(8))
+        local = _local_auth(args)
     except (SpoolError, BadValue, BadSetup) as error:
         return _bad(str(error))
-    return _serve(args, settings, spool)
+    return _serve(args, settings, spool, local)
 
 
 class BadSetup(Exception):
@@ -96,11 +111,51 @@ def _settings(args: argparse.Namespace) -> "daemon.Settings":
         else None,
         gpus=inventory.parse_gpus(args.gpus) if args.gpus else None,
     )
-    node = wire.NodeFacts(args.node_name, platform.node(), args.cluster_file, args.constrain_memory)
+    node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), args.constrain_memory)
     return daemon.Settings(node, target, pretended)
 
 
-def _serve(args: argparse.Namespace, settings: "daemon.Settings", spool: Spool) -> int:
+def _gives_tokens(args: argparse.Namespace) -> bool:
+    return (
+        bool(args.cert_dir) and not args.cluster_file and not args.insecure and not args.controller.startswith("unix:")
+    )
+
+
+def _cluster_file(args: argparse.Namespace) -> str:
+    """What jobs find in PENSTOCK_CLUSTER; "" = nothing."""
+    return os.path.abspath(os.path.join(args.spool, "cluster.json")) if _gives_tokens(args) else args.cluster_file
+
+
+def _local_auth(args: argparse.Namespace) -> "localauth.LocalAuth | None":
+    """The daemon's own socket for its users, unless it is told of another's. Raises BadSetup."""
+    if not _gives_tokens(args):
+        return None
+    from nodedaemon import localauth
+    from penstock.errors import PenstockError
+
+    try:
+        return localauth.of_node(args.spool, args.cert_dir, args.controller)
+    except PenstockError as error:
+        raise BadSetup(str(error)) from error
+
+
+def _login(args: argparse.Namespace) -> int:
+    """The daemon of a login host."""
+    from nodedaemon import localauth
+    from penstock.errors import PenstockError
+
+    if args.cert_dir is None:
+        return _bad("--login needs --cert-dir, the folder with login.pem, login.key and ca.pem")
+    try:
+        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller)
+    except PenstockError as error:
+        return _bad(str(error))
+    return 0
+
+
+def _serve(
+    args: argparse.Namespace, settings: "daemon.Settings", spool: Spool, local: "localauth.LocalAuth | None"
+) -> int:
     import asyncio
 
     from nodedaemon import daemon
@@ -114,7 +169,7 @@ def _serve(args: argparse.Namespace, settings: "daemon.Settings", spool: Spool) 
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 
     async def serve() -> None:
-        await daemon.Daemon(settings, spool, launcher, cgroups, lost).run()
+        await daemon.Daemon(settings, spool, launcher, cgroups, lost, local).run()
 
     try:
         asyncio.run(serve())
@@ -135,7 +190,7 @@ def _join(args: argparse.Namespace) -> int:
         join(args.join, args.node_name, Path(args.cert_dir), time.time_ns() // 1000, address=args.controller)
     except PenstockError as error:
         return _bad(str(error))
-    print(f"node {args.node_name} has joined; its certificate is in {args.cert_dir}")  # noqa: T201 (the command's answer)
+    print(f"{args.node_name} has joined; its certificate is in {args.cert_dir}")  # noqa: T201 (the command's answer)
     return 0
 
 

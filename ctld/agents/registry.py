@@ -97,6 +97,7 @@ class Registry:
             unkillable_step_timeout_s=config.unkillable_step_timeout_s,
             controller_version=self._version,
             settings=node_settings(config),
+            command_port=config.slurmctld_port,
         )
 
     def tell_settings(self) -> None:

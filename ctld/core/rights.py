@@ -9,12 +9,19 @@ administrator's.
 from ctld.core.effects import Refused
 from ctld.core.events import Actor, Role
 from ctld.core.model import Job
+from ctld.core.state import ClusterState
 from penstock.values.refusals import Code
 
 
 def may_touch(actor: Actor, job: Job) -> bool:
     """True when the actor may change, signal or cancel the job."""
     return actor.uid == job.user_id or actor.role >= Role.OPERATOR
+
+
+def has_job(state: ClusterState, node: str, uid: int) -> bool:
+    """True when a job of that user holds something on that node now, so that the node may speak for him."""
+    found = state.nodes.get(node)
+    return found is not None and any(state.jobs[job_id].user_id == uid for job_id in found.jobs)
 
 
 def require_role(actor: Actor, role: Role, what: str) -> None:

@@ -3,6 +3,9 @@
 A connection whose client certificate has the role node is that node and nothing else: a token sent over it is ignored,
 so a stolen node key cannot be turned into a user. Any other connection is the user that its token names, or nobody.
 
+A token that a node signed is good only for a user with a job on that node (TokenVerifier.has_job), and only for what
+every user may do: nobody is an administrator or operator from there, as a stolen node key would be.
+
 A token's uid is trusted; the names and groups that go with it are looked up on this machine, off the event loop, and
 kept for a minute. A token's gid counts only if that user is in the group here.
 
@@ -156,10 +159,11 @@ class Authenticator:
         if token is None:
             return Peer(why_nobody="the call carries no token")
         try:
-            claims = self._verifier.verify(bytes(token), self._clock_us())
+            said = self._verifier.verify(bytes(token), self._clock_us())
         except TokenRefused as error:
             return Peer(why_nobody=error.explanation, passing=error.passing)
-        return Peer(actor=await self.actor(claims.uid, claims.gid))
+        actor = await self.actor(said.uid, said.gid)
+        return Peer(actor=msgspec.structs.replace(actor, role=Role.USER) if said.role == "node" else actor)
 
     async def actor(self, uid: int, gid: int) -> Actor:
         """The user as the core knows him."""

@@ -384,11 +384,12 @@ class ControllerService:
 
     @translated
     async def CreateNodeToken(self, request: Any, context: Any) -> Any:
-        """A one-use token with which a node of the configuration may join."""
-        if request.node_name not in self._runtime.core.state.nodes:
+        """A one-use token with which a node of the configuration, or a login host, may join."""
+        role = "login" if request.login_host else "node"
+        if role == "node" and request.node_name not in self._runtime.core.state.nodes:
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {request.node_name[:64]!r}")
         token, expires_at_us = self._services.join_tokens.create(
-            request.node_name, secrets.token_bytes(SECRET_BYTES), self._runtime.clock_us()
+            request.node_name, secrets.token_bytes(SECRET_BYTES), self._runtime.clock_us(), role
         )
         return controller_pb2.CreateNodeTokenReply(token=token, expires_at_us=expires_at_us)
 

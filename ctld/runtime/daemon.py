@@ -24,6 +24,7 @@ from ctld.core.controller import Core
 from ctld.core.effects import Batch, Refusal
 from ctld.core.events import LoadConfig
 from ctld.core.recover import Misfit
+from ctld.core.rights import has_job
 from ctld.core.submit import SUBMIT_KEY_AGE_US
 from ctld.metrics import Metrics
 from ctld.rpc.auth import Authenticator, Roles
@@ -207,6 +208,7 @@ class Controller:
         denied = load_denied(self._daemon.folder.certificates / "denied.json")
         cluster = credentials.identity.cluster
         verifier = TokenVerifier(credentials.ca, cluster, self._boot_at_us, denied)
+        verifier.has_job = partial(has_job, self._runtime.core.state)
         return Authenticator(verifier, credentials.ca, cluster, Roles.of(config), self._clock, denied)
 
     def _cluster_file(self, config: Config, address: str) -> ClusterFile:

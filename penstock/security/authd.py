@@ -5,7 +5,7 @@ token for that user; nothing that the other side sends is ever read. Accepting, 
 without waiting for anybody: a token fits into an empty socket's buffer, so no connection outlives its own callback and
 slow or silent clients can hold nothing. The backlog is the limit on how many may stand in line.
 
-Runs in the controller, and in the node daemon of a login host. It replaces munge.
+Runs in the controller, in every node daemon, and in the one of a login host. It replaces munge.
 """
 
 import asyncio

@@ -8,7 +8,8 @@ token nor request.
 
 The controller keeps only hashes of the secrets, in a 0600 file that is synced before a token is handed out and before
 a certificate is. A used token is kept until it would have expired, to tell "used twice" (somebody else may have used
-it) from "never existed". A node may join again, with a new token, for a new certificate.
+it) from "never existed". A node may join again, with a new token, for a new certificate. A login host joins in the same
+way, with a token for the role login.
 """
 
 import base64
@@ -46,6 +47,8 @@ from penstock.values.refusals import TEXT, Code
 
 LIFETIME_US: Final = 3_600_000_000
 SECRET_BYTES: Final = 16
+#: A controller's certificate is never given over the network.
+JOIN_ROLES: Final = ("node", "login")
 #: Nodes that may be waiting to join at one time; a cluster of this size is set up within the hour of one token's life.
 TOKENS_MAX: Final = 10_000
 CSR_BYTES_MAX: Final = 16 * 1024
@@ -72,6 +75,7 @@ class JoinToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     ca_fingerprint: bytes
     secret: bytes
     expires_at_us: int
+    role: str = "node"
 
     def to_text(self) -> str:
         """The form that is copied by a person."""
@@ -96,6 +100,7 @@ class Pending(msgspec.Struct):
     node: str
     expires_at_us: int
     used: bool = False
+    role: str = "node"
 
 
 class JoinTokens:
@@ -108,22 +113,24 @@ class JoinTokens:
         self._address = address
         self._pending = self._read()
 
-    def create(self, node: str, secret: bytes, now_us: int) -> tuple[str, int]:
-        """A token for this node, and when it expires. secret: 16 random bytes."""
+    def create(self, node: str, secret: bytes, now_us: int, role: str = "node") -> tuple[str, int]:
+        """A token for this node or login host, and when it expires. secret: 16 random bytes."""
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"a secret has {SECRET_BYTES} bytes")
         check_label(node, "node name")
+        if role not in JOIN_ROLES:
+            raise PenstockError(Code.INVALID_VALUE, f"role {role[:64]!r} is not one of {', '.join(JOIN_ROLES)}")
         self._sweep(now_us)
         if len(self._pending) >= TOKENS_MAX:
             raise PenstockError(Code.BUSY, f"{TOKENS_MAX} join tokens are waiting already: they expire within the hour")
         expires_at_us = now_us + LIFETIME_US
-        pending = {**self._pending, _hash(secret): Pending(node, expires_at_us)}
+        pending = {**self._pending, _hash(secret): Pending(node, expires_at_us, role=role)}
         self._store(pending)
-        token = JoinToken(self._cluster, node, self._address, self._fingerprint, secret, expires_at_us)
+        token = JoinToken(self._cluster, node, self._address, self._fingerprint, secret, expires_at_us, role)
         return token.to_text(), expires_at_us
 
-    def redeem(self, text: str, node: str, now_us: int) -> str:
-        """Use the token up for this node; returns the node's name. Raises JoinRefused, and then nothing has changed."""
+    def redeem(self, text: str, node: str, now_us: int) -> Pending:
+        """Use the token up for this node; returns what it was for. Raises JoinRefused, and then nothing has changed."""
         key = _hash(parse_join_token(text).secret)
         pending = self._pending.get(key)
         if pending is None:
@@ -136,8 +143,9 @@ class JoinTokens:
             )
         if pending.node != node:
             raise JoinRefused("name", "the join token is for another node")
-        self._store({**self._pending, key: Pending(pending.node, pending.expires_at_us, used=True)})
-        return pending.node
+        used = Pending(pending.node, pending.expires_at_us, used=True, role=pending.role)
+        self._store({**self._pending, key: used})
+        return used
 
     def _sweep(self, now_us: int) -> None:
         """Forget tokens an hour after they have expired; until then they are refused by their proper reason."""
@@ -165,11 +173,11 @@ def admit(
 ) -> tuple[bytes, bytes]:
     """The controller's whole answer to JoinNode: the node's certificate and the CA's, as PEM. Raises JoinRefused.
 
-    Of the request for a certificate only the key is taken: the name comes from the token.
+    Of the request for a certificate only the key is taken: name and role come from the table of tokens.
     """
     public_key = _key_of_request(csr_pem)
-    name = tokens.redeem(token, node, now_us)
-    return to_pem(authority.issue("node", name, public_key, now_us)), authority.pem
+    redeemed = tokens.redeem(token, node, now_us)
+    return to_pem(authority.issue(redeemed.role, redeemed.node, public_key, now_us)), authority.pem
 
 
 def _key_of_request(csr_pem: bytes) -> ec.EllipticCurvePublicKey:
@@ -189,10 +197,12 @@ def _key_of_request(csr_pem: bytes) -> ec.EllipticCurvePublicKey:
 def join(
     token_text: str, node: str, folder: Path, now_us: int, address: str = "", timeout_s: float = CONNECT_TIMEOUT_S
 ) -> Credentials:
-    """The node's side: get a certificate, write node.key, node.pem, ca.pem. address: another way to the controller."""
+    """The node's side: get a certificate, write ROLE.key, ROLE.pem, ca.pem. address: another way to the controller."""
     token = parse_join_token(token_text)
     if token.node != node:
         raise JoinRefused("name", f"the join token is for node {token.node!r}, this is {node!r}")
+    if token.role not in JOIN_ROLES:
+        raise JoinRefused("malformed", f"the join token is for the role {token.role[:64]!r}, which is not known here")
     if token.expires_at_us < now_us:
         raise JoinRefused("expired", "the join token has expired (or this machine's clock is wrong)")
     address = address or token.address
@@ -208,15 +218,15 @@ def join(
         identity = check_certificate(certificate, ca, now_us)
     except BadCertificate as error:
         raise BadSetup(f"{address}: gave a certificate that cannot be used here: {error}") from error
-    if (identity.cluster, identity.role, identity.name) != (token.cluster, "node", node):
+    if (identity.cluster, identity.role, identity.name) != (token.cluster, token.role, node):
         raise BadSetup(f"{address}: gave a certificate for {identity.uri}")
     if certificate.public_key() != key.public_key():
         raise BadSetup(f"{address}: gave a certificate for another key")
     _make_folder(folder)
-    write_secret(folder / "node.key", key_to_pem(key))
-    write_public(folder / "node.pem", certificate_pem)
+    write_secret(folder / f"{token.role}.key", key_to_pem(key))
+    write_public(folder / f"{token.role}.pem", certificate_pem)
     write_public(folder / "ca.pem", to_pem(ca))
-    return load_credentials(folder, "node", now_us)
+    return load_credentials(folder, token.role, now_us)
 
 
 def _make_folder(folder: Path) -> None:

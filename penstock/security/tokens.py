@@ -2,14 +2,16 @@
 
 A token is [version, claims, signer's certificate, signature] in msgpack. The signature, by the certificate's EC key,
 covers a fixed prefix and the claims. The verifier believes it when the certificate comes from the cluster's CA, is in
-force, is not on the deny list and has the role controller or login; when the claims name this cluster and the signer's
-own host; when the times fit; and when the token was not seen before.
+force, is not on the deny list; when the claims name this cluster and the signer's own host; when the times fit; and when
+the token was not seen before. A controller and a login host may speak for everybody. A node may speak only for users who
+have a job there at that moment, which the verifier asks of its owner: a stolen node key is no more than those users.
 
 Tokens seen are remembered in memory until they have expired. After a restart nothing is remembered, so a token made
 before the start is answered with "try again": it could be a replay, and a client makes a new one in a millisecond.
 """
 
 import os
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -28,9 +30,8 @@ SKEW_US: Final = 30_000_000
 TOKEN_BYTES_MAX: Final = 4096
 #: Tokens in force at one time: 1,000 calls a second for the 90 seconds that one is remembered, with room for bursts.
 SEEN_MAX: Final = 200_000
-#: Login hosts of a cluster whose certificates are kept parsed.
-SIGNERS_MAX: Final = 1024
-SIGNER_ROLES: Final = ("controller", "login")
+#: Hosts of a cluster whose certificates are kept parsed: nodes with jobs that call, and login hosts.
+SIGNERS_MAX: Final = 8192
 _PREFIX: Final = b"penstock user token 1\n"
 _ECDSA: Final = ec.ECDSA(hashes.SHA256())
 
@@ -45,6 +46,15 @@ class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     iat_us: int
     exp_us: int
     jti: bytes
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Whom a good token speaks for, and the role of the host that says so."""
+
+    uid: int
+    gid: int
+    host: str
+    role: str  # controller, login or node
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -87,6 +97,7 @@ class TokenIssuer:
 class _Signer(msgspec.Struct, frozen=True):
     key: ec.EllipticCurvePublicKey
     host: str
+    role: str
     certificate: x509.Certificate
 
 
@@ -97,13 +108,15 @@ class TokenVerifier:
         self, ca: x509.Certificate, cluster: str, started_us: int, denied: frozenset[int] = frozenset()
     ) -> None:
         self.denied = denied
+        #: (node, uid) -> has this user a job there now? Nobody has, until the owner of the verifier says otherwise.
+        self.has_job: Callable[[str, int], bool] = lambda node, uid: False
         self._ca = ca
         self._cluster = cluster
         self._started_us = started_us
         self._seen: dict[bytes, int] = {}  # jti -> forget at; in order of arrival
         self._signers: dict[bytes, _Signer] = {}
 
-    def verify(self, token: bytes, now_us: int) -> Claims:
+    def verify(self, token: bytes, now_us: int) -> Caller:
         """Whose token this is. Raises TokenRefused."""
         if len(token) > TOKEN_BYTES_MAX:
             raise TokenRefused("malformed", "the token is too long")
@@ -123,7 +136,9 @@ class TokenVerifier:
             raise TokenRefused("cluster", f"the token is for cluster {claims.aud!r} from host {claims.host!r}")
         self._check_times(claims, now_us)
         self._remember(claims, now_us)
-        return claims
+        if signer.role == "node" and not self.has_job(signer.host, claims.uid):
+            raise TokenRefused("no-job", f"uid {claims.uid} has no job on node {signer.host}")
+        return Caller(claims.uid, claims.gid, signer.host, signer.role)
 
     def _signer(self, der: bytes, now_us: int) -> _Signer:
         signer = self._signers.get(der)
@@ -140,13 +155,13 @@ class TokenVerifier:
         if signer is not None:
             return signer
         key = certificate.public_key()
-        if identity is None or identity.role not in SIGNER_ROLES or not isinstance(key, ec.EllipticCurvePublicKey):
-            raise TokenRefused("role", "the token's signer is neither a controller nor a login host")
+        if identity is None or not isinstance(key, ec.EllipticCurvePublicKey):
+            raise TokenRefused("signer", "the certificate of the token's signer is for another kind of key")
         if identity.cluster != self._cluster:
             raise TokenRefused("cluster", f"the token's signer belongs to cluster {identity.cluster!r}")
         if len(self._signers) >= SIGNERS_MAX:
             self._signers.clear()
-        signer = self._signers[der] = _Signer(key, identity.name, certificate)
+        signer = self._signers[der] = _Signer(key, identity.name, identity.role, certificate)
         return signer
 
     def _check_times(self, claims: Claims, now_us: int) -> None:

@@ -747,10 +747,12 @@ class ShutdownRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CreateNodeTokenRequest(_message.Message):
-    __slots__ = ("node_name",)
+    __slots__ = ("node_name", "login_host")
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    LOGIN_HOST_FIELD_NUMBER: _ClassVar[int]
     node_name: str
-    def __init__(self, node_name: _Optional[str] = ...) -> None: ...
+    login_host: bool
+    def __init__(self, node_name: _Optional[str] = ..., login_host: bool = ...) -> None: ...
 
 class CreateNodeTokenReply(_message.Message):
     __slots__ = ("token", "expires_at_us")

@@ -46,15 +46,33 @@ def reason(verifier, token, at=NOW):
 
 def test_a_good_token_names_its_user(issuer, verifier):
     claims = verifier.verify(issuer.issue(65534, 100, NOW), NOW + 2 * S)
-    assert (claims.uid, claims.gid, claims.host, claims.aud) == (65534, 100, "h", "c")
+    assert (claims.uid, claims.gid, claims.host, claims.role) == (65534, 100, "h", "controller")
 
 
 def test_a_login_host_may_sign(ca, tmp_path, verifier):
     assert verifier.verify(member(ca, tmp_path, "login", "l1").issue(5, 5, NOW), NOW).host == "l1"
 
 
-def test_a_node_may_not_sign(ca, tmp_path, verifier):
-    assert reason(verifier, member(ca, tmp_path, "node", "n1").issue(0, 0, NOW)) == "role"
+def test_a_node_speaks_only_for_those_who_have_a_job_there(ca, tmp_path, verifier):
+    node = member(ca, tmp_path, "node", "n1")
+    assert reason(verifier, node.issue(5, 5, NOW)) == "no-job"  # until somebody says otherwise, nobody has one
+    jobs = {("n1", 5), ("n2", 6)}
+    verifier.has_job = lambda name, uid: (name, uid) in jobs
+    token = node.issue(5, 6, NOW)
+    said = verifier.verify(token, NOW)
+    assert (said.uid, said.gid, said.host, said.role) == (5, 6, "n1", "node")
+    assert reason(verifier, token) == "replayed"
+    assert reason(verifier, node.issue(6, 6, NOW)) == "no-job"  # that job is on another node
+    assert reason(verifier, node.issue(0, 0, NOW)) == "no-job"
+    jobs.clear()
+    assert reason(verifier, node.issue(5, 5, NOW)) == "no-job"  # the job has ended
+
+
+def test_a_node_cannot_sign_in_another_hosts_name(ca, tmp_path, verifier):
+    verifier.has_job = lambda name, uid: True
+    node = member(ca, tmp_path, "node", "n1")
+    node._host = "n2"
+    assert reason(verifier, node.issue(5, 5, NOW)) == "cluster"
 
 
 def test_replay_is_refused_and_does_not_wear_off(issuer, verifier):

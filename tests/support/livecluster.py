@@ -67,6 +67,7 @@ class ClusterConf:
     kill_wait_s: int = 1
     more: tuple[str, ...] = ()
     features: Mapping[str, str] = field(default_factory=dict)  # node -> comma list
+    own_tokens: bool = False  # node daemons give their jobs tokens and a cluster file, as on machines of their own
     partitions: tuple[str, ...] = ("PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP",)
 
 
@@ -279,7 +280,7 @@ class LiveCluster:
         words += ["--cert-dir", str(self.home / "certs" / name), "--spool", str(self.home / "noded" / name)]
         words += ["--cpus", str(conf.cpus), "--real-memory", str(conf.memory_mb)]
         words += ["--gpus", f"{conf.gpus}:{conf.gpu_type}"] if conf.gpus else []
-        words += ["--cluster-file", str(self.cluster_file)]
+        words += [] if conf.own_tokens else ["--cluster-file", str(self.cluster_file)]
         if name in self.boot_ids:
             env = {"PENSTOCK_BOOT_ID": self.boot_ids[name], **env}
         return self._launch(name, words, env)
