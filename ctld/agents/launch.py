@@ -84,7 +84,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         qos=request.qos,
         node_list=compress(part.node for part in job.alloc),
         nodes=[allocation_of(part) for part in job.alloc],
-        ntasks=request.ntasks if request.ntasks_asked else 0,
+        ntasks=request.ntasks_over or (request.ntasks if request.ntasks_asked else 0),
         cpus_per_task=request.cpus_per_task if request.cpus_per_task_asked else 0,
         ntasks_per_node=request.ntasks_per_node,
         mem_per_node_mb=request.mem_per_node_mb,
@@ -99,6 +99,12 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         export_env=request.export_env,
         licenses=request.licenses,
         comment=request.comment,
+        distribution=request.distribution,
+        mem_per_gpu_mb=request.mem_per_gpu_mb,
+        ntasks_per_gpu=request.ntasks_per_gpu,
+        cpus_per_gpu=request.cpus_per_gpu,
+        gpus=gpus_of(request.gres_per_job),
+        gpus_per_task=gpus_of(request.gres_per_task),
     )
     if job.array_task_id is not None:
         facts.array_job_id, facts.array_task_id = job.array_job_id, job.array_task_id
@@ -123,9 +129,14 @@ def end_of(job: JobRow) -> int:
 
 
 def gpus_text(job: JobRow) -> str:
-    """GPUs per node as asked for: `a100:4`, `4`, "" = none."""
-    gpus = [entry for entry in job.request.gres_per_node if entry[0] == "gpu"]
-    return ",".join(f"{type_}:{count}" if type_ else str(count) for _, type_, count in gpus)
+    """GPUs per node as asked for: `a100:4`, `4`, "" = none, or the numbers come from --gpus or --gpus-per-task."""
+    derived = job.request.gres_per_job or job.request.gres_per_task
+    return "" if derived else gpus_of(job.request.gres_per_node)
+
+
+def gpus_of(gres: tuple[tuple[str, str, int], ...]) -> str:
+    """The GPUs of a request as an option has them."""
+    return ",".join(f"{type_}:{count}" if type_ else str(count) for name, type_, count in gres if name == "gpu")
 
 
 def note_text(effect: TerminateStep, now_us: int) -> str:

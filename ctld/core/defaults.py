@@ -2,10 +2,12 @@
 
 Rules (man sbatch): no -n = one task a node; -n without -N = as many nodes as needed, at most one a task; -N with
 fewer tasks than nodes = as many nodes as tasks, with a warning; --ntasks-per-node sets the number of nodes or of
-tasks, whichever is missing; memory comes from the job, else the partition, else the cluster, else the whole node
-(when memory is consumable). Numbers are checked against ranges here, so that no sum can overflow a column.
+tasks, whichever is missing; with --overcommit CPUs are taken for one task a node; memory comes from the job, else the
+partition, else the cluster, else the whole node (when memory is consumable). Numbers are checked against ranges here, so
+that no sum can overflow a column.
 """
 
+from ctld.core import gpu_counts
 from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
 from ctld.core.model import JobRequest, Partition
@@ -26,13 +28,16 @@ TIME_LIMIT_S_MAX = 3_153_600_000
 MEM_MB_MAX = 1 << 40
 COUNTS = (
     "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "switches_max", "sockets_per_node",
-    "cores_per_socket", "threads_per_core", "mincpus", "ntasks_per_core", "ntasks_per_socket",
+    "cores_per_socket", "threads_per_core", "mincpus", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu",
+    "cpus_per_gpu", "resv_ports",
 )  # fmt: skip
 #: What goes into the request as it is.
 AS_ASKED = (
     "switches_max", "switches_wait_s", "time_min_s", "deadline_at_us", "priority", "prefer", "sockets_per_node",
     "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
-    "spread_job", "use_min_nodes",
+    "spread_job", "use_min_nodes", "overcommit", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu",
+    "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "no_kill", "wait_all_nodes", "node_fail_policy",
+    "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network",
 )  # fmt: skip
 
 
@@ -41,8 +46,13 @@ def complete(
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Fill in the defaults. Returns the request and warnings. Raises Refused or BadValue."""
     _check_ranges(state, wanted)
+    cpus_per_task_asked = bool(wanted.cpus_per_task)
     required, excluded = _node_lists(state, partitions, wanted)
+    wanted = gpu_counts.spread(state, partitions[0], wanted, len(required))
     nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
+    ntasks_over = ntasks if wanted.overcommit and ntasks > nodes_min and not wanted.exclusive else 0
+    if ntasks_over and not wanted.nodes_min:
+        nodes_max = nodes_min
     mem_node, mem_cpu = _memory(state, partitions[0], wanted)
     for text in filter(None, (wanted.features, wanted.prefer)):
         known = {f for node in state.node_list for f in node.features}
@@ -65,11 +75,12 @@ def complete(
         nodes_min=nodes_min,
         nodes_max=nodes_max,
         nodes_asked=bool(wanted.nodes_min),
-        ntasks=ntasks,
-        ntasks_asked=bool(wanted.ntasks or wanted.ntasks_per_node),
+        ntasks=nodes_min if ntasks_over else ntasks,
+        ntasks_over=ntasks_over,
+        ntasks_asked=bool(wanted.ntasks or wanted.ntasks_per_node) and not ntasks_over,
         cpus_per_task=wanted.cpus_per_task or 1,
-        cpus_per_task_asked=bool(wanted.cpus_per_task),
-        ntasks_per_node=wanted.ntasks_per_node,
+        cpus_per_task_asked=cpus_per_task_asked,
+        ntasks_per_node=0 if ntasks_over else wanted.ntasks_per_node,
         mem_per_node_mb=mem_node,
         mem_per_cpu_mb=mem_cpu,
         gres_per_node=share(_gres(state, wanted)),
@@ -140,14 +151,14 @@ def _check_ranges(state: ClusterState, wanted: WantedJob) -> None:
         value = getattr(wanted, what)
         if not 0 <= value <= COUNT_MAX:
             raise Refused(Code.INVALID_VALUE, f"{what} must be between 1 and {COUNT_MAX}, not {value}")
-    for what in ("mem_per_node_mb", "mem_per_cpu_mb", "tmp_disk_mb"):
+    for what in ("mem_per_node_mb", "mem_per_cpu_mb", "mem_per_gpu_mb", "tmp_disk_mb"):
         value = getattr(wanted, what)
         if value is not None and not 0 <= value <= MEM_MB_MAX:
             raise Refused(Code.INVALID_TASK_MEMORY, f"{what} must be between 0 and {MEM_MB_MAX}, not {value}")
     if wanted.nodes_max and wanted.nodes_max < wanted.nodes_min:
         raise Refused(Code.INVALID_NODE_COUNT, f"{wanted.nodes_min}-{wanted.nodes_max}")
-    if wanted.mem_per_node_mb is not None and wanted.mem_per_cpu_mb is not None:
-        raise Refused(Code.INVALID_TASK_MEMORY, "--mem and --mem-per-cpu exclude each other")
+    if sum(getattr(wanted, f"mem_per_{of}_mb") is not None for of in ("node", "cpu", "gpu")) > 1:
+        raise Refused(Code.INVALID_TASK_MEMORY, "--mem, --mem-per-cpu and --mem-per-gpu exclude each other")
     _check_times(state, wanted)
     limit = wanted.time_limit_s
     if limit is not None and limit != -1 and not 0 < limit <= TIME_LIMIT_S_MAX:

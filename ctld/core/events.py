@@ -124,6 +124,23 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     ntasks_per_socket: int = 0
     spread_job: bool = False
     use_min_nodes: bool = False
+    immediate_s: int | None = None
+    gres_per_job: tuple[tuple[str, str, int], ...] = ()
+    gres_per_task: tuple[tuple[str, str, int], ...] = ()
+    ntasks_per_gpu: int = 0
+    cpus_per_gpu: int = 0
+    mem_per_gpu_mb: int | None = None
+    resv_ports: int = 0
+    distribution: str = ""
+    overcommit: bool = False
+    no_kill: bool = False
+    wait_all_nodes: bool = False
+    node_fail_policy: str = ""
+    mpi: str = ""
+    cpu_bind: str = ""
+    mem_bind: str = ""
+    gpu_bind: str = ""
+    network: str = ""
 
 
 class SubmitJob(Event, frozen=True):

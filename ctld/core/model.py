@@ -86,6 +86,24 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ntasks_per_socket: int = 0
     spread_job: bool = False  # over as many nodes as can be
     use_min_nodes: bool = False  # of a range of nodes rather the fewest
+    ntasks_over: int = 0  # --overcommit: tasks that were asked for, while `ntasks` is one a node
+    overcommit: bool = False
+    immediate_s: int | None = None
+    gres_per_job: tuple[tuple[str, str, int], ...] = ()  # as asked; `gres_per_node` has what comes of it
+    gres_per_task: tuple[tuple[str, str, int], ...] = ()
+    ntasks_per_gpu: int = 0
+    cpus_per_gpu: int = 0
+    mem_per_gpu_mb: int | None = None
+    resv_ports: int = 0
+    distribution: str = ""  # of its steps, as written
+    no_kill: bool = False  # goes on when a node of it fails
+    wait_all_nodes: bool = False
+    node_fail_policy: str = ""
+    mpi: str = ""
+    cpu_bind: str = ""
+    mem_bind: str = ""
+    gpu_bind: str = ""
+    network: str = ""
 
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""

@@ -24,7 +24,8 @@ _REQUEST_FIELDS: Final = (
     "submit_host", "submit_dir", "command", "wckey", "ntasks", "cpus_per_task", "exclusive_user", "licenses",
     "switches_max", "switches_wait_s", "segment", "time_min_s", "deadline_at_us", "prefer", "sockets_per_node",
     "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
-    "spread_job", "use_min_nodes",
+    "spread_job", "use_min_nodes", "ntasks_per_gpu", "cpus_per_gpu", "resv_ports", "distribution", "overcommit",
+    "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network",
 )  # fmt: skip
 #: Fields of a row that have the same name and meaning in JobInfo.
 _ROW_FIELDS: Final = (
@@ -42,14 +43,16 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
         if value:
             fields[name] = value
     fields["requeue"] = request.requeue
-    for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb", "umask"):
+    for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb", "umask", "mem_per_gpu_mb", "immediate_s"):
         value = getattr(request, name)
         if value is not None:
             fields[name] = value
-    if request.gres_per_node:
-        fields["gres_per_node"] = [
-            common_pb2.GresCount(name=name, type=type_, count=count) for name, type_, count in request.gres_per_node
-        ]
+    for name in ("gres_per_node", "gres_per_job", "gres_per_task"):
+        counts = getattr(request, name)
+        if counts:
+            fields[name] = [common_pb2.GresCount(name=n, type=type_, count=count) for n, type_, count in counts]
+    if request.ntasks_over:
+        fields["ntasks"] = request.ntasks_over
     if request.nodes_required:
         fields["nodes_required"] = compress(request.nodes_required)
     if request.nodes_excluded:
@@ -119,7 +122,7 @@ def counts(row: JobRow) -> dict[str, int]:
         tasks = sum(part.tasks for part in row.alloc)  # more than were asked for with `-N 2-4`
     else:
         cpus, nodes, tasks = request.ntasks * request.cpus_per_task, request.nodes_min, request.ntasks
-    return {"cpus": cpus, "nodes": nodes, "tasks": tasks}
+    return {"cpus": cpus, "nodes": nodes, "tasks": request.ntasks_over or tasks}
 
 
 def end_at(row: JobRow) -> int:

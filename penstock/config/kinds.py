@@ -325,7 +325,7 @@ def _read_gather_s(text: str, what: str) -> int:
 
 
 def _read_task_param(text: str, what: str) -> tuple[str, ...]:
-    return () if text.lower() == "none" else _TASK_PARAMS.read(text, what)  # type: ignore[no-any-return]
+    return () if text.lower() == "none" else _TASK_PARAMS.read(text, what)
 
 
 _PERCENT_TEXT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)%?")

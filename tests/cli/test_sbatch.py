@@ -95,6 +95,34 @@ EVERY_OPTION = [
     (["--gpus-per-node=h100:4"], {"gres_per_node": [{"name": "gpu", "type": "h100", "count": "4"}]}),
     (["--gres=gpu:1", "--gpus-per-node=2"], {"gres_per_node": [{"name": "gpu", "count": "2"}]}),
     (["--gres=none"], {}),
+    (["--gpus=a100:8"], {"gres_per_job": [{"name": "gpu", "type": "a100", "count": "8"}]}),
+    (
+        ["-G", "4", "--gpus-per-task=1"],
+        {"gres_per_job": [{"name": "gpu", "count": "4"}], "gres_per_task": [{"name": "gpu", "count": "1"}]},
+    ),
+    (["--gpus=none"], {}),
+    (
+        ["--gpus-per-socket=2", "--sockets-per-node=2"],
+        {"gres_per_node": [{"name": "gpu", "count": "4"}], "sockets_per_node": 2},
+    ),
+    (
+        ["--tres-per-task=cpu=3,gres/gpu:a100:1"],
+        {"cpus_per_task": 3, "gres_per_task": [{"name": "gpu", "type": "a100", "count": "1"}]},
+    ),
+    (
+        ["--ntasks-per-gpu=2", "--cpus-per-gpu=4", "--mem-per-gpu=1G"],
+        {"ntasks_per_gpu": 2, "cpus_per_gpu": 4, "mem_per_gpu_mb": "1024"},
+    ),
+    (
+        ["-O", "-m", "plane=4", "--no-kill", "--wait-all-nodes=1"],
+        {"overcommit": True, "distribution": "plane=4", "no_kill": True, "wait_all_nodes": True},
+    ),
+    (["--distribution=block:cyclic:fcyclic,NoPack", "--no-kill=off"], {"distribution": "block:cyclic:fcyclic,NoPack"}),
+    (["--resv-ports"], {"resv_ports": 1}),
+    (
+        ["--resv-ports=4", "--gpu-bind=closest", "--mem-bind=local", "--network=sn_all"],
+        {"resv_ports": 4, "gpu_bind": "closest", "mem_bind": "local", "network": "sn_all"},
+    ),
     (["-w", "n[1-2]", "-x", "n3"], {"nodes_required": "n[1-2]", "nodes_excluded": "n3"}),
     (["-C", "a&b"], {"features": "a&b"}),
     (["-C", ""], {}),
@@ -347,7 +375,13 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--gres-flags=x"], "Invalid --gres-flags specification: 'x' is not supported by Penstock"),
         (["--exclusive=topo"], "Invalid --exclusive specification: 'topo' is not supported yet by Penstock"),
         (["--contiguous"], "option --contiguous is not supported yet by Penstock"),
-        (["--gpus=2"], "option --gpus is not supported yet by Penstock"),
+        (["--reboot"], "option --reboot is not supported yet by Penstock"),
+        (["--mem=1", "--mem-per-gpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
+        (["--distribution=round"], "Invalid --distribution specification: 'round' is not {block|cyclic|"),
+        (["--gpus-per-socket=1"], "--gpus-per-socket option requires --sockets-per-node to be specified"),
+        (["--tres-per-task=mem=3"], "Invalid --tres-per-task specification: 'mem=3' is neither cpu=N nor gres/NAME"),
+        (["--tres-per-task=cpu=2", "-c2"], "--tres-per-task says again what --cpus-per-task"),
+        (["--no-kill=on"], "Invalid --no-kill specification: 'on' is not off"),
         (["--uid=0"], "option --uid is not supported yet by Penstock"),
     ],
 )
@@ -371,7 +405,7 @@ def test_node_file(client, capsys, tmp_path):
         ("--time=abc", "sbatch: error: Invalid --time specification: "),
         ("foo", "sbatch: error: Invalid directive found in batch script: foo"),
         ('-J "abc', "sbatch: error: line 2 of job.sh: Unmatched"),
-        ("--gpus=2", "sbatch: error: option --gpus is not supported yet by Penstock"),
+        ("--reboot", "sbatch: error: option --reboot is not supported yet by Penstock"),
     ],
 )
 def test_bad_directives_end_with_255(client, capsys, line, err):
@@ -418,10 +452,10 @@ def test_a_bad_variable_is_named(client, capsys, monkeypatch):
 
 
 def test_an_unsupported_variable_is_not_swallowed(client, capsys, monkeypatch):
-    monkeypatch.setenv("SBATCH_GPUS", "2")
+    monkeypatch.setenv("SBATCH_PROFILE", "all")
     status, _, err = run(capsys, "--wrap=x")
     assert status == 1
-    assert "option --gpus is not supported yet by Penstock (from the environment variable SBATCH_GPUS)" in err
+    assert "option --profile is not supported yet by Penstock (from the environment variable SBATCH_PROFILE)" in err
 
 
 def test_the_submit_line_is_clean_text(client, capsys):

@@ -42,7 +42,7 @@ def test_an_example_is_understood(line: str) -> None:
     if name == "penstock":
         local = importlib.import_module("cli.local")
         parse(getattr(local, words[0].upper()), words[1:])
-    elif words and words[0] == "--gpus=1":
+    elif words and words[0] == "--reboot":
         with pytest.raises(CommandError, match="not supported yet"):
             parse(command_of(name), words)
     else:
@@ -68,14 +68,6 @@ def test_anchors_exist() -> None:
             titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
             found = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
             assert anchor in found, f"{tree.name_of(path)}: {target}"
-
-
-def test_what_is_said_to_be_refused_is_refused() -> None:
-    """Whoever adds one of these takes it out of the pages, and here."""
-    text = FOR_SLURM_USERS.read_text(encoding="utf-8")
-    refused = {"gpus", "gpus-per-task", "cpus-per-gpu", "mem-per-gpu"}
-    assert [name for name in refused if f"`--{name}`" not in text] == []
-    assert refused <= unsupported("sbatch")
 
 
 def test_commands_that_are_said_to_be_missing_are_missing() -> None:
