@@ -7,41 +7,15 @@ this, and all that they import, needs nothing beyond `struct` and `zlib`.
 import struct
 import zlib
 
+from penstock.values.packing import Damaged as Damaged
+from penstock.values.packing import pack as pack
+from penstock.values.packing import pack_values as pack_values
+from penstock.values.packing import unpack as unpack
+
 _HEAD = struct.Struct("<II")
 HEAD_BYTES = _HEAD.size
 #: A framed payload is a record of a few hundred bytes; a length beyond this is damage, not data.
 PAYLOAD_BYTES_MAX = 64 * 1024
-
-
-class Damaged(Exception):
-    """The bytes are not what `pack` made."""
-
-
-def pack(parts: list[bytes]) -> bytes:
-    """Byte strings as one: their number, their lengths, their bytes."""
-    return struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)) + b"".join(parts)
-
-
-def unpack(data: bytes) -> list[bytes]:
-    """What was packed."""
-    try:
-        (count,) = struct.unpack_from("<I", data)
-        lengths = struct.unpack_from(f"<{count}I", data, 4)
-    except struct.error as error:
-        raise Damaged("cut short") from error
-    parts = []
-    at = 4 + 4 * count
-    for length in lengths:
-        parts.append(data[at : at + length])
-        at += length
-    if at != len(data):
-        raise Damaged("the lengths do not add up")
-    return parts
-
-
-def pack_values(*values: int | str | bytes) -> bytes:
-    """Numbers and texts as one."""
-    return pack([v if isinstance(v, bytes) else str(v).encode() for v in values])
 
 
 #: What `dump` can hold.

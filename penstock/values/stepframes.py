@@ -18,7 +18,8 @@ Rules
       LOST says how much.
     - Standard input has a window of STDIN_WINDOW_BYTES: a client sends no more than that beyond what STDIN_TAKEN says.
 
-Payloads of several values are made by `nodedaemon.framing.pack_values` on both sides.
+Payloads of several values are made by `penstock.values.packing.pack_values` on both sides; a single number is written
+in decimal digits.
 """
 
 import struct
@@ -96,7 +97,7 @@ class FrameReader:
         self._at = 0
         self.counted = counted  # bytes of whole frames taken so far
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Add what was received."""
         if self._at:
             del self._buffer[: self._at]

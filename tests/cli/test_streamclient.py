@@ -1,0 +1,184 @@
+"""A stream of a step, as its client sees it: against a stand-in for the node."""
+
+import time
+from pathlib import Path
+
+import pytest
+from standnode import KEY, StandNode
+
+from cli.steps.loop import Loop
+from cli.steps.streamclient import Place, State, Stream, Ticket
+from cli.steps.trust import Trust
+from penstock.cluster import ClusterFile
+from penstock.security.ca import create_ca, issue_to_folder
+from penstock.values.packing import pack_values
+from penstock.values.stepframes import Kind, frame
+
+LIMIT_S = 20.0
+TICKET = Ticket(12, 0, 3, KEY)
+
+
+class Notes:
+    """A handler that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[int, int, int, bytes]] = []
+        self.welcomes = 0
+        self.broken: list[str] = []
+        self.distrust: list[str] = []
+
+    def on_welcome(self, stream: Stream) -> None:
+        self.welcomes += 1
+
+    def on_frame(self, stream: Stream, kind: int, channel: int, task: int, payload: bytes) -> None:
+        self.frames.append((kind, channel, task, payload))
+
+    def on_broken(self, stream: Stream, reason: str) -> None:
+        self.broken.append(reason)
+
+    def on_distrust(self, stream: Stream, reason: str) -> None:
+        self.distrust.append(reason)
+
+
+class Bench:
+    """A loop with one stream to a stand-in."""
+
+    def __init__(self, place: Place, cluster: ClusterFile | None = None, ticket: Ticket = TICKET) -> None:
+        self.loop = Loop()
+        self.notes = Notes()
+        self.stream = Stream(self.loop, place, ticket, Trust(cluster or ClusterFile("c")), self.notes)
+        self.stream.open()
+
+    def until(self, condition) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        guard = self.loop.at(LIMIT_S, lambda: None)
+        while not condition():
+            assert time.monotonic() < deadline, (self.stream.state, self.notes.frames[:5], self.notes.broken)
+            self.loop.once()
+        guard.cancel()
+
+
+@pytest.fixture
+def certs(tmp_path: Path) -> Path:
+    authority = create_ca(tmp_path / "ca", "c", time.time_ns() // 1000)
+    issue_to_folder(authority, tmp_path / "n1", "node", "n1", time.time_ns() // 1000)
+    issue_to_folder(authority, tmp_path / "ctl", "controller", "n1", time.time_ns() // 1000, ("localhost",))
+    return tmp_path
+
+
+def cluster_of(folder: Path, name: str = "c") -> ClusterFile:
+    return ClusterFile(name, ca=str(folder / "ca" / "ca.pem"))
+
+
+def test_frames_come_in_order_and_the_end_is_acknowledged() -> None:
+    sent = [frame(Kind.DATA, b"a" * n, n % 3, 1 + n % 2) for n in (0, 1, 1000, 200_000)]
+    with StandNode() as node:
+        node.play(*sent, frame(Kind.END))
+        bench = Bench(node.place())
+        bench.until(lambda: bench.stream.state == State.ENDED)
+        assert node.greetings == [b"PENSTOCK-STEP/1 12.0.3\n"]
+        assert [f[3] for f in bench.notes.frames] == [b"", b"a", b"a" * 1000, b"a" * 200_000, b""]
+        assert [f[2] for f in bench.notes.frames[:4]] == [0, 1, 1, 2]
+        node.wait_for(Kind.ACK)
+        assert node.of(Kind.ACK) == [b"%d" % len(node.said)]
+
+
+def test_a_broken_connection_goes_on_where_it_was() -> None:
+    sent = [frame(Kind.DATA, b"%d" % n, 0, 1) for n in range(1000)]
+    with StandNode(cut_at=7777) as node:
+        node.play(*sent, frame(Kind.END))
+        bench = Bench(node.place())
+        bench.until(lambda: bench.stream.state == State.ENDED)
+        assert [f[3] for f in bench.notes.frames[:-1]] == [b"%d" % n for n in range(1000)]
+        assert bench.notes.welcomes == 2
+        assert len(node.froms) == 2 and 7700 < node.froms[1] <= 7777
+
+
+def test_frames_for_a_broken_connection_are_kept_if_they_say_something_new() -> None:
+    with StandNode(cut_at=30) as node:
+        node.play(frame(Kind.DATA, b"x" * 100, 0, 1))
+        bench = Bench(node.place())
+        bench.until(lambda: bench.notes.broken)
+        bench.stream.send(frame(Kind.SIGNAL, b"15"))
+        bench.stream.send(frame(Kind.STDIN, b"lost"), keep=False)
+        bench.until(lambda: bench.stream.state == State.OPEN)
+        bench.until(lambda: bench.notes.frames)
+        assert node.wait_for(Kind.SIGNAL)[3] == b"15"
+        assert node.of(Kind.STDIN) == []
+
+
+def test_nobody_listens_and_then_somebody_does() -> None:
+    with StandNode() as node:
+        place = node.place()
+    bench = Bench(place)
+    bench.until(lambda: len(bench.notes.broken) >= 2)
+    assert bench.notes.broken[0] == "ECONNREFUSED"
+    bench.stream.close()
+
+
+def test_a_node_proves_who_it_is(certs: Path) -> None:
+    with StandNode(certs=certs / "n1") as node:
+        node.play(frame(Kind.DATA, b"secret", 0, 1), frame(Kind.END))
+        bench = Bench(node.place(), cluster_of(certs))
+        bench.until(lambda: bench.stream.state == State.ENDED)
+        assert bench.notes.frames[0][3] == b"secret"
+
+
+@pytest.mark.parametrize(
+    ("holder", "cluster", "node", "words"),
+    [
+        ("n1", "c", "n2", "it has shown the certificate of penstock://c/node/n1"),
+        ("ctl", "c", "n1", "it has shown the certificate of penstock://c/controller/n1"),
+        ("n1", "other", "n1", "it has shown the certificate of penstock://c/node/n1"),
+    ],
+)
+def test_who_is_not_the_node_hears_no_key(certs: Path, holder: str, cluster: str, node: str, words: str) -> None:
+    with StandNode(certs=certs / holder) as stand:
+        bench = Bench(stand.place()._replace(node=node), cluster_of(certs, cluster))
+        bench.until(lambda: bench.notes.distrust)
+        assert bench.notes.distrust == [words]
+        assert bench.stream.state == State.ENDED
+        assert stand.heard == [] and stand.froms == []
+
+
+def test_another_ca_is_not_believed(certs: Path, tmp_path: Path) -> None:
+    create_ca(tmp_path / "foreign" / "ca", "c", time.time_ns() // 1000)
+    with StandNode(certs=certs / "n1") as stand:
+        bench = Bench(stand.place(), cluster_of(tmp_path / "foreign"))
+        bench.until(lambda: bench.notes.distrust)
+        assert bench.notes.distrust == ["the certificate is not signed by this cluster's CA"]
+
+
+def test_a_paused_stream_takes_nothing(certs: Path) -> None:
+    with StandNode(certs=certs / "n1") as node:
+        bench = Bench(node.place(), cluster_of(certs))
+        bench.until(lambda: bench.stream.state == State.OPEN)
+        bench.stream.pause(True)
+        node.play(frame(Kind.DATA, b"x" * 50_000, 0, 1), frame(Kind.END))
+        bench.loop.at(0.05, lambda: None)
+        bench.loop.once()
+        assert bench.notes.frames == []
+        bench.stream.pause(False)
+        bench.until(lambda: bench.stream.state == State.ENDED)
+        assert len(bench.notes.frames) == 2
+
+
+def test_what_is_no_frame_breaks_the_connection() -> None:
+    with StandNode() as node:
+        node.play(b"\x21\x01\x00\x00" + b"\xff" * 8)
+        bench = Bench(node.place())
+        bench.until(lambda: bench.notes.broken)
+        assert "the limit is" in bench.notes.broken[0]
+        bench.stream.close()
+
+
+def test_a_question_is_answered_beside_the_count() -> None:
+    with StandNode() as node:
+        bench = Bench(node.place())
+        bench.until(lambda: bench.stream.state == State.OPEN)
+        bench.stream.send(frame(Kind.QUESTION, b"pids"))
+        node.wait_for(Kind.QUESTION)
+        node.play(frame(Kind.ANSWER, pack_values(1, 2)))
+        bench.until(lambda: bench.notes.frames)
+        assert bench.stream.counted == 0
+        bench.stream.close()

@@ -1,0 +1,137 @@
+"""A stand-in for a node's stream port: says what a script tells it, notes what it hears, over TLS or without.
+
+    with StandNode(node="n1") as node:
+        node.play(frame(Kind.DATA, b"hello\\n", 0, 1), frame(Kind.END))
+        ... connect to node.place() ...
+        node.heard                      # frames of the client, in order
+
+It keeps what it has to say and, as stepd does, goes on at HELLO's `from` when a connection was opened again. `cut_at`
+breaks the connection once, after so many bytes.
+"""
+
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+from cli.steps.streamclient import Place
+from penstock.values.packing import pack_values, unpack
+from penstock.values.stepframes import GREETING, FrameReader, Kind, frame
+
+KEY = b"k" * 32
+
+
+class StandNode:
+    def __init__(self, node: str = "n1", *, index: int = 0, certs: Path | None = None, cut_at: int = 0) -> None:
+        self.node = node
+        self.index = index
+        self.heard: list[tuple[int, int, int, bytes]] = []
+        self.greetings: list[bytes] = []
+        self.froms: list[int] = []
+        self.said = bytearray()
+        self.cut_at = cut_at
+        self.changed = threading.Condition()
+        self.context: ssl.SSLContext | None = None
+        if certs is not None:
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            (key,) = certs.glob("*.key")
+            self.context.load_cert_chain(certs / f"{key.stem}.pem", key)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.closed = False
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> "StandNode":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        with self.changed:
+            self.changed.notify_all()
+
+    def place(self) -> Place:
+        return Place(self.node, "127.0.0.1", self.listener.getsockname()[1], self.context is not None, self.index)
+
+    def play(self, *frames: bytes) -> None:
+        """Say this, now or when somebody has come."""
+        with self.changed:
+            self.said += b"".join(frames)
+            self.changed.notify_all()
+
+    def wait_for(self, kind: Kind, limit_s: float = 20.0) -> tuple[int, int, int, bytes]:
+        """The first frame of a kind that was heard."""
+        deadline = time.monotonic() + limit_s
+        with self.changed:
+            while True:
+                for one in self.heard:
+                    if one[0] == kind:
+                        return one
+                assert self.changed.wait(deadline - time.monotonic()), f"no {kind!r} among {self.heard}"
+
+    def of(self, kind: Kind) -> list[bytes]:
+        """Payloads of all frames of a kind that were heard."""
+        return [payload for found, _, _, payload in self.heard if found == kind]
+
+    def _serve(self) -> None:
+        while not self.closed:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        try:
+            line = b""
+            while not line.endswith(b"\n"):
+                line += connection.recv(1)
+            self.greetings.append(line)
+            assert line.startswith(GREETING)
+            if self.context is not None:
+                connection = self.context.wrap_socket(connection, server_side=True)
+            self._answer(connection)
+        except OSError:
+            return
+        finally:
+            connection.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        reader = FrameReader()
+        hello = self._frame(connection, reader)
+        assert hello is not None and hello[0] == Kind.HELLO
+        key, _, start, *_ = unpack(hello[3])
+        assert key == KEY
+        self.froms.append(int(start))
+        connection.sendall(frame(Kind.WELCOME, pack_values(self.node, int(start))))
+        threading.Thread(target=self._say, args=(connection, int(start)), daemon=True).start()
+        while (heard := self._frame(connection, reader)) is not None:
+            with self.changed:
+                self.heard.append(heard)
+                self.changed.notify_all()
+
+    def _say(self, connection: socket.socket, at: int) -> None:
+        try:
+            while not self.closed:
+                with self.changed:
+                    self.changed.wait_for(lambda: self.closed or len(self.said) > at)
+                    data = bytes(self.said[at : at + 100_000])
+                if self.cut_at and at + len(data) >= self.cut_at:
+                    connection.sendall(data[: self.cut_at - at])
+                    self.cut_at = 0
+                    connection.shutdown(socket.SHUT_RDWR)
+                    return
+                connection.sendall(data)
+                at += len(data)
+        except OSError:
+            return
+
+    @staticmethod
+    def _frame(connection: socket.socket, reader: FrameReader) -> tuple[int, int, int, bytes] | None:
+        while (taken := reader.take()) is None:
+            data = connection.recv(65536)
+            if not data:
+                return None
+            reader.feed(data)
+        return taken
