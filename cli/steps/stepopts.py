@@ -13,7 +13,8 @@ Options of Slurm that Penstock has not yet (containers, X11, ...) are in the tab
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cli.jobopts import JOB_OPTIONS, _gpus, _memory, _number
+from cli import jobwords as read
+from cli.jobopts import JOB_OPTIONS
 from cli.options import MAYBE, NO, NUMERIC, YES, Option, later
 from penstock.values.errors import BadValue
 from penstock.values.numbers import is_digits, parse_int
@@ -139,7 +140,7 @@ def _tres_per_task(text: str) -> str:
 
 
 def _whole_number(name: str, short: str, what: str, env: str = "", low: int = 1) -> Option:
-    return Option(name, short, YES, env, what, "n", convert=_number(f"--{name}", low), invalid=NUMERIC)
+    return Option(name, short, YES, env, what, "n", convert=read.number(f"--{name}", low), invalid=NUMERIC)
 
 
 def _taken(*pairs: str) -> tuple[Option, ...]:
@@ -151,13 +152,13 @@ def _taken(*pairs: str) -> tuple[Option, ...]:
 
 #: Of GPUs by other counts than per node.
 GPU_OPTIONS = (
-    Option("gpus", "G", YES, "SLURM_GPUS", "count of GPUs required for the job", "n", convert=_gpus),
-    Option("gpus-per-task", "", YES, "SLURM_GPUS_PER_TASK", "number of GPUs required per task", "n", convert=_gpus),
+    Option("gpus", "G", YES, "SLURM_GPUS", "count of GPUs required for the job", "n", convert=read.gpus),
+    Option("gpus-per-task", "", YES, "SLURM_GPUS_PER_TASK", "number of GPUs required per task", "n", convert=read.gpus),
     Option("gpu-bind", "", YES, "SLURM_GPU_BIND", "task to gpu binding options", "type"),
     _whole_number("cpus-per-gpu", "", "number of CPUs required per allocated GPU", "SLURM_CPUS_PER_GPU"),
     _whole_number("ntasks-per-gpu", "", "number of tasks to invoke for each GPU", "SLURM_NTASKS_PER_GPU"),
     Option("mem-per-gpu", "", YES, "SLURM_MEM_PER_GPU", "real memory required per allocated GPU", "MB",
-           convert=_memory("--mem-per-gpu")),
+           convert=read.memory("--mem-per-gpu")),
     Option("tres-per-task", "", YES, "SLURM_TRES_PER_TASK", "trackable resources of each task", "list",
            convert=_tres_per_task),
 )  # fmt: skip
@@ -178,7 +179,7 @@ JOB = (
            convert=distribution, invalid="Invalid -m specification"),
     Option("overcommit", "O", NO, "SLURM_OVERCOMMIT", "overcommit resources"),
     Option("immediate", "I", MAYBE, "SLURM_IMMEDIATE", "exit if resources are not available in secs seconds", "secs",
-           const=0, convert=_number("--immediate", 0, IMMEDIATE_S_MAX), invalid=NUMERIC),
+           const=0, convert=read.number("--immediate", 0, IMMEDIATE_S_MAX), invalid=NUMERIC),
     Option("hint", "", YES, "SLURM_HINT", "bind tasks according to application hints", "type", convert=_hint),
     Option("no-kill", "k", MAYBE, "SLURM_NO_KILL", "do not kill job on node failure", "off"),
     Option("verbose", "v", NO, "SRUN_DEBUG", "verbose mode (multiple -v's increase verbosity)", counted=True),
@@ -204,7 +205,7 @@ STEP = (
     Option("overlap", "", NO, "SLURM_OVERLAP", "share all resources of the step with other steps"),
     Option("whole", "", NO, "SLURM_WHOLE", "use whole nodes of the allocation for this step"),
     Option("relative", "r", YES, "", "run job step relative to node n of allocation", "n",
-           convert=_number("--relative", 0), invalid=NUMERIC),
+           convert=read.number("--relative", 0), invalid=NUMERIC),
     Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),
     Option("label", "l", NO, "SLURM_LABELIO", "prepend task number to lines of stdout/err"),
     Option("unbuffered", "u", NO, "SLURM_UNBUFFEREDIO", "do not line-buffer stdout/err"),
@@ -217,7 +218,7 @@ STEP = (
     Option("kill-on-bad-exit", "K", MAYBE, "SLURM_KILL_BAD_EXIT", "kill the job if any task terminates with a "
            "non-zero exit code", "0|1", convert=_kill_on_bad_exit, invalid=NUMERIC),
     Option("wait", "W", YES, "SLURM_WAIT", "seconds to wait after first task ends before killing job", "sec",
-           convert=_number("--wait", 0, WAIT_S_MAX), invalid=NUMERIC),
+           convert=read.number("--wait", 0, WAIT_S_MAX), invalid=NUMERIC),
     Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs", "type", convert=cpu_bind,
            invalid="Invalid --cpu-bind argument"),
     Option("mem-bind", "", YES, "SLURM_MEM_BIND", "bind memory to locality domains", "type", convert=mem_bind,
