@@ -340,6 +340,10 @@ class AutoNode:
         )  # fmt: skip
         await self._report(self.call, exited=end)
 
+    async def notice(self, reason: str) -> None:
+        """Something that is no step's business."""
+        await self._report(self.call, notice=node_pb2.NodeNotice(at_us=now_us(), reason=reason, drain=False))
+
     async def _report(self, call, **kind) -> None:
         self.sequence += 1
         report = node_pb2.Report(boot_id="boot", spool_id=f"spool-{self.name}", sequence=self.sequence, **kind)

@@ -33,6 +33,7 @@ async def one_life(site: Site, client: AsyncClient) -> tuple[int, int, AutoNode]
         await _persist_until(client, first.job_id, "FAILED")
         second = await _persist(client, "SubmitJob", submission(name="two"))
         await _persist_until(client, second.job_id, "RUNNING")
+        await node.notice("something to look at")
         cancel = controller_pb2.CancelJobsRequest(filter=controller_pb2.JobFilter(ids=[str(second.job_id)]))
         await _persist(client, "CancelJobs", cancel)
         await _persist_until(client, second.job_id, "CANCELLED")
