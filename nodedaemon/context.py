@@ -8,7 +8,7 @@ from nodedaemon.cgroup import Cgroups
 class Context:
     """Made once by the launcher; its stepds inherit it by fork."""
 
-    __slots__ = ("cgroups", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path")
+    __slots__ = ("cgroups", "contact_fd", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path")
 
     def __init__(
         self,
@@ -20,6 +20,7 @@ class Context:
         node_name: str,
         cgroups: Cgroups,
         is_root: bool,
+        contact_fd: int = -1,  # when the controller was last in contact (lease.py)
     ) -> None:
         self.steps_path = steps_path
         self.steps_fd = steps_fd
@@ -28,3 +29,4 @@ class Context:
         self.node_name = node_name
         self.cgroups = cgroups
         self.is_root = is_root
+        self.contact_fd = contact_fd

@@ -97,8 +97,9 @@ class Daemon:
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
         self._link = link.Link(
-            settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered
-        )
+            settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
+            spool.contact,
+        )  # fmt: skip
 
     def post(self, event: core.Event) -> None:
         """Hand an event to the machine; only from the loop's thread."""

@@ -26,7 +26,7 @@ import signal
 import socket
 import sys
 
-from nodedaemon import cgroup, orders, proctree, stepd
+from nodedaemon import cgroup, lease, orders, proctree, stepd
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
@@ -65,6 +65,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGCHLD, _note_child)
     null_fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     steps_path = os.path.join(os.path.abspath(spool_path), "steps")
+    spool_fd = open_folder(os.path.dirname(steps_path))
     context = Context(
         steps_path=steps_path,
         steps_fd=open_folder(steps_path),
@@ -73,13 +74,15 @@ def main(arguments: list[str]) -> None:
         node_name=node_name,
         cgroups=cgroup.decode(bytes.fromhex(cgroups)),
         is_root=os.geteuid() == 0,
+        contact_fd=lease.open_contact(spool_fd),
     )
+    os.close(spool_fd)
     order_end = socket.socket(fileno=int(order_fd))
     for passed in (context.packets, order_end):
         passed.set_inheritable(False)
     moved = fcntl.fcntl(order_end.detach(), fcntl.F_DUPFD_CLOEXEC, FD_HIGH)
     os.close(int(order_fd))
-    feed_fd = _fill_below(null_fd, max(context.packets.fileno(), context.steps_fd, null_fd))
+    feed_fd = _fill_below(null_fd, max(context.packets.fileno(), context.steps_fd, context.contact_fd, null_fd))
     _load_name_services()
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page after a fork

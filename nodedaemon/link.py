@@ -5,6 +5,8 @@ Rules
     - What is sent names the stream it is for; what is left of an old stream is dropped, because the core sends what
       matters again.
     - Silence of several heartbeats is a lost stream, also when TCP has noticed nothing.
+    - `contact` is told of each proof that the controller hears us, with the time at which we spoke; or that there is no
+      controller, which is as good for leases (lease.py): it said farewell, or its machine refuses connections.
 
 Targets: HOST:PORT over mutual TLS with node.pem, node.key and ca.pem; `unix:PATH` without TLS, for a controller on
 this machine. Deliberately absent: what commands mean (core), what a registration holds (daemon).
@@ -23,9 +25,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nodedaemon import wire
+from nodedaemon import lease, wire
 from nodedaemon.core.messages import Event, LinkDown, LinkUp, ReportsAcked
 from nodedaemon.crash import crash_point
+from nodedaemon.lease import Contact
+from penstock.client import split_address
 from penstock.v1 import node_pb2, node_pb2_grpc
 
 log = logging.getLogger("penstock.noded")
@@ -35,6 +39,8 @@ PAUSE_FIRST_S = 0.1
 PAUSE_MAX_S = 10.0
 REGISTER_TIMEOUT_S = 20.0
 HEARTBEAT_DEFAULT_S = 10.0
+#: How long a look at the controller's ports may take.
+PROBE_TIMEOUT_S = 3.0
 #: Heartbeats without an answer after which the stream counts as lost.
 SILENT_HEARTBEATS_MAX = 3
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -101,7 +107,8 @@ class Link:
         register: Callable[[], node_pb2.Register],
         heartbeat: Callable[[], node_pb2.Heartbeat],
         post: Callable[[Event], None],
-        registered: Callable[[node_pb2.Registered], None] = lambda answer: None,
+        registered: Callable[[node_pb2.Registered], None],
+        contact: Contact,
     ) -> None:
         self._target = target
         self._node = node
@@ -109,6 +116,9 @@ class Link:
         self._heartbeat = heartbeat
         self._post = post
         self._registered = registered
+        self._contact = contact
+        self._beats: deque[int] = deque()  # when the heartbeats were sent that have not been answered
+        self._ports: tuple[str, ...] = (target.address,)  # where a controller would listen: for nodes, and for commands
         self._link = 0  # number of the last stream
         self._call: Any = None  # of the admitted stream
         self._outbox: deque[node_pb2.NodeMessage] = deque()
@@ -153,6 +163,8 @@ class Link:
             if was_admitted:
                 self._post(LinkDown(self._link))
                 pause_s = PAUSE_FIRST_S
+            elif await nobody_listens(self._ports):
+                self._contact.renew(lease.now_ns())
             log.warning("controller %s: %s; next try in about %.1f s", self._target.address, why, pause_s)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 (spreads the nodes, protects nothing)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
@@ -162,9 +174,11 @@ class Link:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()  # type: ignore[no-untyped-call]
             try:
                 async with asyncio.timeout(REGISTER_TIMEOUT_S):
+                    said_at_ns = lease.now_ns()
                     await call.write(node_pb2.NodeMessage(register=self._register()))
                     answer = await call.read()
                 registered = _registered(answer)
+                self._contact.renew(said_at_ns)
                 self._admitted(link, call, registered)
                 for message in answer.more:  # commands may travel with the answer
                     self._take(link, message)
@@ -185,6 +199,10 @@ class Link:
     def _admitted(self, link: int, call: Any, registered: node_pb2.Registered) -> None:
         self._call = call
         self._outbox.clear()
+        self._beats.clear()
+        if registered.command_port and not self._target.address.startswith("unix:"):
+            host = self._target.address.rpartition(":")[0]
+            self._ports = (self._target.address, f"{host}:{registered.command_port}")
         self._heard_at = asyncio.get_running_loop().time()
         self._registered(registered)
         timeout_us = registered.unkillable_step_timeout_s * 1_000_000
@@ -207,6 +225,10 @@ class Link:
             self._post(event)
         elif kind == "report_ack":
             self._post(ReportsAcked(message.report_ack.spool_id, message.report_ack.through_sequence))
+        elif kind == "heartbeat_ack" and self._beats:
+            self._contact.renew(self._beats.popleft())
+        elif kind == "farewell":
+            self._contact.rest()
 
     async def _write(self, call: Any) -> None:
         """Send what waits; what is ready together travels together."""
@@ -227,10 +249,31 @@ class Link:
         loop = asyncio.get_running_loop()
         while True:
             self._outbox.append(node_pb2.NodeMessage(heartbeat=self._heartbeat()))
+            self._beats.append(lease.now_ns())
             self._waiting.set()
             await asyncio.sleep(interval_s)
             if loop.time() - self._heard_at > interval_s * SILENT_HEARTBEATS_MAX:
                 raise LinkError(f"silent for {SILENT_HEARTBEATS_MAX} heartbeats")
+
+
+async def nobody_listens(addresses: tuple[str, ...]) -> bool:
+    """True when every one of these refuses connections at once: the machine is there, and no controller on it."""
+    return all([await _refuses(address) for address in addresses])
+
+
+async def _refuses(address: str) -> bool:
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            if address.startswith("unix:"):
+                _, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
+            else:
+                _, writer = await asyncio.open_connection(*split_address(address))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except OSError:  # TimeoutError among them: no answer is no proof
+        return False
+    writer.close()
+    return False
 
 
 def _registered(answer: Any) -> node_pb2.Registered:

@@ -92,6 +92,7 @@ class LaunchOrder:
     use_pam: bool = False
     sample_every_s: int = 0  # 0 = usage is taken at the end only
     lease_s: int = 0  # stops itself after so long without contact; 0 = never
+    lease_grace_s: int = 0  # between SIGTERM and SIGKILL then
     private_tmp: str = ""  # the job's own folder in place of the folders below
     private_folders: list[str]
     prolog: list[str]  # of an extern step

@@ -2,6 +2,7 @@
 
     SPOOL/lock                 held by the running noded (POSIX lock: it ends with the process and is not inherited)
     SPOOL/journal              fence records, tombstones, reports, the highest epoch
+    SPOOL/contact              when the controller was last in contact (lease.py)
     SPOOL/steps/J.A.S/record   the claim (who decided over the start) and the end (steprecord.py)
     SPOOL/steps/J.A.S/slurm_script   the user's own copy, 0500
     SPOOL/steps/spare-*        emptied folders for the next steps
@@ -23,6 +24,7 @@ from nodedaemon.core.steps import StepKey
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME, folder_mode, open_folder
 from nodedaemon.journal import Journal
+from nodedaemon.lease import Contact
 from nodedaemon.steprecord import NEVER, Claim, place_claim, read_record
 
 #: Step folders kept for the next steps, under names that are no keys.
@@ -62,6 +64,7 @@ class Spool:
         self.steps_fd = open_folder("steps", self.dir_fd)
         self._lock_fd = self._lock(path)
         self._spare = [name for name in os.listdir(self.steps_fd) if name.startswith(SPARE_PREFIX)]
+        self.contact = Contact(self.dir_fd)
         self.journal = Journal(self.dir_fd)
         self.records: list[AnyRecord] = self.journal.read()
         self.is_new = not self.records
@@ -166,6 +169,7 @@ class Spool:
     def close(self) -> None:
         """Give the spool back."""
         self.journal.close()
+        self.contact.close()
         for fd in (self._lock_fd, self.steps_fd, self.dir_fd):
             os.close(fd)
 

@@ -31,6 +31,7 @@ from nodedaemon import orders, proctree, task
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME, open_folder
+from nodedaemon.lease import LAPSED, Lease
 from nodedaemon.steprecord import STEPD, Claim, End, place_claim, place_end
 
 #: How long to wait for killed processes before killing again: new ones may have been forked meanwhile.
@@ -132,6 +133,7 @@ class Supervisor:
         self._order = order
         self._folder_fd = folder_fd
         self._is_frozen = False
+        self._lease = Lease(own.context.contact_fd, order.lease_s, order.lease_grace_s) if order.lease_s else None
         self._folder_path = f"{own.context.steps_path}/{order.key}"
         self._task_pid = 0
         self._task_status: int | None = None
@@ -209,7 +211,8 @@ class Supervisor:
         for source in (self._wake_read, control.fileno(), status.fileno()):
             poll.register(source, select.POLLIN)
         while self._task_status is None:
-            ready = dict(poll.poll())
+            ready = dict(poll.poll(self._lease.wait_s() * 1000 if self._lease else None))
+            self._heed_lease()
             if status.fileno() in ready and not self._hear_task(status):
                 poll.unregister(status.fileno())
                 status.close()
@@ -297,6 +300,19 @@ class Supervisor:
             if poll.poll(left_s * 1000):
                 self._drain_wake()
 
+    def _heed_lease(self) -> None:
+        """Nobody has renewed it: whoever could tell us to stop cannot reach us, and may start the job elsewhere."""
+        signum = self._lease.look() if self._lease else 0
+        if signum == signal.SIGTERM:
+            self._write_note(
+                f"slurmstepd: error: *** JOB {self._order.key.split('.')[0]} CANCELLED DUE TO NODE FAILURE ***"
+            )
+            self._freeze(False)
+            proctree.signal_descendants(os.getpid(), signal.SIGCONT)
+            proctree.signal_descendants(os.getpid(), signal.SIGTERM)
+        elif signum:
+            self._clear()
+
     # -- the end
 
     def _drain_wake(self) -> None:
@@ -359,7 +375,8 @@ class Supervisor:
         code, signum = _split_status(self._task_status or 0)
         if self._start_at_us:
             end_at_us = max(now_us(), self._start_at_us)
-            return End(self._start_at_us, end_at_us, code, signum, "", out_of_memory, self._usage())
+            failure = LAPSED if self._lease is not None and self._lease.has_lapsed else ""
+            return End(self._start_at_us, end_at_us, code, signum, failure, out_of_memory, self._usage())
         return End(0, now_us(), 0, 0, self._failure or _failure_of(signum), out_of_memory, self._usage())
 
 

@@ -3,6 +3,8 @@
 A launch that cannot be read, or breaks a limit, becomes a `Launch` with `invalid`: the core refuses it like any other.
 """
 
+from typing import Any
+
 import msgspec
 
 from nodedaemon import orders
@@ -10,6 +12,7 @@ from nodedaemon.core import messages as core
 from nodedaemon.core.environment import NodeShare, StepFacts, step_environment
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
 from nodedaemon.core.steps import Step, StepKey
+from nodedaemon.lease import LAPSED
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, default_output, expand_pattern
@@ -67,7 +70,8 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
 def _launch(head: tuple[int, int, int], message: node_pb2.LaunchStep, node: NodeFacts) -> core.Launch:
     key = key_of(message.key)
     try:
-        return core.Launch(*head, key, launch_order(message, node))
+        lease_s = message.lease_s + message.lease_grace_s if message.lease_s else 0
+        return core.Launch(*head, key, launch_order(message, node), lease_s=lease_s)
     except BadValue as error:
         return core.Launch(*head, key, None, invalid=str(error))
 
@@ -105,6 +109,8 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         rlimits=dict(message.rlimits),
         umask=message.umask if message.HasField("umask") else 0o022,
         memory_limit_mb=message.allocation.mem_mb if node.limit_memory else 0,
+        lease_s=message.lease_s,
+        lease_grace_s=message.lease_grace_s,
     )
 
 
@@ -208,6 +214,7 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         out_of_memory=end.out_of_memory,
         untried=end.untried,
         rebooted=end.rebooted,
+        lease_lapsed=end.failure == LAPSED,
         usage=common_pb2.Usage(
             user_cpu_us=end.user_cpu_us,
             system_cpu_us=end.system_cpu_us,
@@ -220,4 +227,7 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
 
 def held_step(step: Step) -> node_pb2.HeldStep:
     """A step as told at registration; the states have the wire's numbers."""
-    return node_pb2.HeldStep(key=to_key(step.key), state=int(step.state), epoch=step.epoch, suspended=step.suspended)  # type: ignore[arg-type]
+    state: Any = int(step.state)
+    return node_pb2.HeldStep(
+        key=to_key(step.key), state=state, epoch=step.epoch, suspended=step.suspended, lease_s=step.lease_s
+    )

@@ -235,6 +235,7 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         failure=end.failure[:WHY_MAX],
         out_of_memory=end.out_of_memory,
         untried=end.untried,
+        lease_lapsed=end.lease_lapsed,
         rebooted=end.rebooted,
         user_cpu_us=usage.user_cpu_us,
         system_cpu_us=usage.system_cpu_us,

@@ -57,10 +57,10 @@ class Registry:
             self._runtime.post(NodeDisconnected(link.node, link.link_id))
 
     def stop(self) -> None:
-        """End all streams."""
+        """End all streams in good order: nobody is there then who would start the nodes' jobs elsewhere."""
         self._watcher.cancel()
         for link in list(self.links.values()):
-            link.end("the controller is stopping")
+            link.finish(node_pb2.ControllerMessage(farewell=node_pb2.Farewell()))
 
     def _send(self, effect: Any) -> None:
         link = self.by_node.get(effect.node)

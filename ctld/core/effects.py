@@ -112,6 +112,15 @@ class LaunchStep(Effect, frozen=True):
     array_min: int = 0
     array_max: int = 0
     array_step: int = 0
+    lease_s: int = 0  # it stops itself after so long without contact; 0 = never
+    lease_grace_s: int = 0
+
+
+class FenceNode(Effect, frozen=True):
+    """Run the fencing program for a silent node. Its answer is NodeFenced with the same `lost_link_id`."""
+
+    node: str
+    lost_link_id: int
 
 
 class SignalStep(Effect, frozen=True):

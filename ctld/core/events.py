@@ -338,6 +338,7 @@ class HeldStep(msgspec.Struct, frozen=True, gc=False):
     state: str
     epoch: int
     suspended: bool = False
+    lease_s: int = 0  # so long after the last contact it has stopped itself; 0 = it never does
 
 
 class NodeRegistered(Event, frozen=True):
@@ -425,6 +426,16 @@ class StepExited(Event, frozen=True):
     disk_write_bytes: int = 0
     untried: bool = False  # nothing of it has run or will, through no fault of the job
     rebooted: bool = False  # the node went down under it
+    lease_lapsed: bool = False  # it stopped itself, as its node was out of reach
+
+
+class NodeFenced(Event, frozen=True):
+    """The fencing program has ended. `off`: nothing runs on the node any more; else `text` says what went wrong."""
+
+    node: str
+    lost_link_id: int
+    off: bool
+    text: str = ""
 
 
 class LaunchRefused(Event, frozen=True):

@@ -11,7 +11,7 @@ a row of its own. `move()` is the only place where `job.state` is assigned.
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, predict, preempt, priority
+from ctld.core import arrays, assocs, depends, lease, predict, preempt, priority
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -111,6 +111,7 @@ def _new_batch_step(state: ClusterState, job: Job) -> Step:
     step = Step()
     step.job_id, step.attempt, step.step_id = job.job_id, job.attempt, BATCH_STEP
     step.name, step.state, step.node, step.epoch, step.tasks = "batch", S.CONFIGURING, job.batch_node, state.epoch, 1
+    step.dead_after_s = 0
     step.start_at_us = step.end_at_us = step.exit_code = step.exit_signal = 0
     step.user_cpu_us = step.system_cpu_us = step.max_rss_kb = step.max_vmsize_kb = 0
     step.disk_read_bytes = step.disk_write_bytes = 0
@@ -120,11 +121,16 @@ def _new_batch_step(state: ClusterState, job: Job) -> Step:
 def emit_launch(state: ClusterState, job: Job) -> None:
     """(Re-)send the launch of the batch step; the node starts it at most once."""
     count, first, last, by = arrays.facts(job, state)
+    lease_s, grace_s = lease.terms(state, job)
+    step = job.steps[BATCH_STEP]
+    # An earlier launch of it that counts after all may have had longer terms.
+    step.dead_after_s = max(step.dead_after_s, lease_s + grace_s) if lease_s else 0
     state.emit(
         LaunchStep(
-            job.batch_node, job.job_id, job.attempt, BATCH_STEP, state.epoch, job_row(job), count, first, last, by
+            job.batch_node, job.job_id, job.attempt, BATCH_STEP, state.epoch, job_row(job), count, first, last, by,
+            lease_s, grace_s,
         )
-    )
+    )  # fmt: skip
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:

@@ -160,6 +160,7 @@ def new_node(config: NodeConfig) -> Node:
     node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
     node.connected = node.pretended = False
     node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
+    node.lost_at_us = 0
     node.gpu_shares = {}
     node.exited = {}
     return node

@@ -98,7 +98,7 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     distribution: str = ""  # of its steps, as written
     no_kill: bool = False  # goes on when a node of it fails
     wait_all_nodes: bool = False
-    node_fail_policy: str = ""
+    node_fail_policy: str = ""  # stop or keep: while the controller is out of reach; "" = as the site says
     mpi: str = ""
     cpu_bind: str = ""
     mem_bind: str = ""
@@ -276,6 +276,7 @@ class Step:
 
     __slots__ = (
         "attempt",
+        "dead_after_s",
         "disk_read_bytes",
         "disk_write_bytes",
         "end_at_us",
@@ -301,6 +302,7 @@ class Step:
     name: str
     state: JobState
     node: str  # the node that runs it (a batch step has one)
+    dead_after_s: int  # so long after its node was lost it has stopped itself; 0 = not known. Not in the database
     epoch: int  # leadership term in which it was launched
     tasks: int
     start_at_us: int
@@ -352,7 +354,7 @@ class Node:
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
         "exited", "features", "flags", "gpu_shares", "gres_used", "index", "inside", "jobs", "last_busy_at_us",
-        "leftovers", "link_id", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb", "reason",
+        "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb", "reason",
         "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version", "weight",
     )  # fmt: skip
 
@@ -389,6 +391,7 @@ class Node:
     leftovers: dict[tuple[int, int, int], None]  # steps that still run here and belong to no job any more
     exited: dict[tuple[int, int, int], None]  # steps whose end it knew when it registered: the reports follow
     lost_link_id: int  # the stream that was lost last
+    lost_at_us: int  # when; 0 = it has not registered with this controller
 
 
 class NodeRow(NamedTuple):

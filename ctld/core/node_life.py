@@ -7,17 +7,18 @@ A step that both know goes on. One that only the controller knows was either nev
 node starts nothing twice), or is dead. One that only the node knows is ended there, and until it is gone nothing new
 starts on that node (flag COMPLETING).
 
-A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). A job that may be
-requeued waits, COMPLETING with reason NodeDown, until the node comes back and says what became of it or an
-administrator sets the node DOWN, which is his word that it is dead. A job that may not be requeued ends as NODE_FAIL
-at the time-out.
+A silent node may be cut off, not dead: its jobs are not restarted elsewhere on suspicion (R3). What counts as proof, and
+which jobs go on unseen meanwhile, stands in lease.py. A job with other nodes than the silent one is ended as a whole at
+the time-out, unless it was submitted with --no-kill: half a job is of no use. One that may not be requeued is NODE_FAIL
+then; what is left of it is ended before anything else starts on the node.
 """
 
-from ctld.core import job_life, step_life, suspend
+from ctld.core import job_life, lease, step_life, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
     NodeDisconnected,
+    NodeFenced,
     NodeNotice,
     NodeRegistered,
     Role,
@@ -39,6 +40,7 @@ from penstock.values.text import check_name
 US = 1_000_000
 ROOT_UID = 0
 NOT_RESPONDING = "Not responding"
+REASON_MAX = 256
 
 
 def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
@@ -60,7 +62,11 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     if event.spool_lost:
         drain(node, "spool lost", now_us)
     state.touch_node(node)
+    lease.reachable(state, node)
     _reconcile(state, now_us, node, event, forgotten)
+    if rebooted:
+        for job_id in list(node.jobs):
+            _end_broken(state, node, state.jobs[job_id], now_us)
 
 
 def _refusal(state: ClusterState, event: NodeRegistered) -> str:
@@ -159,6 +165,7 @@ def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldSt
     `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a
     launch without an answer may have been obeyed and is not sent again.
     """
+    step.dead_after_s = held.lease_s if held is not None else 0
     if held is None:
         if step.state is JobState.CONFIGURING and not forgotten:
             if job.state is JobState.COMPLETING:
@@ -204,7 +211,7 @@ def node_disconnected(state: ClusterState, now_us: int, event: NodeDisconnected)
     node = state.nodes.get(event.node)
     if node is None or node.link_id != event.link_id:
         return
-    node.connected, node.link_id, node.lost_link_id = False, 0, event.link_id
+    node.connected, node.link_id, node.lost_link_id, node.lost_at_us = False, 0, event.link_id, now_us
     node.flags |= NodeFlag.NO_RESPOND
     state.touch_node(node)
     state.timers.set(now_us + state.config.slurmd_timeout_s * US, Timer.NODE_TIMEOUT, node.name, event.link_id)
@@ -219,10 +226,63 @@ def node_timeout(state: ClusterState, now_us: int, name: str, link_id: int) -> N
         return
     set_down(state, node, NOT_RESPONDING, ROOT_UID, now_us)
     for job_id in list(node.jobs):
+        _out_of_reach(state, node, state.jobs[job_id], now_us)
+    lease.want_fence(state, node)
+
+
+def _out_of_reach(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
+    """A job of a node that has been silent for SlurmdTimeout."""
+    if lease.stops(state, job) and _needs(node, job):
+        _end_for_node(state, node, job, now_us)
+    else:
+        _end_broken(state, node, job, now_us)
+    if job.job_id not in node.jobs:
+        return
+    if job.state is not JobState.COMPLETING:
+        lease.unreachable(state, node, job)
+    elif job.end_state is JobState.NODE_FAIL:
+        bury(state, node, job, now_us)
+    elif any(step.node == node.name and step.state not in END_STATES for step in job.steps.values()):
+        lease.watch(state, node, job, now_us)
+
+
+def _needs(node: Node, job: Job) -> bool:
+    """True when the job cannot do without that node."""
+    return node.name == job.batch_node or not job.request.no_kill
+
+
+def _end_broken(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
+    """End a job as a whole that has lost one of its nodes."""
+    if len(job.alloc) > 1 and _needs(node, job):
+        _end_for_node(state, node, job, now_us)
+
+
+def lease_due(state: ClusterState, now_us: int, name: str, job_id: int) -> None:
+    """What had a lease on that node has stopped itself by now, unless the node has been in contact since."""
+    node, job = state.nodes.get(name), state.jobs.get(job_id)
+    if node is None or job is None or job.job_id not in node.jobs or job.state is not JobState.COMPLETING:
+        return
+    due_us = lease.dead_at_us(node, job)
+    if due_us > now_us:
+        state.timers.set(due_us, Timer.LEASE, name, job_id)
+    elif due_us:
+        state.record(now_us, job, "lease", f"it has run out on {name}")
+        bury(state, node, job, now_us)
+
+
+def node_fenced(state: ClusterState, now_us: int, event: NodeFenced) -> None:
+    """The fencing program has ended: its success is as good as a new boot id."""
+    is_off = lease.is_proof(state, now_us, event)
+    node = state.nodes.get(event.node)
+    if node is None or node.connected or node.lost_link_id != event.lost_link_id:
+        return
+    how = "fenced" if is_off else f"fencing failed: {event.text}"
+    set_down(state, node, f"{NOT_RESPONDING}; {how}"[:REASON_MAX], ROOT_UID, now_us)
+    for job_id in list(node.jobs) if is_off else ():
         job = state.jobs[job_id]
         _end_for_node(state, node, job, now_us)
-        if job.end_state is JobState.NODE_FAIL:
-            bury(state, node, job, now_us)
+        state.record(now_us, job, "fence", f"{node.name} is off")
+        bury(state, node, job, now_us)
 
 
 def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int) -> None:

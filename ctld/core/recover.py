@@ -121,6 +121,7 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
             state.active_count += arrays.weight(job)
     for step_row in loaded.steps:
         step = Step()
+        step.dead_after_s = 0
         for name, step_value in zip(StepRow._fields, step_row, strict=True):
             setattr(step, name, step_value)
         owner = state.jobs.get(step.job_id)
@@ -219,3 +220,5 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
     for node in state.node_list:
         if node.flags & NodeFlag.NO_RESPOND and not node.flags & NodeFlag.DOWN:
             state.timers.set(now_us + state.config.slurmd_timeout_s * 1_000_000, Timer.NODE_TIMEOUT, node.name)
+        elif node.flags & NodeFlag.DOWN and node.jobs:
+            state.timers.set(now_us + state.config.slurmd_timeout_s * 1_000_000, Timer.FENCE, node.name)

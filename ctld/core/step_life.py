@@ -86,6 +86,9 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.user_cpu_us, step.system_cpu_us = event.user_cpu_us, event.system_cpu_us
     step.max_rss_kb, step.max_vmsize_kb = event.max_rss_kb, event.max_vmsize_kb
     step.disk_read_bytes, step.disk_write_bytes = event.disk_read_bytes, event.disk_write_bytes
+    if event.lease_lapsed and job.state is not S.COMPLETING:
+        job.failed_node, job.reason, job.end_state = step.node, Reason.NODE_DOWN, job_life.after_node_loss(job)
+        job_life.move(state, job, S.COMPLETING)
     if event.failure:
         job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)

@@ -17,6 +17,8 @@ class Timer(IntEnum):
     TIME_LIMIT = 3  # key = job id, check = attempt
     PURGE = 4  # key = job id, check = attempt
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost
+    LEASE = 15  # key = node name, check = job id
+    FENCE = 16  # key = node name, check = link id that was lost
     FULL_PASS = 7
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id

@@ -110,7 +110,13 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         gres=tuple(("gpu", type_, count) for type_, count in gpus.items()),
         held=tuple(
             HeldStep(
-                h.key.job_id, h.key.attempt, h.key.step_id, _STATE_NAMES.get(h.state, "UNKNOWN"), h.epoch, h.suspended
+                h.key.job_id,
+                h.key.attempt,
+                h.key.step_id,
+                _STATE_NAMES.get(h.state, "UNKNOWN"),
+                h.epoch,
+                h.suspended,
+                h.lease_s,
             )
             for h in register.held
         ),

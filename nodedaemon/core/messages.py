@@ -44,6 +44,7 @@ class Launch(Command, frozen=True):
 
     order: Any
     invalid: str = ""
+    lease_s: int = 0
 
 
 class Signal(Command, frozen=True):
@@ -200,6 +201,7 @@ class Held(Record, frozen=True):
     epoch: int
     state: StepState
     start_at_us: int = 0
+    lease_s: int = 0
 
 
 class KillWanted(Record, frozen=True):

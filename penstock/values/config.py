@@ -189,7 +189,10 @@ class Config:
     priority_weight_tres: tuple[Weight, ...] = ()
     fair_share_dampening_factor: int = 1
     penstock_default_account: str = "default"  # of jobs that name none, of users without one
-    node_fail_policy: str = "requeue"
+    node_fail_policy: str = "requeue"  # of jobs that do not say: requeue (or stop), keep
+    lease_time_s: int = 240  # requeue-able jobs stop themselves after so long without contact; 0 = never
+    fence_program: str = ""  # cuts a silent node's power; exit 0 = it is off
+    fence_timeout_s: int = 120
     licenses: tuple[tuple[str, int], ...] = ()
     topology_plugin: str = "topology/flat"
     topology: Topology = field(default_factory=Topology)
