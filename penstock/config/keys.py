@@ -115,7 +115,6 @@ _SITE_PROGRAMS = (
     Key("HealthCheckNodeState", "health_check_node_state", kinds.joined_choices(*_HEALTH_STATES)),
     Key("RebootProgram", "reboot_program", kinds.OPTIONAL_PATH),
     Key("ResumeTimeout", "resume_timeout_s", kinds.seconds(1, 65533)),
-    Key("UnkillableStepProgram", "unkillable_step_program", kinds.OPTIONAL_PATH),
     Key("JobContainerType", "job_container_type", kinds.choice("job_container/tmpfs", "job_container/none")),
     Key("NamespaceType", "namespace_type", kinds.choice("namespace/tmpfs", "namespace/none")),
     Key("PenstockPrivateTmp", "private_tmp", kinds.OPTIONAL_PATH),

@@ -216,7 +216,6 @@ class Config:
     health_check_node_state: str = "ANY"
     reboot_program: str = ""
     resume_timeout_s: int = 60  # to be back from a reboot
-    unkillable_step_program: str = ""
     job_container_type: str = "job_container/none"
     namespace_type: str = "namespace/none"
     private_tmp: str = ""  # base folder of the jobs' own folders; "" = they share
