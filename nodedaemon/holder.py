@@ -221,7 +221,8 @@ class Holder:
         while not cgroups.kill(key):
             if time.monotonic() > end_s:
                 self._fail(STAGE_KILL, "processes of the job are left that SIGKILL does not end")
-                return
+                break
+        self._reap()
 
 
 def ending_environment(note: str) -> dict[str, str]:

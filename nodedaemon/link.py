@@ -188,6 +188,7 @@ class Link:
         self._heard_at = asyncio.get_running_loop().time()
         self._registered(registered)
         timeout_us = registered.unkillable_step_timeout_s * 1_000_000
+        self._node.site.take(registered.settings)
         self._post(LinkUp(link, registered.epoch, timeout_us))
         log.info("registered with cluster %s, epoch %d", registered.cluster_name, registered.epoch)
 
@@ -207,6 +208,8 @@ class Link:
             self._post(event)
         elif kind == "report_ack":
             self._post(ReportsAcked(message.report_ack.spool_id, message.report_ack.through_sequence))
+        elif kind == "settings":
+            self._node.site.take(message.settings)
 
     async def _write(self, call: Any) -> None:
         """Send what waits; what is ready together travels together."""

@@ -5,14 +5,17 @@ A launch that cannot be read, or breaks a limit, becomes a `Launch` with `invali
 
 import msgspec
 
-from nodedaemon import orders
+from nodedaemon import orders, surround
 from nodedaemon.core import messages as core
 from nodedaemon.core.environment import NodeShare, StepFacts, step_environment
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
 from nodedaemon.core.steps import Step, StepKey
+from nodedaemon.holder import STAGES
+from nodedaemon.site import Site
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, default_output, expand_pattern
+from penstock.values.jobid import EXTERN_STEP
 from penstock.values.text import check_no_nul
 
 #: The controller's limits, enforced again: a node trusts nobody's arithmetic.
@@ -30,6 +33,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     hostname: str
     cluster_file: str
     limit_memory: bool
+    site: Site = msgspec.field(default_factory=Site)
 
 
 def key_of(message: node_pb2.StepKey) -> StepKey:
@@ -89,7 +93,7 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         step=facts.step_id,
         restart_count=facts.restart_count,
     )
-    return orders.LaunchOrder(
+    order = orders.LaunchOrder(
         key=str(key_of(message.key)),
         user_id=message.user_id,
         group_id=message.group_id,
@@ -106,6 +110,8 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         umask=message.umask if message.HasField("umask") else 0o022,
         memory_limit_mb=message.allocation.mem_mb if node.limit_memory else 0,
     )
+    surround.fill(order, message, facts, node.site.settings)
+    return order
 
 
 def _check_spec(spec: common_pb2.JobSpec) -> None:
@@ -208,6 +214,7 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         out_of_memory=end.out_of_memory,
         untried=end.untried,
         rebooted=end.rebooted,
+        holder_stage=STAGES.get(end.exit_code, "") if end.key.step_id == EXTERN_STEP else "",
         usage=common_pb2.Usage(
             user_cpu_us=end.user_cpu_us,
             system_cpu_us=end.system_cpu_us,

@@ -58,6 +58,7 @@ from nodedaemon.core.messages import (
     TimerDue,
 )
 from nodedaemon.core.steps import Step, StepKey, StepState
+from penstock.values.jobid import EXTERN_STEP
 
 SIGKILL, SIGTERM, SIGCONT, SIGSTOP, SIGTSTP = 9, 15, 18, 19, 20
 #: Who gets a signal: the task's first process, or every process of the step.
@@ -363,7 +364,8 @@ class NodeMachine:
             step.killed = True
             step.kill_at_us = now_us
             self._effects.append(SignalStep(step.key, (SIGKILL,), SCOPE_ALL))
-            self._schedule(step, now_us + self.unkillable_timeout_us)
+            if step.key.step_id != EXTERN_STEP:  # an epilog has a deadline of its own
+                self._schedule(step, now_us + self.unkillable_timeout_us)
         else:
             step.due_at_us = 0
             self._effects.append(TellUnkillable(step.key, step.kill_at_us))
