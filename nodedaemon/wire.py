@@ -63,6 +63,8 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
     if kind == "suspend":
         stop = message.suspend
         return core.Suspend(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000)
+    if kind == "reboot":
+        return core.Reboot(*head, StepKey(0, 0, 0), message.reboot.reason)
     if kind == "forget":
         return core.Forget(*head, key_of(message.forget.key))
     return None

@@ -28,6 +28,7 @@ from ctld.core import (
     priority,
     qos,
     ready,
+    reboot,
     reserve,
     reserve_life,
     schedule,
@@ -187,6 +188,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.TIME_SLICE: lambda state, now_us, key, check: gang.next_slot(state, now_us),
     Timer.PURGE: _purge,
     Timer.NODE_TIMEOUT: node_life.node_timeout,
+    Timer.REBOOT: reboot.timed_out,
     Timer.PRIORITY: priority.calculate,
     Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
@@ -259,6 +261,8 @@ class Core:
         if changed:
             victims.before_pass(state, now_us)
             preempt.before_pass(state)
+        if state.rebooting:
+            reboot.issue(state, now_us)
         schedule.quick_pass(state, now_us)
         if changed and state.suspended:
             if suspend.go_on(state, now_us) and gang.is_on(state):

@@ -17,6 +17,7 @@ class Timer(IntEnum):
     TIME_LIMIT = 3  # key = job id, check = attempt
     PURGE = 4  # key = job id, check = attempt
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost
+    REBOOT = 60  # key = node name
     FULL_PASS = 7
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id

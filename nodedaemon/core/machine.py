@@ -40,6 +40,8 @@ from nodedaemon.core.messages import (
     Launch,
     LinkDown,
     LinkUp,
+    Reboot,
+    RebootMachine,
     Report,
     ReportsAcked,
     SendReport,
@@ -100,6 +102,7 @@ class NodeMachine:
             Terminate: self._terminate,
             Suspend: self._suspend,
             Forget: self._forget,
+            Reboot: self._reboot,
             ReportsAcked: self._reports_acked,
             StepBegan: self._step_began,
             StepEnded: self._step_ended,
@@ -320,6 +323,14 @@ class NodeMachine:
             self._remember_forgotten(event.key)
             self._records.append(Forgotten(event.key))
             self._effects.append(SweepStep(event.key))
+        self._answer(event, refused)
+
+    def _reboot(self, now_us: int, event: Reboot) -> None:
+        refused = self._fence(event)
+        if not refused and (live := self.live_steps()):
+            refused = f"step {live[0].key} runs here"
+        if not refused and self._is_new(event):
+            self._effects.append(RebootMachine(event.reason))
         self._answer(event, refused)
 
     # -- facts
