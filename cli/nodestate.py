@@ -14,7 +14,7 @@ BUSY = frozenset(("ALLOCATED", "MIXED"))
 #: Base states and flags as numbers: sinfo sorts by them.
 _BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5}
 _FLAG_NUMBER = {"DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800, "FAIL": 0x2000, "INVAL": 0x400000,
-                "MAINTENANCE": 0x100, "RESERVED": 0x40}  # fmt: skip
+                "MAINTENANCE": 0x100, "RESERVED": 0x40, "REBOOT_REQUESTED": 0x10000, "REBOOT_ISSUED": 0x4000000}  # fmt: skip
 #: Long word -> compact word.
 _COMPACT = {
     "inval": "inval", "draining": "drng", "drained": "drain", "failing": "failg", "fail": "fail", "down": "down",
@@ -30,6 +30,8 @@ _COMPLETE_FLAGS = {
     "COMPLETING": "completing",
     "MAINTENANCE": "maintenance",
     "RESERVED": "reserved",
+    "REBOOT_REQUESTED": "reboot_requested",
+    "REBOOT_ISSUED": "reboot_issued",
 }
 _JSON_FLAGS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 
@@ -62,15 +64,23 @@ def _maintained_word(node: NodeInfo, busy: bool) -> str:
     return f"{node.base_state.lower()}{mark}" if busy or node.base_state == "DOWN" else "maint"
 
 
+def _mark(node: NodeInfo) -> str:
+    """`*` does not answer, `^` is rebooting, `@` will reboot."""
+    for flag, mark in (("REBOOT_ISSUED", "^"), ("REBOOT_REQUESTED", "@"), ("NO_RESPOND", "*")):
+        if flag in node.flags:
+            return mark
+    return ""
+
+
 def long_word(node: NodeInfo) -> str:
     """`draining*`."""
-    return _word(node) + ("*" if "NO_RESPOND" in node.flags else "")
+    return _word(node) + _mark(node)
 
 
 def compact_word(node: NodeInfo) -> str:
     """`drng*`."""
     word = _word(node)
-    return _COMPACT.get(word, word) + ("*" if "NO_RESPOND" in node.flags else "")
+    return _COMPACT.get(word, word) + _mark(node)
 
 
 def complete_word(node: NodeInfo) -> str:
@@ -132,11 +142,15 @@ _TESTS: dict[str, Test] = {
     "resv": _flag("RESERVED"),
     "inval": _flag("INVAL"),
     "invalid_reg": _flag("INVAL"),
+    "reboot": lambda node: "REBOOT_REQUESTED" in node.flags or "REBOOT_ISSUED" in node.flags,
+    "reboot^": _flag("REBOOT_ISSUED"),
+    "reboot_issued": _flag("REBOOT_ISSUED"),
+    "reboot_requested": _flag("REBOOT_REQUESTED"),
     "all": lambda node: True,
 } | dict.fromkeys(
     # Words of Slurm for states that no node of this version enters.
     ("future", "futr", "planned", "plnd", "blocked", "cloud", "dynamic_norm", "perfctrs",
-     "npc", "reboot", "reboot^", "reboot_issued", "reboot_requested", "power_down", "powered_down", "powering_down",
+     "npc", "power_down", "powered_down", "powering_down",
      "power_up", "powering_up"),
     _never,
 )  # fmt: skip

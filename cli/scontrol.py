@@ -42,6 +42,7 @@ FOOTER = """Keywords:
   requeue|requeuehold JOB...          run again from the start (held, if so asked)
   suspend|resume JOB...               stop running jobs, and let them go on (operators)
   update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...
+  reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES   when nothing runs there (cancel_reboot NODES)
   write batch_script JOB [FILE|-]     the script of a job, to slurm-JOB.sh if no file is named
   completing  listjobs [NODE]  ping  reconfigure  shutdown  version  errnumstr NUMBER"""
 
@@ -127,6 +128,32 @@ def update(call: Call) -> int:
         ask("UpdateNodes", pb.UpdateNodesRequest(names=what.target, changes=what.changes), "slurm_update")
     else:
         ask("UpdatePartition", pb.UpdatePartitionRequest(name=what.target, changes=what.changes), "slurm_update")
+    return 0
+
+
+def reboot(call: Call) -> int:
+    """`reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES`."""
+    changes, nodes = {"state": "REBOOT"}, ""
+    for word in call.words:
+        key, equals, value = word.partition("=")
+        if word.upper() == "ASAP":
+            changes["state"] = "REBOOT_ASAP"
+        elif equals and key.lower() in ("nextstate", "reason"):
+            changes[key.lower()] = value
+        elif equals or nodes:
+            raise CommandError(f"Invalid reboot parameter: {word}", plain=True)
+        else:
+            nodes = word
+    if not nodes:
+        raise CommandError('You must specify a list of nodes or "ALL" to reboot', plain=True)
+    ask("UpdateNodes", pb.UpdateNodesRequest(names=nodes, changes=changes), "scontrol_reboot_nodes")
+    return 0
+
+
+def cancel_reboot(call: Call) -> int:
+    """`cancel_reboot NODES`."""
+    request = pb.UpdateNodesRequest(names=call.words[0], changes={"state": "CANCEL_REBOOT"})
+    ask("UpdateNodes", request, "slurm_update")
     return 0
 
 
@@ -231,6 +258,8 @@ VERBS = {
     "create": Verb(1, -1, reservation.create),
     "delete": Verb(1, -1, reservation.delete),
     "write": Verb(1, 3, write),
+    "reboot": Verb(0, 4, reboot),
+    "cancel_reboot": Verb(1, 1, cancel_reboot),
     "completing": Verb(0, 0, completing),
     "listjobs": Verb(0, 1, listjobs),
     "ping": Verb(0, 0, ping),
@@ -240,8 +269,8 @@ VERBS = {
     "errnumstr": Verb(1, 1, errnumstr),
 }
 VERBS_LATER = words_of(
-    "abort all cancel_reboot cluster details fsdampeningfactor getaddrs getent hide listpids liststeps "
-    "notify oneliner pidinfo power reboot schedloglevel setdebug setdebugflags takeover token top "
+    "abort all cluster details fsdampeningfactor getaddrs getent hide listpids liststeps "
+    "notify oneliner pidinfo power schedloglevel setdebug setdebugflags takeover token top "
     "wait_job"
 )
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ NO_ENTITY = (
 )
 NODE_STATES = (
     "NORESP", "DRAIN", "DOWN", "FAIL", "FUTURE", "IDLE", "RESUME", "POWER_DOWN", "POWER_UP", "UNDRAIN",
+    "REBOOT", "REBOOT_ASAP", "CANCEL_REBOOT",
 )  # fmt: skip
 STATES_WITH_REASON = ("DRAIN", "DOWN", "FAIL")
 
@@ -31,7 +32,7 @@ KEYS = {
         "reservationname requeue minmemorynode minmemorycpu mincpusnode gres licenses mailtype mailuser stdout stderr "
         "stdin workdir oversubscribe contiguous switches wckey"
     ),
-    "node": words_of("state reason resumeafter weight features activefeatures gres comment extra nodeaddr"),
+    "node": words_of("state reason resumeafter weight features activefeatures gres comment extra nodeaddr nextstate"),
     "partition": words_of(
         "state nodes default maxtime defaulttime minnodes maxnodes allowaccounts denyaccounts allowgroups allowqos "
         "denyqos qos prioritytier priorityjobfactor preemptmode gracetime oversubscribe exclusive exclusiveuser "

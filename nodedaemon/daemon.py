@@ -25,6 +25,7 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.crash import crash_point
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
+from nodedaemon.siteprograms import SitePrograms
 from nodedaemon.spool import Spool
 from nodedaemon.supervisors import Supervisors
 from penstock import __version__
@@ -96,6 +97,7 @@ class Daemon:
         self._wake = asyncio.Event()
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
+        self._programs = SitePrograms(settings.node, self._executor, lambda: bool(self._machine.live_steps()))
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
             spool.contact,
@@ -122,6 +124,7 @@ class Daemon:
         await self._turn()  # what became of the old steps is known before the registration says so
         linking = loop.create_task(self._link.run())
         linking.add_done_callback(lambda task: self.stop())
+        checking = loop.create_task(self._programs.check_health())
         lost = loop.create_task(self._supervisors.launcher_lost.wait())
         lost.add_done_callback(lambda task: self.stop())
         try:
@@ -133,9 +136,10 @@ class Daemon:
             if lost.done():
                 raise Fatal("the launcher is gone; steps go on, start the daemon again to adopt them")
         finally:
+            checking.cancel()
             lost.cancel()
             linking.cancel()
-            await asyncio.gather(linking, lost, return_exceptions=True)
+            await asyncio.gather(linking, lost, checking, return_exceptions=True)
             self._supervisors.close()
             if self._local is not None:
                 self._local.close()
@@ -200,6 +204,8 @@ class Daemon:
                 self._supervisors.send(effect)
             elif isinstance(effect, core.SweepStep):
                 swept.append(effect.key)
+            elif isinstance(effect, core.RebootMachine):
+                self._programs.reboot(effect.reason)
             elif isinstance(effect, core.DropLink):
                 self._link.drop(effect.link, effect.why)
             elif isinstance(effect, core.TellUnkillable):

@@ -206,6 +206,7 @@ class Link:
         self._heard_at = asyncio.get_running_loop().time()
         self._registered(registered)
         timeout_us = registered.unkillable_step_timeout_s * 1_000_000
+        self._node.site.take(registered.settings)
         self._post(LinkUp(link, registered.epoch, timeout_us))
         log.info("registered with cluster %s, epoch %d", registered.cluster_name, registered.epoch)
 
@@ -229,6 +230,8 @@ class Link:
             self._contact.renew(self._beats.popleft())
         elif kind == "farewell":
             self._contact.rest()
+        elif kind == "settings":
+            self._node.site.take(message.settings)
 
     async def _write(self, call: Any) -> None:
         """Send what waits; what is ready together travels together."""

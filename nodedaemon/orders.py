@@ -21,7 +21,7 @@ ORDER_HEAD = struct.Struct("<II")
 #: One packet from launcher or stepd; GONE is split to stay below.
 PACKET_BYTES_MAX = 64 * 1024
 GONE_PER_PACKET_MAX = 500
-BEGAN, GONE, TROUBLE = b"began", b"gone", b"trouble"
+BEGAN, GONE, TROUBLE, SAID = b"began", b"gone", b"trouble", b"said"
 #: Who gets a signal: the task's first process, or every process of the step. Numbers as in core.machine.
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
@@ -98,7 +98,8 @@ class LaunchOrder:
     prolog: list[str]  # of an extern step
     epilog: list[str]
     script_environment: dict[str, str]  # of prolog and epilog
-    script_timeout_s: int = 0
+    script_timeout_s: int = 0  # of each of them; 0 = none
+    script_flags: list[str]  # RUNINJOB, SERIAL
     message: str = ""  # to write to the error output before the program runs
 
     def __init__(self, **known: object) -> None:
@@ -121,7 +122,7 @@ class LaunchOrder:
 _FRESH: dict[str, type] = {
     "argv": list, "environment": dict, "rlimits": dict, "tasks": list, "mpi_facts": dict, "task_prolog": list,
     "task_epilog": list, "cpu_ids": list, "job_cpu_ids": list, "devices": list, "private_folders": list,
-    "prolog": list, "epilog": list, "script_environment": dict,
+    "prolog": list, "epilog": list, "script_flags": list, "script_environment": dict,
 }  # fmt: skip
 
 
@@ -172,6 +173,11 @@ def began(key: str, at_us: int, pid: int) -> bytes:
 def gone(stepds: list[tuple[str, int]]) -> bytes:
     """These stepds have ended (wait status each), with or without an end in their records."""
     return pack_values(GONE, *(value for pair in stepds for value in pair))
+
+
+def said(key: str, text: str) -> bytes:
+    """What a site's program said or how it failed: for noded's log."""
+    return pack_values(SAID, key, text)
 
 
 def trouble(key: str, text: str) -> bytes:

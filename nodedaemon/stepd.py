@@ -65,10 +65,12 @@ def run(context: Context, feed: socket.socket) -> int:
     while (framed := _read_order(feed)) is not None:
         key, body = framed
         try:
-            _supervise(own, key, body)
+            stays = _supervise(own, key, body)
         except Exception as error:  # noqa: BLE001 (the last place where it can be told; the step counts as lost)
             _complain(context, key, f"{type(error).__name__}: {error}")
             return os.EX_SOFTWARE
+        if not stays:
+            return 0
         try:
             feed.send(DONE)
         except OSError:  # the launcher is gone
@@ -91,17 +93,25 @@ def _read_order(feed: socket.socket) -> tuple[str, bytes] | None:
     return data[orders.ORDER_HEAD.size : body_at].decode(), data[body_at:]
 
 
-def _supervise(own: "Own", key: str, body: bytes) -> None:
+def _supervise(own: "Own", key: str, body: bytes) -> bool:
+    """One step; True when this stepd may have another one."""
     try:
         folder_fd = open_folder(key, own.context.steps_fd)
     except FileNotFoundError:
-        return  # decided by noded, and swept
+        return True  # decided by noded, and swept
     crash_point("stepd.folder")
-    step = Supervisor(own, orders.decode_launch(key, body), folder_fd)
+    order = orders.decode_launch(key, body)
+    if order.kind == "extern":
+        from nodedaemon.holder import Holder  # what only a holder needs is not paid for by others
+
+        Holder(own, order, folder_fd).run()
+        return False  # its namespaces are not as they were, and children of a prolog are not the next step's
+    step = Supervisor(own, order, folder_fd)
     try:
         step.run()
     finally:
         step.close()
+    return True
 
 
 def _complain(context: Context, key: str, text: str) -> None:

@@ -132,6 +132,9 @@ class Supervisors:
         elif kind == orders.GONE:
             for key, status in zip(values[::2], values[1::2], strict=True):
                 self._stepd_gone(_key(key), int(status))
+        elif kind == orders.SAID:
+            key, text = values
+            log.info("step %s: %s", key.decode(), text.decode("utf-8", "replace"))
         else:
             key, text = values
             log.error("step %s: its supervisor failed: %s", key.decode(), text.decode("utf-8", "replace"))

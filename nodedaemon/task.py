@@ -44,6 +44,7 @@ def become(order: orders.LaunchOrder, context: Context, script_path: str, status
         os.setpgid(0, 0)
         context.cgroups.join(order.key)
         if context.is_root:
+            _enter_surroundings(order, context)
             _drop_root(order)
         elif os.getuid() != order.user_id:
             raise TaskError(
@@ -69,6 +70,24 @@ def become(order: orders.LaunchOrder, context: Context, script_path: str, status
     os._exit(1)
 
 
+def _enter_surroundings(order: orders.LaunchOrder, context: Context) -> None:
+    """The job's own /tmp, and a PAM session; both only where the configuration asks for them."""
+    if order.private_tmp:
+        from nodedaemon import namespace  # not paid for by others
+
+        try:
+            namespace.join(order.key, context.steps_fd)
+        except namespace.NamespaceError as error:
+            raise TaskError(str(error)) from None
+    if order.use_pam:
+        from nodedaemon import pam
+
+        try:
+            pam.open_session(order.user_name)
+        except pam.PamError as error:
+            raise TaskError(str(error)) from None
+
+
 def _drop_root(order: orders.LaunchOrder) -> None:
     """Become the user for good."""
     try:
@@ -77,7 +96,8 @@ def _drop_root(order: orders.LaunchOrder) -> None:
         raise TaskError(f"user unknown on this node: uid {order.user_id} ({order.user_name})") from None
     _raise_hard_limits(order.rlimits)
     _allow_oom_kill()
-    proctree.prctl(proctree.PR_SET_NO_NEW_PRIVS, 1)
+    if order.no_new_privs:
+        proctree.prctl(proctree.PR_SET_NO_NEW_PRIVS, 1)
     uid, gid = order.user_id, order.group_id
     os.initgroups(name, gid)  # groups as they are now, on this node
     os.setgid(gid)

@@ -7,15 +7,18 @@ from typing import Any
 
 import msgspec
 
-from nodedaemon import orders
+from nodedaemon import orders, surround
 from nodedaemon.core import messages as core
 from nodedaemon.core.environment import NodeShare, StepFacts, step_environment
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
 from nodedaemon.core.steps import Step, StepKey
+from nodedaemon.holder import STAGES
 from nodedaemon.lease import LAPSED
+from nodedaemon.site import Site
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, default_output, expand_pattern
+from penstock.values.jobid import EXTERN_STEP
 from penstock.values.text import check_no_nul
 
 #: The controller's limits, enforced again: a node trusts nobody's arithmetic.
@@ -33,6 +36,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     hostname: str
     cluster_file: str
     limit_memory: bool
+    site: Site = msgspec.field(default_factory=Site)
 
 
 def key_of(message: node_pb2.StepKey) -> StepKey:
@@ -62,6 +66,8 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
     if kind == "suspend":
         stop = message.suspend
         return core.Suspend(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000)
+    if kind == "reboot":
+        return core.Reboot(*head, StepKey(0, 0, 0), message.reboot.reason)
     if kind == "forget":
         return core.Forget(*head, key_of(message.forget.key))
     return None
@@ -93,7 +99,7 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         step=facts.step_id,
         restart_count=facts.restart_count,
     )
-    return orders.LaunchOrder(
+    order = orders.LaunchOrder(
         key=str(key_of(message.key)),
         user_id=message.user_id,
         group_id=message.group_id,
@@ -112,6 +118,8 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         lease_s=message.lease_s,
         lease_grace_s=message.lease_grace_s,
     )
+    surround.fill(order, message, facts, node.site.settings)
+    return order
 
 
 def _check_spec(spec: common_pb2.JobSpec) -> None:
@@ -215,6 +223,7 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         untried=end.untried,
         rebooted=end.rebooted,
         lease_lapsed=end.failure == LAPSED,
+        holder_stage=STAGES.get(end.exit_code, "") if end.key.step_id == EXTERN_STEP else "",
         usage=common_pb2.Usage(
             user_cpu_us=end.user_cpu_us,
             system_cpu_us=end.system_cpu_us,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ctld.core.effects import Effect, ForgetStep, LaunchStep, SignalStep, SuspendStep, TerminateStep
+from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, SignalStep, SuspendStep, TerminateStep
 from ctld.core.model import JobRow, NodeAlloc
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.hostlist import compress
@@ -170,10 +170,15 @@ def _forget(command: node_pb2.Command, effect: ForgetStep, now_us: int) -> None:
     command.forget.CopyFrom(node_pb2.ForgetStep(key=key_of(effect)))
 
 
+def _reboot(command: node_pb2.Command, effect: RebootNode, now_us: int) -> None:
+    command.reboot.CopyFrom(node_pb2.RebootNode(reason=effect.reason))
+
+
 #: Commands that need nothing but their effect.
 FILL: Final[dict[type[Effect], Callable[[node_pb2.Command, Any, int], None]]] = {
     SignalStep: _signal,
     TerminateStep: _terminate,
     ForgetStep: _forget,
     SuspendStep: _suspend,
+    RebootNode: _reboot,
 }

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ctld.agents.launch import FILL, launch_message, topology_address
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import Effect, ForgetStep, LaunchStep, TerminateStep
+from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, TerminateStep
 from ctld.core.events import AnyEvent, LaunchRefused, NodeNotice, StepExited, StepStarted
 from ctld.runtime.loop import Runtime
 from ctld.runtime.points import crash_point
@@ -287,4 +287,6 @@ POINTS: Final[dict[type, tuple[str, str]]] = {
 
 
 def _describe(effect: Any) -> str:
+    if isinstance(effect, RebootNode):
+        return "to reboot"
     return f"{type(effect).__name__} of job {effect.job_id} attempt {effect.attempt} step {effect.step_id}"

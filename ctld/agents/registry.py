@@ -12,7 +12,16 @@ from typing import Any
 from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
 from ctld.agents.settings import node_settings
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import AckReports, AdmitNode, ForgetStep, LaunchStep, SignalStep, SuspendStep, TerminateStep
+from ctld.core.effects import (
+    AckReports,
+    AdmitNode,
+    ForgetStep,
+    LaunchStep,
+    RebootNode,
+    SignalStep,
+    SuspendStep,
+    TerminateStep,
+)
 from ctld.core.events import NodeDisconnected
 from ctld.runtime.loop import Runtime
 from penstock.v1 import node_pb2
@@ -32,7 +41,7 @@ class Registry:
         self._version = version
         self._next_link_id = 1
         self._loop = asyncio.get_running_loop()
-        for kind in (LaunchStep, SignalStep, SuspendStep, TerminateStep, ForgetStep):
+        for kind in (LaunchStep, SignalStep, SuspendStep, TerminateStep, ForgetStep, RebootNode):
             runtime.handlers[kind] = self._send
         runtime.handlers[AdmitNode] = self._admit
         runtime.handlers[AckReports] = self._acknowledge

@@ -17,6 +17,20 @@ def node_settings(config: Config) -> node_pb2.NodeSettings:
         cgroup=_cgroup(config.cgroup),
         task_plugin=",".join(config.task_plugin),
         kill_wait_s=config.kill_wait_s,
+        prolog=config.prolog,
+        epilog=config.epilog,
+        task_prolog=config.task_prolog,
+        task_epilog=config.task_epilog,
+        prolog_flags=[flag.upper() for flag in config.prolog_flags],
+        prolog_epilog_timeout_s=config.prolog_epilog_timeout_s,
+        health_check_program=config.health_check_program,
+        health_check_interval_s=config.health_check_interval_s,
+        health_check_node_state=config.health_check_node_state,
+        reboot_program=config.reboot_program,
+        private_tmp=config.private_tmp,
+        private_tmp_folders=config.private_tmp_folders if config.private_tmp else (),
+        allow_new_privs=config.allow_new_privs,
+        use_pam=config.use_pam,
     )
 
 

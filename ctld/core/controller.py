@@ -29,6 +29,7 @@ from ctld.core import (
     priority,
     qos,
     ready,
+    reboot,
     reserve,
     reserve_life,
     schedule,
@@ -192,6 +193,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.NODE_TIMEOUT: node_life.node_timeout,
     Timer.LEASE: node_life.lease_due,
     Timer.FENCE: lease.fence_due,
+    Timer.REBOOT: reboot.timed_out,
     Timer.PRIORITY: priority.calculate,
     Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
@@ -264,6 +266,8 @@ class Core:
         if changed:
             victims.before_pass(state, now_us)
             preempt.before_pass(state)
+        if state.rebooting:
+            reboot.issue(state, now_us)
         schedule.quick_pass(state, now_us)
         if changed and state.suspended:
             if suspend.go_on(state, now_us) and gang.is_on(state):

@@ -183,6 +183,13 @@ class AdmitNode(Effect, frozen=True):
     refusal: str = ""
 
 
+class RebootNode(Effect, frozen=True):
+    """Run RebootProgram there."""
+
+    node: str
+    reason: str
+
+
 class StartPlan(Effect, frozen=True):
     """Run a full scheduling pass in a worker; `question` (planning.Question) holds private copies of the columns.
 
@@ -241,6 +248,6 @@ class Batch(msgspec.Struct):
 
 __all__ = [
     "AckReports", "AdmitNode", "Batch", "Changed", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult",
-    "LaunchStep", "NodeAlloc", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted",
+    "LaunchStep", "NodeAlloc", "RebootNode", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted",
     "SuspendStep", "TerminateStep",
 ]  # fmt: skip

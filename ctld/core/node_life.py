@@ -13,7 +13,9 @@ the time-out, unless it was submitted with --no-kill: half a job is of no use. O
 then; what is left of it is ended before anything else starts on the node.
 """
 
-from ctld.core import job_life, lease, step_life, suspend
+from collections.abc import Callable
+
+from ctld.core import job_life, lease, reboot, step_life, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
@@ -59,6 +61,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
         node.flags &= ~NodeFlag.DOWN
         node.reason = ""
     node.flags &= ~(NodeFlag.UNKNOWN | NodeFlag.NO_RESPOND)
+    reboot.registered(state, node, rebooted, now_us)
     if event.spool_lost:
         drain(node, "spool lost", now_us)
     state.touch_node(node)
@@ -309,11 +312,14 @@ def bury(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
 def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
     """scontrol update nodename=. Raises Refused."""
     require_role(event.actor, Role.ADMINISTRATOR, "changing a node")
-    unknown = [name for name in event.names if name not in state.nodes]
-    if unknown or not event.names:
+    everyone = [name.upper() for name in event.names] == ["ALL"] and event.names[0] not in state.nodes
+    names = [node.name for node in state.node_list] if everyone else event.names
+    unknown = [name for name in names if name not in state.nodes]
+    if unknown or not names:
         raise Refused(Code.INVALID_NODE_NAME, unknown[0] if unknown else "")
-    nodes = [state.nodes[name] for name in event.names]
+    nodes = [state.nodes[name] for name in names]
     changes = dict(event.changes)
+    next_state = changes.pop("nextstate", "").upper()
     to, reason = changes.pop("state", "").upper(), changes.pop("reason", "")
     comment, weight = changes.pop("comment", None), changes.pop("weight", None)
     if changes:
@@ -324,8 +330,10 @@ def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
         order = None if weight is None else parse_int(weight, 0, 0x7FFFFFFF, "weight")
     except BadValue as error:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
-    if to and to not in NODE_STATES:
-        raise Refused(Code.INVALID_NODE_STATE, f"{to}; known: {', '.join(NODE_STATES)}")
+    if to and to not in NODE_STATES and to not in REBOOTS:
+        raise Refused(Code.INVALID_NODE_STATE, f"{to}; known: {', '.join((*NODE_STATES, *REBOOTS))}")
+    if to in REBOOTS:
+        _check_reboot(state, nodes, to, next_state)
     if to in ("DOWN", "DRAIN", "FAIL") and not reason and any(not node.reason for node in nodes):
         raise Refused(Code.INVALID_VALUE, f"You must specify a reason when {to} a node")
     if to in ("RESUME", "IDLE", "UNDRAIN") and any(not node.flags & RESUMABLE for node in nodes):
@@ -336,7 +344,9 @@ def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
             node.comment = comment
         if order is not None:
             state.set_weight(node, order)
-        if to:
+        if to in REBOOTS:
+            REBOOTS[to](state, node, next_state, reason, event.actor.uid, now_us)
+        elif to:
             _set_state(state, node, to, reason, event.actor.uid, now_us)
         elif reason:
             node.reason, node.reason_uid, node.reason_at_us = reason, event.actor.uid, now_us
@@ -354,6 +364,30 @@ NODE_STATES: dict[str, tuple[NodeFlag, NodeFlag]] = {
     "UNDRAIN": (NodeFlag.NONE, NodeFlag.DRAIN),
 }
 RESUMABLE = NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL
+
+
+def _check_reboot(state: ClusterState, nodes: list[Node], to: str, next_state: str) -> None:
+    if to == CANCEL_REBOOT:
+        idle = [n.name for n in nodes if (n.flags & REBOOTING) != NodeFlag.REBOOT_REQUESTED]
+        if idle:
+            raise Refused(Code.INVALID_NODE_STATE, f"node {idle[0]} does not wait for a reboot")
+        return
+    if not state.config.reboot_program:
+        raise Refused(Code.DISABLED_STATE, "RebootProgram is not set")
+    if next_state not in reboot.NEXT_STATES:
+        raise Refused(Code.INVALID_VALUE, f"nextstate {next_state}; known: RESUME, DOWN")
+    if issued := [n.name for n in nodes if n.flags & NodeFlag.REBOOT_ISSUED]:
+        raise Refused(Code.INVALID_NODE_STATE, f"node {issued[0]} is rebooting already")
+
+
+CANCEL_REBOOT = "CANCEL_REBOOT"
+REBOOTING = NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED
+#: What `state=` may ask for beside states: name -> who does it (node, next state, reason, uid, now).
+REBOOTS: dict[str, Callable[[ClusterState, Node, str, str, int, int], None]] = {
+    "REBOOT": lambda state, node, then, *rest: reboot.request(state, node, False, then, *rest),
+    "REBOOT_ASAP": lambda state, node, then, *rest: reboot.request(state, node, True, then, *rest),
+    CANCEL_REBOOT: lambda state, node, *rest: reboot.cancel(state, node),
+}
 
 
 def _set_state(state: ClusterState, node: Node, to: str, reason: str, uid: int, now_us: int) -> None:

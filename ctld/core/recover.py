@@ -8,7 +8,7 @@ when the nodes register (node_life.py), since they are functions of the state an
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctld.core import arrays, assocs, depends, gang, predict, priority, reserve_life, shares
+from ctld.core import arrays, assocs, depends, gang, predict, priority, reboot, reserve_life, shares
 from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
@@ -99,6 +99,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     refresh_all(state, now_us)
     reserve_life.recover_all(state, now_us)
     gang.recover(state, now_us)
+    reboot.recover(state, now_us)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()

@@ -58,6 +58,7 @@ CLOSED_FLAGS = (
     | NodeFlag.INVAL
     | NodeFlag.FAIL
     | NodeFlag.COMPLETING
+    | NodeFlag.REBOOT_ISSUED
 )
 
 
@@ -132,6 +133,7 @@ class ClusterState:
         self.within_heads: tuple[int, ...] = ()  # those jobs
         self.turns = Turns()
         self.suspended: dict[int, None] = {}  # jobs that are suspended for others, or out of turn
+        self.rebooting: dict[str, None] = {}  # nodes that are to reboot (reboot.py)
         self.exclusive_users = 0  # jobs that hold nodes for their user alone
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}
         self.user_numbers: dict[int, int] = {}  # uid -> a number that fits into a column

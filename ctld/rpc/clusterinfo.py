@@ -18,7 +18,14 @@ from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
 from penstock.values.tres import format_tres
 
-_SHOWN_FLAGS: Final = (NodeFlag.DRAIN, NodeFlag.NO_RESPOND, NodeFlag.INVAL, NodeFlag.FAIL)
+_SHOWN_FLAGS: Final = (
+    NodeFlag.DRAIN,
+    NodeFlag.NO_RESPOND,
+    NodeFlag.INVAL,
+    NodeFlag.FAIL,
+    NodeFlag.REBOOT_REQUESTED,
+    NodeFlag.REBOOT_ISSUED,
+)
 _NODE_FIELDS: Final = (
     "name", "reason", "reason_at_us", "cpus", "cpus_alloc", "real_memory_mb", "mem_alloc_mb", "features", "weight",
     "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id",

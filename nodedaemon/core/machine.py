@@ -40,6 +40,8 @@ from nodedaemon.core.messages import (
     Launch,
     LinkDown,
     LinkUp,
+    Reboot,
+    RebootMachine,
     Report,
     ReportsAcked,
     SendReport,
@@ -58,6 +60,7 @@ from nodedaemon.core.messages import (
     TimerDue,
 )
 from nodedaemon.core.steps import Step, StepKey, StepState
+from penstock.values.jobid import EXTERN_STEP
 
 SIGKILL, SIGTERM, SIGCONT, SIGSTOP, SIGTSTP = 9, 15, 18, 19, 20
 #: Who gets a signal: the task's first process, or every process of the step.
@@ -99,6 +102,7 @@ class NodeMachine:
             Terminate: self._terminate,
             Suspend: self._suspend,
             Forget: self._forget,
+            Reboot: self._reboot,
             ReportsAcked: self._reports_acked,
             StepBegan: self._step_began,
             StepEnded: self._step_ended,
@@ -322,6 +326,14 @@ class NodeMachine:
             self._effects.append(SweepStep(event.key))
         self._answer(event, refused)
 
+    def _reboot(self, now_us: int, event: Reboot) -> None:
+        refused = self._fence(event)
+        if not refused and (live := self.live_steps()):
+            refused = f"step {live[0].key} runs here"
+        if not refused and self._is_new(event):
+            self._effects.append(RebootMachine(event.reason))
+        self._answer(event, refused)
+
     # -- facts
 
     def _step_began(self, now_us: int, event: StepBegan) -> None:
@@ -364,7 +376,8 @@ class NodeMachine:
             step.killed = True
             step.kill_at_us = now_us
             self._effects.append(SignalStep(step.key, (SIGKILL,), SCOPE_ALL))
-            self._schedule(step, now_us + self.unkillable_timeout_us)
+            if step.key.step_id != EXTERN_STEP:  # an epilog has a deadline of its own
+                self._schedule(step, now_us + self.unkillable_timeout_us)
         else:
             step.due_at_us = 0
             self._effects.append(TellUnkillable(step.key, step.kill_at_us))

@@ -72,6 +72,12 @@ class Forget(Command, frozen=True):
     """The end of the step is committed."""
 
 
+class Reboot(Command, frozen=True):
+    """Restart the machine; refused while steps are here. `key` is nobody's."""
+
+    reason: str
+
+
 class ReportsAcked(Event, frozen=True):
     """All reports of that spool through `sequence` are committed."""
 
@@ -160,6 +166,12 @@ class DropLink(Effect, frozen=True):
 
     link: int
     why: str
+
+
+class RebootMachine(Effect, frozen=True):
+    """Run RebootProgram."""
+
+    reason: str
 
 
 class TellUnkillable(Effect, frozen=True):

@@ -55,7 +55,8 @@ class Step:
     """One step that the node holds. `move` is the only place where `state` changes."""
 
     __slots__ = (
-        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease_s", "start_at_us", "state", "stop_at_us", "suspended",
+        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease_s", "start_at_us", "state",
+        "stop_at_us", "suspended",
     )  # fmt: skip
 
     def __init__(self, key: StepKey, epoch: int) -> None:

@@ -33,6 +33,7 @@ class Key:
     accepted: tuple[str, ...] = ()
     fixed: bool = False
     note: Callable[[str], str] | None = None
+    several: bool = False  # given more than once, the values are added up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +92,39 @@ _SELECT_PARAMETERS = _words(
     "ENFORCE_BINDING_GRES ONE_TASK_PER_SHARING_GRES MULTIPLE_SHARING_GRES_PJ PENSTOCK_BEST_FIT PENSTOCK_FGD PENSTOCK_STEER"
 )
 
+_PROLOG_FLAGS = _words(
+    "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11"  # words of other case are taken, too
+)
+_HEALTH_STATES = _words("ANY ALLOC CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY")
+
+#: What surrounds jobs on their nodes.
+_SITE_PROGRAMS = (
+    Key("Prolog", "prolog", kinds.PATTERNS, several=True),
+    Key("Epilog", "epilog", kinds.PATTERNS, several=True),
+    Key("PrologSlurmctld", "prolog_slurmctld", kinds.PATTERNS, several=True),
+    Key("EpilogSlurmctld", "epilog_slurmctld", kinds.PATTERNS, several=True),
+    Key("TaskProlog", "task_prolog", kinds.OPTIONAL_PATH),
+    Key("TaskEpilog", "task_epilog", kinds.OPTIONAL_PATH),
+    Key("SrunProlog", "srun_prolog", kinds.OPTIONAL_PATH),
+    Key("SrunEpilog", "srun_epilog", kinds.OPTIONAL_PATH),
+    Key("PrologFlags", "prolog_flags", kinds.choices(*_PROLOG_FLAGS)),
+    Key("PrologEpilogTimeout", "prolog_epilog_timeout_s", kinds.SCRIPT_TIMEOUT),
+    Key("PenstockPrologFailDrains", "prolog_fail_drains", kinds.BOOL),
+    Key("HealthCheckProgram", "health_check_program", kinds.OPTIONAL_PATH),
+    Key("HealthCheckInterval", "health_check_interval_s", kinds.seconds(0, 65533)),
+    Key("HealthCheckNodeState", "health_check_node_state", kinds.joined_choices(*_HEALTH_STATES)),
+    Key("RebootProgram", "reboot_program", kinds.OPTIONAL_PATH),
+    Key("ResumeTimeout", "resume_timeout_s", kinds.seconds(1, 65533)),
+    Key("JobContainerType", "job_container_type", kinds.choice("job_container/tmpfs", "job_container/none")),
+    Key("NamespaceType", "namespace_type", kinds.choice("namespace/tmpfs", "namespace/none")),
+    Key("PenstockPrivateTmp", "private_tmp", kinds.OPTIONAL_PATH),
+    Key("PenstockPrivateTmpDirs", "private_tmp_folders", kinds.PATHS),
+    Key("PenstockAllowNewPrivs", "allow_new_privs", kinds.BOOL),
+    Key("UsePAM", "use_pam", kinds.YES_NO),
+)
+
 _SUPPORTED_GLOBALS = (
+    *_SITE_PROGRAMS,
     Key("ClusterName", "cluster_name", kinds.CLUSTER_NAME),
     # may stand several times and hold an address, so the loader reads it
     Key("SlurmctldHost", "controller_host", kinds.TEXT),
@@ -205,27 +238,27 @@ _IGNORED_GLOBALS = _ignored(
     BcastExclude=/lib,/usr/lib,/lib64,/usr/lib64 BcastParameters BurstBufferType CertgenParameters CertgenType
     CertmgrParameters CertmgrType CliFilterPlugins CliFilterParameters CommunicationParameters CompleteWait=0~sec
     CpuFreqDef=Unknown CpuFreqGovernors=OnDemand,Performance,UserSpace CredType=cred/munge DataParserParameters
-    DebugFlags DependencyParameters EioTimeout=60 Epilog EpilogMsgTime=2000~usec EpilogSlurmctld EpilogTimeout=65534
+    DebugFlags DependencyParameters EioTimeout=60 EpilogMsgTime=2000~usec EpilogTimeout=65534
     FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
-    GroupUpdateTime=600~sec HashPlugin=hash/k12 HealthCheckInterval=0~sec HealthCheckNodeState=ANY HealthCheckProgram
+    GroupUpdateTime=600~sec HashPlugin=hash/k12
     HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL
     JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
-    JobCompUser=root JobContainerType JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
+    JobCompUser=root JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
     LaunchParameters LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
     MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
-    NamespaceType NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
+    NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
     PrEpParameters PrEpPlugins=prep/script PriorityParameters
-    PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none Prolog PrologEpilogTimeout=65534
-    PrologFlags PrologSlurmctld PrologTimeout=65534 PropagatePrioProcess=0 RebootProgram ReconfigFlags RequeueExit
-    RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResumeTimeout=60~sec ResvEpilog
+    PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none
+    PrologTimeout=65534 PropagatePrioProcess=0 ReconfigFlags RequeueExit
+    RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResvEpilog
     ResvProlog RoutePlugin ScronParameters
     SlurmctldDebug=info SlurmctldParameters SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
-    SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0
-    SrunProlog SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
-    SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters TaskEpilog
-    TaskProlog TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TrackWCKey=no
-    TreeWidth=16 UrlParserType UsePAM=no VSizeFactor=0~percent X11Parameters
+    SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunPortRange=0-0
+    SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
+    SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters
+    TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TrackWCKey=no
+    TreeWidth=16 UrlParserType VSizeFactor=0~percent X11Parameters
     AuthType=auth/munge
     """
 )
@@ -325,6 +358,7 @@ PARTITIONS = Table(
         Key("ExclusiveUser", "exclusive_user", kinds.BOOL),
         Key("LLN", "lln", kinds.BOOL),
         Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
+        Key("PenstockAllowNewPrivs", "allow_new_privs", kinds.BOOL),
         Key("TRESBillingWeights", "tres_billing_weights", kinds.TRES_WEIGHTS),
         # older or wider spellings that the loader spreads over the fields above
         Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
@@ -426,6 +460,18 @@ TOPOLOGY = Table(
         Key("Nodes", "nodes", kinds.RAW),
         Key("BlockSizes", "block_sizes", kinds.RAW),
         *_unshown("LinkSpeed"),
+    ),
+)
+
+#: Lines of job_container.conf.
+CONTAINER = Table(
+    "job_container.conf",
+    (
+        Key("BasePath", "private_tmp", kinds.PATH),
+        Key("Dirs", "private_tmp_folders", kinds.PATHS),
+        Key("AutoBasePath", accepted=("true", "yes")),
+        Key("Shared", accepted=("false", "no")),
+        *_unshown("InitScript CloneNSScript CloneNSEpilog EntireStepInNS NodeName"),
     ),
 )
 

@@ -97,6 +97,28 @@ def _read_optional_path(text: str, what: str) -> str:
     return "" if text.lower() in ("none", "(null)") else _read_path(text, what)
 
 
+def _read_paths(text: str, what: str) -> tuple[str, ...]:
+    """Absolute paths with commas between them."""
+    return tuple(dict.fromkeys(_read_path(path, what) for path in text.split(",")))
+
+
+def _read_patterns(text: str, what: str) -> tuple[str, ...]:
+    """Absolute paths or patterns of shell kind (glob(7)); none of them may be in a user's hand, so no relative ones."""
+    return () if text.lower() in ("none", "(null)") else _read_paths(text, what)
+
+
+#: What Slurm shows, and takes, for "no timeout".
+_NO_TIMEOUT_S = 65534
+
+
+def _read_script_timeout_s(text: str, what: str) -> int:
+    """Seconds; 0 when there is none."""
+    if text.lower() in _UNLIMITED:
+        return 0
+    seconds = parse_int(text, 0, _NO_TIMEOUT_S, what)
+    return 0 if seconds == _NO_TIMEOUT_S else seconds
+
+
 def _read_text(text: str, what: str) -> str:
     return check_name(text, what)
 
@@ -351,6 +373,9 @@ NAME = Kind(_read_name)
 HOST = Kind(_read_host)
 PATH = Kind(_read_path)
 OPTIONAL_PATH = Kind(_read_optional_path)
+PATHS = Kind(_read_paths, _join)
+PATTERNS = Kind(_read_patterns, _join)
+SCRIPT_TIMEOUT = Kind(_read_script_timeout_s, lambda value: str(value or _NO_TIMEOUT_S))
 URL = Kind(_read_text, str, without_password)
 CLUSTER_NAME = Kind(_read_cluster_name)
 BOOL = Kind(_read_bool, lambda value: "YES" if value else "NO")

@@ -72,10 +72,12 @@ class LineReader:
     def _take(self, key: Key, token: Token, values: Values) -> None:
         assert key.kind is not None
         name = key.field or key.name
-        if name in values:
+        before = values.get(name) if key.several else None
+        if name in values and before is None:
             self.findings.warn(token.where, f"{key.name} is given more than once; the last value is used")
         try:
-            values[name] = Value(key.kind.read(token.value, key.name), token.where)
+            value = key.kind.read(token.value, key.name)
+            values[name] = Value(value if before is None else (*before.value, *value), token.where)
         except BadValue as problem:
             text = str(problem)
             self.findings.error(token.where, text if key.name in text else f"{key.name}: {text}")

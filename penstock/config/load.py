@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.config.cgroupconf import read_cgroup_conf
+from penstock.config.containerconf import read_container_conf
 from penstock.config.gresconf import read_gres_conf
 from penstock.config.keys import GLOBALS, LINES
 from penstock.config.kinds import HOST
@@ -55,6 +56,9 @@ def load(path: str) -> Loaded:
     reader = LineReader(GLOBALS, findings)
     values = _read_globals(reader, global_tokens, findings)
     fields = _config_fields(values, findings)
+    container, container_files = read_container_conf(os.path.dirname(path), fields, values, findings)
+    fields |= container
+    files += container_files
 
     nodes = NodeReader(findings, fields.get("gres_types", ()), fields.get("slurmd_port", _DEFAULTS.slurmd_port))
     for tokens in (tokens for kind, tokens in lines if kind == "nodename"):

@@ -88,6 +88,7 @@ class PartitionConfig:
     tres_billing_weights: tuple[Weight, ...] = ()  # () = one for each CPU
     preempt_mode: tuple[str, ...] = ()  # () = the cluster's
     grace_time_s: int = 0
+    allow_new_privs: bool | None = None  # None = as the cluster
 
     def jobs_per_cpu(self) -> int:
         """How many jobs may be given one cpu: n of OverSubscribe=FORCE:n and YES:n, 4 where no n is given, else 1."""
@@ -201,6 +202,29 @@ class Config:
     preempt_parameters: tuple[tuple[str, str], ...] = ()
     preempt_exempt_time_s: int = 0
     sched_time_slice_s: int = 30
+    # -- what surrounds jobs on their nodes
+    prolog: tuple[str, ...] = ()  # paths or patterns (glob)
+    epilog: tuple[str, ...] = ()
+    prolog_slurmctld: tuple[str, ...] = ()
+    epilog_slurmctld: tuple[str, ...] = ()
+    task_prolog: str = ""
+    task_epilog: str = ""
+    srun_prolog: str = ""
+    srun_epilog: str = ""
+    prolog_flags: tuple[str, ...] = ()
+    prolog_epilog_timeout_s: int = 0  # 0 = none
+    prolog_fail_drains: bool = True
+    health_check_program: str = ""
+    health_check_interval_s: int = 0  # 0 = never
+    health_check_node_state: str = "ANY"
+    reboot_program: str = ""
+    resume_timeout_s: int = 60  # to be back from a reboot
+    job_container_type: str = "job_container/none"
+    namespace_type: str = "namespace/none"
+    private_tmp: str = ""  # base folder of the jobs' own folders; "" = they share
+    private_tmp_folders: tuple[str, ...] = ("/tmp", "/dev/shm")  # noqa: S108 (what jobs get of their own)
+    allow_new_privs: bool = False
+    use_pam: bool = False
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
     #: the machine's time zone as (from_us, seconds east of Greenwich), for what recurs by local days; () = UTC
@@ -208,6 +232,11 @@ class Config:
     #: every key in Slurm's spelling and form, for `scontrol show config`; follows from the rest and from the file's
     #: ignored keys, so two configurations that differ only here are equal
     shown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    def has_prolog_flag(self, name: str) -> bool:
+        """True when PrologFlags holds that word, or one that includes it."""
+        flags = self.prolog_flags
+        return name in flags or (name == "Contain" and "X11" in flags) or (name == "Alloc" and bool(flags))
 
     def is_multifactor(self) -> bool:
         """True when priorities are computed from factors, and usage is charged."""

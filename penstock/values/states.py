@@ -69,6 +69,11 @@ class NodeFlag(IntFlag):
     INVAL = 16  # registered with less than the configuration promises
     FAIL = 32
     COMPLETING = 64  # processes of jobs that are over for the controller are still there
+    REBOOT_REQUESTED = 128  # scontrol reboot: when nothing runs there
+    REBOOT_ISSUED = 256  # it has been told to
+    REBOOT_THEN_RESUME = 512  # nextstate=
+    REBOOT_THEN_DOWN = 1024
+    REBOOT_DRAINED = 2048  # the drain is ASAP's
 
 
 class Reason(StrEnum):

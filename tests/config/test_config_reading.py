@@ -1,6 +1,7 @@
 """What is accepted: the syntax, Slurm's rules for what is left out, and the warnings that do not stop anything."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_what_a_line_says_takes_the_place_of_its_defaults(write: Write, base: st
 
 #: A line, and the warnings that it draws.
 WARNINGS = [
-    ("Epilog=/x", ["slurm.conf:6: Epilog is known to Slurm and not used by Penstock"]),
+    ("MailProg=/x", ["slurm.conf:6: MailProg is known to Slurm and not used by Penstock"]),
     ("AccountingStoragePass=x", ["slurm.conf:6: AccountingStoragePass is known to Slurm and not used by Penstock"]),
     ("SelectType=select/cons_tres SchedulerType=sched/backfill MpiDefault=none", []),
     (
@@ -298,3 +299,39 @@ def test_a_flag_that_is_not_there_is_refused_clearly(write: Callable[..., str]) 
         load(write(base + "PriorityFlags=DEPTH_OBLIVIOUS"))
     with pytest.raises(ConfigError, match="slurm.conf:5: Invalid PriorityCalcPeriod: .* is no interval"):
         load(write(base + "PriorityCalcPeriod=0"))
+
+
+def test_what_surrounds_jobs(write: Write, whole: str) -> None:
+    loaded = load(
+        write(
+            whole
+            + "Prolog=/etc/p.d/*\nProlog=/opt/p\nEpilog=/a,/b\nPrologFlags=contain,Serial\nPrologEpilogTimeout=65534\n"
+            + "HealthCheckNodeState=idle,cycle HealthCheckInterval=30 HealthCheckProgram=/h UsePAM=1\n"
+            + "PartitionName=open Nodes=ALL PenstockAllowNewPrivs=YES\n"
+        )
+    )
+    config, shown = loaded.config, dict(loaded.config.shown)
+    assert loaded.warnings == ()
+    assert (config.prolog, config.epilog) == (("/etc/p.d/*", "/opt/p"), ("/a", "/b"))
+    assert config.prolog_flags == ("Contain", "Serial")
+    assert config.prolog_epilog_timeout_s == 0
+    assert config.has_prolog_flag("Alloc") and not config.has_prolog_flag("X11")
+    assert [p.allow_new_privs for p in config.partitions] == [None, True]
+    wanted = {"Prolog": "/etc/p.d/*,/opt/p", "PrologFlags": "Contain,Serial", "PrologEpilogTimeout": "65534",
+              "HealthCheckInterval": "30 sec", "HealthCheckNodeState": "IDLE,CYCLE", "UsePAM": "Yes",
+              "TaskProlog": "(null)"}  # fmt: skip
+    assert {name: shown[name] for name in wanted} == wanted
+
+
+def test_private_folders_of_job_container_conf(write: Write, whole: str) -> None:
+    path = write(whole + "JobContainerType=job_container/tmpfs\n")
+    with pytest.raises(ConfigError, match=r"write PenstockPrivateTmp=/FOLDER here, or BasePath="):
+        load(path)
+    conf = Path(path).with_name("job_container.conf")
+    conf.write_text("AutoBasePath=true\nBasePath=/var/jobs Dirs=/tmp,/var/tmp\n")
+    loaded = load(path)
+    assert (loaded.config.private_tmp, loaded.config.private_tmp_folders) == ("/var/jobs", ("/tmp", "/var/tmp"))
+    assert loaded.warnings == () and str(conf) in loaded.files
+    conf.write_text("NodeName=n1 BasePath=/var/jobs\n")
+    with pytest.raises(ConfigError, match="one BasePath for all"):
+        load(path)

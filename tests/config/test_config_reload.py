@@ -99,10 +99,10 @@ def test_changes_in_words() -> None:
 
 
 def test_check_of_a_file_that_is_right(write: Write, whole: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(whole + "Epilog=/x\n")
+    path = write(whole + "MailProg=/x\n")
     assert main([path]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
-        "warning: slurm.conf:6: Epilog is known to Slurm and not used by Penstock",
+        "warning: slurm.conf:6: MailProg is known to Slurm and not used by Penstock",
         "slurm.conf: usable, 1 warning",
     ]
     assert main(["-q", path]) == 0

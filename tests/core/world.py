@@ -19,6 +19,7 @@ from ctld.core.effects import (
     Ended,
     ForgetStep,
     LaunchStep,
+    RebootNode,
     Refusal,
     Reply,
     Results,
@@ -205,6 +206,8 @@ class World:
         if isinstance(effect, StartPlan):
             self.core.step(self.now_us, run_plan(effect.revision, effect.question))
             return ["full pass"]
+        if isinstance(effect, RebootNode):
+            return [f"reboot {effect.node} ({effect.reason})"]
         if isinstance(effect, AckReports | ForgetStep | AdmitNode):
             return (
                 [f"refuse {effect.node}: {effect.refusal}"] if isinstance(effect, AdmitNode) and effect.refusal else []

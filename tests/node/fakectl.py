@@ -14,7 +14,7 @@ import grpc.aio
 
 from penstock.v1 import common_pb2, node_pb2, node_pb2_grpc
 
-BATCH = -5
+BATCH, EXTERN = -5, -4
 WAIT_S = 30
 
 
@@ -30,6 +30,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         self.address = address
         self.epoch = epoch
         self.refusal = ""
+        self.settings = node_pb2.NodeSettings()
         self.ack_reports = True
         self.registrations: list[node_pb2.Register] = []
         self.acks: dict[int, str] = {}  # of the present stream
@@ -62,8 +63,9 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         first = await anext(aiter(requests))
         self.registrations.append(first.register)
         registered = node_pb2.Registered(
-            epoch=self.epoch, heartbeat_interval_ms=500, refusal=self.refusal, cluster_name="test", kill_wait_s=1
-        )
+            epoch=self.epoch, heartbeat_interval_ms=500, refusal=self.refusal, cluster_name="test", kill_wait_s=1,
+            settings=self.settings,
+        )  # fmt: skip
         yield node_pb2.ControllerMessage(registered=registered)
         if self.refusal:
             await self._notify()
@@ -131,8 +133,10 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
     def launch(self, job_id: int, script: str | bytes, epoch: int | None = None, **fields) -> int:
         return self.command(epoch, launch=make_launch(job_id, script, **fields))
 
-    def terminate(self, job_id: int, grace_ms: int = 1000, note: str = "", attempt: int = 1, epoch=None) -> int:
-        end = node_pb2.TerminateStep(key=make_key(job_id, attempt), grace_ms=grace_ms, note=note)
+    def terminate(
+        self, job_id: int, grace_ms: int = 1000, note: str = "", attempt: int = 1, epoch=None, step_id: int = BATCH
+    ) -> int:
+        end = node_pb2.TerminateStep(key=make_key(job_id, attempt, step_id), grace_ms=grace_ms, note=note)
         return self.command(epoch, terminate=end)
 
     def forget(self, job_id: int, attempt: int = 1) -> int:
@@ -140,6 +144,21 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
 
     def signal(self, job_id: int, signum: int, **flags) -> int:
         return self.command(signal=node_pb2.SignalStep(key=make_key(job_id), signal=signum, **flags))
+
+    def hold(self, job_id: int, environment=None, **fields) -> int:
+        """Launch a job's holder (its extern step)."""
+        launch = make_launch(job_id, "", **fields)
+        launch.key.step_id = EXTERN
+        launch.holder.run_prolog = launch.holder.run_epilog = launch.holder.is_batch_node = True
+        launch.holder.environment.update(environment or {})
+        return self.command(launch=launch)
+
+    async def step_started(self, job_id: int, step_id: int) -> None:
+        await self.until(lambda: any(s.key.step_id == step_id for s in self.starts(job_id)))
+
+    async def step_exited(self, job_id: int, step_id: int) -> node_pb2.StepExited:
+        await self.until(lambda: any(e.key.step_id == step_id for e in self.exits(job_id)))
+        return next(e for e in self.exits(job_id) if e.key.step_id == step_id)
 
     def exits(self, job_id: int) -> list[node_pb2.StepExited]:
         """Distinct exit reports (a report may come again after a reconnect)."""
@@ -167,8 +186,8 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         return self.exits(job_id)[0]
 
 
-def make_key(job_id: int, attempt: int = 1) -> node_pb2.StepKey:
-    return node_pb2.StepKey(job_id=job_id, attempt=attempt, step_id=BATCH)
+def make_key(job_id: int, attempt: int = 1, step_id: int = BATCH) -> node_pb2.StepKey:
+    return node_pb2.StepKey(job_id=job_id, attempt=attempt, step_id=step_id)
 
 
 def make_launch(job_id: int, script: str | bytes, attempt: int = 1, env=None, argv=(), **fields) -> node_pb2.LaunchStep:
@@ -238,11 +257,13 @@ class Noded:
 
 
 @contextlib.asynccontextmanager
-async def cluster(folder: Path, *options: str):
+async def cluster(folder: Path, *options: str, settings: node_pb2.NodeSettings | None = None):
     """A fake controller and a node daemon that has registered; both are gone afterwards, and every step with them."""
     address = f"unix:{folder}/ctl.sock"
     daemon = Noded(folder, address, *options)
     async with FakeController(address) as controller:
+        if settings is not None:
+            controller.settings = settings
         await daemon.start()
         try:
             await controller.connected()
@@ -250,9 +271,9 @@ async def cluster(folder: Path, *options: str):
         finally:
             if daemon.process.returncode is None and controller._down is not None:
                 for key in daemon.folders():
-                    job_id, attempt, _ = map(int, key.split("."))
-                    controller.terminate(job_id, grace_ms=0, attempt=attempt)
-                    await controller.exited(job_id)
+                    job_id, attempt, step_id = map(int, key.split("."))
+                    controller.terminate(job_id, grace_ms=0, attempt=attempt, step_id=step_id)
+                    await controller.step_exited(job_id, step_id)
             await daemon.stop()
 
 

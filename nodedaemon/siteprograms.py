@@ -1,0 +1,99 @@
+"""The site's programs that belong to the node and to no job: HealthCheckProgram and RebootProgram.
+
+The health check runs once when the daemon has learnt of it, then every HealthCheckInterval while the node is in one of
+the states of HealthCheckNodeState. As on Slurm its exit status says nothing: what it finds it acts upon itself, with
+`scontrol update nodename=... state=drain`. One that hangs is killed.
+
+A node daemon knows whether steps run on it, and not how much of the node they have: ALLOC and MIXED are "something
+runs", IDLE and NONDRAINED_IDLE are "nothing runs". With CYCLE the first check of the period comes at a random moment of
+it, so that the nodes take turns.
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from nodedaemon import scripts
+from nodedaemon.core.scriptenv import context
+from nodedaemon.wire import NodeFacts
+
+log = logging.getLogger("penstock.noded")
+
+#: A health check that takes longer hangs: Slurm's limit.
+HEALTH_CHECK_S = 60.0
+#: To begin to reboot.
+REBOOT_S = 60.0
+#: State word -> whether steps must run; None = does not matter.
+_BUSY: dict[str, bool | None] = {
+    "ANY": None, "ALLOC": True, "MIXED": True, "IDLE": False, "NONDRAINED_IDLE": False,
+}  # fmt: skip
+
+
+def applies(states: str, is_busy: bool) -> bool:
+    """Whether a node in that state is checked. `states`: HealthCheckNodeState."""
+    words = [word for word in states.upper().split(",") if word not in ("", "CYCLE")] or ["ANY"]
+    return any(_BUSY[word] in (None, is_busy) for word in words if word in _BUSY)
+
+
+class SitePrograms:
+    """Runs them in worker threads."""
+
+    def __init__(self, node: NodeFacts, executor: Executor, is_busy: Callable[[], bool]) -> None:
+        self._node = node
+        self._executor = executor
+        self._is_busy = is_busy
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        node.site.listeners.append(self._changed.set)
+
+    def reboot(self, reason: str) -> None:
+        """Run RebootProgram."""
+        program = self._node.site.settings.reboot_program
+        if not program:
+            log.error("told to reboot, but there is no RebootProgram")
+            return
+        log.warning("rebooting by %s: %s", program, reason)
+        task = self._loop.create_task(self._run(program, "reboot", REBOOT_S))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def check_health(self) -> None:
+        """For ever."""
+        checked = ""
+        while True:
+            settings = self._node.site.settings
+            program, interval_s = settings.health_check_program, settings.health_check_interval_s
+            states = settings.health_check_node_state
+            if program and checked != program:
+                checked = program
+                await self._run(program, "health_check", HEALTH_CHECK_S)
+                if "CYCLE" in states:
+                    await self._pause(interval_s * random.random())  # noqa: S311 (spreads the nodes, protects nothing)
+                    continue
+            elif program and applies(states, self._is_busy()):
+                await self._run(program, "health_check", HEALTH_CHECK_S)
+            await self._pause(interval_s if program and interval_s else None)
+
+    async def _pause(self, wait_s: float | None) -> None:
+        """So long, or until the configuration changes."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _run(self, program: str, what: str, timeout_s: float) -> None:
+        env = context(what, self._node.node_name)
+        cluster = self._node.cluster_file or os.environ.get("PENSTOCK_CLUSTER", "")
+        if cluster:
+            env["PENSTOCK_CLUSTER"] = cluster  # for scontrol
+        outcome = await self._loop.run_in_executor(self._executor, scripts.run, [program], env, timeout_s)
+        if outcome.output:
+            log.info("%s said: %s", what, outcome.output.decode("utf-8", "replace").rstrip())
+        if outcome.failure:
+            log.warning("%s: %s", what, outcome.failure)

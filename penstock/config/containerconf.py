@@ -1,0 +1,45 @@
+"""Reads `job_container.conf`, which lies beside `slurm.conf`: where jobs get a /tmp and /dev/shm of their own.
+
+Read when JobContainerType=job_container/tmpfs or NamespaceType=namespace/tmpfs says so, and PenstockPrivateTmp does
+not say the same in slurm.conf itself. BasePath and Dirs are used; AutoBasePath is what Penstock does anyway. The same
+holds for every node: BasePath on NodeName lines, and the newer namespace.yaml, are not read, and an error says so.
+"""
+
+import os
+from typing import Any
+
+from penstock.config.keys import CONTAINER
+from penstock.config.lines import LineReader, Values
+from penstock.config.problem import Findings, Where
+from penstock.config.syntax import read_statements
+
+_WANTS = {"job_container_type": "job_container/tmpfs", "namespace_type": "namespace/tmpfs"}
+
+
+def read_container_conf(
+    folder: str, fields: dict[str, Any], values: Values, findings: Findings
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of `Config`, and the files read. Asking for private folders without a place for them is an error."""
+    asked = [values[name].where for name, word in _WANTS.items() if fields.get(name) == word]
+    if not asked or fields.get("private_tmp"):
+        return {}, ()
+    path = os.path.join(folder, "job_container.conf")
+    if not os.path.lexists(path):
+        findings.error(
+            asked[0],
+            "private folders need a place: write PenstockPrivateTmp=/FOLDER here, or BasePath=/FOLDER in "
+            "job_container.conf beside this file (namespace.yaml is not read)",
+        )
+        return {}, ()
+    statements, files = read_statements(path, findings)
+    reader = LineReader(CONTAINER, findings)
+    found: dict[str, Any] = {}
+    for statement in statements:
+        first = statement.tokens[0]
+        if first.key.lower() == "nodename":
+            findings.error(first.where, "lines for single nodes are not read: give one BasePath for all")
+            continue
+        found |= {name: value.value for name, value in reader.read(statement.tokens).items()}
+    if "private_tmp" not in found:
+        findings.error(Where(path, 0), "BasePath is not set")
+    return found, files
