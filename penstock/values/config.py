@@ -198,6 +198,8 @@ class Config:
     preempt_parameters: tuple[tuple[str, str], ...] = ()
     preempt_exempt_time_s: int = 0
     sched_time_slice_s: int = 30
+    launch_parameters: tuple[tuple[str, str], ...] = ()
+    interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
     #: the machine's time zone as (from_us, seconds east of Greenwich), for what recurs by local days; () = UTC
