@@ -44,6 +44,7 @@ for module in COMPILED:
 
 COMMANDS = [
     "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare", "penstock",
+    "salloc",
 ]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 

@@ -47,7 +47,7 @@ Pairs = dict[bytes, bytes]
 
 def job_environment(export: str, export_file: str, source: Mapping[bytes, bytes]) -> list[bytes]:
     """The job's environment as KEY=VALUE, within its limit."""
-    pairs = _select(export, _without_outer_job(source))
+    pairs = _select(export, outside_job(source))
     if export_file:
         pairs |= _read_pairs(export_file)
     pairs[b"SLURM_PRIO_PROCESS"] = b"%d" % os.getpriority(os.PRIO_PROCESS, 0)
@@ -85,7 +85,8 @@ def current_umask() -> int:
     return mask
 
 
-def _without_outer_job(source: Mapping[bytes, bytes]) -> Pairs:
+def outside_job(source: Mapping[bytes, bytes]) -> Pairs:
+    """An environment without what a job around it has set."""
     if b"SLURM_JOB_ID" not in source:
         return dict(source)
     return {

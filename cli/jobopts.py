@@ -271,3 +271,10 @@ IMMEDIATE = Option("immediate", "I", MAYBE, help="give up if the resources are n
 def allocation_options() -> tuple[Option, ...]:
     """The options of a job that runs no script."""
     return (*(o for o in JOB_OPTIONS if o.name not in SBATCH_ONLY), IMMEDIATE)
+
+
+def shown(text: str) -> str:
+    """Text that can stand in a table: what is not UTF-8, and control characters, are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -17,7 +17,7 @@ import time
 from typing import Any, NoReturn
 
 from cli.environment import current_umask, job_environment, soft_limits
-from cli.jobopts import JOB_OPTIONS, REFUSED, job_request, merge, with_environment
+from cli.jobopts import JOB_OPTIONS, REFUSED, job_request, merge, shown, with_environment
 from cli.options import YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
@@ -152,8 +152,8 @@ def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job.submit_dir = here
     job.work_dir = os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
-    job.submit_line = _shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
-    job.command = _shown(source.path) if source.path else NO_COMMAND
+    job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    job.command = shown(source.path) if source.path else NO_COMMAND
     job.export_env = _export_text(values.get("export", ""))
     job.umask = current_umask()
     job.rlimits.update(soft_limits(values.get("propagate", "")))
@@ -184,17 +184,10 @@ def _default_name(source: Script) -> str:
 
 def _export_text(export: str) -> str:
     """What becomes SLURM_EXPORT_ENV: as written, or only the names where a value is not clean text."""
-    if _shown(export) == export:
+    if shown(export) == export:
         return export
     names = (item.partition("=")[0] for item in export.split(","))
-    return ",".join(name for name in names if name and _shown(name) == name)
-
-
-def _shown(text: str) -> str:
-    """Text that can stand in a table: what is not UTF-8, and control characters, are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return ",".join(name for name in names if name and shown(name) == name)
 
 
 def _tell(values: dict[str, Any], source: Script) -> None:
@@ -205,8 +198,8 @@ def _tell(values: dict[str, Any], source: Script) -> None:
         text = f"warning: #PBS and #BSUB lines are not read (line {numbers}); --ignore-pbs silences this"
         complain(COMMAND.name, f"{COMMAND.name}: {text}", plain=True)
     if values.get("verbose"):
-        shown = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
-        sys.stderr.write(f"{COMMAND.name}: options: {_shown(shown)}\n")
+        options = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
+        sys.stderr.write(f"{COMMAND.name}: options: {shown(options)}\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 One call to the controller (ListJobs), one table. What the controller filters is sent as a filter; what it does not know
 as a filter (reservation, licenses, run time) is dropped here. States are checked here again, because a single `-j` asks
 for all states: only then can "this job has ended" be told from "there is no such job".
+Steps (-s) are another call and another table: squeue_steps.py.
 An array's waiting tasks come as one record. `-r` shows them one by one, `-j 12_4` those that were asked for.
 """
 
@@ -30,8 +31,6 @@ from cli.squeue_fields import (
     ENDED,
     LETTERS,
     NAMES,
-    STEP_LETTERS,
-    STEP_NAMES,
     JobRow,
     JobView,
     sort_key,
@@ -42,15 +41,14 @@ from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
-from penstock.values.jobid import BATCH_STEP, JobSelector, parse_selectors
+from penstock.values.jobid import JobSelector, parse_selectors
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import JobState
 
 FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 FORMAT_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
-FORMAT_STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
 FORMAT_START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
-SORT, SORT_STEPS, SORT_START = "P,t,-p", "P,i", "S"
+SORT, SORT_START = "P,t,-p", "S"
 #: With -r a line per waiting task; more than this is a wish for a different tool.
 EXPANDED_ROWS_MAX = 1_000_000
 NO_SUCH_JOB = f"slurm_load_jobs error: {TEXT[Code.INVALID_JOB_ID]}"
@@ -252,15 +250,20 @@ def _extra_filters(options: dict[str, Any]) -> Iterator[Callable[[JobInfo, Clock
     if options.get("running_under"):
         under_s = parse_duration_s(options["running_under"])
         yield lambda job, clock: job.state == "RUNNING" and used_s(job, clock) < under_s
-    if "steps" in options:
-        steps = _selectors(options["steps"], steps=True)
-        yield lambda job, clock: job.state in ("RUNNING", "COMPLETING") and _has_step(job, steps)
 
 
 def _report(client: Client, query: Query, options: dict[str, Any], given: dict[str, Any], heading: bool) -> int:
     clock = Clock.of_environment(now_us())
     if options.get("nodelist"):
         _check_nodes(client, options["nodelist"])
+    if "steps" in options and "json" not in options:
+        from cli import squeue_steps
+
+        heads = [f"CLUSTER: {client.cluster.cluster_name}"] if heading else []
+        users = list(query.request.filter.users)
+        return squeue_steps.report(
+            client, None if query.nobody else query.selectors, users, options, given, heads, clock
+        )
     jobs = load(client, query, clock)
     if jobs is None:
         complain("squeue", NO_SUCH_JOB, plain=True)
@@ -345,33 +348,24 @@ def _task_lines(job: JobInfo, query: Query) -> Iterator[tuple[str, bool]]:
 
 def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[Column]:
     """The format: of the command line, of an option that implies one, of the environment, the default."""
-    steps = "steps" in options
     if "Format" in given or ("format" not in given and "Format" in options):
-        columns, unknown = parse_names(options["Format"], STEP_NAMES if steps else NAMES)
+        columns, unknown = parse_names(options["Format"], NAMES)
     else:
         if "format" in given:
             text = given["format"]
-        elif steps:
-            text = FORMAT_STEPS
         elif options.get("start"):
             text = FORMAT_START
         else:
             text = FORMAT_LONG if options.get("long") else options.get("format", FORMAT)
-        columns, unknown = parse_percent(text, STEP_LETTERS if steps else LETTERS)
+        columns, unknown = parse_percent(text, LETTERS)
     for part in unknown:
-        complain("squeue", f"Invalid job {'step ' if steps else ''}format specification: {part.what}")
+        complain("squeue", f"Invalid job format specification: {part.what}")
     return columns
 
 
 def _sort_text(options: dict[str, Any]) -> str:
-    default = SORT_STEPS if "steps" in options else SORT_START if options.get("start") else SORT
+    default = SORT_START if options.get("start") else SORT
     return str(options.get("sort", default))
-
-
-def _has_step(job: JobInfo, steps: list[JobSelector]) -> bool:
-    """Whether the job's batch step, the only one there is, is among the named ones."""
-    ids = (job.job_id, job.array_job_id)
-    return not steps or any(s.job_id in ids and s.step_id in (None, BATCH_STEP) for s in steps)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from cli.format import Clock, Field, amount, clipped_tasks, text_of
 from cli.jobids import start_at
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
-from penstock.values.jobid import BATCH_STEP, format_step
 from penstock.values.runtime import ran_us
 from penstock.values.states import COMPACT_STATE, END_STATES
 
@@ -287,35 +286,6 @@ NAMES: dict[str, Field] = (
         "tres-alloc": Field("TRES_ALLOC", lambda r, v: r.job.tres_alloc or r.job.tres_req or "N/A"),
     }
 )
-
-
-def _step_id(row: JobRow) -> str:
-    return f"{row.id_text}.{format_step(BATCH_STEP)}"
-
-
-#: Letters and names for -s. Only batch steps exist, so a line is the job seen as its batch step.
-STEP_LETTERS: dict[str, Field] = {
-    "b": Field("TRES_PER_JOB", always("(null)")),
-    "i": Field("STEPID", lambda r, v: _step_id(r)),
-    "j": Field("NAME", always("batch")),
-    "l": Field("TIME_LIMIT", always("UNLIMITED")),
-    "u": LETTERS["u"],
-    "A": Field("TASKS", always("1")),
-    "M": LETTERS["M"],
-    "N": Field("NODELIST", lambda r, v: r.job.batch_node or r.job.node_list),
-    "P": LETTERS["P"],
-    "S": LETTERS["S"],
-    "U": LETTERS["U"],
-}
-STEP_LETTERS |= {letter: STEP_LETTERS[letter]._replace(uncut=True) for letter in "lN"}
-STEP_NAMES: dict[str, Field] = {
-    "stepid": STEP_LETTERS["i"], "stepname": STEP_LETTERS["j"], "name": STEP_LETTERS["j"], "username": LETTERS["u"],
-    "userid": LETTERS["U"], "partition": LETTERS["P"], "numtasks": STEP_LETTERS["A"], "timeused": LETTERS["M"],
-    "timelimit": STEP_LETTERS["l"], "starttime": LETTERS["S"], "nodes": STEP_LETTERS["N"],
-    "nodelist": STEP_LETTERS["N"],
-    "stepstate": LETTERS["T"], "jobid": LETTERS["A"], "arrayjobid": LETTERS["F"], "arraytaskid": LETTERS["K"],
-    "cluster": NAMES["cluster"],
-}  # fmt: skip
 
 
 def _late(name: str, row: JobRow, view: JobView) -> int:

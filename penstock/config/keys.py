@@ -217,6 +217,8 @@ _SUPPORTED_GLOBALS = (
     Key("PreemptParameters", "preempt_parameters", kinds.PARAMETERS),
     Key("PreemptExemptTime", "preempt_exempt_time_s", kinds.EXEMPT_TIME),
     Key("SchedulerTimeSlice", "sched_time_slice_s", kinds.seconds(5, 65533)),
+    Key("LaunchParameters", "launch_parameters", kinds.PARAMETERS),
+    Key("InteractiveStepOptions", "interactive_step_options", kinds.TEXT),
     # the default of every partition
     Key("DisableRootJobs", "", kinds.BOOL),
 )
@@ -241,10 +243,9 @@ _IGNORED_GLOBALS = _ignored(
     DebugFlags DependencyParameters EioTimeout=60 EpilogMsgTime=2000~usec EpilogTimeout=65534
     FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
     GroupUpdateTime=600~sec HashPlugin=hash/k12
-    HttpParserType InteractiveStepOptions=--interactive~--preserve-env~--pty~$SHELL
-    JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
+    HttpParserType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
     JobCompUser=root JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
-    LaunchParameters LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
+    LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
     MaxNodeCount=0 MaxStepCount=40000 MaxTasksPerNode=512 MCSPlugin MCSParameters MetricsType MpiParams
     NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
     PrEpParameters PrEpPlugins=prep/script PriorityParameters

@@ -225,6 +225,8 @@ class Config:
     private_tmp_folders: tuple[str, ...] = ("/tmp", "/dev/shm")  # noqa: S108 (what jobs get of their own)
     allow_new_privs: bool = False
     use_pam: bool = False
+    launch_parameters: tuple[tuple[str, str], ...] = ()
+    interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts
     nodes: tuple[NodeConfig, ...] = ()
     partitions: tuple[PartitionConfig, ...] = ()
     #: the machine's time zone as (from_us, seconds east of Greenwich), for what recurs by local days; () = UTC

@@ -1,5 +1,6 @@
 """Two stand-ins for a controller: `FakeClient` inside the process, `WireController` on a Unix socket for commands."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -66,25 +67,29 @@ class WireController:
 
         from penstock.client import TOKEN_KEY
         from penstock.cluster import ClusterFile, write_cluster
-        from penstock.v1 import controller_pb2
+        from penstock.v1 import controller_pb2, steps_pb2
 
         self.requests: list[tuple[str, Any]] = []
         self.tokens: list[bytes] = []
-        service = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
-        handlers = {}
+        modules = {"Controller": controller_pb2, "Steps": steps_pb2}
+        services = {name: module.DESCRIPTOR.services_by_name[name] for name, module in modules.items()}
+        handlers: dict[str, dict[str, Any]] = {name: {} for name in modules}
         for name, answer in answers.items():
-            kind = getattr(controller_pb2, service.methods_by_name[name].input_type.name)
+            owner = next(s for s, service in services.items() if name in service.methods_by_name)
+            kind = getattr(modules[owner], services[owner].methods_by_name[name].input_type.name)
 
             def handle(request: Any, context: Any, name: str = name, answer: Any = answer) -> Any:
                 self.requests.append((name, request))
                 self.tokens.append(dict(context.invocation_metadata())[TOKEN_KEY])
                 return answer(request)
 
-            handlers[name] = grpc.unary_unary_rpc_method_handler(
+            handlers[owner][name] = grpc.unary_unary_rpc_method_handler(
                 handle, kind.FromString, lambda reply: reply.SerializeToString()
             )
-        self.server = grpc.server(futures.ThreadPoolExecutor(2), options=[("grpc.max_receive_message_length", 2**26)])
-        self.server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service.full_name, handlers)])
+        self.server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", 2**26)])
+        self.server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(services[name].full_name, handlers[name]) for name in modules]
+        )
         self.server.add_insecure_port(f"unix:{folder / 'ctld.sock'}")
         self.server.start()
         self.auth = socket.socket(socket.AF_UNIX)
@@ -103,7 +108,7 @@ class WireController:
                 connection, _ = self.auth.accept()
             except OSError:
                 return
-            with connection:
+            with connection, contextlib.suppress(BrokenPipeError):  # who asked may be gone
                 connection.sendall(TOKEN)
 
     def close(self) -> None:

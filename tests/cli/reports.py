@@ -12,6 +12,7 @@ from penstock.v1 import accounting_pb2, controller_pb2
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation, Usage
 from penstock.v1.controller_pb2 import JobInfo, NodeInfo, PartitionInfo
+from penstock.v1.steps_pb2 import ListStepsReply, StepInfo, StepPlan, StepSpec
 from tests.cli.fake_controller import TOKEN, FakeClient
 
 NOW_US = 1_795_230_240_000_000  # 2026-11-21T03:04:00 UTC
@@ -73,6 +74,34 @@ def jobs() -> list[JobInfo]:
         job(11, "RUNNING", array_task_id=7, start_at_us=at(-36), end_at_us=at(93744), node_list="n3",
             batch_node="n3", **array),
     ]  # fmt: skip
+
+
+def job_steps() -> list[StepInfo]:
+    """Of the running jobs: their scripts, and three steps of srun, one of which has ended."""
+
+    def one(job_id: int, step_id: int, node_list: str, tasks: int, **more: Any) -> StepInfo:
+        base: dict[str, Any] = {
+            "state": "RUNNING", "user_id": 1000, "user_name": "ann", "partition": "main", "start_at_us": at(-36),
+            "time_limit_s": -1, "cpus": tasks, "name": "", "account": "", "tres": f"cpu={tasks},mem=100M,node=1",
+        }  # fmt: skip
+        return StepInfo(job_id=job_id, step_id=step_id, node_list=node_list, tasks=tasks, **(base | more))
+
+    solver = one(
+        1, 0, "n[1-2]", 4, name="solver", partition="gpu", account="proj", start_at_us=at(-30), time_limit_s=300,
+        spec=StepSpec(
+            name="solver", distribution="block:cyclic", submit_host="login", submit_line="srun solver",
+            gres_per_node=[GresCount(name="gpu", type="a100", count=1)],
+        ),
+        plan=StepPlan(nodes=["n1", "n2"], tasks=[2, 2], ports=[12000, 12001]), tres="cpu=4,mem=200M,node=2,gres/gpu=1",
+    )  # fmt: skip
+    ended = one(1, 1, "n1", 1, name="hostname", partition="gpu", state="COMPLETED", end_at_us=at(-20))
+    return [
+        one(1, -5, "n1", 1, name="batch", partition="gpu", account="proj"),
+        solver,
+        ended,
+        one(10, -5, "n2", 1, name="batch", array_job_id=2, array_task_id=5),
+        one(11, -5, "n3", 1, name="batch", array_job_id=2, array_task_id=7),
+    ]
 
 
 def node(name: str, state: str, flags: tuple[str, ...] = (), **more: Any) -> NodeInfo:
@@ -180,6 +209,7 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
         "ListNodes": controller_pb2.ListNodesReply(nodes=nodes()),
         "ListPartitions": controller_pb2.ListPartitionsReply(partitions=partitions()),
         "ListReservations": controller_pb2.ListReservationsReply(),
+        "ListSteps": lambda asked: ListStepsReply(steps=job_steps()),
         "ListRecords": [accounting_pb2.ListRecordsReply(records=records())],
     }
     client = FakeClient(**(everything | answers)).install(monkeypatch)

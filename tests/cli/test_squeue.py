@@ -76,6 +76,7 @@ def test_steps(client, capsys):
     assert out(capsys, "-s") == (
         "         STEPID     NAME PARTITION     USER      TIME NODELIST\n"
         "        1.batch    batch       gpu      ann      0:36 n1\n"
+        "            1.0   solver       gpu      ann      0:30 n[1-2]\n"
         "      2_5.batch    batch      main      ann      0:36 n2\n"
         "      2_7.batch    batch      main      ann      0:36 n3\n"
     )
@@ -83,7 +84,12 @@ def test_steps(client, capsys):
 
 @pytest.mark.parametrize(
     ("step", "shown"),
-    [("2_5.batch", ["2_5.batch"]), ("1.0", []), ("1.batch,2.batch", ["1.batch", "2_5.batch", "2_7.batch"])],
+    [
+        ("2_5.batch", ["2_5.batch"]),
+        ("1.0", ["1.0"]),
+        ("1.1", []),  # has ended
+        ("1.batch,2.batch", ["1.batch", "2_5.batch", "2_7.batch"]),
+    ],
 )
 def test_named_steps(client, capsys, step, shown):
     assert out(capsys, "-h", "-o", "%i", "--steps", step).split() == shown
@@ -287,8 +293,16 @@ def test_unknown_fields_are_named_and_left_out(client, capsys):
 
 
 def test_step_fields(client, capsys):
-    shown = out(capsys, "-s", "1.batch", "-h", "-o", "%i|%A|%j|%P|%u|%M|%N|%S|%l|%b")
-    assert shown == "1.batch|1|batch|gpu|ann|0:36|n1|2026-11-21T03:03:24|UNLIMITED|(null)\n"
+    every = "%i|%A|%j|%P|%u|%U|%M|%N|%S|%l|%b|%a"
+    assert out(capsys, "-s", "1.batch,1.0", "-h", "-o", every) == (
+        "1.batch|1|batch|gpu|ann|1000|0:36|n1|2026-11-21T03:03:24|UNLIMITED|N/A|proj\n"
+        "1.0|4|solver|gpu|ann|1000|0:30|n[1-2]|2026-11-21T03:03:30|5:00|gres/gpu:a100:1|proj\n"
+    )
+    names = "StepID:6,StepName:8,NumTasks:3,NumNodes:2,StepState:8,JobID:3,ResvPorts:12,SubmitLine:12"
+    assert out(capsys, "-s", "1.0", "-h", "-O", names) == "1.0   solver  4  2 RUNNING 1  12000,12001 srun solver \n"
+    assert out(capsys, "-s", "-h", "-o", "%i", "-w", "n2").split() == ["1.0", "2_5.batch"]
+    assert out(capsys, "-s", "-h", "-o", "%i", "-p", "main", "-S", "-i").split() == ["2_7.batch", "2_5.batch"]
+    assert out(capsys, "-s", "-h", "-o", "%i", "-n", "solver", "-j", "1").split() == ["1.0"]
     assert run(capsys, "-s", "-h", "-o", "%T")[2] == "squeue: error: Invalid job step format specification: T\n"
 
 

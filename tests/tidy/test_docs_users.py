@@ -13,7 +13,7 @@ from cli.run import Answered, CommandError
 README = tree.ROOT / "README.md"
 FOR_SLURM_USERS = tree.ROOT / "docs" / "for-slurm-users.md"
 DOCUMENTS = sorted([*tree.ROOT.glob("*.md"), *(tree.ROOT / "docs").rglob("*.md")])
-MODULES = ("sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sprio", "sshare")
+MODULES = ("sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sprio", "sshare", "salloc")
 #: Words that the shell knows by itself; everything else in an example is ours.
 OF_THE_SHELL = ("cat", "make", "export")
 
@@ -77,7 +77,7 @@ def test_commands_that_are_said_to_be_missing_are_missing() -> None:
     there = {name for names, state in rows if state != "not there yet" for name in names.split(", ")}
     setup = (tree.ROOT / "setup.py").read_text(encoding="utf-8")
     commands = set(re.findall(r"\w+", re.search(r"^COMMANDS = \[(.*?)\]", setup, re.M | re.S).group(1)))
-    assert {"srun", "salloc", "sreport"} <= missing
+    assert "sreport" in missing
     assert not missing & commands
     assert set(MODULES) <= there & commands
 

@@ -1,0 +1,248 @@
+"""salloc: get nodes, run a command here that may use them, give them back.
+
+The command runs on this machine, in its own process group, with the allocation's SLURM_* variables; srun inside it
+finds the job by them. Without a command it is the user's shell, or what LaunchParameters=use_interactive_step makes of
+it: a shell on the first node. The allocation belongs to this process: when the command ends it is given back, and when
+the controller takes it (time limit, scancel, preemption) the command is told by a signal.
+
+Statuses: the command's own, 128+n after a signal; 1 when there was no allocation or the command could not run.
+"""
+
+import math
+import os
+import shlex
+import signal
+import threading
+import time
+from typing import Any, NoReturn
+
+from cli.allocation import Allocation, ring
+from cli.environment import Pairs, current_umask, outside_job
+from cli.jobopts import allocation_options, job_request, merge, shown, with_environment
+from cli.jobshell import Shell, come_to_foreground, is_interactive
+from cli.options import MAYBE, NO, Command, Option, later, parse
+from cli.run import CommandError, complain, run
+from penstock.client import Client
+from penstock.cluster import find_cluster
+from penstock.errors import PenstockError
+from penstock.v1.common_pb2 import SALLOC, JobRequest
+from penstock.v1.controller_pb2 import AwaitJobRequest, ShowConfigRequest
+from penstock.v1.steps_pb2 import AllocationReply
+from penstock.values.exitcode import shell_status
+from penstock.values.signals import parse_signal
+
+BELL_AFTER_S = 10.0
+#: The watcher asks again after a pause when the controller does not answer.
+PAUSE_S = 5.0
+SUBMIT_LINE_MAX = 16 * 1024
+INTERACTIVE = "interactive"
+#: Of the variables of a batch script what is not true of a command that runs beside its job.
+NOT_HERE = frozenset(
+    b"SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_TASK_PID SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE "
+    b"SLURM_SHARDS_ON_NODE SLURM_JOB_GPUS SLURM_TOPOLOGY_ADDR SLURM_TOPOLOGY_ADDR_PATTERN SLURMD_NODENAME ENVIRONMENT "
+    b"HOSTNAME CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MPS_ACTIVE_THREAD_PERCENTAGE TMPDIR HOME USER LOGNAME "
+    b"SHELL PATH PENSTOCK_CLUSTER SLURM_STEP_ID SLURM_STEPID".split()
+)
+
+COMMAND = Command(
+    "salloc",
+    "[OPTIONS...] [command [args...]]",
+    with_environment(
+        (
+            *allocation_options(),
+            Option("bell", help="ring the terminal bell when the job is allocated"),
+            Option("no-bell", help="do not ring the terminal bell"),
+            Option("kill-command", "K", MAYBE, help="signal to send to the command when the allocation ends",
+                   metavar="signal", const=0, convert=parse_signal, invalid="Invalid signal specification"),
+            Option("no-shell", help="keep the allocation and exit"),
+            Option("quiet", "Q", help="suppress informational messages"),
+            Option("verbose", "v", help="show the options in force", counted=True),
+            *later("x11", value=MAYBE),
+            *later("get-user-env-mode", "interactive", value=NO),
+        ),
+        "SALLOC_",
+    ),
+    interspersed=False,
+)  # fmt: skip
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    run(COMMAND.name, body)
+
+
+def body(argv: list[str]) -> int:
+    """Ask, wait, run, give back."""
+    line = parse(COMMAND, argv)
+    values = merge(parse(COMMAND, [], os.environ).values, line.values)
+    command = line.positional
+    if values.get("no_shell") and command:
+        raise CommandError("The --no-shell option requires that no command be given")
+    if "chdir" in values and not os.path.isdir(values["chdir"]):
+        raise CommandError(f"chdir {values['chdir']}: No such file or directory")
+    if not values.get("no_shell"):
+        come_to_foreground()
+    if values.get("verbose"):
+        shown = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
+        complain(COMMAND.name, f"{COMMAND.name}: options: {shown}", plain=True)
+    with Client.open(retry=False) as client:
+        allocation = Allocation(client, COMMAND.name, bool(values.get("quiet")))
+        granted = _allocate(allocation, _job(values, command, argv), values)
+        if granted is None:
+            return 1
+        if values.get("no_shell"):
+            return 0
+        return _run(allocation, granted, values, command or _default_command(client))
+
+
+def _job(values: dict[str, Any], command: list[str], argv: list[str]) -> JobRequest:
+    job = job_request(values)
+    job.kind = SALLOC
+    job.name = values.get("job_name") or (os.path.basename(command[0]) if command else INTERACTIVE)
+    job.submit_dir = os.getcwdb()
+    job.work_dir = os.path.normpath(os.path.join(job.submit_dir, os.fsencode(values.get("chdir", ""))))
+    job.submit_host = os.uname().nodename
+    job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    job.command = shown(command[0]) if command else ""
+    job.umask = current_umask()
+    return job
+
+
+def _allocate(allocation: Allocation, job: JobRequest, values: dict[str, Any]) -> AllocationReply | None:
+    """The allocation, or None when a signal came first. A job that waits is not left behind."""
+    with _Signals() as signals:
+        try:
+            allocation.submit(job)
+            granted = allocation.wait(values.get("immediate"))
+        except _Signalled:
+            if allocation.take_back():
+                allocation.say(f"Job allocation {allocation.job_id} has been revoked.")
+            complain(COMMAND.name, f"{COMMAND.name}: Job aborted due to signal", plain=True)
+            return None
+        signals.ignore()
+    allocation.say(f"Nodes {granted.node_list} are ready for job")
+    ring(values, allocation.waited_s, BELL_AFTER_S)
+    return granted
+
+
+class _Signalled(BaseException):
+    """A signal came while the job waited; not an Exception, so that nobody takes it for an error on the way."""
+
+
+class _Signals:
+    """While it is open, signals that end a command raise _Signalled in the main thread, once."""
+
+    NUMBERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+    def __enter__(self) -> "_Signals":
+        self._before = {number: signal.signal(number, self._on_signal) for number in self.NUMBERS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def ignore(self) -> None:
+        """The answer is there. What comes before the command has started would leave its allocation behind."""
+        for number in self.NUMBERS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.ignore()
+        raise _Signalled
+
+
+def _default_command(client: Client) -> list[str]:
+    """The user's shell; with LaunchParameters=use_interactive_step a step on the first node that runs it."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    try:
+        lines = {line.key: line.value for line in client.call("ShowConfig", ShowConfigRequest()).lines}
+    except PenstockError:
+        return [shell]  # the allocation is there, and will be given back
+    if "use_interactive_step" not in lines.get("LaunchParameters", "").lower().split(","):
+        return [shell]
+    options = lines.get("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL")
+    return ["srun", *(word.replace("$SHELL", shell) for word in shlex.split(options))]
+
+
+def _run(allocation: Allocation, granted: AllocationReply, values: dict[str, Any], command: list[str]) -> int:
+    shell = Shell(COMMAND.name)
+    watcher = Watcher(allocation, shell, kill_signal(values))
+    environment = outside_job(os.environb) | _variables(granted)
+    if "chdir" in values:
+        os.chdir(values["chdir"])
+    try:
+        shell.start(command, environment)
+    except CommandError:
+        _give_back(allocation, watcher, 1, 0)
+        raise
+    watcher.start()
+    code, number = shell.wait()
+    _give_back(allocation, watcher, code, number)
+    return shell_status(code, number)
+
+
+def _variables(granted: AllocationReply) -> Pairs:
+    """What the command finds in its environment beside what is here."""
+    pairs = {os.fsencode(name): os.fsencode(value) for name, value in granted.environment.items()}
+    return {name: value for name, value in pairs.items() if name not in NOT_HERE}
+
+
+def kill_signal(values: dict[str, Any]) -> int:
+    """What tells the command that the allocation is gone."""
+    return values.get("kill_command") or (signal.SIGHUP if is_interactive() else signal.SIGTERM)
+
+
+def _give_back(allocation: Allocation, watcher: "Watcher", code: int, number: int) -> None:
+    if not watcher.release():
+        return
+    allocation.say(f"Relinquishing job allocation {allocation.job_id}")
+    allocation.end(code, number)
+
+
+class Watcher:
+    """Waits for the job's end beside the command, in a thread with a connection of its own."""
+
+    def __init__(self, allocation: Allocation, shell: Shell, number: int) -> None:
+        self._allocation = allocation
+        self._shell = shell
+        self._number = number
+        self._lock = threading.Lock()
+        self._over = False
+
+    def start(self) -> None:
+        """Begin to wait."""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def release(self) -> bool:
+        """The command has ended: from here on the job's end is no news. False when it had come before."""
+        with self._lock:
+            gone, self._over = self._over, True
+        return not gone
+
+    def _watch(self) -> None:
+        request = AwaitJobRequest(job_id=self._allocation.job_id)
+        while True:
+            try:
+                with Client.open(retry=True, cluster=find_cluster()) as client:
+                    state = client.call("AwaitJob", request, math.inf).state
+                break
+            except PenstockError:
+                time.sleep(PAUSE_S)
+                if self._over:
+                    return
+        if self.release():
+            self._allocation.say(revoked(self._allocation.job_id, state))
+            self._shell.kill(self._number)
+
+
+def revoked(job_id: int, state: str) -> str:
+    """What is said when the controller took the allocation."""
+    if state == "TIMEOUT":
+        return f"Job {job_id} has exceeded its time limit and its allocation has been revoked."
+    return f"Job allocation {job_id} has been revoked."
+
+
+if __name__ == "__main__":
+    main()

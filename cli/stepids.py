@@ -1,0 +1,102 @@
+"""Small things about steps that several commands share: how they are named, found and filtered."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from cli.run import CommandError
+from penstock.errors import PenstockError
+from penstock.v1.steps_pb2 import AttachStepReply, AttachStepRequest, ListStepsRequest, StepInfo
+from penstock.values.errors import BadValue
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, JobSelector, format_job, format_step, parse_selector
+from penstock.values.states import END_STATES
+
+ENDED = frozenset(state.name for state in END_STATES)
+
+
+def job_text(step: StepInfo) -> str:
+    """The step's job: 12, 12_4, 12+1."""
+    if step.het_job_id and not step.array_job_id:
+        return f"{step.het_job_id}+{step.het_offset}"
+    task = step.array_task_id if step.HasField("array_task_id") else None
+    return format_job(step.job_id, step.array_job_id, task)
+
+
+def step_text(step: StepInfo) -> str:
+    """`12.0`, `12_4.batch`."""
+    return f"{job_text(step)}.{format_step(step.step_id)}"
+
+
+def step_name(step: StepInfo) -> str:
+    """What it is called."""
+    return step.name or format_step(step.step_id)
+
+
+def names_step(selector: JobSelector, step: StepInfo) -> bool:
+    """Whether a user who wrote this means the step."""
+    if selector.step_id is not None and selector.step_id != step.step_id:
+        return False
+    if selector.het_offset is not None:
+        return (selector.job_id, selector.het_offset) == (step.het_job_id, step.het_offset)
+    if selector.tasks is not None:
+        return step.array_job_id == selector.job_id and step.array_task_id in selector.tasks
+    return selector.job_id in (step.job_id, step.array_job_id, step.het_job_id)
+
+
+def wire_id(selector: JobSelector) -> str:
+    """A selector as ListSteps reads it."""
+    tasks = "" if selector.tasks is None else f"_[{selector.tasks.format()}]"
+    het = "" if selector.het_offset is None else f"+{selector.het_offset}"
+    step = "" if selector.step_id is None else f".{format_step(selector.step_id)}"
+    return f"{selector.job_id}{tasks}{het}{step}"
+
+
+def list_steps(client: Any, selectors: Iterable[JobSelector] = (), users: Iterable[str] = ()) -> list[StepInfo]:
+    """The steps that are meant, in order of job and step; a job that does not exist has none."""
+    chosen = list(selectors)
+    request = ListStepsRequest(ids=[wire_id(s) for s in chosen], users=list(users))
+    steps: list[StepInfo] = [
+        step
+        for step in client.call("ListSteps", request).steps
+        if not chosen or any(names_step(selector, step) for selector in chosen)
+    ]
+    return sorted(steps, key=lambda step: (step.job_id, step.step_id))
+
+
+def is_live(step: StepInfo) -> bool:
+    """Whether it has not ended."""
+    return step.state not in ENDED
+
+
+def one_step(text: str, what: str = "job step id") -> JobSelector:
+    """A job and a step, or a job alone. Raises CommandError."""
+    try:
+        return parse_selector(text)
+    except BadValue as error:
+        raise CommandError(f"Invalid {what} {text[:80]}: {error}") from error
+
+
+def attach(client: Any, job_id: int, step_id: int) -> AttachStepReply:
+    """Where a step's streams are, and the key to them."""
+    reply: AttachStepReply = client.call("AttachStep", AttachStepRequest(job_id=job_id, step_id=step_id))
+    return reply
+
+
+def own_job_id() -> int:
+    """The job that this command runs in; 0 = none."""
+    text = os.environ.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOBID") or ""
+    return int(text[:10]) if text.isascii() and text.isdigit() else 0
+
+
+def default_step(steps: list[StepInfo]) -> StepInfo | None:
+    """Of a job's steps the one that is meant when none is named: the first of srun's, else the script."""
+    live = [step for step in steps if is_live(step) and step.step_id != EXTERN_STEP]
+    of_srun = [step for step in live if step.step_id >= 0]
+    batch = [step for step in live if step.step_id == BATCH_STEP]
+    return next(iter([*of_srun, *batch, *live]), None)
+
+
+def failed(name: str, what: str, error: PenstockError) -> CommandError:
+    """A refusal with what was tried before it."""
+    detail = f"\n{name}: {error.detail}" if error.detail else ""
+    return CommandError(f"{name}: error: {what}: {error.text}{detail}", plain=True)
