@@ -17,9 +17,9 @@ answer and not by silence. Barriers of groups (PMI 1.2): the server says that it
 """
 
 from nodedaemon import pmi_wire
-from nodedaemon.framing import Damaged, pack, unpack
 from nodedaemon.process_mapping import process_mapping
 from penstock.values import exchange
+from penstock.values.packing import Damaged, pack, unpack
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
