@@ -43,7 +43,7 @@ for module in COMPILED:
     }
 
 COMMANDS = [
-    "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare", "penstock",
+    "sbatch", "squeue", "sinfo", "scancel", "srun", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare", "penstock",
 ]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 

@@ -4,14 +4,13 @@ A sink takes bytes and never blocks where the system allows it: a pipe or a term
 that nobody else's use of it changes), and what does not go out at once waits. While something waits, `flush` says so,
 and the session takes nothing more from the nodes: back-pressure up to the tasks. Regular files are just written.
 
-A reader that went away (EPIPE) ends a sink: what comes after is dropped, and the session tells the tasks, as if they
-themselves had written there.
+A reader that went away (EPIPE) or a full disk ends a sink: what comes after is dropped. The session asks for such sinks
+and tells the tasks or the user.
 
 Labels are put before whole lines, by one replacement a chunk and not line by line; what has no end of line yet waits
 for the rest, or for the end of the task.
 """
 
-import contextlib
 import os
 import stat
 from collections import deque
@@ -29,7 +28,8 @@ class Sink:
 
     def __init__(self, fd: int, *, name: str = "") -> None:
         self.name = name
-        self.dead = False  # nobody reads there any more
+        self.dead = False  # nothing goes there any more
+        self.error = ""  # why; "" = nobody reads there
         self.fd = _without_blocking(fd)
         self._waiting: deque[bytes | memoryview] = deque()
 
@@ -46,14 +46,11 @@ class Sink:
                 written = os.writev(self.fd, pieces)
             except BlockingIOError:
                 return True
-            except BrokenPipeError:
-                self.dead = True
-                self._waiting.clear()
-                return False
             except OSError as error:
                 self.dead = True
+                self.error = "" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
                 self._waiting.clear()
-                raise CommandError(f"write to {self.name or 'standard output'}: {error.strerror}") from error
+                return False
             self._written(written)
         return False
 
@@ -94,6 +91,7 @@ class Console:
         self.own_err = own
         # Sinks once each, in a fixed order: output and error output may be one file.
         self.sinks = list(dict.fromkeys(sink for sink in (out, err, own) if sink is not None))
+        self._alive = list(self.sinks)
 
     def show_only(self, channel: int, task: int) -> None:
         """Of this channel only one task's output."""
@@ -146,6 +144,13 @@ class Console:
         """Write; the sinks for which to wait."""
         return [sink for sink in self.sinks if sink.flush()]
 
+    def newly_dead(self) -> list[Sink]:
+        """Sinks that have ended since this was asked last."""
+        dead = [sink for sink in self._alive if sink.dead]
+        if dead:
+            self._alive = [sink for sink in self._alive if not sink.dead]
+        return dead
+
 
 class Mode(NamedTuple):
     """Where one of a step's three streams goes, as --output, --error and --input say."""
@@ -192,10 +197,3 @@ def open_file(path: bytes, *, append: bool) -> Sink:
         return Sink(os.open(path, flags, 0o666), name=name)
     except OSError as error:
         raise CommandError(f"Could not open stdout file: {name}: {error.strerror}") from error
-
-
-def set_blocking_again(sinks: list[Sink]) -> None:
-    """At the end: what is left goes out even if it takes long."""
-    for sink in sinks:
-        with contextlib.suppress(OSError):
-            os.set_blocking(sink.fd, True)

@@ -6,9 +6,9 @@
     stream.acknowledge()              # all that was given to the handler has been dealt with
 
 States: CLOSED -> CONNECTING -> ASKING (greeting sent) -> SHAKING (TLS) -> GREETED (HELLO sent) -> OPEN -> ENDED; a break
-leads back to CLOSED and, after a pause that grows, to CONNECTING. What was acknowledged tells where output goes on, so nothing is lost or seen
-twice. A frame that was to be sent while there is no connection is kept if it says something new (SIGNAL, EXCHANGE,
-WINDOW); standard input is kept by whoever sends it, who looks at `received` after WELCOME.
+leads back to CLOSED and, after a pause that grows, to CONNECTING. What was acknowledged tells where output goes on, so
+nothing is lost or seen twice. A frame that was to be sent while there is no connection is kept if it says something new
+(SIGNAL, EXCHANGE, WINDOW); standard input is kept by whoever sends it, who looks at `received` after WELCOME.
 
 A stream does not give up by itself: whether it is worth while to go on is what the controller knows (AwaitStep), and
 the handler asks. Only a node that cannot be believed ends it at once.
