@@ -43,8 +43,8 @@ for module in COMPILED:
     }
 
 COMMANDS = [
-    "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare", "penstock",
-    "salloc",
+    "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare",
+    "penstock",
 ]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 

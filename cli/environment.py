@@ -51,6 +51,11 @@ def job_environment(export: str, export_file: str, source: Mapping[bytes, bytes]
     if export_file:
         pairs |= _read_pairs(export_file)
     pairs[b"SLURM_PRIO_PROCESS"] = b"%d" % os.getpriority(os.PRIO_PROCESS, 0)
+    return _lines(pairs)
+
+
+def _lines(pairs: Pairs) -> list[bytes]:
+    """As KEY=VALUE without secrets, if it is not too much."""
     for secret in SECRETS:
         pairs.pop(secret, None)
     lines = [name + b"=" + value for name, value in pairs.items()]
@@ -62,6 +67,14 @@ def job_environment(export: str, export_file: str, source: Mapping[bytes, bytes]
             f"{biggest[:80]!r}). Choose with --export what the job needs."
         )
     return lines
+
+
+def step_environment(export: str, source: Mapping[bytes, bytes], *, inside: bool) -> list[bytes]:
+    """A step's environment as KEY=VALUE. `inside` its job: what the job has set is the step's, too."""
+    pairs = _select(export, dict(source) if inside else outside_job(source))
+    pairs[b"SLURM_PRIO_PROCESS"] = b"%d" % os.getpriority(os.PRIO_PROCESS, 0)
+    pairs[b"SLURM_UMASK"] = b"%04o" % current_umask()
+    return _lines(pairs)
 
 
 def soft_limits(propagate: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Small codecs for light processes: a list of byte strings as one, values with their kinds, and a checked payload.
+"""A payload with its length and checksum, as files hold it; what a payload is made of is `penstock.values.packing`'s.
 
 The launcher and every stepd are forked by the thousand, and what a process has imported is paid at each fork. So
 this, and all that they import, needs nothing beyond `struct` and `zlib`.
@@ -7,53 +7,25 @@ this, and all that they import, needs nothing beyond `struct` and `zlib`.
 import struct
 import zlib
 
-from penstock.values.packing import Damaged as Damaged
-from penstock.values.packing import pack as pack
-from penstock.values.packing import pack_values as pack_values
-from penstock.values.packing import unpack as unpack
+from penstock.values.packing import Damaged, dump, load, pack, pack_values, unpack
+
+__all__ = [
+    "HEAD_BYTES",
+    "PAYLOAD_BYTES_MAX",
+    "Damaged",
+    "dump",
+    "frame",
+    "load",
+    "pack",
+    "pack_values",
+    "unframe",
+    "unpack",
+]
 
 _HEAD = struct.Struct("<II")
 HEAD_BYTES = _HEAD.size
 #: A framed payload is a record of a few hundred bytes; a length beyond this is damage, not data.
 PAYLOAD_BYTES_MAX = 64 * 1024
-
-
-#: What `dump` can hold.
-Value = int | str | bytes | None | list["Value"] | dict[str, "Value"]
-
-
-def dump(value: "Value") -> bytes:
-    """A value with its kind, whatever it is made of."""
-    if value is None:
-        return b"n"
-    if isinstance(value, int):
-        return b"i%d" % value
-    if isinstance(value, str):
-        return b"s" + value.encode()
-    if isinstance(value, bytes):
-        return b"b" + value
-    if isinstance(value, list):
-        return b"l" + pack([dump(item) for item in value])
-    return b"d" + pack([part for name, item in value.items() for part in (name.encode(), dump(item))])
-
-
-def load(data: bytes) -> "Value":
-    """The reverse of `dump`. Raises Damaged."""
-    kind, rest = data[:1], data[1:]
-    if kind == b"n":
-        return None
-    if kind == b"i":
-        return int(rest)
-    if kind == b"s":
-        return rest.decode()
-    if kind == b"b":
-        return rest
-    if kind == b"l":
-        return [load(item) for item in unpack(rest)]
-    if kind == b"d":
-        parts = unpack(rest)
-        return {name.decode(): load(item) for name, item in zip(parts[::2], parts[1::2], strict=True)}
-    raise Damaged("a value of a kind that is not known")
 
 
 def frame(payload: bytes) -> bytes:

@@ -50,19 +50,22 @@ class Loop:
         if read is None and write is None:
             self.forget(fd)
             return
+        if fd in self._always:
+            self._always[fd] = read or write or _nothing
+            return
         events = (READ if read else 0) | (WRITE if write else 0)
         known = fd in self._callbacks
         self._callbacks[fd] = (read, write)
         try:
             if known:
                 self._selector.modify(fd, events, self._since[fd])
-            elif fd not in self._always:
+            else:
                 self._made += 1
                 self._since[fd] = self._made
                 self._selector.register(fd, events, self._made)
         except PermissionError:  # a regular file: the kernel does not wait for these, they never block for long
             del self._callbacks[fd]
-            self._always[fd] = read or write or (lambda: None)
+            self._always[fd] = read or write or _nothing
 
     def forget(self, fd: int) -> None:
         """Wait for the descriptor no more; before it is closed."""
@@ -109,3 +112,7 @@ class Loop:
     def close(self) -> None:
         """Free the selector's own descriptor."""
         self._selector.close()
+
+
+def _nothing() -> None:
+    """For descriptors that nobody wants to hear of."""

@@ -13,22 +13,16 @@ Options of Slurm that Penstock has not yet (containers, X11, ...) are in the tab
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cli import jobwords as read
-from cli.jobopts import JOB_OPTIONS
+from cli.jobopts import IMMEDIATE, JOB_OPTIONS
+from cli.jobwords import number
 from cli.options import MAYBE, NO, NUMERIC, YES, Option, later
 from penstock.values.errors import BadValue
-from penstock.values.numbers import is_digits, parse_int
+from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
     from penstock.values.gres import Gres
 
-IMMEDIATE_S_MAX = 86_400 * 365
 WAIT_S_MAX = 86_400 * 365
-PORTS_MAX = 4096
-#: Nodes' addresses of tasks: the first word of --distribution; the second and third are of sockets and cores.
-NODE_WORDS = ("block", "cyclic", "arbitrary", "plane", "*")
-SOCKET_WORDS = ("block", "cyclic", "fcyclic", "*")
-PACK_WORDS = ("pack", "nopack")
 BIND_WORDS = ("quiet", "verbose")
 CPU_BIND_WORDS = (
     "none", "no", "rank", "rank_ldom", "sockets", "socket", "cores", "core", "threads", "thread", "ldoms", "ldom",
@@ -38,30 +32,6 @@ MEM_BIND_WORDS = ("none", "no", "rank", "local", "map_mem", "mask_mem", "sort", 
 HINTS = ("compute_bound", "memory_bound", "multithread", "nomultithread")
 MPI_TYPES = ("none", "pmi2", "pmix")
 MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix"
-
-
-def distribution(text: str) -> str:
-    """--distribution as written, once it is understood."""
-    head, comma, pack = text.lower().partition(",")
-    plane, equals, size = head.partition("=")
-    if comma and pack not in PACK_WORDS:
-        raise BadValue(f"{pack!r} is none of {', '.join(PACK_WORDS)}")
-    if equals or plane == "plane":
-        if plane != "plane":
-            raise BadValue(f"only plane has a size, not {plane!r}")
-        if equals:
-            parse_int(size, 1, 2**16 - 1, "plane size")
-        return text.lower()
-    words = head.split(":")
-    if words[0] in PACK_WORDS and len(words) == 1:
-        return text.lower()
-    tables = (NODE_WORDS, SOCKET_WORDS, SOCKET_WORDS)
-    if len(words) > len(tables):
-        raise BadValue(f"{text!r} has more than nodes:sockets:cores")
-    for word, table in zip(words, tables, strict=False):
-        if word not in table:
-            raise BadValue(f"{word!r} is none of {', '.join(table)}")
-    return text.lower()
 
 
 def _binding(known: tuple[str, ...]) -> Callable[[str], str]:
@@ -121,47 +91,22 @@ def _job_id(text: str) -> int:
     return parse_int(head, 1, 2**31 - 1, "job id")
 
 
-def _resv_ports(text: str) -> int:
-    return parse_int(text, 0, PORTS_MAX, "--resv-ports")
-
-
 def _gres_of_step(text: str) -> "tuple[Gres, ...] | str":
     from penstock.values.gres import parse_gres
 
     return text.lower() if text.lower() in ("none", "all") else parse_gres(text)
 
 
-def _tres_per_task(text: str) -> str:
-    for item in text.split(","):
-        name, found, count = item.partition(":" if ":" in item else "=")
-        if not found or not name or not is_digits(count.rpartition(":")[2].rpartition("=")[2]):
-            raise BadValue(f"{item!r} is not NAME:COUNT or NAME=COUNT")
-    return text
-
-
 def _whole_number(name: str, short: str, what: str, env: str = "", low: int = 1) -> Option:
-    return Option(name, short, YES, env, what, "n", convert=read.number(f"--{name}", low), invalid=NUMERIC)
+    return Option(name, short, YES, env, what, "n", convert=number(f"--{name}", low), invalid=NUMERIC)
 
 
 def _taken(*pairs: str) -> tuple[Option, ...]:
-    """Options that sbatch has in the same form, with srun's variable: `name` or `name=VARIABLE`."""
+    """Options that all jobs have in the same form, with srun's variable: `name` or `name=VARIABLE`."""
     table = {option.name: option for option in JOB_OPTIONS}
     split = (pair.partition("=") for pair in pairs)
     return tuple(table[name]._replace(env=env) for name, _, env in split)
 
-
-#: Of GPUs by other counts than per node.
-GPU_OPTIONS = (
-    Option("gpus", "G", YES, "SLURM_GPUS", "count of GPUs required for the job", "n", convert=read.gpus),
-    Option("gpus-per-task", "", YES, "SLURM_GPUS_PER_TASK", "number of GPUs required per task", "n", convert=read.gpus),
-    Option("gpu-bind", "", YES, "SLURM_GPU_BIND", "task to gpu binding options", "type"),
-    _whole_number("cpus-per-gpu", "", "number of CPUs required per allocated GPU", "SLURM_CPUS_PER_GPU"),
-    _whole_number("ntasks-per-gpu", "", "number of tasks to invoke for each GPU", "SLURM_NTASKS_PER_GPU"),
-    Option("mem-per-gpu", "", YES, "SLURM_MEM_PER_GPU", "real memory required per allocated GPU", "MB",
-           convert=read.memory("--mem-per-gpu")),
-    Option("tres-per-task", "", YES, "SLURM_TRES_PER_TASK", "trackable resources of each task", "list",
-           convert=_tres_per_task),
-)  # fmt: skip
 
 JOB = (
     *_taken(
@@ -171,17 +116,15 @@ JOB = (
         "mem=SLURM_MEM_PER_NODE", "mem-per-cpu=SLURM_MEM_PER_CPU", "gpus-per-node=SLURM_GPUS_PER_NODE",
         "nodelist", "nodefile", "exclude", "time=SLURM_TIMELIMIT", "job-name=SLURM_JOB_NAME",
         "chdir=SLURM_WORKING_DIR", "propagate=SLURM_PROPAGATE", "signal=SLURM_SIGNAL", "licenses",
+        "gpus=SLURM_GPUS", "gpus-per-task=SLURM_GPUS_PER_TASK", "gpus-per-socket=SLURM_GPUS_PER_SOCKET",
+        "gpu-bind=SLURM_GPU_BIND", "cpus-per-gpu=SLURM_CPUS_PER_GPU", "ntasks-per-gpu=SLURM_NTASKS_PER_GPU",
+        "mem-per-gpu=SLURM_MEM_PER_GPU", "tres-per-task=SLURM_TRES_PER_TASK", "distribution=SLURM_DISTRIBUTION",
+        "overcommit=SLURM_OVERCOMMIT", "no-kill=SLURM_NO_KILL", "resv-ports=SLURM_RESV_PORTS", "network=SLURM_NETWORK",
     ),
-    *GPU_OPTIONS,
     Option("gres", "", YES, "SLURM_GRES", "required generic resources", "list", convert=_gres_of_step,
            invalid="Invalid generic resource (gres) specification"),
-    Option("distribution", "m", YES, "SLURM_DISTRIBUTION", "distribution method for processes to nodes", "type",
-           convert=distribution, invalid="Invalid -m specification"),
-    Option("overcommit", "O", NO, "SLURM_OVERCOMMIT", "overcommit resources"),
-    Option("immediate", "I", MAYBE, "SLURM_IMMEDIATE", "exit if resources are not available in secs seconds", "secs",
-           const=0, convert=read.number("--immediate", 0, IMMEDIATE_S_MAX), invalid=NUMERIC),
+    IMMEDIATE._replace(env="SLURM_IMMEDIATE", invalid=NUMERIC),
     Option("hint", "", YES, "SLURM_HINT", "bind tasks according to application hints", "type", convert=_hint),
-    Option("no-kill", "k", MAYBE, "SLURM_NO_KILL", "do not kill job on node failure", "off"),
     Option("verbose", "v", NO, "SRUN_DEBUG", "verbose mode (multiple -v's increase verbosity)", counted=True),
     Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
 )  # fmt: skip
@@ -205,7 +148,7 @@ STEP = (
     Option("overlap", "", NO, "SLURM_OVERLAP", "share all resources of the step with other steps"),
     Option("whole", "", NO, "SLURM_WHOLE", "use whole nodes of the allocation for this step"),
     Option("relative", "r", YES, "", "run job step relative to node n of allocation", "n",
-           convert=read.number("--relative", 0), invalid=NUMERIC),
+           convert=number("--relative", 0), invalid=NUMERIC),
     Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),
     Option("label", "l", NO, "SLURM_LABELIO", "prepend task number to lines of stdout/err"),
     Option("unbuffered", "u", NO, "SLURM_UNBUFFEREDIO", "do not line-buffer stdout/err"),
@@ -218,7 +161,7 @@ STEP = (
     Option("kill-on-bad-exit", "K", MAYBE, "SLURM_KILL_BAD_EXIT", "kill the job if any task terminates with a "
            "non-zero exit code", "0|1", convert=_kill_on_bad_exit, invalid=NUMERIC),
     Option("wait", "W", YES, "SLURM_WAIT", "seconds to wait after first task ends before killing job", "sec",
-           convert=read.number("--wait", 0, WAIT_S_MAX), invalid=NUMERIC),
+           convert=number("--wait", 0, WAIT_S_MAX), invalid=NUMERIC),
     Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs", "type", convert=cpu_bind,
            invalid="Invalid --cpu-bind argument"),
     Option("mem-bind", "", YES, "SLURM_MEM_BIND", "bind memory to locality domains", "type", convert=mem_bind,
@@ -229,21 +172,21 @@ STEP = (
     Option("task-epilog", "", YES, "SLURM_TASK_EPILOG", "program to run after launching task", "program"),
     Option("mpi", "", YES, "SLURM_MPI_TYPE", "type of MPI being used: none, pmi2, pmix, list", "type", convert=_mpi,
            invalid="Invalid MPI type '{value}', --mpi=list for acceptable types"),
-    Option("resv-ports", "", MAYBE, "SLURM_RESV_PORTS", "reserve communication ports", "n", const=1,
-           convert=_resv_ports, invalid=NUMERIC),
     Option("het-group", "", YES, "", "heterogeneous job component on which to launch", "value", convert=_het_group),
     Option("disable-status", "X", NO, "SLURM_DISABLE_STATUS", "disable Ctrl-C status feature"),
     Option("quit-on-interrupt", "", NO, "", "quit on single Ctrl-C"),
+    Option("interactive", help="the step is an allocation's own shell, and shares what other steps have"),
+    Option("preserve-env", "E", help="accepted; the environment's numbers of nodes and tasks are always passed on"),
     _whole_number("threads", "T", "accepted; srun needs no threads", "SLURM_THREADS"),
     *later(
         "acctg-freq", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
         "container-image", "container-mounts", "container-workdir", "container-name", "container-save",
         "container-env", "core-spec/S", "cpu-freq", "delay-boot", "export-file", "extra", "gid",
-        "gpu-freq", "gpus-per-socket", "mcs-label", "network", "power", "prolog", "epilog",
+        "gpu-freq", "mcs-label", "power", "prolog", "epilog",
         "profile", "thread-spec", "tres-bind", "uid", "oom-kill-step", "send-libs", "compress",
     ),
     *later(
-        "async", "contiguous", "oversubscribe/s", "reboot", "stepmgr", "no-allocate/Z", "preserve-env/E",
+        "async", "contiguous", "oversubscribe/s", "reboot", "stepmgr", "no-allocate/Z",
         "wait-for-children", "test-only", "container-mount-home", "no-container-mount-home", "container-remap-root",
         "no-container-remap-root", "container-writable", "container-readonly", "no-container-entrypoint",
         "container-entrypoint", value=NO,

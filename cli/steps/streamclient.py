@@ -5,10 +5,10 @@
     stream.send(frame(Kind.SIGNAL, b"15"))
     stream.acknowledge()              # all that was given to the handler has been dealt with
 
-States: CLOSED -> CONNECTING -> SHAKING (TLS) -> GREETED (HELLO sent) -> OPEN -> ENDED; a break leads back to CLOSED and,
-after a pause that grows, to CONNECTING. What was acknowledged tells where output goes on, so nothing is lost or seen
-twice. A frame that was to be sent while there is no connection is kept if it says something new (SIGNAL, EXCHANGE,
-WINDOW); standard input is kept by `stdin`, which asks `received` after WELCOME.
+States: CLOSED -> CONNECTING -> ASKING (greeting sent) -> SHAKING (TLS) -> GREETED (HELLO sent) -> OPEN -> ENDED; a break
+leads back to CLOSED and, after a pause that grows, to CONNECTING. What was acknowledged tells where output goes on, so
+nothing is lost or seen twice. A frame that was to be sent while there is no connection is kept if it says something new
+(SIGNAL, EXCHANGE, WINDOW); standard input is kept by whoever sends it, who looks at `received` after WELCOME.
 
 A stream does not give up by itself: whether it is worth while to go on is what the controller knows (AwaitStep), and
 the handler asks. Only a node that cannot be believed ends it at once.
@@ -25,7 +25,19 @@ from typing import NamedTuple, Protocol
 from cli.steps.loop import Loop, Timer
 from cli.steps.trust import Distrust, Trust
 from penstock.values.packing import Damaged, pack_values, unpack
-from penstock.values.stepframes import HEAD, BadFrame, FrameReader, Kind, Role, frame, greeting
+from penstock.values.stepframes import (
+    ACK_EVERY_BYTES,
+    ANSWER_BYTES_MAX,
+    ANSWER_NO,
+    ANSWER_OK,
+    HEAD,
+    BadFrame,
+    FrameReader,
+    Kind,
+    Role,
+    frame,
+    greeting,
+)
 
 #: A connection must be made and welcomed within this.
 CONNECT_LIMIT_S = 10.0
@@ -34,8 +46,8 @@ PAUSE_MAX_S = 2.0
 #: Read at one go; then others get their turn.
 READ_BYTES_MAX = 1024 * 1024
 BUFFER_BYTES = 256 * 1024
-#: Acknowledged when so much was handled: a quarter of what stepd keeps before it stops reading its tasks.
-ACK_BYTES = 256 * 1024
+#: Acknowledged when so much was handled.
+ACK_BYTES = ACK_EVERY_BYTES // 2
 #: A node whose machine is gone says nothing: the kernel finds out within about half a minute.
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 UNSENT_LIMIT_MS = 30_000
@@ -48,10 +60,11 @@ class State(IntEnum):
 
     CLOSED = 0
     CONNECTING = 1
-    SHAKING = 2
-    GREETED = 3
-    OPEN = 4
-    ENDED = 5
+    ASKING = 2
+    SHAKING = 3
+    GREETED = 4
+    OPEN = 5
+    ENDED = 6
 
 
 class Place(NamedTuple):
@@ -117,7 +130,7 @@ class Stream:
         self.place = place
         self.state = State.CLOSED
         self.counted = 0  # bytes of stepd's frames that the handler has had
-        self.received = -1  # bytes of standard input that stepd says it has; -1 = it does not say
+        self.received = 0  # bytes of standard input that stepd has had, as of the last welcome
         self.failures = 0  # since the last welcome
         self.welcomed = False  # at least once
         self.paused = False
@@ -132,6 +145,7 @@ class Stream:
         self._later: list[bytes] = []  # frames for the next connection
         self._acknowledged = 0
         self._pause_s = PAUSE_FIRST_S
+        self._answer = b""
         self._timer: Timer | None = None
 
     # ---- opening ---------------------------------------------------------------------------------------------------
@@ -179,13 +193,34 @@ class Stream:
         except OSError as error:
             self._break(error.strerror or str(error))
             return
-        if not self.place.tls:
-            self._say_hello()
+        self.state = State.ASKING
+        self._answer = b""
+        self._loop.watch(sock.fileno(), read=self._asked)
+
+    def _asked(self) -> None:
+        """The answer to the greeting: read byte by byte, what follows it belongs to TLS."""
+        sock = self._sock()
+        try:
+            while not self._answer.endswith(b"\n"):
+                byte = sock.recv(1)
+                self._answer += byte
+                if not byte or len(self._answer) > ANSWER_BYTES_MAX:
+                    self._break("closed by the node")
+                    return
+        except BlockingIOError:
             return
-        self._loop.forget(sock.fileno())
-        self._socket = self._trust.context().wrap_socket(sock, do_handshake_on_connect=False)
-        self.state = State.SHAKING
-        self._shake()
+        except OSError as error:
+            self._break(error.strerror or str(error))
+            return
+        if self._answer != ANSWER_OK:
+            self._break(self._answer.removeprefix(ANSWER_NO).decode("utf-8", "replace").strip())
+        elif self.place.tls:
+            self._loop.forget(sock.fileno())
+            self._socket = self._trust.context().wrap_socket(sock, do_handshake_on_connect=False)
+            self.state = State.SHAKING
+            self._shake()
+        else:
+            self._say_hello()
 
     def _shake(self) -> None:
         sock = self._sock()
@@ -213,10 +248,9 @@ class Stream:
         self._push(frame(Kind.HELLO, pack_values(ticket.io_key, int(ticket.role), self.counted, *ticket.options)))
 
     def _welcome(self, payload: bytes) -> None:
-        _, counted, *options = values(payload, 2)
+        _, counted, received, *_ = values(payload, 3)
         self.counted = self._acknowledged = int(counted)
-        words = dict(option.partition(b"=")[::2] for option in options)
-        self.received = int(words.get(b"stdin", -1))
+        self.received = int(received)
         self._cancel_timer()
         self.state = State.OPEN
         self.failures = 0
@@ -301,7 +335,7 @@ class Stream:
             if not got:
                 reason = "closed by the node"
                 break
-            self._reader.feed(self._buffer[:got])
+            self._reader.feed(self._buffer[:got])  # type: ignore[arg-type]  # any buffer will do
             read += got
         self._deliver()
         if reason is not None and self.state != State.ENDED and self._socket is sock:

@@ -2,6 +2,7 @@
 
     client                          node daemon                       stepd
       | -- greeting (one line) -->     | passes the connection on -->   |
+      | <---------------------------------- answer (one line): "ok" --- |
       | <------------- TLS, with the node's certificate --------------> |
       | -- HELLO (key, role, from) --------------------------------->   |
       | <---------------------------------------------- WELCOME ------- |
@@ -9,17 +10,21 @@
       | -- ACK, STDIN, SIGNAL, WINDOW, ... --------------------------->  |
 
 Rules
-    - A frame is a head and at most PAYLOAD_BYTES_MAX bytes.
+    - The answer to the greeting is "ok", or "no " and a sentence, before TLS and whoever asks: read up to the newline and
+      not beyond. After "no" the connection is closed. A client that comes before its step waits a little (the node
+      daemon does that for it), then gets a "no" and may come again.
+    - A frame is a head and at most PAYLOAD_BYTES_MAX bytes. A payload that is one number is its decimal digits; one of
+      several values is made by `packing.pack_values`, and read by `packing.unpack` as a list of byte strings.
     - Frames of stepd are counted in bytes, heads included, from the step's first one (all but WELCOME and ANSWER). A
       client acknowledges what it has handled; a connection that broke is opened again with HELLO `from` = what was
       handled, and goes on there. stepd keeps what is not acknowledged, and stops reading its tasks' output when
-      KEPT_BYTES_MAX are kept: back-pressure instead of loss.
-    - A step whose owner has been gone for OWNER_WAIT_S goes on without him: then the oldest output is dropped, and
-      LOST says how much.
+      KEPT_BYTES_MAX are kept: back-pressure instead of loss. Acknowledge at the latest every ACK_EVERY_BYTES, and END.
+    - A step whose owner has been gone for OWNER_WAIT_S (or has not come for so long) goes on without him: then the
+      oldest output is dropped. WELCOME says where it goes on; LOST how much is missing, and what had been told of starts
+      and ends follows once more.
+    - A VIEWER gets what is kept and what comes; one that is too slow gets LOST and goes on with what is kept.
     - Standard input has a window of STDIN_WINDOW_BYTES: a client sends no more than that beyond what STDIN_TAKEN says.
-
-Payloads of several values are made by `penstock.values.packing.pack_values` on both sides; a single number is written
-in decimal digits.
+      Whole frames count, and WELCOME says how many bytes of the owner's have come: a new connection goes on there.
 """
 
 import struct
@@ -29,6 +34,7 @@ from enum import IntEnum
 HEAD = struct.Struct("<BBxxII")
 PAYLOAD_BYTES_MAX = 256 * 1024
 KEPT_BYTES_MAX = 1024 * 1024
+ACK_EVERY_BYTES = 256 * 1024
 STDIN_WINDOW_BYTES = 256 * 1024
 OWNER_WAIT_S = 60.0
 #: No task in particular; of STDIN: all tasks.
@@ -38,31 +44,33 @@ KEY_BYTES = 32
 GREETING = b"PENSTOCK-STEP/1 "
 #: "PENSTOCK-STEP/1 JOB.ATTEMPT.STEP" and a newline.
 GREETING_BYTES_MAX = 64
+ANSWER_OK = b"ok\n"
+ANSWER_NO = b"no "
+ANSWER_BYTES_MAX = 256
 
 
 class Kind(IntEnum):
     """What a frame is. The first block comes from clients, the second from stepd."""
 
-    HELLO = 1  # key, role, from, "name=value" options
+    HELLO = 1  # key, role, from, then "name=value" options
     STDIN = 2  # data for `task` (or all); empty = end of file
-    ACK = 3  # stepd's bytes handled so far
-    SIGNAL = 4  # number; to all tasks
+    ACK = 3  # number: stepd's bytes handled so far
+    SIGNAL = 4  # number; to all tasks. Of the owner only
     WINDOW = 5  # rows, columns
     QUESTION = 6  # a word: "usage", "pids"; answered by ANSWER
     EXCHANGE = 7  # answer to a GATHER: what all nodes have brought together
-    FILE = 8  # sbcast: a piece of a file
 
-    WELCOME = 32  # node, from (greater than asked for when output was lost), options
+    WELCOME = 32  # node, from (greater than asked for when output was lost), bytes of standard input that came, options
     DATA = 33  # output of `task`: stream 1 or 2
     STARTED = 34  # pids of this node's tasks, in the order of their ranks
-    EXITED = 35  # wait status of `task`
-    NOTE = 36  # a line of stepd itself, for the error output
-    LOST = 37  # bytes of output that were dropped
-    STDIN_TAKEN = 38  # bytes of standard input passed on so far
+    EXITED = 35  # number: wait status of `task`
+    NOTE = 36  # a line of stepd itself, for the error output; without its newline
+    LOST = 37  # number: bytes of output that were dropped
+    STDIN_TAKEN = 38  # number: bytes of standard input passed on so far
     GATHER = 39  # of all nodes, brought together by the step's owner (PMI); round, data
-    ANSWER = 40  # to a QUESTION
+    ANSWER = 40  # to a QUESTION: `packing.dump` of a dictionary
     END = 41  # nothing follows: all tasks have ended, all output was sent; payload: failure text or nothing
-    FAILED = 42  # a task could not be started: text
+    FAILED = 42  # `task` could not be started: text
 
 
 class Role(IntEnum):
@@ -70,7 +78,7 @@ class Role(IntEnum):
 
     OWNER = 0
     VIEWER = 1  # sattach: sees what comes from now on (and what is kept), may send input
-    ASKER = 2  # sstat, listpids: one question
+    ASKER = 2  # sstat, listpids: questions only
 
 
 class BadFrame(Exception):
@@ -97,7 +105,7 @@ class FrameReader:
         self._at = 0
         self.counted = counted  # bytes of whole frames taken so far
 
-    def feed(self, data: bytes | memoryview) -> None:
+    def feed(self, data: bytes) -> None:
         """Add what was received."""
         if self._at:
             del self._buffer[: self._at]

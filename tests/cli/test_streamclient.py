@@ -116,6 +116,17 @@ def test_nobody_listens_and_then_somebody_does() -> None:
     bench.stream.close()
 
 
+def test_a_node_that_does_not_know_the_step_says_so() -> None:
+    with StandNode() as node:
+        node.refusal = b"no such step here"
+        bench = Bench(node.place())
+        bench.until(lambda: bench.notes.broken)
+        node.refusal = b""
+        bench.until(lambda: bench.notes.welcomes)
+        assert bench.notes.broken[0] == "no such step here"
+        bench.stream.close()
+
+
 def test_a_node_proves_who_it_is(certs: Path) -> None:
     with StandNode(certs=certs / "n1") as node:
         node.play(frame(Kind.DATA, b"secret", 0, 1), frame(Kind.END))

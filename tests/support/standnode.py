@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cli.steps.streamclient import Place
 from penstock.values.packing import pack_values, unpack
-from penstock.values.stepframes import GREETING, FrameReader, Kind, frame
+from penstock.values.stepframes import ANSWER_NO, ANSWER_OK, GREETING, FrameReader, Kind, frame
 
 KEY = b"k" * 32
 
@@ -31,6 +31,8 @@ class StandNode:
         self.froms: list[int] = []
         self.said = bytearray()
         self.cut_at = cut_at
+        self.refusal = b""
+        self.stdin_had = 0
         self.changed = threading.Condition()
         self.context: ssl.SSLContext | None = None
         if certs is not None:
@@ -89,6 +91,10 @@ class StandNode:
                 line += connection.recv(1)
             self.greetings.append(line)
             assert line.startswith(GREETING)
+            if self.refusal:
+                connection.sendall(ANSWER_NO + self.refusal + b"\n")
+                return
+            connection.sendall(ANSWER_OK)
             if self.context is not None:
                 connection = self.context.wrap_socket(connection, server_side=True)
             self._answer(connection)
@@ -104,11 +110,13 @@ class StandNode:
         key, _, start, *_ = unpack(hello[3])
         assert key == KEY
         self.froms.append(int(start))
-        connection.sendall(frame(Kind.WELCOME, pack_values(self.node, int(start))))
+        connection.sendall(frame(Kind.WELCOME, pack_values(self.node, int(start), self.stdin_had)))
         threading.Thread(target=self._say, args=(connection, int(start)), daemon=True).start()
         while (heard := self._frame(connection, reader)) is not None:
             with self.changed:
                 self.heard.append(heard)
+                if heard[0] == Kind.STDIN:
+                    self.stdin_had += len(heard[3])
                 self.changed.notify_all()
 
     def _say(self, connection: socket.socket, at: int) -> None:

@@ -1,0 +1,239 @@
+"""srun: run tasks in parallel, in the allocation around it or in one of its own.
+
+    1. options: the command line over SLURM_* and SRUN_* variables (cli/steps/stepopts.py)
+    2. an allocation: SLURM_JOB_ID or --jobid names it, else a job is made that ends with its step (creation.py)
+    3. the step: the controller says where its tasks are, and starts them
+    4. the streams to the nodes: output, input, signals, until the step has ended (session.py)
+
+Status: the highest exit code of the tasks, 128+n after a signal; SLURM_EXIT_ERROR (1) for errors of srun's own.
+
+What is imported at the top is paid by every start, of which a script may make thousands.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from cli.environment import step_environment
+from cli.options import Command
+from cli.run import Answered, CommandError, complain, run
+from cli.steps.creation import OwnJob, StepMaker, error_status, say
+from cli.steps.request import (
+    STDIN_TO_ALL,
+    STDIN_TO_NONE,
+    Values,
+    ask_programs,
+    own_job,
+    read_values,
+    settle_counts,
+    step_spec,
+    streams_of,
+)
+from cli.steps.stepopts import ALLOCATION, JOB, MPI_LIST, STEP
+from penstock.client import Client
+
+if TYPE_CHECKING:
+    from cli.steps.console import Console, Mode, Sink
+    from cli.steps.session import Session
+    from penstock.v1.steps_pb2 import CreateStepReply, StepSpec
+
+COMMAND = Command(
+    "srun",
+    "[OPTIONS(0)... [executable(0) [args(0)...]]]",
+    (*JOB, *ALLOCATION, *STEP),
+    interspersed=False,
+)
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    run(COMMAND.name, body)
+
+
+def body(argv: list[str]) -> int:
+    """Run the step to its end."""
+    try:
+        return _body(argv)
+    except CommandError as error:
+        if error.status == 1:
+            error.status = error_status()
+        raise
+
+
+def _body(argv: list[str]) -> int:
+    values, command = read_values(COMMAND, argv, os.environ)
+    if values.get("mpi") == "list":
+        raise Answered(MPI_LIST)
+    if not command:
+        raise CommandError("No command given to execute.")
+    warn = _nobody if values.get("quiet") else _warn
+    settle_counts(values, warn)
+    tell = _nobody if values.get("quiet") else say
+    job_id = values.get("jobid")
+    own = None
+    with Client.open() as client:
+        spec = step_spec(values, command, argv, owns_job=not job_id)
+        if "multi_prog" in values.all:
+            _read_programs(spec, command)
+        if not job_id:
+            own = OwnJob(client, own_job(values, command, argv), tell)
+            own.allocate()
+            job_id = own.job_id
+        status = error_status()
+        try:
+            status = _in_allocation(client, int(job_id), values, spec, command, tell)
+        finally:
+            if own is not None:
+                own.end(status)
+    return status
+
+
+def _in_allocation(client: Client, job_id: int, values: Values, spec: "StepSpec", command: list[str], tell: Any) -> int:
+    maker = StepMaker(client, job_id, tell)
+    environment = step_environment(values.get("export", ""), os.environb, inside="SLURM_JOB_ID" in os.environ)
+    terminal = None
+    if spec.pty:
+        from cli.steps.terminal import Terminal
+
+        terminal = Terminal(STDIN)
+        spec.rows, spec.columns = terminal.size()
+    words = [] if spec.multi_prog else [os.fsencode(word) for word in command]
+    if "bcast" in values.all and words:
+        from cli.steps.bcast import send
+
+        words[0] = send(client.cluster, maker, spec, command[0], values.get("bcast"), job_id)
+    spec.line_buffered = not spec.unbuffered and not spec.pty and spec.ntasks != 1
+    created = maker.create(spec, words, environment)
+    try:
+        session = _session(client, created, values)
+        if terminal is not None:
+            session.use_terminal(terminal)
+        _feed(session, spec, streams_of(values).input, created)
+    except CommandError:
+        maker.cancel(created)
+        raise
+    _tell_launch(session, created)
+    return session.run()
+
+
+def _session(client: Client, created: "CreateStepReply", values: Values) -> "Session":
+    from cli.steps.session import Rules, Session
+
+    rules: Rules = Rules(
+        kill_on_bad_exit=bool(values.get("kill_on_bad_exit")),
+        wait_s=values.get("wait", 0),
+        disable_status=bool(values.get("disable_status")),
+        quit_on_interrupt=bool(values.get("quit_on_interrupt")),
+        quiet=bool(values.get("quiet")),
+        verbose=values.get("verbose", 0),
+    )
+    return Session(client.cluster, created, _console(created, values), rules)
+
+
+def _console(created: "CreateStepReply", values: Values) -> "Console":
+    from cli.steps.console import STDERR as ERR
+    from cli.steps.console import STDOUT as OUT
+    from cli.steps.console import Console, Sink
+
+    streams = streams_of(values)
+    files: dict[str, Sink] = {}
+    out = _sink(streams.out, STDOUT, created, values, files)
+    err = _sink(streams.err, STDERR, created, values, files)
+    width = len(str(max(created.plan.ntasks - 1, 0))) if values.get("label") else 0
+    own = err if err is not None and streams.err.kind != "file" else Sink(STDERR)
+    console = Console(out, err, label_width=width, own_err=own)
+    for mode, channel in ((streams.out, OUT), (streams.err, ERR)):
+        if mode.kind == "task":
+            if mode.task >= created.plan.ntasks:
+                raise CommandError(f"task {mode.task} of --output or --error: there are {created.plan.ntasks} tasks")
+            console.show_only(channel, mode.task)
+    return console
+
+
+def _sink(mode: "Mode", fd: int, created: "CreateStepReply", values: Values, files: "dict[str, Sink]") -> "Sink | None":
+    from cli.steps.console import Sink, open_file
+
+    if mode.kind in ("none", "nodes"):
+        return None
+    if mode.kind != "file":
+        return Sink(fd)
+    if mode.path not in files:
+        files[mode.path] = open_file(_expanded(mode.path, created), append=values.get("open_mode") == "append")
+    return files[mode.path]
+
+
+def _expanded(path: str, created: "CreateStepReply") -> bytes:
+    """A file's name with what srun knows of its step."""
+    import getpass
+
+    from penstock.values.filenames import FileNames, expand_pattern
+
+    task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    names = FileNames(
+        job_id=created.job_id,
+        array_job_id=int(os.environ.get("SLURM_ARRAY_JOB_ID", 0)),
+        array_task_id=int(task) if task.isdigit() else None,
+        job_name=os.environ.get("SLURM_JOB_NAME", ""),
+        user_name=getpass.getuser() if "%" in path else "",
+        step=created.step_id,
+        restart_count=int(os.environ.get("SLURM_RESTART_COUNT", 0)),
+    )
+    return expand_pattern(os.fsencode(path), names)
+
+
+def _feed(session: "Session", spec: "StepSpec", mode: "Mode", created: "CreateStepReply") -> None:
+    """Standard input, from where --input says."""
+    if spec.stdin_to == STDIN_TO_NONE:
+        return
+    fd = STDIN
+    if mode.kind == "file":
+        try:
+            fd = os.open(_expanded(mode.path, created), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise CommandError(f"Could not open stdin file: {mode.path}: {error.strerror}") from error
+    elif not _is_open(fd):
+        fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    if spec.stdin_to == STDIN_TO_ALL:
+        session.feed(fd)
+    else:
+        if mode.task >= created.plan.ntasks:
+            raise CommandError(f"task {mode.task} of --input: there are {created.plan.ntasks} tasks")
+        session.feed(fd, mode.task)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _read_programs(spec: "StepSpec", command: list[str]) -> None:
+    """--multi-prog: the file that the command names."""
+    from cli.steps.multiprog import read_config, tasks_of
+
+    programs = read_config(command[0])
+    tasks_of(programs, spec.ntasks or 1, command[0])
+    ask_programs(spec, programs)
+
+
+def _tell_launch(session: "Session", created: "CreateStepReply") -> None:
+    from cli.steps.outcome import ranks_text
+
+    title = f"StepId={created.job_id}.{created.step_id}"
+    for node, ranks in zip(created.plan.nodes, created.plan.ranks, strict=False):
+        listed = ranks_text(list(ranks.rank)).partition(" ")[2]
+        session.tell(f"launching {title} on host {node}, {len(ranks.rank)} tasks: {listed}")
+
+
+def _warn(text: str) -> None:
+    complain(COMMAND.name, f"{COMMAND.name}: warning: {text}", plain=True)
+
+
+def _nobody(text: str) -> None:
+    """-Q: nobody is told."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,433 @@
+"""A running step as its owner sees it: streams, input and output, signals, and how it ends.
+
+The step is over when every node's stream has said END, or when the controller says that it has ended and what the
+streams may still bring has had its time. srun ends when the step has ended, whatever broke.
+
+    Ctrl-C once     says what the tasks do; a second one within a second interrupts them and cancels the step; a third
+                    kills it.
+    SIGTERM, SIGHUP end the step. SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM go to the tasks; so do SIGTSTP and SIGCONT, which
+                    also stop and continue srun.
+    --pty           all keys go to the task.
+
+What is handled is acknowledged only when it is written: a reader who does not read stops the tasks in the end, and
+nothing is kept without bound.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cli.steps.console import Console, Sink
+from cli.steps.hub import Hub, TooMuch
+from cli.steps.loop import Loop, Timer
+from cli.steps.outcome import Outcome, ranks_text
+from cli.steps.signals import SignalDesk, stop_ourselves
+from cli.steps.stdin import StdinPump
+from cli.steps.streamclient import Place, State, Stream, Ticket, number
+from cli.steps.terminal import Terminal
+from cli.steps.trust import Trust
+from cli.steps.watcher import ENDED, Watcher
+from penstock.cluster import ClusterFile
+from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
+from penstock.values.packing import Damaged, pack_values
+from penstock.values.stepframes import NO_TASK, Kind, frame
+
+#: A step that runs longer than this is watched through the controller, too.
+WATCH_AFTER_S = 1.0
+#: Failures that belong together are told in one line.
+GATHER_S = 0.05
+#: When the controller says that the step has ended: how long streams may bring nothing before they are given up.
+DRAIN_S = 5.0
+KILL_WAIT_S = 30.0
+ABORT_TEXT = "Job step aborted: Waiting up to 32 seconds for job step to finish."
+#: Two of them within this are an order, one is a question.
+INTERRUPT_S = 1.0
+FORWARDED = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+
+class Rules(NamedTuple):
+    """How the step is to be dealt with."""
+
+    kill_on_bad_exit: bool = False
+    wait_s: int = 0  # after the first task's end; 0 = for ever
+    disable_status: bool = False  # one Ctrl-C goes to the tasks
+    quit_on_interrupt: bool = False
+    quiet: bool = False
+    verbose: int = 0
+
+
+class Session:
+    """One step from its creation to its end."""
+
+    def __init__(
+        self, cluster: ClusterFile, created: CreateStepReply, console: Console, rules: Rules, *, name: str = "srun"
+    ) -> None:
+        self.loop = Loop()
+        self.console = console
+        self.created = created
+        self._rules = rules
+        self._name = name
+        self._title = f"StepId={created.job_id}.{created.step_id}"
+        plan = created.plan
+        self.outcome = Outcome(self.say, tasks=plan.ntasks)
+        self._ranks = [tuple(ranks.rank) for ranks in plan.ranks]
+        ticket = Ticket(created.job_id, created.attempt, created.step_id, created.io_key)
+        trust = Trust(cluster)
+        index_of = {node: index for index, node in enumerate(plan.nodes)}
+        self.streams = [
+            Stream(self.loop, Place(at.node, at.host, at.port, at.tls, index_of.get(at.node, 0)), ticket, trust, self)
+            for at in created.streams
+        ]
+        self._hub = Hub(len(self.streams), self._to_all)
+        self._touched: dict[Stream, None] = {}
+        self._settled: dict[Stream, None] = {}  # of which nothing more will come
+        self._blocked: list[Sink] = []
+        self._pump: StdinPump | None = None
+        self._terminal: Terminal | None = None
+        ids = (created.job_id, created.step_id, created.attempt)
+        self._watcher = Watcher(self.loop, cluster, ids, self._controller_says)
+        self._telling: Timer | None = None
+        self._final: AwaitStepReply | None = None
+        self._drained = (-1, 0.0)
+        self._last_interrupt = self._last_sent = float("-inf")
+        self._terminating = False
+        self._abort_said = False
+        self._first_exit: float | None = None
+        self._distrusted = False
+
+    # ---- set up ----------------------------------------------------------------------------------------------------
+
+    def feed(self, fd: int, task: int = NO_TASK) -> None:
+        """Send a descriptor's data as standard input: to all tasks, or to one."""
+        targets = self.streams
+        if task != NO_TASK:
+            targets = [s for s in self.streams if task in self._ranks[s.place.node_index]]
+        if targets:
+            self._pump = StdinPump(self.loop, fd, targets, task)
+
+    def use_terminal(self, terminal: Terminal) -> None:
+        """--pty: the keys of a terminal are the task's, and so is the size of its window."""
+        self._terminal = terminal
+
+    # ---- the run ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Until the step has ended; its exit status."""
+        desk = SignalDesk(self.loop, self._on_signal)
+        try:
+            if self._terminal is not None:
+                self._terminal.make_raw()
+            for stream in self.streams:
+                if stream.place.port:
+                    stream.open()
+            if not all(stream.place.port for stream in self.streams) or not self.streams:
+                self._watcher.start()
+            self.loop.at(WATCH_AFTER_S, self._watcher.start)
+            while len(self._settled) < len(self.streams) or (not self.streams and self._final is None):
+                self.loop.once()
+                self._settle()
+            self._finish()
+        finally:
+            if self._terminal is not None:
+                self._terminal.restore()
+            self._watcher.stop()
+            desk.close()
+        return self.outcome.code
+
+    def _settle(self) -> None:
+        """After each round: write, acknowledge what is written, or hold the nodes back."""
+        blocked = self.console.flush()
+        if blocked != self._blocked:
+            self._hold(blocked)
+        for sink in self.console.newly_dead():
+            if sink.error:
+                self.say(f"error: write to {sink.name or 'standard output'}: {sink.error}")
+                self.outcome.step_ended(1, 0)
+            else:
+                self._signal(signal.SIGPIPE)
+        if not blocked and self._touched:
+            touched, self._touched = self._touched, {}
+            for stream in touched:
+                stream.acknowledge()
+
+    def _hold(self, blocked: list[Sink]) -> None:
+        for sink in self._blocked:
+            self.loop.forget(sink.fd)
+        for sink in blocked:
+            self.loop.watch(sink.fd, write=_wake)
+        if bool(blocked) != bool(self._blocked):
+            for stream in self.streams:
+                stream.pause(bool(blocked))
+        self._blocked = blocked
+
+    def _finish(self) -> None:
+        if self._final is not None and not self.outcome.all_ended:
+            self.outcome.step_ended(self._final.exit.code, self._final.exit.signal)
+        if self._distrusted:
+            self.outcome.step_ended(1, 0)
+        self.console.all_ended()
+        self.outcome.tell()
+        if self._pump is not None:
+            self._pump.close()
+        while blocked := self.console.flush():
+            self._hold(blocked)
+            self.loop.once()
+
+    # ---- words -----------------------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """A line of ours on the error output."""
+        end = "\r" if self._terminal is not None and self._terminal.is_raw else ""
+        self.console.say(f"{self._name}: {text}{end}")
+
+    def tell(self, text: str, least: int = 1) -> None:
+        """The same for those who asked for it by -v."""
+        if self._rules.verbose >= least:
+            self.say(text)
+
+    def _state(self) -> None:
+        for line in self.outcome.state_lines(self._title):
+            self.say(line)
+
+    # ---- from the streams ------------------------------------------------------------------------------------------
+
+    def on_welcome(self, stream: Stream) -> None:
+        """A connection stands."""
+        if self._pump is not None:
+            self._pump.welcomed(stream)
+
+    def on_frame(self, stream: Stream, kind: int, channel: int, task: int, payload: bytes) -> None:
+        """What a node says."""
+        self._touched[stream] = None
+        if kind == Kind.DATA:
+            self.console.data(task, channel, payload)
+        elif kind in _ON:
+            _ON[Kind(kind)](self, stream, task, payload)
+
+    def on_broken(self, stream: Stream, reason: str) -> None:
+        """A connection is gone, or was not to be had: the controller knows what became of the step."""
+        self.tell(f"{stream.place.node}: stream: {reason}", 2)
+        if stream.failures > 2 or stream.welcomed:
+            self._watcher.start()
+
+    def on_distrust(self, stream: Stream, reason: str) -> None:
+        """Somebody else answered in the node's place: nothing is sent there, and the step is not left alone."""
+        self.say(f"error: {stream.place.node}: not believed to be this node: {reason}")
+        self._distrusted = True
+        self._gone(stream)
+        self.terminate(signal.SIGTERM)
+
+    def _started(self, stream: Stream, task: int, payload: bytes) -> None:
+        count = len(self._ranks[stream.place.node_index])
+        self.tell(f"Node {stream.place.node}, {count} tasks started")
+
+    def _exited(self, stream: Stream, task: int, payload: bytes) -> None:
+        self.outcome.exited(stream.place.node, task, number(payload))
+        if self.outcome.untold and self._telling is None:
+            self._telling = self.loop.at(GATHER_S, self._tell_exits)
+        if self._first_exit is None:
+            self._first_exit = time.monotonic()
+            if self._rules.wait_s and not self.outcome.all_ended:
+                self.loop.at(self._rules.wait_s, self._waited)
+
+    def _tell_exits(self) -> None:
+        self._telling = None
+        self.outcome.tell()
+        if self._rules.kill_on_bad_exit and not self._terminating and not self.outcome.all_ended:
+            self.say(f"Terminating {self._title}")
+            self.terminate(signal.SIGTERM)
+
+    def _waited(self) -> None:
+        if self.outcome.all_ended or self._terminating or self._first_exit is None:
+            return
+        self.say(f"error: First task exited {round(time.monotonic() - self._first_exit)}s ago")
+        self._state()
+        self.say(f"Terminating {self._title}")
+        self.terminate(signal.SIGTERM)
+
+    def _note(self, stream: Stream, task: int, payload: bytes) -> None:
+        if payload.find(b"CANCELLED AT") >= 0:
+            self._say_abort()
+        raw = self._terminal is not None and self._terminal.is_raw
+        self.console.note(payload.replace(b"\n", b"\r\n") + b"\r\n" if raw else payload)
+
+    def _lost(self, stream: Stream, task: int, payload: bytes) -> None:
+        self.say(f"error: {stream.place.node}: {number(payload)} bytes of output were lost while nobody took them")
+
+    def _taken(self, stream: Stream, task: int, payload: bytes) -> None:
+        if self._pump is not None:
+            self._pump.taken(stream, number(payload))
+
+    def _gather(self, stream: Stream, task: int, payload: bytes) -> None:
+        try:
+            self._hub.gather(stream.place.node_index, payload)
+        except (Damaged, TooMuch) as error:
+            self.say(f"error: {stream.place.node}: exchange between nodes: {error}")
+            self.terminate(signal.SIGTERM)
+
+    def _failed(self, stream: Stream, task: int, payload: bytes) -> None:
+        self.say(f"error: {stream.place.node}: {_task_words(task)}{payload.decode('utf-8', 'replace')}")
+
+    def _end(self, stream: Stream, task: int, payload: bytes) -> None:
+        ranks = self._ranks[stream.place.node_index]
+        for rank in ranks:
+            self.console.ended(rank)
+        if payload:
+            self.outcome.node_failed(stream.place.node, ranks, payload.decode("utf-8", "replace"))
+        self._settle_end(stream)
+
+    def _settle_end(self, stream: Stream) -> None:
+        self._settled[stream] = None
+        if self._pump is not None:
+            self._pump.gone(stream)
+
+    # ---- from the controller ---------------------------------------------------------------------------------------
+
+    def _controller_says(self, reply: AwaitStepReply) -> None:
+        if reply.note and not self._terminating:
+            self._say_abort()
+        if reply.state in ENDED:
+            self._final = reply
+            self._drain()
+
+    def _drain(self) -> None:
+        """The step has ended: whoever still has something to bring may, as long as something comes."""
+        counted = sum(stream.counted for stream in self.streams)
+        now = time.monotonic()
+        if counted != self._drained[0]:
+            self._drained = (counted, now)
+        elif now - self._drained[1] >= DRAIN_S and not self._blocked:
+            for stream in self.streams:
+                self._gone(stream)
+            return
+        self.loop.at(DRAIN_S / 5, self._drain)
+
+    def _gone(self, stream: Stream) -> None:
+        """Nothing more will come of this node's stream."""
+        if stream in self._settled:
+            return
+        stream.close()
+        if self._final is not None:
+            self._take_end(stream)
+        self._settle_end(stream)
+
+    def _take_end(self, stream: Stream) -> None:
+        """What became of a node's tasks, as the controller has it."""
+        assert self._final is not None
+        ranks = self._ranks[stream.place.node_index]
+        for node in self._final.nodes:
+            if node.node != stream.place.node:
+                continue
+            if node.failure:
+                self.outcome.node_failed(node.node, ranks, node.failure)
+            else:
+                status = node.exit.signal or node.exit.code << 8
+                for rank in ranks:
+                    self.outcome.exited(node.node, rank, status)
+            return
+        self.outcome.node_failed(stream.place.node, ranks, self._final.note.capitalize())
+
+    # ---- ending it -------------------------------------------------------------------------------------------------
+
+    def _to_all(self, data: bytes) -> None:
+        for stream in self.streams:
+            stream.send(data)
+
+    def _signal(self, number_: int) -> None:
+        self._to_all(frame(Kind.SIGNAL, b"%d" % number_))
+
+    def terminate(self, first: int) -> None:
+        """End the step: a signal to its tasks now, and after KillWait the one that nobody survives."""
+        if self._terminating:
+            return
+        self._terminating = True
+        if first != signal.SIGKILL:
+            self._signal(signal.SIGCONT)
+            self.loop.at(KILL_WAIT_S, lambda: self._signal(signal.SIGKILL))
+        self._signal(first)
+        self._watcher.start()
+        if any(stream.state != State.OPEN for stream in self.streams):
+            self._watcher.cancel(_nothing)
+
+    def _cancel(self) -> None:
+        """As scancel would: the controller ends the step, and it counts as cancelled."""
+        if self._terminating:
+            return
+        self._terminating = True
+        self._say_abort()
+        self._watcher.start()
+        self._watcher.cancel(_nothing)
+        self.loop.at(KILL_WAIT_S, lambda: self._signal(signal.SIGKILL))
+
+    def _force(self) -> None:
+        self.say("forcing job termination")
+        self._cancel()
+        self._signal(signal.SIGKILL)
+
+    def _say_abort(self) -> None:
+        if not self._abort_said:
+            self._abort_said = True
+            self.say(ABORT_TEXT)
+
+    # ---- signals ---------------------------------------------------------------------------------------------------
+
+    def _on_signal(self, caught: int) -> None:
+        if caught == signal.SIGINT:
+            self._interrupted()
+        elif caught in (signal.SIGTERM, signal.SIGHUP):
+            self._force()
+        elif caught == signal.SIGWINCH:
+            if self._terminal is not None:
+                self._to_all(frame(Kind.WINDOW, pack_values(*self._terminal.size())))
+        elif caught in (signal.SIGTSTP, signal.SIGCONT):
+            self._signal(caught)
+            if caught == signal.SIGTSTP:
+                stop_ourselves()
+        elif caught in FORWARDED:
+            self._signal(caught)
+
+    def _interrupted(self) -> None:
+        now = time.monotonic()
+        if self._rules.quit_on_interrupt:
+            self._force()
+        elif self._terminating:
+            if now - self._last_sent < INTERRUPT_S:
+                self._force()
+            self._last_sent = now
+        elif self._terminal is not None and self._terminal.is_raw:
+            self._signal(signal.SIGINT)
+        elif self._rules.disable_status or now - self._last_interrupt <= INTERRUPT_S:
+            self.say(f"sending Ctrl-C to {self._title}")
+            self._signal(signal.SIGINT)
+            self._last_sent = now
+            if not self._rules.disable_status:
+                self._cancel()
+        else:
+            self._last_interrupt = now
+            self.say("interrupt (one more within 1 sec to abort)")
+            self._state()
+
+
+def _task_words(task: int) -> str:
+    return "" if task == NO_TASK else f"{ranks_text([task])}: "
+
+
+def _wake() -> None:
+    """The sink takes more: the next round writes it."""
+
+
+def _nothing() -> None:
+    """The streams have been told as well."""
+
+
+_ON: dict[Kind, Callable[[Session, Stream, int, bytes], None]] = {
+    Kind.STARTED: Session._started,
+    Kind.EXITED: Session._exited,
+    Kind.NOTE: Session._note,
+    Kind.LOST: Session._lost,
+    Kind.STDIN_TAKEN: Session._taken,
+    Kind.GATHER: Session._gather,
+    Kind.FAILED: Session._failed,
+    Kind.END: Session._end,
+}

@@ -1,0 +1,105 @@
+"""What the controller says of a step, asked by a thread: when it has ended, and what ended it.
+
+The streams tell all that a step's owner wants to know, while they stand. This is for when they do not (a node that is
+gone, a stream port that cannot be reached) and it shows the controller that the owner is still there. It begins some
+time after the step, or when something breaks, so that a short step pays nothing. A controller that is away is asked
+again; what it says is put before the loop.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cli.steps.loop import Loop
+from penstock.client import Client
+from penstock.cluster import ClusterFile
+from penstock.errors import PenstockError, Unreachable
+from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter
+from penstock.v1.steps_pb2 import AwaitStepReply, AwaitStepRequest
+from penstock.values.states import END_STATES
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+ENDED = frozenset(state.name for state in END_STATES)
+WAIT_S = 25
+#: Beyond the wait itself: what an answer may take.
+ANSWER_S = 30.0
+PAUSE_S = 1.0
+CANCEL_LIMIT_S = 20.0
+
+
+class Watcher:
+    """One step's. `on_reply` is called in the loop, with the last answer when the step has ended, else with news."""
+
+    def __init__(
+        self, loop: Loop, cluster: ClusterFile, ids: tuple[int, int, int], on_reply: Callable[[AwaitStepReply], None]
+    ) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._job_id, self._step_id, self._attempt = ids
+        self._on_reply = on_reply
+        self._replies: list[AwaitStepReply] = []
+        self._pipe: tuple[int, int] | None = None
+        self._stopping = threading.Event()
+        self.is_running = False
+
+    def start(self) -> None:
+        """Begin to ask, once."""
+        if self.is_running:
+            return
+        self.is_running = True
+        self._pipe = os.pipe()
+        self._loop.watch(self._pipe[0], read=self._news)
+        threading.Thread(target=self._ask, daemon=True, name="watcher").start()
+
+    def stop(self) -> None:
+        """No answer is wanted any more."""
+        self._stopping.set()
+        if self._pipe is not None:
+            self._loop.forget(self._pipe[0])
+
+    def cancel(self, failed: Callable[[], None]) -> None:
+        """Ask the controller to end the step; `failed` is called (in the thread) when that did not work."""
+
+        def ask() -> None:
+            wanted = JobFilter(ids=[f"{self._job_id}.{self._step_id}"])
+            if not self._tell("CancelJobs", CancelJobsRequest(filter=wanted), CANCEL_LIMIT_S):
+                failed()
+
+        threading.Thread(target=ask, daemon=True, name="cancel").start()
+
+    def _tell(self, method: str, request: "Message", limit_s: float) -> bool:
+        try:
+            with Client.open(limit_s, retry=True, cluster=self._cluster) as client:
+                client.call(method, request)
+        except PenstockError:
+            return False
+        return True
+
+    def _ask(self) -> None:
+        request = AwaitStepRequest(job_id=self._job_id, step_id=self._step_id, attempt=self._attempt, wait_s=WAIT_S)
+        client = Client.open(WAIT_S + ANSWER_S, retry=True, cluster=self._cluster)
+        while not self._stopping.is_set():
+            try:
+                reply = client.call("AwaitStep", request)
+            except Unreachable:
+                client.close()
+                self._stopping.wait(PAUSE_S)
+                continue
+            except PenstockError as error:  # it does not know the step (any more): then it is over
+                reply = AwaitStepReply(state="FAILED", note=error.text)
+                reply.exit.code = 1
+            self._replies.append(reply)
+            if self._pipe is not None and not self._stopping.is_set():
+                os.write(self._pipe[1], b"!")
+            if reply.state in ENDED:
+                return
+
+    def _news(self) -> None:
+        assert self._pipe is not None
+        os.read(self._pipe[0], 4096)
+        replies, self._replies = self._replies, []
+        for reply in replies:
+            self._on_reply(reply)
