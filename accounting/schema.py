@@ -149,6 +149,21 @@ STEP = Table(
     Column("max_vmsize_kb", BigInteger, nullable=False),
     Column("disk_read_bytes", BigInteger, nullable=False),
     Column("disk_write_bytes", BigInteger, nullable=False),
+    # of steps of srun and of holders; a batch step has the defaults
+    Column("request", LargeBinary),  # JSON of ctld.core.step_model.StepRequest
+    Column("parts", Text),  # JSON, one for each node: see ctld/store/steprows.py; NULL = on `node` alone
+    Column("spec_hash", LargeBinary),
+    Column("step_key", Text, nullable=False, server_default=""),
+    Column("node_list", Text, nullable=False, server_default=""),  # a compressed hostlist; "" = `node`
+    Column("nodes", Integer, nullable=False, server_default="1"),
+    Column("cpus", BigInteger, nullable=False, server_default="0"),  # 0 = all that the job has there
+    Column("tres_alloc", Text, nullable=False, server_default=""),
+    Column("submit_at_us", BigInteger, nullable=False, server_default="0"),
+    Column("time_limit_s", BigInteger, nullable=False, server_default="-1"),
+    Column("cancelled_by_uid", BigInteger, nullable=False, server_default="-1"),
+    Column("usage", Text, nullable=False, server_default=""),  # JSON: what was sampled, by metric
+    Column("note", Text, nullable=False, server_default=""),  # what ended it
+    Column("ports", Text, nullable=False, server_default=""),  # with commas
     PrimaryKeyConstraint("job_id", "attempt", "step_id"),
 )
 

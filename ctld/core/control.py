@@ -8,22 +8,25 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ctld.core import arrays, depends, job_life, preempt, priority, suspend
-from ctld.core.effects import JobResult, Refused, Results, SignalStep
-from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, Role
+from ctld.core import arrays, depends, job_life, preempt, priority, step_life, suspend
+from ctld.core.effects import Done, JobResult, NotifyStep, Refused, Results, SignalStep
+from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, NotifyJob, Role
 from ctld.core.model import Job
 from ctld.core.ready import refresh
 from ctld.core.rights import may_touch, require_role
 from ctld.core.select import Target, all_matching, matching, targets_of
 from ctld.core.state import ClusterState
+from ctld.core.step_model import SpreadStep, Step, live_nodes
 from penstock.values.errors import BadValue
-from penstock.values.jobid import BATCH_STEP
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, format_step
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES, Hold, JobState, Reason, Suspend
+from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
 
 #: Most ids in one request: what fits a command line.
 IDS_MAX = 100_000
 SIGKILL, SIGNAL_MAX = 9, 64
+#: Characters of a message of scontrol notify.
+NOTICE_MAX = 1024
 
 Action = Callable[[ClusterState, int, Actor, Job], None]
 
@@ -73,7 +76,7 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         if not matching([target.job], which):
             return
         if event.signal_no and not (event.signal_no == SIGKILL and not event.batch_only and not event.full):
-            signal_job(state, target.job, event)
+            signal_job(state, target, event)
         else:
             cancel(state, now_us, actor, target)
 
@@ -92,29 +95,74 @@ def cancel(state: ClusterState, now_us: int, actor: Actor, target: Target) -> No
     """End a job by its owner's wish."""
     if target.job.state in END_STATES:
         raise Refused(Code.ALREADY_DONE)
-    if target.step_id is not None and target.step_id != BATCH_STEP:
-        raise Refused(Code.INVALID_JOB_ID, f"step {target.step_id}")
+    step = step_of(target)
     # -- apply
+    if isinstance(step, SpreadStep):
+        step_life.end_step(state, target.job, step, "CANCELLED", actor.uid)
+        return
     job = part(state, target)
     job_life.terminate(state, job, JobState.CANCELLED, Reason.NONE, now_us, "CANCELLED", actor.uid)
 
 
-def signal_job(state: ClusterState, job: Job, event: CancelJobs) -> None:
-    """Send a signal to a running job's steps."""
+def step_of(target: Target) -> Step | None:
+    """The step that was meant, None = the whole job. Raises Refused for one that is not there or has ended."""
+    if target.step_id is None:
+        return None
+    step = target.job.steps.get(target.step_id)
+    if step is None or target.step_id == EXTERN_STEP:  # the holder of a job goes with the job
+        raise Refused(Code.INVALID_JOB_ID, f"step {format_step(target.step_id)}")
+    if step.state in END_STATES:
+        raise Refused(Code.ALREADY_DONE)
+    return step
+
+
+def signal_job(state: ClusterState, target: Target, event: CancelJobs) -> None:
+    """Send a signal to a running job's steps, or to one of them."""
+    job = target.job
     if job.state in END_STATES:
         raise Refused(Code.ALREADY_DONE)
     if job.state is JobState.PENDING:
         raise Refused(Code.JOB_PENDING)
     if job.state is JobState.SUSPENDED:
         raise Refused(Code.JOB_SUSPENDED)
+    one = step_of(target)
     # -- apply
-    for step in job.steps.values():
-        if step.state not in END_STATES:
+    for step in job_life.live_steps(state, job) if one is None else [one]:
+        if event.batch_only and step.step_id != BATCH_STEP:
+            continue
+        if step.step_id == EXTERN_STEP and one is None:
+            continue
+        for node in live_nodes(step):
             state.emit(
-                SignalStep(
-                    step.node, job.job_id, job.attempt, step.step_id, event.signal_no, event.batch_only, event.full
-                )
+                SignalStep(node, job.job_id, job.attempt, step.step_id, event.signal_no, event.batch_only, event.full)
             )
+
+
+def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
+    """scontrol notify: to the error output of the job's script, or of its steps when it has none. Raises Refused."""
+    if not 0 < len(event.text) <= NOTICE_MAX or "\0" in event.text:
+        raise Refused(Code.INVALID_VALUE, f"a message has 1 to {NOTICE_MAX} characters")
+    try:
+        targets = targets_of(state, event.id)
+    except BadValue as error:
+        raise Refused(Code.INVALID_JOB_ID, str(error)) from None
+    if not targets:
+        raise Refused(Code.INVALID_JOB_ID, event.id)
+    if not all(may_touch(event.actor, target.job) for target in targets):
+        raise Refused(Code.ACCESS_DENIED)
+    if all(target.job.state not in HOLDING_STATES for target in targets):
+        raise Refused(Code.JOB_NOT_RUNNING)
+    # -- apply
+    for target in targets:
+        job = target.job
+        steps = [step for step in job_life.live_steps(state, job) if step.step_id != EXTERN_STEP]
+        if target.step_id is not None:
+            steps = [step for step in steps if step.step_id == target.step_id]
+        elif any(step.step_id == BATCH_STEP for step in steps):
+            steps = [step for step in steps if step.step_id == BATCH_STEP]
+        for step in steps:
+            state.emit(NotifyStep(live_nodes(step)[0], job.job_id, job.attempt, step.step_id, event.text))
+    state.reply(event.reply_to, Done())
 
 
 def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
@@ -149,6 +197,8 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
         raise Refused(Code.ALREADY_DONE)
     if job.state is JobState.COMPLETING:
         raise Refused(Code.DISABLED_STATE, "the job is completing, try again later")
+    if job.request.kind:
+        raise Refused(Code.DISABLED_STATE, "a job without a script is not run again")
     if not job.request.requeue:
         raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")
 

@@ -16,6 +16,7 @@ import msgspec
 
 from ctld.core import (
     accounts,
+    allocations,
     arrays,
     control,
     depends,
@@ -34,6 +35,7 @@ from ctld.core import (
     reserve_life,
     schedule,
     step_life,
+    steps,
     submit,
     suspend,
     update,
@@ -42,19 +44,24 @@ from ctld.core import (
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
     AnyEvent,
+    AwaitAllocation,
     AwaitJob,
+    AwaitStep,
     CancelJobs,
     ChangeAccounts,
     ChangeQos,
     ControlJobs,
     CreateReservation,
+    CreateStep,
     DeleteReservation,
+    EndAllocation,
     LaunchRefused,
     LoadConfig,
     NodeDisconnected,
     NodeFenced,
     NodeNotice,
     NodeRegistered,
+    NotifyJob,
     PlanReady,
     StepExited,
     StepStarted,
@@ -90,17 +97,22 @@ def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
         raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
     if job is not None and not may_touch(event.actor, job):
         raise Refused(Code.ACCESS_DENIED)
+    if job is not None and job.user_id == event.actor.uid:
+        state.calls.enter(job.job_id, event.reply_to)
     if record is not None and arrays.is_over(record):
         ended = JobState.FAILED if record.failed else JobState.COMPLETED
         state.reply(event.reply_to, Ended(ended.name, record.exit_code, record.exit_signal))
     elif record is None and job is not None and job.state in END_STATES:
+        state.calls.leave(event.reply_to, now_us)
         state.reply(event.reply_to, Ended(job.state.name, job.exit_code, job.exit_signal))
     else:
         state.awaiting.setdefault(event.job_id, {})[event.reply_to] = None
 
 
 def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
-    """The caller of an AwaitJob has gone."""
+    """A caller who waits has gone, or has waited for long enough."""
+    state.calls.stop(event.reply_to, now_us)
+    steps.stop_wishing(state, now_us, event.reply_to)
     for job_id, callers in list(state.awaiting.items()):
         callers.pop(event.reply_to, None)
         if not callers:
@@ -116,6 +128,11 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
 HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     SubmitJob: submit.submit_job,
     AwaitJob: await_job,
+    AwaitAllocation: allocations.await_allocation,
+    EndAllocation: allocations.end_allocation,
+    CreateStep: steps.create_step,
+    AwaitStep: steps.await_step,
+    NotifyJob: control.notify_job,
     StopWaiting: stop_waiting,
     CancelJobs: control.cancel_jobs,
     ControlJobs: control.control_jobs,
@@ -185,6 +202,9 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.TIME_LIMIT: step_life.time_limit,
     Timer.END_WARNING: step_life.end_warning,
     Timer.DEADLINE: _deadline,
+    Timer.OWNER: allocations.owner_due,
+    Timer.STEP_LIMIT: steps.limit_due,
+    Timer.IMMEDIATE: allocations.immediate_due,
     Timer.SWITCH_WAIT: _switch_wait,
     Timer.PREEMPT_EXEMPT: preempt.exempt_ends,
     Timer.PREEMPT_GRACE: victims.grace_ends,
@@ -245,6 +265,8 @@ class Core:
             HANDLERS[type(event)](state, now_us, event)
         except Refused as refused:
             state.reply(getattr(event, "reply_to", 0), Refusal(int(refused.code), refused.text))
+        if state.steps_due:
+            steps.serve_due(state, now_us)
 
     def _run_timers(self, now_us: int) -> None:
         pop_due = self.state.timers.pop_due
@@ -273,6 +295,8 @@ class Core:
             if suspend.go_on(state, now_us) and gang.is_on(state):
                 gang.make_room(state, now_us)
             gang.fill(state, now_us)
+        if state.steps_due:
+            steps.serve_due(state, now_us)
         self._scheduled = True
         return state.rows_seen - before
 
@@ -334,6 +358,10 @@ class Core:
                 (state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))
             )
         )
+        h.update(
+            encode([(i, desk.next_id, list(desk.wishes), sorted(desk.held.items())) for i, desk in state.desks.items()])
+        )
+        h.update(encode([(i, o.seen_at_us, list(o.calls)) for i, o in state.calls.owners.items()]))
         return h.hexdigest()
 
 

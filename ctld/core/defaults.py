@@ -17,6 +17,7 @@ from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
+from penstock.values.jobkind import JobKind
 from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.refusals import Code
 from penstock.values.signals import parse_end_warning
@@ -58,9 +59,10 @@ def complete(
         known = {f for node in state.node_list for f in node.features}
         for name in sorted(parse_features(text).names() - known):
             raise Refused(Code.INVALID_FEATURE, name)
+    kind = _kind(wanted)
     share = state.share  # a value that many jobs have is kept once
     request = JobRequest(
-        name=wanted.name or "sbatch",
+        name=wanted.name or (kind.name.lower() if kind else "sbatch"),
         partitions=share(tuple(p.name for p in partitions)),
         account=share(wanted.account),
         qos=share(find_qos(state, wanted.qos)),
@@ -90,7 +92,8 @@ def complete(
         exclusive=wanted.exclusive or partitions[0].config.over_subscribe == "EXCLUSIVE",
         dependency=wanted.dependency,
         array=wanted.array,
-        requeue=state.config.job_requeue if wanted.requeue is None else wanted.requeue,
+        requeue=not kind and (state.config.job_requeue if wanted.requeue is None else wanted.requeue),
+        kind=kind,
         nice=wanted.nice,
         rlimits=share(wanted.rlimits),
         umask=wanted.umask,
@@ -109,6 +112,16 @@ def complete(
         **{name: getattr(wanted, name) for name in AS_ASKED},
     )
     return request, warnings
+
+
+def _kind(wanted: WantedJob) -> JobKind:
+    try:
+        kind = JobKind(wanted.kind)
+    except ValueError:
+        raise Refused(Code.NOT_SUPPORTED, f"jobs of kind {wanted.kind}") from None
+    if kind and wanted.array:
+        raise Refused(Code.INVALID_ARRAY, "only a batch job can be an array")
+    return kind
 
 
 def find_qos(state: ClusterState, name: str) -> str:

@@ -12,6 +12,7 @@ cpus (gres.conf(5), Cores and Links):
 A cpu's number is Slurm's abstract one: socket by socket, core by core, thread by thread.
 """
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -81,21 +82,31 @@ def pick_devices(node: Node, wanted: tuple[tuple[str, str, int], ...]) -> tuple[
     if not wanted:
         return ()
     layout: Layout = node.inside
+    shared = sum(1 << gpu for gpu in node.gpu_shares)
+    free = {
+        key: mask & ~node.gres_used.get(key, 0) & ~(shared if key[0] == GPU else 0)
+        for key, mask in layout.masks.items()
+    }
+    return choose_devices(layout, free, wanted)
+
+
+def choose_devices(
+    layout: Layout, free: Mapping[tuple[str, str], int], wanted: tuple[tuple[str, str, int], ...]
+) -> tuple[tuple[str, str, int], ...] | None:
+    """The same, of the devices in `free` (masks by kind)."""
     picked: dict[tuple[str, str], int] = {}
     wanted = tuple(one for one in wanted if one[0] not in SHARED_NAMES)
     for name, type_, count in sorted(wanted, key=lambda w: w[1] == ""):  # typed requests first
-        kinds = [key for key in layout.masks if key[0] == name and (not type_ or key[1] == type_)]
-        free = 0
+        kinds = [key for key in free if key[0] == name and (not type_ or key[1] == type_)]
+        left = 0
         for key in kinds:
-            free |= layout.masks[key] & ~node.gres_used.get(key, 0) & ~picked.get(key, 0)
-        if name == GPU:
-            free &= ~sum(1 << gpu for gpu in node.gpu_shares)
-        if free.bit_count() < count:
+            left |= free[key] & ~picked.get(key, 0)
+        if left.bit_count() < count:
             return None
-        chosen = _best_set(layout, name, free, count)
+        chosen = _best_set(layout, name, left, count)
         for key in kinds:
-            if chosen & layout.masks[key]:
-                picked[key] = picked.get(key, 0) | (chosen & layout.masks[key])
+            if chosen & free[key]:
+                picked[key] = picked.get(key, 0) | (chosen & free[key])
     return tuple((name, type_, mask) for (name, type_), mask in picked.items())
 
 
@@ -150,8 +161,11 @@ def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...]) ->
     """A mask of `count` free cpus; 0 when so many are not free (cpus are shared), or the node has too many to number."""
     if node.cpus > CPUS_NUMBERED_MAX:
         return 0
-    layout: Layout = node.inside
-    free = ((1 << node.cpus) - 1) & ~node.cpus_used
+    return choose_cpus(node.inside, ((1 << node.cpus) - 1) & ~node.cpus_used, count, gres)
+
+
+def choose_cpus(layout: Layout, free: int, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:
+    """The same, of the cpus in `free`."""
     room = free.bit_count()
     if room < count:
         return 0

@@ -52,6 +52,27 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     exit_signal: int
 
 
+class Allocation(msgspec.Struct, frozen=True, gc=False):
+    """Answer to AwaitAllocation."""
+
+    job: JobRow
+
+
+class StepCreated(msgspec.Struct, frozen=True, gc=False):
+    """Answer to CreateStep."""
+
+    job: JobRow
+    step: StepRow
+    warnings: tuple[str, ...] = ()
+
+
+class StepSeen(msgspec.Struct, frozen=True, gc=False):
+    """Answer to AwaitStep."""
+
+    step: StepRow
+    job_state: str
+
+
 class JobResult(msgspec.Struct, frozen=True, gc=False):
     """What became of a request for one id. code 0 = done."""
 
@@ -96,7 +117,7 @@ class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
-    body: Submitted | Ended | Results | Done | Changed | Created | Refusal
+    body: Submitted | Ended | Results | Done | Changed | Created | Refusal | Allocation | StepCreated | StepSeen
 
 
 class LaunchStep(Effect, frozen=True):
@@ -114,6 +135,7 @@ class LaunchStep(Effect, frozen=True):
     array_step: int = 0
     lease_s: int = 0  # it stops itself after so long without contact; 0 = never
     lease_grace_s: int = 0
+    step: StepRow | None = None  # of srun, with a part on this node
 
 
 class FenceNode(Effect, frozen=True):
@@ -155,6 +177,16 @@ class SuspendStep(Effect, frozen=True):
     step_id: int
     suspended: bool
     grace_ms: int = 0
+
+
+class NotifyStep(Effect, frozen=True):
+    """Write a line to a step's error output."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    text: str
 
 
 class ForgetStep(Effect, frozen=True):
@@ -247,7 +279,7 @@ class Batch(msgspec.Struct):
 
 
 __all__ = [
-    "AckReports", "AdmitNode", "Batch", "Changed", "Created", "Done", "Effect", "Ended", "ForgetStep", "JobResult",
-    "LaunchStep", "NodeAlloc", "RebootNode", "Refusal", "Refused", "Reply", "Results", "SignalStep", "StartPlan", "Submitted",
-    "SuspendStep", "TerminateStep",
+    "AckReports", "AdmitNode", "Allocation", "Batch", "Changed", "Created", "Done", "Effect", "Ended", "ForgetStep",
+    "JobResult", "LaunchStep", "NodeAlloc", "NotifyStep", "RebootNode", "Refusal", "Refused", "Reply", "Results",
+    "SignalStep", "StartPlan", "StepCreated", "StepSeen", "Submitted", "SuspendStep", "TerminateStep",
 ]  # fmt: skip

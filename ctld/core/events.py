@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ctld.core.model import SpecRow
+from ctld.core.step_model import StepRequest
 from penstock.values.config import Config
 
 
@@ -124,6 +125,7 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     ntasks_per_socket: int = 0
     spread_job: bool = False
     use_min_nodes: bool = False
+    kind: int = 0  # penstock.values.jobkind.JobKind
     immediate_s: int | None = None
     gres_per_job: tuple[tuple[str, str, int], ...] = ()
     gres_per_task: tuple[tuple[str, str, int], ...] = ()
@@ -164,9 +166,60 @@ class AwaitJob(Event, frozen=True):
 
 
 class StopWaiting(Event, frozen=True):
-    """The caller of an AwaitJob went away."""
+    """The caller of an AwaitJob, AwaitAllocation, AwaitStep or CreateStep went away, or has waited for long enough."""
 
     reply_to: int
+
+
+class AwaitAllocation(Event, frozen=True):
+    """Answer when the job has its nodes, or has ended; `wait` False: as it is now."""
+
+    actor: Actor
+    job_id: int
+    wait: bool
+    reply_to: int
+
+
+class EndAllocation(Event, frozen=True):
+    """The owner of a job without a script needs it no more; the exit becomes the job's."""
+
+    actor: Actor
+    job_id: int
+    exit_code: int = 0
+    exit_signal: int = 0
+    reply_to: int = 0
+
+
+class CreateStep(Event, frozen=True):
+    """srun: start a step in a job. `wait` False: what is in use by other steps is refused. `spec` has no script."""
+
+    actor: Actor
+    job_id: int
+    step_key: str
+    request: StepRequest
+    spec: SpecRow
+    wait: bool = True
+    reply_to: int = 0
+
+
+class AwaitStep(Event, frozen=True):
+    """Answer when the step has ended; `wait` False: as it is now."""
+
+    actor: Actor
+    job_id: int
+    attempt: int
+    step_id: int
+    wait: bool
+    reply_to: int
+
+
+class NotifyJob(Event, frozen=True):
+    """scontrol notify: a line for a job's people to see."""
+
+    actor: Actor
+    id: str
+    text: str
+    reply_to: int = 0
 
 
 class CancelJobs(Event, frozen=True):
@@ -363,6 +416,8 @@ class NodeRegistered(Event, frozen=True):
     started_at_us: int = 0
     pretended: bool = False
     spool_lost: bool = False
+    stream_port: int = 0
+    stream_tls: bool = False
 
 
 class NodeDisconnected(Event, frozen=True):
@@ -427,6 +482,9 @@ class StepExited(Event, frozen=True):
     untried: bool = False  # nothing of it has run or will, through no fault of the job
     rebooted: bool = False  # the node went down under it
     lease_lapsed: bool = False  # it stopped itself, as its node was out of reach
+    holder_stage: str = ""  # of the holder of a job: prolog or epilog, when that failed
+    metrics: tuple[tuple[int, int, int, int, int, int], ...] = ()  # kind, total, max, its rank, min, its rank
+    metric_tasks: int = 0  # that they were taken of
 
 
 class NodeFenced(Event, frozen=True):

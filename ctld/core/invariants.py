@@ -11,16 +11,9 @@ from ctld.core.reserve_view import view_of
 from ctld.core.reserve_who import names_asked, running_in
 from ctld.core.sharing import units_held
 from ctld.core.state import CLOSED_FLAGS, ClusterState
+from ctld.core.step_invariants import check_steps
+from ctld.core.violation import need as _need
 from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState, Suspend
-
-
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
-
-def _need(holds: bool, text: str) -> None:
-    if not holds:
-        raise Violation(text)
 
 
 def check(state: ClusterState) -> None:
@@ -28,6 +21,8 @@ def check(state: ClusterState) -> None:
     for job_id, job in state.jobs.items():
         _need(job.job_id == job_id < state.next_job_id, f"job {job_id}: id")
         _check_job(state, job)
+        if job_id in state.desks or any(step.parts is not None for step in job.steps.values()):
+            check_steps(state, job)
     for node in state.node_list:
         _check_node(state, node)
     _check_arrays(state)
@@ -77,7 +72,8 @@ def _check_job(state: ClusterState, job: Job) -> None:
         _need(not state.pending.rows_of(job.job_id), f"{name}: not pending, with rows")
         _need(job.job_id not in state.waiting_for, f"{name}: not pending, with a dependency")
     if job.state in HOLDING_STATES:
-        _need(bool(job.alloc) and bool(job.steps), f"{name}: holds nothing in {job.state.name}")
+        has_steps = bool(job.steps) or bool(job.request.kind)
+        _need(bool(job.alloc) and has_steps, f"{name}: holds nothing in {job.state.name}")
         _need(all(job.job_id in state.nodes[p.node].jobs for p in job.alloc), f"{name}: not known on its nodes")
     else:
         _need(

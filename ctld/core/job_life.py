@@ -4,9 +4,11 @@
                               RUNNING <-> SUSPENDED
 
 A job leaves PENDING when it is given an allocation (CONFIGURING: the launch is on its way), RUNNING begins with the
-node's word that a task runs, COMPLETING when it is told to end or its steps are ending, and an end state when no step
-of it is left anywhere. A requeued job goes back to PENDING with the next attempt number; the attempt that ended keeps
-a row of its own. `move()` is the only place where `job.state` is assigned.
+node's word that a task runs (of a job without a script with its allocation), COMPLETING when it is told to end or its
+steps are ending, and an end state when no step of it is left anywhere. A requeued job goes back to PENDING with the next
+attempt number; the attempt that ended keeps a row of its own. `move()` is the only place where `job.state` is assigned.
+
+A batch job ends with its script: steps of srun that still run then are ended, and it is COMPLETING until they are gone.
 
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
@@ -15,10 +17,11 @@ from ctld.core import arrays, assocs, depends, lease, predict, preempt, priority
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
-from ctld.core.model import NO_STEPS, Job, NodeAlloc, Step, job_row
+from ctld.core.model import NO_STEPS, Job, NodeAlloc, job_row
 from ctld.core.ready import refresh
 from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import ClusterState
+from ctld.core.step_model import SpreadStep, Step, live_nodes, step_row
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.signals import parse_end_warning
@@ -59,6 +62,8 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
         state.preempting.pop(job.job_id, None)
         job.preemptor_id = 0
     job.state = to
+    if job.request.kind or job.job_id in state.desks:
+        state.steps_due[job.job_id] = None
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
         state.active_count -= len(job.array_tasks) if job.array_tasks is not None else 1
@@ -69,7 +74,10 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
 def start(
     state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], now_us: int, launch: bool = True
 ) -> None:
-    """Give a pending job its allocation and send its batch step to the first node (`launch` False: not yet)."""
+    """Give a pending job its allocation and send its batch step to the first node (`launch` False: not yet).
+
+    A job without a script has no batch step: it runs from now on.
+    """
     job.priority = priority.current(state, job)  # what it started with, for the record
     move(state, job, S.CONFIGURING)
     depends.forget(state, job)
@@ -80,15 +88,26 @@ def start(
     job.batch_node = alloc[0].node
     job.tres_alloc = _tres_of(state, job)
     assocs.begin(state, job, now_us)
-    job.steps = {BATCH_STEP: _new_batch_step(state, job)}
-    state.touch_step(job.steps[BATCH_STEP])
+    if job.request.kind:
+        job.steps = {}
+    else:
+        job.steps = {BATCH_STEP: _new_batch_step(state, job)}
+        state.touch_step(job.steps[BATCH_STEP])
     state.record(now_us, job, "start", ",".join([part.node for part in alloc]))
     if launch:
-        emit_launch(state, job)
+        begin(state, job)
     _set_limit_timers(state, job)
     preempt.tell_running(state, job)
     depends.on_change(state, job, now_us)
     arrays.refresh_throttle(state, job)
+
+
+def begin(state: ClusterState, job: Job) -> None:
+    """The job's nodes are ready for it: launch its script, or let its owner use them."""
+    if job.request.kind:
+        move(state, job, S.RUNNING)
+    else:
+        emit_launch(state, job, job.steps[BATCH_STEP])
 
 
 def set_end_timers(state: ClusterState, job: Job) -> None:
@@ -118,19 +137,22 @@ def _new_batch_step(state: ClusterState, job: Job) -> Step:
     return step
 
 
-def emit_launch(state: ClusterState, job: Job) -> None:
-    """(Re-)send the launch of the batch step; the node starts it at most once."""
+def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> None:
+    """(Re-)send the launch of a step to its nodes, or to the node `only`; each starts it at most once."""
     count, first, last, by = arrays.facts(job, state)
     lease_s, grace_s = lease.terms(state, job)
-    step = job.steps[BATCH_STEP]
     # An earlier launch of it that counts after all may have had longer terms.
     step.dead_after_s = max(step.dead_after_s, lease_s + grace_s) if lease_s else 0
-    state.emit(
-        LaunchStep(
-            job.batch_node, job.job_id, job.attempt, BATCH_STEP, state.epoch, job_row(job), count, first, last, by,
-            lease_s, grace_s,
-        )
+    head = (
+        job.job_id, job.attempt, step.step_id, state.epoch, job_row(job), count, first, last, by, lease_s, grace_s,
     )  # fmt: skip
+    if step.parts is None:
+        state.emit(LaunchStep(step.node, *head))
+        return
+    row = step_row(step)
+    for part in step.parts:
+        if part.state is S.CONFIGURING and only in ("", part.node):
+            state.emit(LaunchStep(part.node, *head, row))
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:
@@ -166,9 +188,19 @@ def terminate(
     state.running.set_end(job.job_id, expected_end_s(state, job))
     preempt.tell_running(state, job)
     state.record(now_us, job, "ending", note or end_state.name)
-    for step in job.steps.values():
-        if step.state not in END_STATES:
-            emit_terminate(state, job, step, note)
+    live = live_steps(state, job)
+    for step in live:
+        emit_terminate(state, job, step, note)
+    if not live:
+        finish(state, job, end_state, reason, now_us)
+
+
+def live_steps(state: ClusterState, job: Job) -> list[Step]:
+    """The job's steps that have not ended."""
+    desk = state.desks.get(job.job_id)
+    if desk is not None:
+        return list(desk.live.values())
+    return [step for step in job.steps.values() if step.state not in END_STATES]
 
 
 def after_node_loss(job: Job) -> JobState:
@@ -176,34 +208,54 @@ def after_node_loss(job: Job) -> JobState:
     return S.REQUEUED if job.request.requeue else S.NODE_FAIL
 
 
-def emit_terminate(state: ClusterState, job: Job, step: Step, note: str = "") -> None:
-    """(Re-)send the order to end a step."""
+def emit_terminate(state: ClusterState, job: Job, step: Step, note: str = "", only: str = "") -> None:
+    """(Re-)send the order to end a step to its nodes, or to the node `only`. The first note of a step stays."""
     grace_ms = state.config.kill_wait_s * 1000
-    state.emit(TerminateStep(step.node, job.job_id, job.attempt, step.step_id, grace_ms, note))
+    if isinstance(step, SpreadStep) and not step.note:
+        step.note = note or "JOB END"
+        state.touch_step(step)
+    for node in live_nodes(step):
+        if only in ("", node):
+            state.emit(TerminateStep(node, job.job_id, job.attempt, step.step_id, grace_ms, note))
 
 
 def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
-    """A step of the job has ended; the job ends with its last one."""
-    state.emit(ForgetStep(step.node, job.job_id, job.attempt, step.step_id))
-    for other in job.steps.values():
-        if other.state not in END_STATES:
-            return
-    batch = job.steps[BATCH_STEP]
-    job.exit_code, job.exit_signal = batch.exit_code, batch.exit_signal
-    if job.preempt_end_at_us and batch.state is not S.COMPLETED and job.state is not S.COMPLETING:
-        finish(state, job, preempt.end_state_of(state, job), Reason.PREEMPTED, batch.end_at_us or now_us)
-        return
+    """A step of the job has ended. The job ends with its script: what else runs then is ended first."""
+    if step.parts is None:
+        state.emit(ForgetStep(step.node, job.job_id, job.attempt, step.step_id))
+    desk = state.desks.get(job.job_id)
+    if desk is not None:
+        desk.end(step, job.steps)
+        state.steps_due[job.job_id] = None
+    batch = job.steps.get(BATCH_STEP)
+    if step is batch:
+        job.exit_code, job.exit_signal = batch.exit_code, batch.exit_signal
     if job.state is S.COMPLETING and job.end_state is not None:
-        finish(state, job, job.end_state, job.reason, batch.end_at_us or now_us)
-        return
-    reason = Reason.NONE
-    if batch.state is S.OUT_OF_MEMORY:
-        reason = Reason.OUT_OF_MEMORY
-    elif batch.state is S.FAILED and job.reason_detail:
-        reason = Reason.JOB_LAUNCH_FAILURE
-    elif batch.state is S.FAILED:
-        reason = Reason.RAISED_SIGNAL if batch.exit_signal else Reason.NON_ZERO_EXIT_CODE
-    finish(state, job, batch.state, reason, batch.end_at_us or now_us)
+        if not live_steps(state, job):
+            finish(state, job, job.end_state, job.reason, _last_end_us(step, batch) or now_us)
+    elif step is batch:
+        _script_done(state, job, batch, now_us)
+
+
+def _script_done(state: ClusterState, job: Job, batch: Step, now_us: int) -> None:
+    if job.preempt_end_at_us and batch.state is not S.COMPLETED:
+        end_state, reason = preempt.end_state_of(state, job), Reason.PREEMPTED
+    else:
+        end_state, reason = batch.state, Reason.NONE
+        if batch.state is S.OUT_OF_MEMORY:
+            reason = Reason.OUT_OF_MEMORY
+        elif batch.state is S.FAILED and job.reason_detail:
+            reason = Reason.JOB_LAUNCH_FAILURE
+        elif batch.state is S.FAILED:
+            reason = Reason.RAISED_SIGNAL if batch.exit_signal else Reason.NON_ZERO_EXIT_CODE
+    if live_steps(state, job):
+        terminate(state, job, end_state, reason, now_us, "SCRIPT END")
+    else:
+        finish(state, job, end_state, reason, batch.end_at_us or now_us)
+
+
+def _last_end_us(step: Step, batch: Step | None) -> int:
+    return max(step.end_at_us, batch.end_at_us) if batch is not None else step.end_at_us
 
 
 def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
@@ -244,7 +296,7 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""
     job.attempt += 1
     job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", NO_STEPS
-    job.exit_code = job.exit_signal = 0
+    job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0
     job.start_at_us = job.end_at_us = 0
     job.time_limit_s = -1 if job.request.time_limit_s is None else job.request.time_limit_s  # it may have got less
     job.suspended_by = Suspend.NO

@@ -158,7 +158,8 @@ def new_node(config: NodeConfig) -> Node:
     node.reason = node.comment = node.boot_id = node.spool_id = node.version = node.os = node.arch = ""
     node.reason_uid = node.reason_at_us = node.link_id = node.boot_at_us = node.started_at_us = 0
     node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
-    node.connected = node.pretended = False
+    node.connected = node.pretended = node.stream_tls = False
+    node.stream_port = 0
     node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
     node.lost_at_us = 0
     node.gpu_shares = {}

@@ -21,8 +21,9 @@ from ctld.core.effects import FenceNode
 from ctld.core.events import NodeFenced
 from ctld.core.model import Job, Node
 from ctld.core.state import ClusterState
+from ctld.core.step_model import is_live_on
 from ctld.core.timers import Timer
-from penstock.values.states import END_STATES, JobState, NodeFlag, Reason
+from penstock.values.states import JobState, NodeFlag, Reason
 
 US = 1_000_000
 #: For SIGKILL to do its work, for supervisors that look every 15 s, for clocks that do not run alike.
@@ -52,7 +53,7 @@ def dead_at_us(node: Node, job: Job) -> int:
     """When all steps of the job on that lost node have stopped themselves for certain; 0 = that is not known."""
     if node.connected or not node.lost_at_us:
         return 0
-    live = [step for step in job.steps.values() if step.node == node.name and step.state not in END_STATES]
+    live = [step for step in job.steps.values() if is_live_on(step, node.name)]
     if not all(step.dead_after_s for step in live):
         return 0
     longest_s = max((step.dead_after_s for step in live), default=0)

@@ -1,8 +1,8 @@
 """Records of the controller's state: slotted classes without logic.
 
 `JobRequest` is what a user asked for: frozen, shared by the job, its committed row and all tasks of an array. `Job`
-holds what changes. `JobRow` and `StepRow` are the frozen images that go to the database and to the read snapshot;
-their field names are the column names. What is written is written whole: a row carries all mutable columns of its
+holds what changes. `JobRow` is the frozen image that goes to the database and to the read snapshot (of steps:
+step_model.py); its field names are the column names. What is written is written whole: a row carries all mutable columns of its
 record.
 """
 
@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ctld.core.step_model import Step as Step
+from ctld.core.step_model import StepRow as StepRow
+from ctld.core.step_model import step_row as step_row
 from penstock.values.gres import Gres
+from penstock.values.jobkind import JobKind
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
@@ -99,6 +103,7 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     no_kill: bool = False  # goes on when a node of it fails
     wait_all_nodes: bool = False
     node_fail_policy: str = ""  # stop or keep: while the controller is out of reach; "" = as the site says
+    kind: JobKind = JobKind.BATCH
     mpi: str = ""
     cpu_bind: str = ""
     mem_bind: str = ""
@@ -188,11 +193,11 @@ class Job:
     preempt_at_us: int  # when it was chosen to go for another job; 0 = it was not
     preempt_end_at_us: int  # when its GraceTime ends
     preemptor_id: int  # the job for which it had to go or was suspended; 0 = none
-    steps: dict[int, "Step"]
+    steps: dict[int, Step]
 
 
 #: The steps of a job that has not started; never changed.
-NO_STEPS: dict[int, "Step"] = {}
+NO_STEPS: dict[int, Step] = {}
 
 
 class JobRow(NamedTuple):
@@ -271,83 +276,6 @@ def job_from(row: JobRow) -> Job:
     return job
 
 
-class Step:
-    """One step of a job on its nodes."""
-
-    __slots__ = (
-        "attempt",
-        "dead_after_s",
-        "disk_read_bytes",
-        "disk_write_bytes",
-        "end_at_us",
-        "epoch",
-        "exit_code",
-        "exit_signal",
-        "job_id",
-        "max_rss_kb",
-        "max_vmsize_kb",
-        "name",
-        "node",
-        "start_at_us",
-        "state",
-        "step_id",
-        "system_cpu_us",
-        "tasks",
-        "user_cpu_us",
-    )  # fmt: skip
-
-    job_id: int
-    attempt: int
-    step_id: int
-    name: str
-    state: JobState
-    node: str  # the node that runs it (a batch step has one)
-    dead_after_s: int  # so long after its node was lost it has stopped itself; 0 = not known. Not in the database
-    epoch: int  # leadership term in which it was launched
-    tasks: int
-    start_at_us: int
-    end_at_us: int
-    exit_code: int
-    exit_signal: int
-    user_cpu_us: int
-    system_cpu_us: int
-    max_rss_kb: int
-    max_vmsize_kb: int
-    disk_read_bytes: int
-    disk_write_bytes: int
-
-
-class StepRow(NamedTuple):
-    """The committed image of a step. Primary key (job_id, attempt, step_id)."""
-
-    job_id: int
-    attempt: int
-    step_id: int
-    name: str
-    state: JobState
-    node: str
-    epoch: int
-    tasks: int
-    start_at_us: int
-    end_at_us: int
-    exit_code: int
-    exit_signal: int
-    user_cpu_us: int
-    system_cpu_us: int
-    max_rss_kb: int
-    max_vmsize_kb: int
-    disk_read_bytes: int
-    disk_write_bytes: int
-
-
-_step_values: Callable[[Step], tuple[Any, ...]] = attrgetter(*StepRow._fields)
-
-
-def step_row(step: Step) -> StepRow:
-    """Freeze a step."""
-    return tuple.__new__(StepRow, _step_values(step))
-
-
 class Node:
     """One node: what the configuration says, what the node said, what is held on it."""
 
@@ -355,7 +283,8 @@ class Node:
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
         "exited", "features", "flags", "gpu_shares", "gres_used", "index", "inside", "jobs", "last_busy_at_us",
         "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended",
-        "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version", "weight",
+        "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "stream_port",
+        "stream_tls", "version", "weight",
     )  # fmt: skip
 
     name: str
@@ -379,6 +308,8 @@ class Node:
     started_at_us: int
     last_busy_at_us: int
     pretended: bool
+    stream_port: int  # where clients of steps connect; 0 = nowhere
+    stream_tls: bool
     weight: int
     cpus: int
     real_memory_mb: int

@@ -28,15 +28,16 @@ from ctld.core.events import (
     UpdateNodes,
     UpdatePartition,
 )
-from ctld.core.model import Job, Node, Step
+from ctld.core.model import Job, Node
 from ctld.core.ready import refresh
 from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
+from ctld.core.step_model import SpreadStep, Step, is_live_on, part_on
 from ctld.core.timers import Timer
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES, JobState, NodeFlag, Reason
+from penstock.values.states import JobState, NodeFlag, Reason
 from penstock.values.text import check_name
 
 US = 1_000_000
@@ -87,6 +88,7 @@ def _take_over(node: Node, event: NodeRegistered) -> None:
     node.boot_id, node.spool_id, node.version = event.boot_id, event.spool_id, event.version
     node.os, node.arch, node.pretended = event.os, event.arch, event.pretended
     node.boot_at_us, node.started_at_us = event.boot_at_us, event.started_at_us
+    node.stream_port, node.stream_tls = event.stream_port, event.stream_tls
 
 
 def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
@@ -127,13 +129,15 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
-        for step in list(job.steps.values()):
-            if step.node == node.name and step.state not in END_STATES:
-                _settle(state, now_us, job, step, held.pop((job_id, job.attempt, step.step_id), None), forgotten)
+        attempt = job.attempt
+        for step in job_life.live_steps(state, job):
+            if is_live_on(step, node.name) and job.attempt == attempt:
+                found = held.pop((job_id, attempt, step.step_id), None)
+                _settle(state, now_us, job, step, node.name, found, forgotten)
     node.exited = {(h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED"}
     node.leftovers = {}
     for key in held:
-        if _is_over(state, *key):
+        if _is_over(state, *key, node.name):
             if held[key].state not in ("EXITED", "TOMBSTONE"):
                 node.leftovers[key] = None
                 state.emit(TerminateStep(node.name, *key, state.config.kill_wait_s * 1000))
@@ -157,28 +161,32 @@ def leftover_gone(state: ClusterState, event: StepExited) -> None:
         _show_leftovers(state, node)
 
 
-def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int) -> bool:
+def _is_over(state: ClusterState, job_id: int, attempt: int, step_id: int, name: str) -> bool:
     found = step_life.find(state, job_id, attempt, step_id)
-    return found is None or found[1].state in END_STATES
+    return found is None or not is_live_on(found[1], name)
 
 
-def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldStep | None, forgotten: bool) -> None:
+def _settle(
+    state: ClusterState, now_us: int, job: Job, step: Step, name: str, held: HeldStep | None, forgotten: bool
+) -> None:
     """One step that should be on the node: go on, launch again, end, or bury.
 
     `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a
     launch without an answer may have been obeyed and is not sent again.
     """
     step.dead_after_s = held.lease_s if held is not None else 0
+    part = step.parts[part_on(step, name)] if step.parts is not None else step
+    ending = job.state is JobState.COMPLETING or (isinstance(step, SpreadStep) and bool(step.note))
     if held is None:
-        if step.state is JobState.CONFIGURING and not forgotten:
-            if job.state is JobState.COMPLETING:
-                job_life.emit_terminate(state, job, step)
+        if part.state is JobState.CONFIGURING and not forgotten:
+            if ending:
+                job_life.emit_terminate(state, job, step, only=name)
             elif job.state is not JobState.SUSPENDED:  # a suspended one is launched when it goes on
-                job_life.emit_launch(state, job)
+                job_life.emit_launch(state, job, step, name)
         else:
-            step_life.lost(state, job, step, now_us, f"{step.node} does not know it any more")
-    elif held.state in ("ACCEPTED", "RUNNING") and job.state is JobState.COMPLETING:
-        job_life.emit_terminate(state, job, step)
+            step_life.lost(state, job, step, now_us, f"{name} does not know it any more", name)
+    elif held.state in ("ACCEPTED", "RUNNING") and ending:
+        job_life.emit_terminate(state, job, step, only=name)
     elif held.state in ("ACCEPTED", "RUNNING") and held.suspended != (job.state is JobState.SUSPENDED):
         suspend.emit_suspended(state, job)
     # EXITED: its report is in the node's spool and comes next. Running and wanted: it goes on, within its time limit.
@@ -241,17 +249,20 @@ def _out_of_reach(state: ClusterState, node: Node, job: Job, now_us: int) -> Non
         _end_broken(state, node, job, now_us)
     if job.job_id not in node.jobs:
         return
-    if job.state is not JobState.COMPLETING:
+    if job.state is not JobState.COMPLETING and not _needs(node, job):
+        bury(state, node, job, now_us)  # it goes on with its other nodes
+    elif job.state is not JobState.COMPLETING:
         lease.unreachable(state, node, job)
     elif job.end_state is JobState.NODE_FAIL:
         bury(state, node, job, now_us)
-    elif any(step.node == node.name and step.state not in END_STATES for step in job.steps.values()):
+    elif any(is_live_on(step, node.name) for step in job_life.live_steps(state, job)):
         lease.watch(state, node, job, now_us)
 
 
 def _needs(node: Node, job: Job) -> bool:
     """True when the job cannot do without that node."""
-    return node.name == job.batch_node or not job.request.no_kill
+    has_script = node.name == job.batch_node and not job.request.kind
+    return has_script or not job.request.no_kill
 
 
 def _end_broken(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
@@ -297,6 +308,8 @@ def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int
 
 def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """Begin the end of a job that runs on a node that is down: back to the queue, or NODE_FAIL."""
+    if not _needs(node, job):
+        return
     if job.state in (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED):
         job.failed_node = node.name
         job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
@@ -304,9 +317,10 @@ def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> Non
 
 def bury(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """Take the job's steps on that node as dead."""
-    for step in list(job.steps.values()):
-        if step.node == node.name and step.state not in END_STATES:
-            step_life.lost(state, job, step, now_us, f"node {node.name} is down")
+    attempt = job.attempt
+    for step in job_life.live_steps(state, job):
+        if is_live_on(step, node.name) and job.attempt == attempt:
+            step_life.lost(state, job, step, now_us, f"node {node.name} is down", node.name)
 
 
 def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:

@@ -8,15 +8,18 @@ when the nodes register (node_life.py), since they are functions of the state an
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctld.core import arrays, assocs, depends, gang, predict, priority, reboot, reserve_life, shares
+from ctld.core import allocations, arrays, assocs, depends, gang, predict, priority, reboot, reserve_life, shares
 from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
-from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, Step, StepRow, job_from
+from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, job_from
 from ctld.core.qos import DEFAULT_QOS, NORMAL
 from ctld.core.ready import PLANNER_REASONS
 from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
+from ctld.core.step_model import SpreadStep, StepRow, step_from
+from ctld.core.step_parts import limit_check
+from ctld.core.stepdesk import StepDesk
 from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
 from penstock.values.config import Config, NodeConfig
@@ -93,6 +96,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     for key, job_id, at_us in loaded.submit_keys:
         remember_key(state, key, job_id, at_us)
     _set_timers(state, now_us)
+    _set_desks(state, now_us)
     for waiting in list(state.waiting_for):
         if waiting in state.waiting_for:  # an earlier one may have ended it
             depends.evaluate(state, state.jobs[waiting], now_us)
@@ -121,10 +125,7 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
             state.enter_name_index(job)
             state.active_count += arrays.weight(job)
     for step_row in loaded.steps:
-        step = Step()
-        step.dead_after_s = 0
-        for name, step_value in zip(StepRow._fields, step_row, strict=True):
-            setattr(step, name, step_value)
+        step = step_from(step_row)
         owner = state.jobs.get(step.job_id)
         if owner is not None and owner.attempt == step.attempt:
             if owner.steps is NO_STEPS:
@@ -194,6 +195,21 @@ def _depend(state: ClusterState) -> None:
         if job.state is JobState.PENDING and job.dependency:
             dependency = parse_dependency(job.dependency.replace("(unfulfilled)", ""))
             depends.wait_for(state, job, dependency.any_of, dependency.terms)
+
+
+def _set_desks(state: ClusterState, now_us: int) -> None:
+    """What jobs with steps of srun know of them, and who looks after jobs without a script."""
+    for job in state.jobs.values():
+        if job.state in END_STATES:
+            continue
+        if job.request.kind:
+            allocations.watch(state, job, now_us)
+        if job.state in HOLDING_STATES and any(isinstance(step, SpreadStep) for step in job.steps.values()):
+            desk = state.desks[job.job_id] = StepDesk(job.steps.values())
+            for step in list(desk.live.values()):
+                if isinstance(step, SpreadStep) and step.time_limit_s >= 0 and step.start_at_us:
+                    due_us = step.start_at_us + step.time_limit_s * 1_000_000
+                    state.timers.set(due_us, Timer.STEP_LIMIT, job.job_id, limit_check(step.attempt, step.step_id))
 
 
 def _set_timers(state: ClusterState, now_us: int) -> None:

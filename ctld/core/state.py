@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctld.core import shares
+from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
@@ -36,6 +37,7 @@ from ctld.core.model import (
 )
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.policy import BackfillPolicy
+from ctld.core.stepdesk import StepDesk
 from ctld.core.timers import Timer, Timers
 from penstock.values.config import Config
 from penstock.values.dependency import Term
@@ -91,6 +93,10 @@ class ClusterState:
         self.by_name: dict[tuple[int, str], int | dict[int, None]] = {}  # (uid, name) -> active jobs (one: its id)
         self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
+        self.calls = Calls()
+        self.desks: dict[int, StepDesk] = {}  # of jobs that have started steps, by job id
+        self.steps_due: dict[int, None] = {}  # jobs whose waiting calls may be answered now
+        self.wish_calls: dict[int, tuple[int, str]] = {}  # reply_to of a CreateStep that waits -> (job id, step key)
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
         self.shapes_known: dict[Any, list[tuple[int, Shape]]] = {}  # shapes.py, by what counts of a request
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
@@ -318,6 +324,7 @@ class ClusterState:
         """Forget an ended job; the database keeps it."""
         del self.jobs[job.job_id]
         self.turns.last.pop(job.job_id, None)
+        self.desks.pop(job.job_id, None)
         self.purged.append(job.job_id)
         record = self.arrays.get(job.array_job_id) if job.array_job_id else None
         if record is not None:

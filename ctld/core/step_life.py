@@ -4,12 +4,14 @@ Reports are facts about (job, attempt, step) and come at least once: one that is
 attempt which is over, changes nothing but is acknowledged, so that the node can forget it.
 """
 
-from ctld.core import job_life
-from ctld.core.effects import ForgetStep, SignalStep
+from ctld.core import allocations, job_life
+from ctld.core import step_parts as parts
+from ctld.core.effects import ForgetStep, SignalStep, StepSeen
 from ctld.core.events import LaunchRefused, StepExited, StepStarted
 from ctld.core.expect import limit_at_us
-from ctld.core.model import Job, Step
+from ctld.core.model import Job
 from ctld.core.state import ClusterState
+from ctld.core.step_model import SpreadStep, Step, is_live_on, live_nodes, part_on, step_row
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.signals import parse_end_warning
@@ -50,23 +52,29 @@ def step_started(state: ClusterState, now_us: int, event: StepStarted) -> None:
     """A task runs on the node."""
     state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
     found = find(state, event.job_id, event.attempt, event.step_id)
-    if found is None or found[1].node != event.node or found[1].state is not S.CONFIGURING:
+    if found is None or not is_live_on(found[1], event.node):
         return
     job, step = found
-    move(state, step, S.RUNNING)
-    step.start_at_us = event.at_us
-    if job.state is S.CONFIGURING:
-        job_life.move(state, job, S.RUNNING)
+    if isinstance(step, SpreadStep):
+        parts.started(state, job, step, event)
+    elif step.state is S.CONFIGURING:
+        move(state, step, S.RUNNING)
+        step.start_at_us = event.at_us
+        if job.state is S.CONFIGURING:
+            job_life.move(state, job, S.RUNNING)
 
 
 def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     """A step has ended, or could not be started. The end decides the job's when it was its last step."""
     state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
     found = find(state, event.job_id, event.attempt, event.step_id)
-    if found is None or found[1].node != event.node or found[1].state in END_STATES:
+    if found is None or not is_live_on(found[1], event.node):
         state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
         return
     job, step = found
+    if isinstance(step, SpreadStep):
+        _part_exited(state, now_us, job, step, event)
+        return
     if event.rebooted:
         step.start_at_us = step.start_at_us or event.start_at_us
         lost(state, job, step, now_us, event.failure)
@@ -103,9 +111,14 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
 def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:
     """The node will not start the step: the job goes back to the queue, held, as Slurm does after a failed launch."""
     found = find(state, event.job_id, event.attempt, event.step_id)
-    if found is None or found[1].node != event.node or found[1].state is not S.CONFIGURING:
+    if found is None or not is_live_on(found[1], event.node):
         return
     job, step = found
+    if isinstance(step, SpreadStep):
+        _part_refused(state, now_us, job, step, event)
+        return
+    if step.state is not S.CONFIGURING:
+        return
     move(state, step, S.FAILED)
     step.end_at_us = now_us
     state.record(now_us, job, "launch refused", event.why)
@@ -115,17 +128,92 @@ def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> No
         job_life.requeue(state, job, now_us, True, Reason.LAUNCH_FAILED_REQUEUED_HELD)
 
 
-def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str) -> None:
-    """The step is known to be dead without an exit of its own (node rebooted, supervisor and spool gone)."""
-    job.failed_node = step.node
-    step.end_at_us = max(now_us, step.start_at_us)
-    move(state, step, S.NODE_FAIL)
+def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node: str = "") -> None:
+    """The step is known to be dead without an exit of its own (node rebooted, supervisor and spool gone).
+
+    Of a step on several nodes: its part on `node`. With --no-kill the job goes on, unless it was its script.
+    """
+    job.failed_node = node or step.node
     state.record(now_us, job, "step lost", why)
-    if job.state is not S.COMPLETING:
+    if isinstance(step, SpreadStep):
+        parts.lost(state, step, node, now_us, why)
+    else:
+        step.end_at_us = max(now_us, step.start_at_us)
+        move(state, step, S.NODE_FAIL)
+    goes_on = isinstance(step, SpreadStep) and job.request.no_kill
+    if job.state is not S.COMPLETING and not goes_on:
         job.end_state = job_life.after_node_loss(job)
         job.reason = Reason.NODE_DOWN
         job_life.move(state, job, S.COMPLETING)
+        for other in job_life.live_steps(state, job):
+            if other.state not in END_STATES:
+                job_life.emit_terminate(state, job, other, "NODE FAILURE")
+    if not isinstance(step, SpreadStep):
+        job_life.step_done(state, job, step, now_us)
+        return
+    if step.live and not step.note and not (step.request is not None and step.request.no_kill):
+        job_life.emit_terminate(state, job, step, "NODE FAILURE")
+    _part_done(state, job, step, now_us)
+
+
+# ---- steps on several nodes -------------------------------------------------------------------------------------------
+
+
+def _part_exited(state: ClusterState, now_us: int, job: Job, step: SpreadStep, event: StepExited) -> None:
+    if event.rebooted:
+        lost(state, job, step, now_us, event.failure, event.node)
+        return
+    part = parts.ended(state, step, event)
+    state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
+    if event.failure:
+        state.record(now_us, job, "step failure", f"{step.step_id} on {event.node}: {event.failure}")
+    failed = bool(part.exit_code or part.exit_signal or part.failure)
+    if failed and step.live and not step.note:
+        if not part.start_at_us:
+            job_life.emit_terminate(state, job, step, "LAUNCH FAILURE")
+        elif step.request is not None and step.request.kill_on_bad_exit:
+            job_life.emit_terminate(state, job, step, "BAD EXIT")
+    _part_done(state, job, step, now_us)
+
+
+def _part_refused(state: ClusterState, now_us: int, job: Job, step: SpreadStep, event: LaunchRefused) -> None:
+    """The node will not start its part: the step fails, its job goes on."""
+    if step.all_parts[part_on(step, event.node)].state is not S.CONFIGURING:
+        return
+    parts.refused(state, step, event.node, now_us, event.why)
+    state.record(now_us, job, "launch refused", f"{step.step_id} on {event.node}: {event.why}")
+    if step.live and not step.note:
+        job_life.emit_terminate(state, job, step, "LAUNCH FAILURE")
+    _part_done(state, job, step, now_us)
+
+
+def _part_done(state: ClusterState, job: Job, step: SpreadStep, now_us: int) -> None:
+    """A part has ended, and the step with its last one."""
+    state.steps_due[job.job_id] = None
+    if step.live:
+        return
+    end_state = parts.conclude(step, now_us)
+    move(state, step, end_state)
+    if step.request is not None and _weight(step.exit_code, step.exit_signal) > _weight(
+        job.derived_code, job.derived_signal
+    ):
+        job.derived_code, job.derived_signal = step.exit_code, step.exit_signal
+        state.touch(job)
+    for reply_to in state.calls.take((job.job_id, job.attempt, step.step_id), now_us):
+        state.reply(reply_to, StepSeen(step_row(step), job.state.name))
     job_life.step_done(state, job, step, now_us)
+    allocations.step_gone(state, job, now_us)
+
+
+def _weight(code: int, signal: int) -> int:
+    return parts.weight(code, signal)
+
+
+def end_step(state: ClusterState, job: Job, step: SpreadStep, note: str, uid: int = -1) -> None:
+    """End one step of a job that goes on."""
+    if uid >= 0:
+        step.cancelled_by_uid = uid
+    job_life.emit_terminate(state, job, step, note)
 
 
 def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
@@ -137,6 +225,8 @@ def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> N
     node = state.nodes.get(job.batch_node)
     if due_us > now_us:
         state.timers.set(due_us, Timer.TIME_LIMIT, job_id, attempt)
+    elif job.request.kind:
+        job_life.terminate(state, job, S.TIMEOUT, Reason.TIME_LIMIT, now_us, "TIME LIMIT")
     elif node is not None and node.connected and (job_id, attempt, BATCH_STEP) not in node.exited:
         # Else it cannot be told, and may have ended in time (node_life._settle), or it has and the report is on its way.
         job_life.terminate(state, job, S.TIMEOUT, Reason.TIME_LIMIT, now_us, "TIME LIMIT")
@@ -154,9 +244,10 @@ def end_warning(state: ClusterState, now_us: int, job_id: int, attempt: int) -> 
     due_us = limit_at_us(state, job) - warning.before_end_s * job_life.US
     if due_us > now_us:
         return  # the raised limit has a timer of its own
-    for step in job.steps.values():
+    for step in job_life.live_steps(state, job):
         if step.state is S.RUNNING and (step.step_id == BATCH_STEP) == warning.batch_shell:
             state.record(now_us, job, "signal", str(warning.signal_no))
-            state.emit(
-                SignalStep(step.node, job_id, attempt, step.step_id, warning.signal_no, warning.batch_shell, False)
-            )
+            for node_name in live_nodes(step):
+                state.emit(
+                    SignalStep(node_name, job_id, attempt, step.step_id, warning.signal_no, warning.batch_shell, False)
+                )

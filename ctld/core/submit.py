@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import arrays, depends, priority
+from ctld.core import allocations, arrays, depends, priority
+from ctld.core.allocations import AT_ONCE_US
 from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
 from ctld.core.effects import Refused, Submitted
@@ -71,6 +72,9 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     if event.test_only:
         state.reply(event.reply_to, _would_start(state, now_us, found))
         return
+    immediate_s = event.job.immediate_s
+    if immediate_s == 0 and not _would_start(state, now_us, found).nodes:
+        raise Refused(Code.NODES_BUSY)
     # -- apply
     job = _new_job(state, now_us, event, found)
     remember_key(state, event.submit_key, job.job_id, now_us)
@@ -80,6 +84,10 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         arrays.create(state, job, found.tasks)
     depends.attach(state, job, found.dependency, now_us)
     set_deadline(state, job)
+    if immediate_s is not None:
+        state.timers.set(now_us + max(AT_ONCE_US, immediate_s * 1_000_000), Timer.IMMEDIATE, job.job_id)
+    if job.request.kind:
+        allocations.watch(state, job, now_us)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")
     state.reply(event.reply_to, Submitted(job.job_id, found.warnings))

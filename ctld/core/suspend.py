@@ -22,9 +22,10 @@ from ctld.core.expect import expected_end_s
 from ctld.core.model import Job
 from ctld.core.sharing import RELEASED, shares, units_taken
 from ctld.core.state import ClusterState
+from ctld.core.step_model import live_nodes
 from penstock.values.config import SUSPEND_GRACE_S
 from penstock.values.runtime import ran_us
-from penstock.values.states import END_STATES, JobState, Suspend
+from penstock.values.states import JobState, Suspend
 
 S = JobState
 
@@ -66,13 +67,14 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
     if job.suspended_by is Suspend.RESUMING and not shares(state, job):
         state.number_cpus(job, [pick_cpus(state.nodes[part.node], part.cpus, part.gres) for part in job.alloc])
     job.suspended_by, job.preemptor_id = Suspend.NO, 0
-    begun = any(step.state is S.RUNNING for step in job.steps.values())
+    live = job_life.live_steps(state, job)
+    begun = bool(job.request.kind) or any(step.state is S.RUNNING for step in live)
     job_life.move(state, job, S.RUNNING if begun else S.CONFIGURING)
     state.note_suspended(job)
     state.record(now_us, job, "resume")
-    for step in job.steps.values():
+    for step in live:
         if step.state is S.CONFIGURING:
-            job_life.emit_launch(state, job)
+            job_life.emit_launch(state, job, step)
     emit_suspended(state, job)
     job_life.set_end_timers(state, job)
 
@@ -87,9 +89,9 @@ def emit_suspended(state: ClusterState, job: Job) -> None:
     """(Re-)tell the nodes whether the job's steps stand still."""
     stands = job.state is S.SUSPENDED
     grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
-    for step in job.steps.values():
-        if step.state not in END_STATES:
-            state.emit(SuspendStep(step.node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
+    for step in job_life.live_steps(state, job):
+        for node in live_nodes(step):
+            state.emit(SuspendStep(node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
 
 
 def run_us(job: Job, now_us: int) -> int:

@@ -15,8 +15,9 @@ from ctld.core.effects import SignalStep
 from ctld.core.model import Job
 from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
+from ctld.core.step_model import live_nodes
 from ctld.core.timers import Timer
-from penstock.values.jobid import BATCH_STEP
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import SIGNALS, parse_end_warning
 from penstock.values.states import HOLDING_STATES, JobState, Reason, Suspend
 
@@ -107,16 +108,17 @@ def _warn(state: ClusterState, job: Job, now_us: int) -> None:
     own = state.config.preempt_word("send_user_signal") and job.request.signal
     warning = parse_end_warning(job.request.signal) if own else None
     state.record(now_us, job, "signal", str(warning.signal_no if warning else SIGNALS["TERM"]))
-    for step in job.steps.values():
-        if step.state is not JobState.RUNNING:
+    for step in job_life.live_steps(state, job):
+        if step.state is not JobState.RUNNING or step.step_id == EXTERN_STEP:
             continue
-        place = (step.node, job.job_id, job.attempt, step.step_id)
-        if warning is not None:
-            shell = step.step_id == BATCH_STEP and warning.batch_shell
-            state.emit(SignalStep(*place, warning.signal_no, shell, False))
-            continue
-        for name in ("CONT", "TERM"):
-            state.emit(SignalStep(*place, SIGNALS[name], False, True))
+        for node in live_nodes(step):
+            place = (node, job.job_id, job.attempt, step.step_id)
+            if warning is not None:
+                shell = step.step_id == BATCH_STEP and warning.batch_shell
+                state.emit(SignalStep(*place, warning.signal_no, shell, False))
+                continue
+            for name in ("CONT", "TERM"):
+                state.emit(SignalStep(*place, SIGNALS[name], False, True))
 
 
 def grace_ends(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:

@@ -22,7 +22,7 @@ from accounting.database import DatabaseUrlError
 from ctld.core.effects import Batch
 from ctld.core.model import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import Loaded
-from ctld.store import loader, rows
+from ctld.store import loader, rows, steprows
 from ctld.store.dialect import Dialect, dialect_of, reader_engine, write_engine
 from ctld.store.errors import Deposed, LeaseHeld, StorageFull, StoreError
 from ctld.store.migrate import migrate
@@ -208,7 +208,8 @@ class Store:
             (sql.insert_jobs, new),
             (sql.replace_jobs, replaced),
             (sql.update_jobs, changed),
-            (sql.replace_steps, [rows.step_values(step) for step in batch.steps]),
+            (sql.replace_steps, [steprows.plain_values(step) for step in batch.steps if steprows.is_plain(step)]),
+            (sql.replace_spread_steps, [steprows.spread_values(s) for s in batch.steps if not steprows.is_plain(s)]),
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
             (sql.replace_partitions, batch.partitions),
             (sql.replace_qos, [rows.qos_values(record) for record in batch.qos]),

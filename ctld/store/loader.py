@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_colu
 from ctld.core.fairshare import ROOT_ID, AccountRow, LoadedShares, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
-from ctld.store import rows
+from ctld.store import rows, steprows
 from ctld.store.errors import StoreError
 from ctld.store.schema import (
     ACCOUNT,
@@ -103,7 +103,7 @@ def _jobs(connection: Connection, reader: rows.JobReader, condition: ColumnEleme
 def _steps(connection: Connection, job_ids: Sequence[int], attempts: Mapping[int, int]) -> Iterator[StepRow]:
     query = select(STEP).where(STEP.c.job_id.in_(job_ids)).order_by(*STEP.primary_key)
     for values in connection.execute(query):
-        step = rows.step_from(tuple(values))
+        step = steprows.step_from(tuple(values))
         if step.attempt == attempts[step.job_id]:
             yield step
 

@@ -26,7 +26,6 @@ from ctld.core.model import (
     Qos,
     Reservation,
     SpecRow,
-    StepRow,
 )
 from penstock.values.hostlist import compress
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
@@ -201,18 +200,6 @@ def spec_from(values: Params) -> SpecRow:
     """The reverse of `spec_values`."""
     spec_hash, script, argv, environment = values
     return SpecRow(spec_hash, script, split_strings(argv), split_strings(environment))
-
-
-def step_values(row: StepRow) -> Params:
-    """A row of step: the fields are the columns."""
-    job_id, attempt, step_id, name, state, *rest = row
-    return (job_id, attempt, step_id, name, int(state), *rest)
-
-
-def step_from(values: Params) -> StepRow:
-    """The reverse of `step_values`."""
-    job_id, attempt, step_id, name, state, *rest = values
-    return StepRow(job_id, attempt, step_id, name, _STATES[state], *rest)
 
 
 def node_values(row: NodeRow) -> Params:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, update
 from sqlalchemy.sql.elements import CompilerElement
 
+from ctld.core.step_model import PLAIN_COLUMNS
 from ctld.store.dialect import Dialect
 from ctld.store.schema import (
     ACCOUNT,
@@ -43,7 +44,8 @@ class Statements:
     update_jobs: str
     insert_requests: str
     insert_specs: str
-    replace_steps: str
+    replace_steps: str  # plain ones, by their first columns
+    replace_spread_steps: str
     replace_nodes: str
     replace_partitions: str
     insert_history: str
@@ -66,8 +68,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         assert list(compiled.positiontup) == list(order), compiled.positiontup
         return str(compiled)
 
-    def insert(table: Table, **keywords: Any) -> str:
-        names = [c.name for c in _written(table)]
+    def insert(table: Table, columns: int | None = None, **keywords: Any) -> str:
+        names = [c.name for c in _written(table)][:columns]
         statement = dialect.insert(table).values({name: bindparam(name) for name in names})
         if keywords.get("ignore"):
             statement = statement.on_conflict_do_nothing()
@@ -87,7 +89,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         update_jobs=text(change, [*life, "key_job_id", "key_attempt"]),
         insert_requests=insert(JOB_REQUEST),
         insert_specs=insert(JOB_SPEC, ignore=True),
-        replace_steps=insert(STEP, replace=True),
+        replace_steps=insert(STEP, PLAIN_COLUMNS, replace=True),
+        replace_spread_steps=insert(STEP, replace=True),
         replace_nodes=insert(NODE, replace=True),
         replace_partitions=insert(PARTITION_STATE, replace=True),
         insert_history=insert(JOB_HISTORY),

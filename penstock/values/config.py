@@ -145,6 +145,9 @@ class Config:
     max_script_bytes: int = 4 * 1024 * 1024
     max_environment_bytes: int = 1024 * 1024
     first_job_id: int = 1
+    max_step_count: int = 40_000  # steps of one job, ended ones included
+    max_tasks_per_node: int = 512  # of one step
+    mpi_params: str = ""
     job_requeue: bool = True
     max_batch_requeue: int = 5
     return_to_service: int = 0

@@ -51,6 +51,9 @@ class Code(IntEnum):
     INVALID_VALUE = 9000
     QOS_EXISTS = 9010
     QOS_IN_USE = 9011
+    STEP_LIMIT = 9020
+    NOT_ALLOCATION = 9021
+    INVALID_STEP = 9022
     SCRIPT_TOO_LARGE = 9001
     ENVIRONMENT_TOO_LARGE = 9002
     STALE_REQUEST = 9003
@@ -100,6 +103,9 @@ TEXT: dict[Code, str] = {
     Code.INVALID_QOS: "Invalid qos specification",
     Code.QOS_EXISTS: "This QOS already exists",
     Code.QOS_IN_USE: "The QOS is in use",
+    Code.STEP_LIMIT: "Step limit reached for this job",
+    Code.NOT_ALLOCATION: "The job has a batch script, and ends with it",
+    Code.INVALID_STEP: "Invalid job step specified",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

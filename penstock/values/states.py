@@ -109,6 +109,8 @@ class Reason(StrEnum):
     TIME_LIMIT = "TimeLimit"
     OUT_OF_MEMORY = "OutOfMemory"
     SYSTEM_FAILURE = "SystemFailure"
+    INACTIVE_LIMIT = "InactiveLimit"
+    NODES_BUSY = "NodesBusy"
 
 
 class Suspend(IntEnum):
