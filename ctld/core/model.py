@@ -354,8 +354,8 @@ class Node:
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
         "exited", "features", "flags", "gpu_shares", "gres_used", "index", "inside", "jobs", "last_busy_at_us",
-        "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb", "reason",
-        "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version", "weight",
+        "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended", "real_memory_mb",
+        "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "version", "weight",
     )  # fmt: skip
 
     name: str

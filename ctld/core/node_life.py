@@ -165,7 +165,8 @@ def _settle(state: ClusterState, now_us: int, job: Job, step: Step, held: HeldSt
     `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a
     launch without an answer may have been obeyed and is not sent again.
     """
-    step.dead_after_s = held.lease_s if held is not None else 0
+    has_lease = held is not None and held.lease_s
+    step.dead_after_s = lease.dead_after_s(held.lease_s, held.lease_grace_s) if held is not None and has_lease else 0
     if held is None:
         if step.state is JobState.CONFIGURING and not forgotten:
             if job.state is JobState.COMPLETING:
@@ -295,7 +296,7 @@ def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int
 def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """Begin the end of a job that runs on a node that is down: back to the queue, or NODE_FAIL."""
     if job.state in (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED):
-        job.failed_node = node.name
+        job.failed_node, job.reason_detail = node.name, ""
         job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
 
 
