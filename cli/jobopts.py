@@ -153,6 +153,8 @@ JOB_OPTIONS = (
     Option("mem-bind", "", YES, help="task to memory binding of the job's steps", metavar="type",
            convert=read.name("memory binding")),
     Option("no-kill", "k", MAYBE, help="do not end the job when a node of it fails", metavar="off", convert=read.no_kill),
+    Option("node-fail-policy", "", YES, metavar="stop|keep", convert=read.node_fail_policy,
+           help="stop: stops itself and runs again elsewhere when its node is out of reach; keep: goes on"),
     Option("wait-all-nodes", "", YES, help="start when all nodes are ready (1), as Penstock always does", metavar="0|1",
            convert=read.zero_one),
     Option("resv-ports", "", MAYBE, help="reserve communication ports", metavar="count", const=1,
@@ -189,7 +191,8 @@ _SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wck
          "tmp": "tmp_disk_mb", "ntasks_per_core": "ntasks_per_core", "ntasks_per_socket": "ntasks_per_socket",
          "mem_per_gpu": "mem_per_gpu_mb", "ntasks_per_gpu": "ntasks_per_gpu", "cpus_per_gpu": "cpus_per_gpu",
          "overcommit": "overcommit", "distribution": "distribution", "gpu_bind": "gpu_bind", "mem_bind": "mem_bind",
-         "no_kill": "no_kill", "wait_all_nodes": "wait_all_nodes", "resv_ports": "resv_ports", "network": "network",
+         "no_kill": "no_kill", "node_fail_policy": "node_fail_policy",
+         "wait_all_nodes": "wait_all_nodes", "resv_ports": "resv_ports", "network": "network",
          "immediate": "immediate_s",
          "spread_job": "spread_job", "use_min_nodes": "use_min_nodes"}  # fmt: skip
 """Values that go into the request as they are, by the request's field."""

@@ -245,6 +245,13 @@ def no_kill(text: str) -> bool:
     return not text
 
 
+def node_fail_policy(text: str) -> str:
+    """stop or keep."""
+    if text.lower() not in ("stop", "keep"):
+        raise BadValue(f"{text!r} is neither stop nor keep")
+    return text.lower()
+
+
 def zero_one(text: str) -> bool:
     """0 or 1."""
     return parse_int(text, 0, 1, "value") == 1

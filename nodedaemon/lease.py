@@ -27,9 +27,9 @@ import time
 CONTACT_NAME = "contact"
 #: In place of a time: leases rest until the next contact.
 RESTING_NS = 1 << 62
-#: A supervisor looks at least so often, since a sleeping poll does not count the time that the machine has slept. Well
-#: below the margin that the controller adds.
-LOOK_S = 15.0
+#: A supervisor looks at least so often in a lease's time (every 15 s of 240), since a poll that sleeps does not count the
+#: time that the machine has slept. A quarter of the margin that the controller adds.
+LOOKS = 16
 #: What the end of a step that stopped itself says as its failure. The wire has a field for it (wire.py).
 LAPSED = "stopped itself: this node had lost contact with the controller"
 _VALUE = struct.Struct("<q")
@@ -58,20 +58,26 @@ class Contact:
 
     def __init__(self, dir_fd: int) -> None:
         self._fd = open_contact(dir_fd)
-        self._at_ns = read_contact(self._fd)
-        if self._at_ns > now_ns():  # resting, or of an earlier boot
-            if self._at_ns != RESTING_NS:
-                self._write(0)
-            self._at_ns = 0
+        held_ns = read_contact(self._fd)
+        self._rests = held_ns == RESTING_NS
+        self._at_ns = held_ns if held_ns <= now_ns() else 0
+        if not self._rests and not self._at_ns:  # of an earlier boot
+            self._write(0)
 
     def renew(self, at_ns: int) -> None:
         """There was contact at that time."""
         if at_ns > self._at_ns:
-            self._at_ns = at_ns
+            self._at_ns, self._rests = at_ns, False
             self._write(at_ns)
+
+    def nobody_there(self, at_ns: int) -> None:
+        """There was no controller at that time: as good as contact, and no reason to end a rest."""
+        if not self._rests:
+            self.renew(at_ns)
 
     def rest(self) -> None:
         """Leases do not run until the next contact."""
+        self._rests = True
         self._write(RESTING_NS)
 
     def close(self) -> None:
@@ -111,7 +117,7 @@ class Lease:
     def wait_s(self) -> float:
         """When to look again."""
         at_ns = self._kill_at_ns or self._ends_at_ns()
-        return min(max(at_ns - now_ns(), 0) / _NS + 0.001, LOOK_S)
+        return min(max(at_ns - now_ns(), 0), self._lease_ns // LOOKS) / _NS + 0.001
 
     def _ends_at_ns(self) -> int:
         contact_ns = read_contact(self._fd)

@@ -41,6 +41,8 @@ REGISTER_TIMEOUT_S = 20.0
 HEARTBEAT_DEFAULT_S = 10.0
 #: How long a look at the controller's ports may take.
 PROBE_TIMEOUT_S = 3.0
+#: How long until the next look: well below the shortest lease.
+PROBE_PAUSE_S = 4.0
 #: Heartbeats without an answer after which the stream counts as lost.
 SILENT_HEARTBEATS_MAX = 3
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -163,11 +165,18 @@ class Link:
             if was_admitted:
                 self._post(LinkDown(self._link))
                 pause_s = PAUSE_FIRST_S
-            elif await nobody_listens(self._ports):
-                self._contact.renew(lease.now_ns())
             log.warning("controller %s: %s; next try in about %.1f s", self._target.address, why, pause_s)
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 (spreads the nodes, protects nothing)
+            await self._pause(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 (spreads the nodes, protects nothing)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait before the next try, and meanwhile see now and then whether there is a controller at all."""
+        until_s = self._loop.time() + pause_s
+        while (left_s := until_s - self._loop.time()) > 0:
+            looked_at_ns = lease.now_ns()
+            if await nobody_listens(self._ports):
+                self._contact.nobody_there(looked_at_ns)
+            await asyncio.sleep(min(max(until_s - self._loop.time(), 0), left_s, PROBE_PAUSE_S))
 
     async def _session(self, link: int) -> None:
         async with self._channel() as channel:

@@ -11,7 +11,7 @@ from nodedaemon import orders, surround
 from nodedaemon.core import messages as core
 from nodedaemon.core.environment import NodeShare, StepFacts, step_environment
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
-from nodedaemon.core.steps import Step, StepKey
+from nodedaemon.core.steps import NO_LEASE, Step, StepKey
 from nodedaemon.holder import STAGES
 from nodedaemon.lease import LAPSED
 from nodedaemon.site import Site
@@ -76,8 +76,8 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
 def _launch(head: tuple[int, int, int], message: node_pb2.LaunchStep, node: NodeFacts) -> core.Launch:
     key = key_of(message.key)
     try:
-        lease_s = message.lease_s + message.lease_grace_s if message.lease_s else 0
-        return core.Launch(*head, key, launch_order(message, node), lease_s=lease_s)
+        terms = (message.lease_s, message.lease_grace_s)
+        return core.Launch(*head, key, launch_order(message, node), lease=terms if message.lease_s else NO_LEASE)
     except BadValue as error:
         return core.Launch(*head, key, None, invalid=str(error))
 
@@ -238,5 +238,6 @@ def held_step(step: Step) -> node_pb2.HeldStep:
     """A step as told at registration; the states have the wire's numbers."""
     state: Any = int(step.state)
     return node_pb2.HeldStep(
-        key=to_key(step.key), state=state, epoch=step.epoch, suspended=step.suspended, lease_s=step.lease_s
-    )
+        key=to_key(step.key), state=state, epoch=step.epoch, suspended=step.suspended,
+        lease_s=step.lease[0], lease_grace_s=step.lease[1],
+    )  # fmt: skip

@@ -65,6 +65,8 @@ def launch_message(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -
         umask=request.umask,
         allocation=allocation_of(job.alloc[index]),
         node_index=index,
+        lease_s=effect.lease_s,
+        lease_grace_s=effect.lease_grace_s,
     )
     if request.rlimits:
         message.rlimits.update(request.rlimits)

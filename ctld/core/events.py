@@ -391,7 +391,8 @@ class HeldStep(msgspec.Struct, frozen=True, gc=False):
     state: str
     epoch: int
     suspended: bool = False
-    lease_s: int = 0  # so long after the last contact it has stopped itself; 0 = it never does
+    lease_s: int = 0  # it stops itself after so long without contact; 0 = it never does
+    lease_grace_s: int = 0
 
 
 class NodeRegistered(Event, frozen=True):

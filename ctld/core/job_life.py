@@ -142,7 +142,7 @@ def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> No
     count, first, last, by = arrays.facts(job, state)
     lease_s, grace_s = lease.terms(state, job)
     # An earlier launch of it that counts after all may have had longer terms.
-    step.dead_after_s = max(step.dead_after_s, lease_s + grace_s) if lease_s else 0
+    step.dead_after_s = max(step.dead_after_s, lease.dead_after_s(lease_s, grace_s)) if lease_s else 0
     head = (
         job.job_id, job.attempt, step.step_id, state.epoch, job_row(job), count, first, last, by, lease_s, grace_s,
     )  # fmt: skip
@@ -274,6 +274,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         assocs.end(state, job, end_at_us)
         job.suspended_by = Suspend.NO
         state.note_suspended(job)
+    if job.reason is Reason.NODE_DOWN and reason is not Reason.NODE_DOWN:
+        job.reason_detail = ""  # it went on unseen, and this is what became of it
     job.end_state, job.reason = None, reason
     job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
     if held:

@@ -6,7 +6,7 @@
 
 Silent is not dead. A job is started again only when one of these has shown that its last run is over:
     - the node says so, or comes back with another boot id (node_life);
-    - its lease: launched with one, it has stopped itself LEASE + grace after the last contact, and MARGIN_S has passed;
+    - its lease: launched with one, it has stopped itself lease + grace after the last contact, and a margin has passed;
     - the fencing program has cut the node's power (exit 0), or an administrator says DOWN, which is his word for it.
 Until then it waits, COMPLETING with NodeDown, and says for what.
 
@@ -26,8 +26,9 @@ from ctld.core.timers import Timer
 from penstock.values.states import JobState, NodeFlag, Reason
 
 US = 1_000_000
-#: For SIGKILL to do its work, for supervisors that look every 15 s, for clocks that do not run alike.
-MARGIN_S = 60
+#: Of the lease's time comes on top as a margin (60 s of 240): for SIGKILL to do its work, for supervisors that look only
+#: now and then (nodedaemon/lease.py: a quarter of this), for clocks that do not run alike.
+MARGIN_PART = 4
 STOP, KEEP = "stop", "keep"
 #: `requeue` is the word of slurm.conf for what a stopped job's fate is.
 POLICIES = (STOP, KEEP, "requeue")
@@ -49,6 +50,11 @@ def terms(state: ClusterState, job: Job) -> tuple[int, int]:
     return lease_s, state.config.kill_wait_s
 
 
+def dead_after_s(lease_s: int, grace_s: int) -> int:
+    """So long after its node was lost a step with these terms is dead for certain: by default 240 + 30 + 60 s."""
+    return lease_s + grace_s + -(-lease_s // MARGIN_PART)
+
+
 def dead_at_us(node: Node, job: Job) -> int:
     """When all steps of the job on that lost node have stopped themselves for certain; 0 = that is not known."""
     if node.connected or not node.lost_at_us:
@@ -57,7 +63,7 @@ def dead_at_us(node: Node, job: Job) -> int:
     if not all(step.dead_after_s for step in live):
         return 0
     longest_s = max((step.dead_after_s for step in live), default=0)
-    return node.lost_at_us + (longest_s + MARGIN_S) * US
+    return node.lost_at_us + longest_s * US
 
 
 def watch(state: ClusterState, node: Node, job: Job, now_us: int) -> None:

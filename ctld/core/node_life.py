@@ -174,7 +174,8 @@ def _settle(
     `forgotten`: the node may have started steps that it cannot know of any more (rebooted, spool gone), so that a
     launch without an answer may have been obeyed and is not sent again.
     """
-    step.dead_after_s = held.lease_s if held is not None else 0
+    has_lease = held is not None and held.lease_s
+    step.dead_after_s = lease.dead_after_s(held.lease_s, held.lease_grace_s) if held is not None and has_lease else 0
     part = step.parts[part_on(step, name)] if step.parts is not None else step
     ending = job.state is JobState.COMPLETING or (isinstance(step, SpreadStep) and bool(step.note))
     if held is None:
@@ -311,7 +312,7 @@ def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> Non
     if not _needs(node, job):
         return
     if job.state in (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED):
-        job.failed_node = node.name
+        job.failed_node, job.reason_detail = node.name, ""
         job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import allocations, arrays, depends, priority
+from ctld.core import allocations, arrays, depends, lease, priority
 from ctld.core.allocations import AT_ONCE_US
 from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
@@ -165,6 +165,8 @@ def _check_text(wanted: WantedJob) -> None:
             check_name(text, what, NAME_MAX if what != "command" else PATH_BYTES_MAX)
     except BadValue as error:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
+    if wanted.node_fail_policy not in ("", *lease.POLICIES):
+        raise Refused(Code.INVALID_VALUE, f"node-fail-policy {wanted.node_fail_policy[:64]!r} is neither stop nor keep")
     for what, path in (
         ("chdir", wanted.work_dir),
         ("output", wanted.std_out),

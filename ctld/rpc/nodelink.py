@@ -117,6 +117,7 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
                 h.epoch,
                 h.suspended,
                 h.lease_s,
+                h.lease_grace_s,
             )
             for h in register.held
         ),

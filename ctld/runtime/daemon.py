@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from accounting.records import Records
+from ctld.agents.fence import Fencer
 from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
 from ctld.core.controller import Core
@@ -141,6 +142,7 @@ class Controller:
         self._records = Records(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
         self._registry = Registry(runtime, specs, epoch, version())
+        self._fencer = Fencer(runtime)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
@@ -185,6 +187,7 @@ class Controller:
         except TimeoutError:
             log.error("the last commit does not end; what it holds has been told to nobody")
             self._fail("the stop took too long", None)
+        self._fencer.stop()
         self._registry.stop()
         await self._server.stop(STOP_GRACE_S)
         self._records.close()

@@ -154,7 +154,7 @@ class NodeMachine:
         for key in self.forgotten:
             yield Forgotten(key)
         for step in self.steps.values():
-            yield Held(step.key, step.epoch, step.state, step.start_at_us, step.lease_s)
+            yield Held(step.key, step.epoch, step.state, step.start_at_us, step.lease)
             if step.is_live and step.kill_at_us:
                 yield KillWanted(step.key, step.kill_at_us)
             if step.is_live and step.suspended:
@@ -181,7 +181,7 @@ class NodeMachine:
             self.epoch = max(self.epoch, record.epoch)
         elif isinstance(record, Held):
             step = self._hold(record.key, record.epoch)
-            step.state, step.start_at_us, step.lease_s = record.state, record.start_at_us, record.lease_s
+            step.state, step.start_at_us, step.lease = record.state, record.start_at_us, record.lease
             self._note_live(step)
         elif isinstance(record, KillWanted):
             if record.key in self.steps:
@@ -232,9 +232,9 @@ class NodeMachine:
         if event.key not in self.steps:
             step = self._hold(event.key, event.epoch)
             step.move(StepState.ACCEPTED)
-            step.lease_s = event.lease_s
+            step.lease = event.lease
             self._note_live(step)
-            self._records.append(Held(event.key, event.epoch, step.state, lease_s=step.lease_s))
+            self._records.append(Held(event.key, event.epoch, step.state, lease=step.lease))
             self._effects.append(StartStep(event.key, event.order))
         self._answer(event)
 

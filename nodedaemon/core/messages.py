@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from nodedaemon.core.steps import StepKey, StepState
+from nodedaemon.core.steps import NO_LEASE, StepKey, StepState
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class Launch(Command, frozen=True):
 
     order: Any
     invalid: str = ""
-    lease_s: int = 0
+    lease: tuple[int, int] = NO_LEASE
 
 
 class Signal(Command, frozen=True):
@@ -213,7 +213,7 @@ class Held(Record, frozen=True):
     epoch: int
     state: StepState
     start_at_us: int = 0
-    lease_s: int = 0
+    lease: tuple[int, int] = NO_LEASE
 
 
 class KillWanted(Record, frozen=True):

@@ -36,6 +36,10 @@ TRANSITIONS: dict[StepState, frozenset[StepState]] = {
 }
 
 
+#: How many seconds without contact a step stops itself after, and the grace then: of one that never does.
+NO_LEASE = (0, 0)
+
+
 class IllegalMove(Exception):
     """A move that the table does not list: a bug, never a peer's fault."""
 
@@ -55,7 +59,7 @@ class Step:
     """One step that the node holds. `move` is the only place where `state` changes."""
 
     __slots__ = (
-        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease_s", "start_at_us", "state",
+        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "start_at_us", "state",
         "stop_at_us", "suspended",
     )  # fmt: skip
 
@@ -64,7 +68,7 @@ class Step:
         self.epoch = epoch
         self.state = StepState.UNKNOWN
         self.start_at_us = 0
-        self.lease_s = 0  # so long after the last contact it has stopped itself; 0 = it never does
+        self.lease = NO_LEASE
         self.kill_at_us = 0  # 0 = nobody wants it to end
         self.kill_note = ""
         self.killed = False  # SIGKILL has been sent

@@ -138,7 +138,7 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockOperators", "penstock_operators", kinds.NAMES),
     Key("PenstockAdministrators", "penstock_administrators", kinds.NAMES),
     Key("PenstockNodeFailPolicy", "node_fail_policy", kinds.choice("requeue", "stop", "keep")),
-    Key("PenstockLeaseTime", "lease_time_s", kinds.seconds(0, 65533)),
+    Key("PenstockLeaseTime", "lease_time_s", kinds.lease),
     Key("PenstockFenceProgram", "fence_program", kinds.PATH),
     Key("PenstockFenceTimeout", "fence_timeout_s", kinds.seconds(1, 65533)),
     Key("PenstockBackfill", "penstock_backfill", kinds.BACKFILL),

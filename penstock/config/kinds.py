@@ -203,6 +203,20 @@ def seconds(low: int, high: int = SECONDS_MAX, unlimited: int | None = None) -> 
     return Kind(read, str, lambda value: f"{value} sec")
 
 
+#: Shorter than this, and a heartbeat that is a little late would end jobs: they come every 5 s.
+LEASE_S_MIN = 12
+
+
+def _read_lease(text: str, what: str) -> int:
+    found = parse_int(text, 0, 65533, what)
+    if 0 < found < LEASE_S_MIN:
+        raise BadValue(f"{what} {text} is too short: 0 (no leases) or at least {LEASE_S_MIN}")
+    return found
+
+
+lease = Kind(_read_lease, str, lambda value: f"{value} sec")
+
+
 def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
     """One of a few words, in their own spelling; `also` maps older words to them."""
     words = {word.lower(): word for word in allowed} | {old.lower(): word for old, word in (also or {}).items()}

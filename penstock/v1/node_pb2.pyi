@@ -130,7 +130,7 @@ class StepKey(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step_id: _Optional[int] = ...) -> None: ...
 
 class HeldStep(_message.Message):
-    __slots__ = ("key", "state", "epoch", "suspended", "lease_s")
+    __slots__ = ("key", "state", "epoch", "suspended", "lease_s", "lease_grace_s")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[HeldStep.State]
@@ -148,12 +148,14 @@ class HeldStep(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_GRACE_S_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     state: HeldStep.State
     epoch: int
     suspended: bool
     lease_s: int
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ..., suspended: bool = ..., lease_s: _Optional[int] = ...) -> None: ...
+    lease_grace_s: int
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ..., suspended: bool = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("epoch", "heartbeat_interval_ms", "refusal", "cluster_name", "kill_wait_s", "unkillable_step_timeout_s", "controller_version", "settings", "lease_s", "command_port")

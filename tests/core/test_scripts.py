@@ -17,6 +17,7 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     node n1 state=drain reason=x / partition debug state=down
     notice n1 drain|fail|clear reason=x job=1           what a node says of itself
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
+    fenced n1 off=true text=                            the fencing program's answer
     await 1 / jobs / nodes / story 1
     accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
     priorities / shares                                 what sprio and sshare read
@@ -139,7 +140,7 @@ class Script:
     def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
         failure, oom = keys.get("failure", ""), "oom" in plain
-        more: dict[str, object] = {word: True for word in plain if word in ("untried", "rebooted")}
+        more: dict[str, object] = {word: True for word in plain if word in ("untried", "rebooted", "lease_lapsed")}
         more["ago_s"] = int(keys.get("ago", 0))
         ids = [int(word) for word in plain if word.isdigit()]
         return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom, **more)]
@@ -206,6 +207,9 @@ class Script:
     def reboot(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         self.world.reboot(plain[0])
         return []
+
+    def fenced(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self.world.fenced(plain[0], keys["off"] == "true", keys.get("text", ""))
 
     def restart(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         self.world.restart()

@@ -17,6 +17,7 @@ from ctld.core.effects import (
     Created,
     Done,
     Ended,
+    FenceNode,
     ForgetStep,
     LaunchStep,
     RebootNode,
@@ -35,6 +36,7 @@ from ctld.core.events import (
     HeldStep,
     LoadConfig,
     NodeDisconnected,
+    NodeFenced,
     NodeNotice,
     NodeRegistered,
     Role,
@@ -102,6 +104,7 @@ class World:
         self.ended: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}  # unseen, and when
         self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
         self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
@@ -212,6 +215,8 @@ class World:
             return (
                 [f"refuse {effect.node}: {effect.refusal}"] if isinstance(effect, AdmitNode) and effect.refusal else []
             )
+        if isinstance(effect, FenceNode):
+            return [f"fence {effect.node}"]
         assert isinstance(effect, LaunchStep | SignalStep | SuspendStep | TerminateStep)
         if effect.node not in self.links:
             return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
@@ -247,6 +252,8 @@ class World:
             return [text + " (known there)"]
         assert key not in self.launches, f"{key} started twice"
         self.launches.append(key)
+        if effect.lease_s:
+            self.leases[key] = (effect.lease_s, effect.lease_grace_s)
         self.running[effect.node][key] = effect.epoch
         return [text]
 
@@ -290,7 +297,15 @@ class World:
         self.streams += 1
         self.links[name] = self.streams + 1000 * self.epoch
         held = tuple(
-            HeldStep(job_id, attempt, BATCH, "RUNNING", epoch, (job_id, attempt) in self.stopped[name])
+            HeldStep(
+                job_id,
+                attempt,
+                BATCH,
+                "RUNNING",
+                epoch,
+                (job_id, attempt) in self.stopped[name],
+                *self.leases.get((job_id, attempt), (0, 0)),
+            )
             for (job_id, attempt), epoch in self.running[name].items()
         ) + tuple(HeldStep(job_id, attempt, BATCH, "TOMBSTONE", 0) for job_id, attempt in self.tombstones[name])
         held += tuple(HeldStep(job_id, attempt, BATCH, "EXITED", 0) for job_id, attempt in self.ended[name])
@@ -314,6 +329,12 @@ class World:
     def disconnect(self, name: str) -> list[str]:
         """The stream breaks."""
         return self.do(NodeDisconnected(name, self.links.pop(name)))
+
+    def fenced(self, name: str, off: bool, text: str) -> list[str]:
+        """The fencing program has ended."""
+        if off:
+            self.running[name].clear()
+        return self.do(NodeFenced(name, self.core.state.nodes[name].lost_link_id, off, text))
 
     def take_ended(self, ids: list[str]) -> list[tuple[str, int, int, int]]:
         """Steps that ended unseen: (node, job id, attempt, when)."""

@@ -154,6 +154,7 @@ class LiveCluster:
         self.slurm_conf = self.home / "slurm.conf"
         self.cluster_file = self.home / "cluster.json"
         self.boot_ids: dict[str, str] = {}
+        self.ways: dict[str, int] = {}  # node -> port of a proxy through which it reaches the controller
         self.daemons: dict[str, Daemon] = {}
         self.call_limit_s = 10.0  # how long `call` tries; shorter where a test expects the controller to die
         self._client: Client | None = None
@@ -276,7 +277,8 @@ class LiveCluster:
     def start_node(self, name: str, **env: str) -> Daemon:
         """Start a node daemon; it has not registered yet when this returns."""
         conf = self.conf
-        words = ["noded", "--node-name", name, "--controller", f"127.0.0.1:{self.node_port}"]
+        port = self.ways.get(name, self.node_port)
+        words = ["noded", "--node-name", name, "--controller", f"127.0.0.1:{port}"]
         words += ["--cert-dir", str(self.home / "certs" / name), "--spool", str(self.home / "noded" / name)]
         words += ["--cpus", str(conf.cpus), "--real-memory", str(conf.memory_mb)]
         words += ["--gpus", f"{conf.gpus}:{conf.gpu_type}"] if conf.gpus else []
