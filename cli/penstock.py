@@ -34,6 +34,7 @@ PROGRAMS = (
     Program("ctld", "ctld.main:main", "the controller", is_daemon=True),
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),
     Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),
+    Program("adopt", "nodedaemon.adopt:main", "put an ssh session into a job (for pam_exec)", is_daemon=True),
     Program("config check", "cli.configcheck:main", "read a slurm.conf and say what is wrong with it"),
     Program("ca", "cli.ca:main", "the cluster's certificate authority (penstock ca init)"),
     Program("node", "cli.node:main", "join tokens for new nodes (penstock node token)"),

@@ -66,6 +66,11 @@ class Cgroups:
         for tree in self.hierarchies:
             _write(f"{tree.path}/{key}/{tree.join_file}", "0")
 
+    def adopt(self, key: str, pid: int) -> None:
+        """Put a process into the step's groups. Raises OSError."""
+        for tree in self.hierarchies:
+            _write(f"{tree.path}/{key}/cgroup.procs", str(pid))
+
     def members(self, key: str) -> list[int]:
         """Processes in the step's group."""
         for tree in self.hierarchies:

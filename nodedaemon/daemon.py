@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodedaemon import inventory, link, wire
+from nodedaemon.adoption import Adoption
 from nodedaemon.cgroup import Cgroups, remove_subtree
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import NodeMachine
@@ -97,6 +98,7 @@ class Daemon:
         self._wake = asyncio.Event()
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
+        self._adoption = Adoption(spool.path, spool, cgroups, self._machine.live_steps)
         self._programs = SitePrograms(settings.node, self._executor, lambda: bool(self._machine.live_steps()))
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
@@ -124,6 +126,7 @@ class Daemon:
         await self._turn()  # what became of the old steps is known before the registration says so
         linking = loop.create_task(self._link.run())
         linking.add_done_callback(lambda task: self.stop())
+        await self._adoption.start()
         checking = loop.create_task(self._programs.check_health())
         lost = loop.create_task(self._supervisors.launcher_lost.wait())
         lost.add_done_callback(lambda task: self.stop())
@@ -137,6 +140,7 @@ class Daemon:
                 raise Fatal("the launcher is gone; steps go on, start the daemon again to adopt them")
         finally:
             checking.cancel()
+            self._adoption.close()
             lost.cancel()
             linking.cancel()
             await asyncio.gather(linking, lost, checking, return_exceptions=True)

@@ -59,6 +59,7 @@ class Spool:
 
     def __init__(self, path: str, boot_id: str, new_spool_id: str) -> None:
         prepare_folder(path)
+        self.path = path
         self.boot_id = boot_id
         self.dir_fd = open_folder(path)
         self.steps_fd = open_folder("steps", self.dir_fd)

@@ -1,0 +1,88 @@
+"""`penstock adopt`: an ssh session joins the extern step of a job of its user, or does not get in."""
+
+import asyncio
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodedaemon import adopt
+from nodedaemon.proctree import start_time
+from penstock.v1 import node_pb2
+from tests.node.fakectl import EXTERN, cluster
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+NOBODY = {"user_id": 65534, "group_id": 65534, "user_name": "nobody"}
+
+
+async def as_pam(spool: Path, user: str, *options: str) -> tuple[int, str]:
+    """What pam_exec does."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import sys; from nodedaemon.adopt import main; sys.exit(main(sys.argv[1:]))",
+        "--spool", str(spool), *options, env={**os.environ, "PAM_USER": user}, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, said = await process.communicate()
+    return process.returncode or 0, said.decode()
+
+
+def test_who_has_a_job_comes_in_and_belongs_to_it(tmp_path):
+    async def scenario():
+        settings = node_pb2.NodeSettings(prolog_flags=["CONTAIN"])
+        async with cluster(tmp_path, settings=settings) as (controller, daemon):
+            nobody = pwd.getpwuid(65534).pw_name
+            status, said = await as_pam(daemon.spool, nobody)
+            assert (status, said) == (1, "penstock adopt: uid 65534 has no job on this node\n")
+            controller.hold(1, **NOBODY)
+            await controller.step_started(1, EXTERN)
+            session = await asyncio.create_subprocess_exec("sleep", "1000")
+            answer = await asyncio.to_thread(adopt.ask, str(daemon.spool), 65534, session.pid, start_time(session.pid))
+            assert answer.startswith("ok job 1")
+            controller.terminate(1, step_id=EXTERN)
+            await controller.step_exited(1, EXTERN)
+            if "adopted" not in answer:
+                assert await session.wait() == -9  # it ended with the job
+            else:
+                session.kill()
+                await session.wait()
+            assert (await as_pam(daemon.spool, nobody))[0] == 1
+            assert await as_pam(daemon.spool, "root") == (0, "")
+            assert "no such user" in (await as_pam(daemon.spool, "no-such-user"))[1]
+
+    asyncio.run(scenario())
+
+
+def test_only_root_may_ask_and_a_daemon_that_is_away_keeps_people_out(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (_, daemon):
+            assert os.stat(daemon.spool / "adopt.sock").st_mode & 0o777 == 0o600
+        nobody = pwd.getpwuid(65534).pw_name
+        status, said = await as_pam(daemon.spool, nobody)
+        assert status == 1 and "does not answer" in said
+        assert (await as_pam(daemon.spool, nobody, "--allow-on-error"))[0] == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_pam_session_sets_the_limits_or_says_why_not(tmp_path):
+    """libpam reads /etc/pam.d, so a private copy is mounted there for the test's own processes."""
+    etc = tmp_path / "pam.d"
+    etc.mkdir()
+    limits = tmp_path / "limits.conf"
+    limits.write_text("* hard nofile 321\n* soft nofile 123\n")
+    (etc / "slurm").write_text(
+        f"auth required pam_permit.so\naccount required pam_permit.so\nsession required pam_limits.so conf={limits}\n"
+    )
+    program = (
+        "import resource; from nodedaemon import pam; pam.open_session('nobody');"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    mount = f'mount --bind {etc} /etc/pam.d && exec {sys.executable} -c "$0"'
+    command = ["unshare", "--mount", "sh", "-c", mount, program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("(123, 321)\n", "")
+    (etc / "slurm").write_text("session required pam_deny.so\nauth required pam_deny.so\n")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "PamError: PAM service slurm:" in done.stderr
