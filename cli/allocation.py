@@ -32,6 +32,8 @@ WAIT_S = 30
 #: A controller that is away comes back within this, or the command gives up giving back what it had.
 END_LIMIT_S = 60.0
 FAILED = "Unable to allocate resources"
+#: With --immediate the controller ends the job; after so much more the client does.
+IMMEDIATE_MORE_S = 5.0
 
 
 class Allocation:
@@ -76,10 +78,10 @@ class Allocation:
         while True:
             reply = self.look(0 if first else WAIT_S if immediate_s is None else 1)
             if reply.state in ENDED or reply.state == "COMPLETING":
-                raise self.ended(reply)
+                raise self.refused(TEXT[Code.NODES_BUSY]) if immediate_s is not None else self.ended(reply)
             waits = reply.state in NOT_GRANTED
-            if waits and immediate_s is not None and time.monotonic() - began >= max(immediate_s, 1):
-                self.cancel()
+            if waits and immediate_s is not None and time.monotonic() - began >= immediate_s + IMMEDIATE_MORE_S:
+                self.cancel()  # the controller does that; but somebody may have changed the job meanwhile
                 raise self.refused(TEXT[Code.NODES_BUSY])
             if waits and first and immediate_s is None:
                 self.say(f"Pending job allocation {self.job_id}")

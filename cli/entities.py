@@ -4,7 +4,7 @@ import os
 import sys
 
 from cli import places, reservation, show
-from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, words_of
+from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, of_steps, words_of
 from cli.run import CommandError, complain
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
@@ -114,6 +114,8 @@ ENTITIES = {
     "partition": Verb(0, -1, show_partitions),
     "reservations": Verb(0, -1, reservation.show),
     "reservation": Verb(0, -1, reservation.show),
+    "steps": Verb(0, -1, of_steps("show_steps")),
+    "step": Verb(0, -1, of_steps("show_steps")),
     "config": Verb(0, 0, show_config),
     "hostnames": Verb(0, 1, show_hostnames),
     "hostlist": Verb(1, 1, show_hostlist),
@@ -124,4 +126,4 @@ ENTITIES = {
     "licenses": Verb(0, -1, places.show_licenses),
     "license": Verb(0, -1, places.show_licenses),
 }
-ENTITIES_LATER = words_of("aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend slurmd step steps")
+ENTITIES_LATER = words_of("aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend slurmd")

@@ -1,16 +1,26 @@
 """Small things about jobs that several commands share."""
 
+import os
+
 from penstock.v1.controller_pb2 import JobInfo
-from penstock.values.jobid import JobSelector
+from penstock.values.jobid import JobSelector, format_step
 
 
 def selector_text(selector: JobSelector) -> str:
-    """A job or tasks of an array, as requests carry it."""
+    """A job, tasks of an array or a component, as requests carry it; a step is not part of it."""
+    if selector.het_offset is not None:
+        return f"{selector.job_id}+{selector.het_offset}"
     if selector.tasks is None:
         return str(selector.job_id)
     if len(selector.tasks) == 1:
         return f"{selector.job_id}_{selector.tasks.first()}"
     return f"{selector.job_id}_[{selector.tasks.format()}]"
+
+
+def wire_id(selector: JobSelector) -> str:
+    """A selector as requests carry it, with its step."""
+    step = "" if selector.step_id is None else f".{format_step(selector.step_id)}"
+    return selector_text(selector) + step
 
 
 def start_at(job: JobInfo) -> int:
@@ -28,3 +38,8 @@ def end_at(job: JobInfo) -> int:
     if job.end_at_us or not job.planned_start_at_us or job.time_limit_s < 0:
         return job.end_at_us
     return job.planned_start_at_us + job.time_limit_s * 1_000_000
+
+
+def own_node() -> str:
+    """The node that this machine is, as far as the environment or its name say."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]

@@ -47,6 +47,18 @@ class Verb(NamedTuple):
     run: Callable[[Call], int]
 
 
+def of_steps(name: str) -> Callable[[Call], int]:
+    """A keyword about steps, by the name of its function: their module and messages are loaded only for these."""
+
+    def do(call: Call) -> int:
+        from cli import showsteps
+
+        status: int = getattr(showsteps, name)(call)
+        return status
+
+    return do
+
+
 def words_of(text: str) -> frozenset[str]:
     """A set of words written as one text."""
     return frozenset(text.split())

@@ -103,7 +103,6 @@ def _job(values: dict[str, Any], command: list[str], argv: list[str]) -> JobRequ
     job.work_dir = os.path.normpath(os.path.join(job.submit_dir, os.fsencode(values.get("chdir", ""))))
     job.submit_host = os.uname().nodename
     job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
-    job.command = shown(command[0]) if command else ""
     job.umask = current_umask()
     return job
 

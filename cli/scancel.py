@@ -1,12 +1,12 @@
 """scancel: end jobs, or send them a signal.
 
-Jobs are named by id (123, 123_4, 123_[1-5], 123.batch) or found by filters, or both: then only the named jobs that
+Jobs are named by id (123, 123_4, 123_[1-5], 123.batch, 123.0) or found by filters, or both: then only the named jobs that
 pass the filters are meant. No id and no filter is a mistake, not "everything". The controller does the finding in one
 request, so that no job slips through between a listing and a signal; only -i lists first, as a person has to answer.
 
 With ids, each job that could not be signalled is an error line and the status is 1. With filters, jobs that ended
 meanwhile are no error (-v tells); -Q hides "already completed" for ids too. An explicit KILL is the same as no signal:
-it ends the job. Steps other than `.batch` come with srun.
+it ends the job. A step (12.0) is ended or signalled alone; `12.batch` is the script.
 """
 
 import os
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from cli.jobids import selector_text
+from cli.jobids import selector_text, wire_id
 from cli.options import NO, YES, Command, Option, later, parse
 from cli.run import CommandError, complain, run
 from penstock.client import Client
@@ -139,7 +139,7 @@ def _partial(values: dict[str, Any]) -> bool:
 
 
 def _split_ids(positional: list[str]) -> tuple[list[str], list[str]]:
-    """Ids of whole jobs, and ids of which only the batch script is meant."""
+    """Ids of whole jobs and of steps, and ids of which only the batch script is meant."""
     whole: list[str] = []
     batch: list[str] = []
     for text in positional:
@@ -150,9 +150,10 @@ def _split_ids(positional: list[str]) -> tuple[list[str], list[str]]:
         for selector in selectors:
             if selector.het_offset is not None:
                 raise CommandError(f"Invalid job id {text}: heterogeneous jobs are not supported yet by Penstock")
-            if selector.step_id not in (None, BATCH_STEP):
-                raise CommandError(f"job step {text}: steps other than .batch are not supported yet by Penstock")
-            (whole if selector.step_id is None else batch).append(selector_text(selector))
+            if selector.step_id == BATCH_STEP:
+                batch.append(selector_text(selector))
+            else:
+                whole.append(wire_id(selector))
     if len(whole) + len(batch) > IDS_MAX:
         raise CommandError(f"{len(whole) + len(batch)} job ids given, the limit is {IDS_MAX}")
     return whole, batch
@@ -180,13 +181,15 @@ def _report(result: JobResult, signal: int, values: dict[str, Any], filtered: bo
     verbose = bool(values.get("verbose"))
     if result.code == 0:
         if verbose:
-            deed = f"Signal {signal} to job" if signal else "Terminating job"
+            what = "step" if "." in result.id else "job"
+            deed = f"Signal {signal} to {what}" if signal else f"Terminating {what}"
             complain(COMMAND.name, f"{COMMAND.name}: {deed} {result.id}", plain=True)
         return 0
     harmless = result.code == Code.ALREADY_DONE and (filtered or values.get("quiet"))
     harmless = harmless or (filtered and result.code == Code.INVALID_JOB_ID)
     if verbose or not harmless:
-        complain(COMMAND.name, f"Kill job error on job id {result.id}: {result.text}")
+        what = "Kill job error on job step id" if "." in result.id else "Kill job error on job id"
+        complain(COMMAND.name, f"{what} {result.id}: {result.text}")
     return 0 if harmless else 1
 
 

@@ -5,14 +5,26 @@ has not is listed by name and fails with that message; what Slurm does not know 
 Interactive mode is left out: a shell does it.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cli import reservation, show
 from cli.entities import ENTITIES, ENTITIES_LATER
-from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs, words_of
+from cli.jobids import own_node
+from cli.keywords import (
+    NAME,
+    Call,
+    Verb,
+    ask,
+    check_count,
+    check_ids,
+    find_word,
+    job_number,
+    list_jobs,
+    of_steps,
+    words_of,
+)
 from cli.options import MAYBE, NO, VERSION_TEXT, Command, Option, later, parse
 from cli.run import CommandError, complain, run
 from cli.update import is_about_reservation, read_update
@@ -30,7 +42,7 @@ DOWN_BANNER = "*" * 41 + "\n** RESTORE SLURMCTLD DAEMON TO SERVICE **\n" + "*" *
 Action = pb.ControlJobsRequest.Action
 
 FOOTER = """Keywords:
-  show job|node|partition|reservation [NAME]   state of one or all (-d details, -o one line each)
+  show job|step|node|partition|reservation [NAME]   state of one or all (-d details, -o one line each)
   create reservation [ReservationName=NAME] KEY=VALUE...
   delete ReservationName=NAME
   show config                         the configuration in force
@@ -43,7 +55,9 @@ FOOTER = """Keywords:
   suspend|resume JOB...               stop running jobs, and let them go on (operators)
   update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...
   reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES   when nothing runs there (cancel_reboot NODES)
+  notify JOB TEXT                     a line for the error output of a job
   write batch_script JOB [FILE|-]     the script of a job, to slurm-JOB.sh if no file is named
+  liststeps [NODE]  listpids [JOB[.STEP] [NODE]]  pidinfo PID   on this node, or the one that is named
   completing  listjobs [NODE]  ping  reconfigure  shutdown  version  errnumstr NUMBER"""
 
 COMMAND = Command(
@@ -189,7 +203,7 @@ def completing(call: Call) -> int:
 
 def listjobs(call: Call) -> int:
     """`listjobs [NODE]`: jobs that are on this node."""
-    node = call.words[0] if call.words else os.uname().nodename.partition(".")[0]
+    node = call.words[0] if call.words else own_node()
     jobs = list_jobs(
         pb.ListJobsRequest(filter=pb.JobFilter(nodes=[node], states=["RUNNING", "SUSPENDED", "COMPLETING"]))
     )
@@ -262,6 +276,10 @@ VERBS = {
     "cancel_reboot": Verb(1, 1, cancel_reboot),
     "completing": Verb(0, 0, completing),
     "listjobs": Verb(0, 1, listjobs),
+    "liststeps": Verb(0, 1, of_steps("liststeps")),
+    "listpids": Verb(0, 2, of_steps("listpids")),
+    "pidinfo": Verb(1, 1, of_steps("pidinfo")),
+    "notify": Verb(2, -1, of_steps("notify")),
     "ping": Verb(0, 0, ping),
     "reconfigure": Verb(0, 0, reconfigure),
     "shutdown": Verb(0, 1, shutdown),
@@ -269,8 +287,8 @@ VERBS = {
     "errnumstr": Verb(1, 1, errnumstr),
 }
 VERBS_LATER = words_of(
-    "abort all cluster details fsdampeningfactor getaddrs getent hide listpids liststeps "
-    "notify oneliner pidinfo power schedloglevel setdebug setdebugflags takeover token top "
+    "abort all cluster details fsdampeningfactor getaddrs getent hide "
+    "oneliner power schedloglevel setdebug setdebugflags takeover token top "
     "wait_job"
 )
 if __name__ == "__main__":

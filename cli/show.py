@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cli.jobids import begin_at, end_at, start_at
-from penstock.v1.common_pb2 import GresCount, GresIndices, JobRequest, NodeAllocation
+from penstock.v1.common_pb2 import BATCH, GresCount, GresIndices, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration
@@ -64,9 +64,14 @@ def _job_head(job: JobInfo, report: Report) -> Record:
         f"Priority={job.priority} Nice={request.nice} Account={_null(request.account)} QOS={_null(request.qos)}"
         + (f" WCKey={request.wckey}" if request.wckey else ""),
         f"JobState={job.state} Reason={job.reason.replace(' ', '_') or 'None'} Dependency={_null(job.dependency)}",
-        f"Requeue={request.requeue:d} Restarts={job.attempt} BatchFlag=1 Reboot=0 ExitCode={_exit(job)}",
+        f"Requeue={request.requeue:d} Restarts={job.attempt} BatchFlag={is_batch(request):d} Reboot=0 ExitCode={_exit(job)}",
     ]
     return [*lines, f"DerivedExitCode={_exit(job)}"] if report.detail else lines
+
+
+def is_batch(request: JobRequest) -> bool:
+    """Whether a script owns the allocation."""
+    return request.kind == BATCH
 
 
 def job_title(job: JobInfo) -> str:
@@ -208,19 +213,34 @@ def _job_files(job: JobInfo) -> Record:
     lines += [f"Comment={request.comment}"] if request.comment else []
     lines += [f"AdminComment={job.admin_comment}"] if job.admin_comment else []
     output = job.std_out or request.std_out
-    lines += [
-        f"StdErr={_path(job.std_err or request.std_err or output)}",
-        f"StdIn={_path(job.std_in or request.std_in or b'/dev/null')}",
-        f"StdOut={_path(output)}",
-    ]
-    gres = format_gres(_gres(request.gres_per_node))
-    lines += [f"TresPerNode={gres}"] if gres else []
+    if is_batch(request):
+        lines += [
+            f"StdErr={_path(job.std_err or request.std_err or output)}",
+            f"StdIn={_path(job.std_in or request.std_in or b'/dev/null')}",
+            f"StdOut={_path(output)}",
+        ]
+    lines += _asked_tres(request)
     if request.switches_max:
         lines.append(f"Switches={request.switches_max}@{format_duration(request.switches_wait_s)}")
     lines += [f"SegmentSize={request.segment}"] if request.segment else []
     detail = job.reason_detail if job.reason_detail != job.reason else ""
     detail = detail or sentence(job.reason)
     return [*lines, f"ReasonDetail={detail}"] if detail else lines
+
+
+def _asked_tres(request: JobRequest) -> Record:
+    """Devices as they were asked for; numbers of each node that follow from --gpus or --gpus-per-task are not told."""
+    derived = bool(request.gres_per_job or request.gres_per_task)
+    of_node = [one for one in request.gres_per_node if not (derived and one.name == "gpu")]
+    pairs = (
+        ("CpusPerTres", f"gres/gpu:{request.cpus_per_gpu}" if request.cpus_per_gpu else ""),
+        ("MemPerTres", f"gres/gpu:{request.mem_per_gpu_mb}" if request.HasField("mem_per_gpu_mb") else ""),
+        ("NtasksPerTRES", str(request.ntasks_per_gpu or "")),
+        ("TresPerJob", format_gres(_gres(request.gres_per_job))),
+        ("TresPerNode", format_gres(_gres(of_node))),
+        ("TresPerTask", format_gres(_gres(request.gres_per_task))),
+    )
+    return [f"{key}={text}" for key, text in pairs if text]
 
 
 def completing_line(job: JobInfo, report: Report) -> str:

@@ -5,12 +5,13 @@ One `Field` per column: its heading and a function of (JobRow, JobView). Columns
 them: long formats of tools name all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
 from cli.format import Clock, Field, amount, clipped_tasks, text_of
 from cli.jobids import start_at
+from penstock.v1.common_pb2 import BATCH, GresCount
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.runtime import ran_us
@@ -106,10 +107,20 @@ def memory(row: JobRow, view: JobView) -> str:
     return amount(row.job.mem_mb, "M", convert=view.convert)
 
 
-def gres_per_node(job: JobInfo) -> str:
+def gres_text(counts: Iterable[GresCount]) -> str:
     """`gres/gpu:a100:2`."""
-    items = (":".join(filter(None, ("gres/" + g.name, g.type, str(g.count)))) for g in job.request.gres_per_node)
-    return ",".join(items) or "N/A"
+    return ",".join(":".join(filter(None, ("gres/" + g.name, g.type, str(g.count)))) for g in counts) or "N/A"
+
+
+def gres_per_node(job: JobInfo) -> str:
+    """What was asked for on each node; not what follows from --gpus or --gpus-per-task."""
+    request = job.request
+    derived = bool(request.gres_per_job or request.gres_per_task)
+    return gres_text(g for g in request.gres_per_node if not (derived and g.name == "gpu"))
+
+
+def _per_gpu(number: int) -> str:
+    return f"gres/gpu:{number}" if number else "N/A"
 
 
 def cpus_per_node(job: JobInfo) -> int:
@@ -240,12 +251,12 @@ _ABSENT = {
     "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"), "boardspernode": ("BOARDS_PER_NODE", "0"),
     "burstbuffer": ("BURST_BUFFER", "(null)"), "burstbufferstate": ("BURST_BUFFER_STATE", "(null)"),
     "clusterfeature": ("CLUSTER_FEATURES", "(null)"), "container": ("CONTAINER", "(null)"),
-    "containerid": ("CONTAINER_ID", "(null)"), "cpus-per-tres": ("CPUS_PER_TRES", "N/A"),
+    "containerid": ("CONTAINER_ID", "(null)"),
     "deadline": ("DEADLINE", "N/A"),
     "delayboot": ("DELAY_BOOT", "0:00"), "extra": ("EXTRA", "(null)"), "failednode": ("FAILED_NODE", "(null)"),
     "hetjobid": ("HET_JOB_ID", "N/A"), "hetjobidset": ("HET_JOB_ID_SET", "N/A"),
     "hetjoboffset": ("HET_JOB_OFFSET", "N/A"),
-    "mcslabel": ("MCSLABEL", "(null)"), "mem-per-tres": ("MEM_PER_TRES", "N/A"), "mintime": ("TIME_MIN", "0:00"),
+    "mcslabel": ("MCSLABEL", "(null)"), "mintime": ("TIME_MIN", "0:00"),
     "network": ("NETWORK", "(null)"), "ntperboard": ("NTASKS_PER_BOARD", "0"), "ntpercore": ("NTASKS_PER_CORE", "N/A"),
     "ntpersocket": ("NTASKS_PER_SOCKET", "N/A"), "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
     "prefer": ("PREFER", "(null)"), "profile": ("PROFILE", "NotSet"),
@@ -253,9 +264,8 @@ _ABSENT = {
     "siblingsactive": ("ACTIVE_SIBLINGS", "NA"), "siblingsactiveraw": ("ACTIVE_SIBLINGS_RAW", "NA"),
     "siblingsviable": ("VIABLE_SIBLINGS", "NA"), "siblingsviableraw": ("VIABLE_SIBLINGS_RAW", "NA"),
     "sperboard": ("SOCKETS_PER_BOARD", "0"), "system_comment": ("SYSTEM_COMMENT", "(null)"),
-    "tres-bind": ("TRES_BIND", "N/A"), "tres-freq": ("TRES_FREQ", "N/A"), "tres-per-job": ("TRES_PER_JOB", "N/A"),
-    "tres-per-socket": ("TRES_PER_SOCKET", "N/A"), "tres-per-task": ("TRES_PER_TASK", "N/A"),
-    "batchflag": ("BATCH_FLAG", "1"), "derivedec": ("DERIVED_EC", "0"),
+    "tres-bind": ("TRES_BIND", "N/A"), "tres-freq": ("TRES_FREQ", "N/A"),
+    "tres-per-socket": ("TRES_PER_SOCKET", "N/A"), "derivedec": ("DERIVED_EC", "0"),
 }  # fmt: skip
 
 #: Every name of -O, in lower case.
@@ -266,6 +276,11 @@ NAMES: dict[str, Field] = (
         "accruetime": _time("ACCRUE_TIME", "eligible_at_us"),
         "admin_comment": _job("ADMIN_COMMENT", "admin_comment"),
         "allocnodes": _request("ALLOC_NODES", "submit_host"),
+        "batchflag": Field("BATCH_FLAG", lambda r, v: str(int(r.job.request.kind == BATCH))),
+        "cpus-per-tres": Field("CPUS_PER_TRES", lambda r, v: _per_gpu(r.job.request.cpus_per_gpu)),
+        "mem-per-tres": Field("MEM_PER_TRES", lambda r, v: _per_gpu(r.job.request.mem_per_gpu_mb)),
+        "tres-per-job": Field("TRES_PER_JOB", lambda r, v: gres_text(r.job.request.gres_per_job)),
+        "tres-per-task": Field("TRES_PER_TASK", lambda r, v: gres_text(r.job.request.gres_per_task)),
         "cluster": Field("CLUSTER", lambda r, v: v.cluster),
         "cpus-per-task": Field("CPUS_PER_TASK", lambda r, v: str(max(r.job.request.cpus_per_task, 1))),
         "eligibletime": _time("ELIGIBLE_TIME", "eligible_at_us"),

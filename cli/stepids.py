@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from cli.jobids import wire_id
 from cli.run import CommandError
 from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import AttachStepReply, AttachStepRequest, ListStepsRequest, StepInfo
@@ -41,14 +42,6 @@ def names_step(selector: JobSelector, step: StepInfo) -> bool:
     if selector.tasks is not None:
         return step.array_job_id == selector.job_id and step.array_task_id in selector.tasks
     return selector.job_id in (step.job_id, step.array_job_id, step.het_job_id)
-
-
-def wire_id(selector: JobSelector) -> str:
-    """A selector as ListSteps reads it."""
-    tasks = "" if selector.tasks is None else f"_[{selector.tasks.format()}]"
-    het = "" if selector.het_offset is None else f"+{selector.het_offset}"
-    step = "" if selector.step_id is None else f".{format_step(selector.step_id)}"
-    return f"{selector.job_id}{tasks}{het}{step}"
 
 
 def list_steps(client: Any, selectors: Iterable[JobSelector] = (), users: Iterable[str] = ()) -> list[StepInfo]:

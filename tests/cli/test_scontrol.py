@@ -11,7 +11,7 @@ from cli.show import Report, job_record, layout
 from penstock.cluster import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
-from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation
+from penstock.v1.common_pb2 import SALLOC, ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -445,7 +445,7 @@ def test_completing_and_listjobs(monkeypatch, capsys):
         (["s"], 1, "", "invalid keyword: s\n"),
         (["show"], 1, "", "too few arguments for keyword:show\n"),
         (["show", "foo"], 1, "", "invalid entity:foo for keyword:show \n"),
-        (["show", "steps"], 1, "", "scontrol: error: show steps is not supported yet by Penstock\n"),
+        (["show", "slurmd"], 1, "", "scontrol: error: show slurmd is not supported yet by Penstock\n"),
         (["takeover"], 1, "", "scontrol: error: takeover is not supported yet by Penstock\n"),
         (["suspend"], 1, "", "too few arguments for keyword:suspend\n"),
         (["write", "foo"], 1, "", "invalid write argument:foo\n"),
@@ -475,3 +475,21 @@ def test_times_follow_the_users_wish(monkeypatch, capsys):
     fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[JOB])])
     assert "SubmitTime=2023 EligibleTime=2023\n" in run(capsys, "show", "job", "7")[1]
     assert os.environ["SLURM_TIME_FORMAT"] == "%Y"
+
+
+def test_an_allocation_has_no_script(monkeypatch, capsys):
+    job = pb.JobInfo()
+    job.CopyFrom(JOB)
+    job.request.kind = SALLOC
+    job.request.command = ""
+    job.request.cpus_per_gpu, job.request.mem_per_gpu_mb = 4, 1024
+    job.request.gres_per_job.add(name="gpu", count=2)
+    job.request.gres_per_task.add(name="gpu", count=1)
+    fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[job])])
+    text = run(capsys, "show", "job", "7")[1]
+    assert "BatchFlag=0" in text and "Partition=gpu AllocNode:Sid=login:0\n" in text
+    assert "   Command=(null)\n   WorkDir=/w\n" in text and "Std" not in text
+    asked = (
+        "   CpusPerTres=gres/gpu:4\n   MemPerTres=gres/gpu:1024\n   TresPerJob=gres/gpu:2\n   TresPerTask=gres/gpu:1\n"
+    )
+    assert asked in text and "TresPerNode" not in text

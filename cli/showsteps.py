@@ -1,0 +1,176 @@
+"""Steps and processes in scontrol: `show step`, `liststeps`, `listpids`, `pidinfo`, `notify`.
+
+Which steps there are says the controller. Which processes a step has says the node that runs it, by the step's own
+supervisor: it knows them also when they have changed their session, their parent and their environment.
+"""
+
+import time
+
+from cli.jobids import own_node, wire_id
+from cli.keywords import NAME, Call, ask, refused
+from cli.run import CommandError, complain
+from cli.show import NULL, Record, Report
+from cli.stepids import attach, is_live, list_steps, names_step, one_step, step_name, step_text
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1 import controller_pb2 as pb
+from penstock.v1.steps_pb2 import NotifyJobRequest, StepInfo
+from penstock.values.duration import format_duration
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
+from penstock.values.jobid import format_step
+from penstock.values.numbers import parse_int
+
+PID_MAX = 2**22
+LOAD_STEPS = "slurm_get_job_steps"
+#: By the words of --distribution, as Slurm names layouts.
+_LAYOUT = {
+    "block": "Block",
+    "cyclic": "Cyclic",
+    "plane": "Plane",
+    "arbitrary": "Arbitrary",
+    "fcyclic": "CFull",
+    "*": "",
+}
+
+
+def steps_of(words: list[str], users: tuple[str, ...] = ()) -> list[StepInfo]:
+    """The live steps that the words mean; all without words."""
+    selectors = [one_step(part) for word in words for part in word.split(",") if part]
+    with Client.open() as client:
+        try:
+            return [step for step in list_steps(client, selectors, users) if is_live(step)]
+        except PenstockError as error:
+            raise refused(LOAD_STEPS, error) from error
+
+
+def show_steps(call: Call) -> int:
+    """`show step [ID]`."""
+    steps = steps_of(call.words)
+    if not steps and not call.words:
+        print("No job steps in the system")  # noqa: T201
+    call.put([step_record(step, call.report()) for step in steps])
+    missing = [s for s in map(one_step, call.words) if not any(names_step(s, step) for step in steps)]
+    for selector in missing:
+        what = "Job step" if selector.step_id is not None else "No job steps found for job"
+        text = f"{what} {wire_id(selector)}"
+        complain(NAME, f"{text} not found" if selector.step_id is not None else text, plain=True)
+    return 1 if missing else 0
+
+
+def step_record(step: StepInfo, report: Report) -> Record:
+    """One step, as `scontrol show step` tells it."""
+    spec = step.spec
+    nodes = len(expand(step.node_list)) if step.node_list else 0
+    limit = format_duration(step.time_limit_s) if step.time_limit_s > 0 else "UNLIMITED"
+    lines = [
+        f"StepId={step_text(step)} UserId={step.user_id} StartTime={report.date(step.start_at_us)} TimeLimit={limit}",
+        f"State={step.state} Partition={step.partition} NodeList={step.node_list or NULL}",
+        f"Nodes={nodes} CPUs={step.cpus} Tasks={step.tasks} Name={step_name(step)} Network={NULL}",
+        f"TRES={step.tres or NULL}",
+        f"ResvPorts={','.join(map(str, step.plan.ports)) or NULL}",
+        f"CPUFreqReq=Default Dist={layout_name(spec.distribution)}",
+        f"SrunHost:Pid={spec.submit_host or NULL}:0",
+    ]
+    gres = ",".join(f"gres/{':'.join(filter(None, (g.name, g.type, str(g.count))))}" for g in spec.gres_per_node)
+    lines += [f"TresPerNode={gres}"] if gres else []
+    lines += [f"SubmitLine={spec.submit_line}"] if spec.submit_line else []
+    return lines
+
+
+def layout_name(text: str) -> str:
+    """`block:cyclic` as `BlockCyclic`; what was not said is Block."""
+    words = text.lower().partition(",")[0].partition("=")[0].split(":")
+    return "".join(_LAYOUT.get(word, "") for word in words) or "Block"
+
+
+def liststeps(call: Call) -> int:
+    """`liststeps [NODE]`: steps that are on this node."""
+    node = call.words[0] if call.words else own_node()
+    steps = [step for step in steps_of([]) if node in expand(step.node_list)]
+    if not steps:
+        raise CommandError(f"No slurm jobs found on node {node}", plain=True)
+    print(f"{'JOBID':<8} {'STEPID':<8}")  # noqa: T201
+    for step in steps:
+        print(f"{step.job_id:<8} {format_step(step.step_id):<8}")  # noqa: T201
+    return 0
+
+
+def listpids(call: Call) -> int:
+    """`listpids [JOB[.STEP] [NODE]]`: processes of steps on this node."""
+    wanted = [] if not call.words or call.words[0] == "*" else call.words[:1]
+    node = call.words[1] if len(call.words) > 1 else own_node()
+    steps = [step for step in steps_of(wanted) if node in expand(step.node_list)]
+    if not steps:
+        what = f"job {wanted[0]}" if wanted else "slurm jobs"
+        raise CommandError(f"No {what} found on node {node}", plain=True)
+    print(f"{'PID':<8} {'JOBID':<8} {'STEPID':<8} {'LOCALID':<7} {'GLOBALID':<8}")  # noqa: T201
+    status = 0
+    for step, pids, tasks, reason in _processes(steps, node):
+        if reason:
+            complain(NAME, f"{step_text(step)}: node {node} does not answer: {reason}")
+            status = 1
+        ranks = {pid: (local, rank) for local, (rank, pid) in enumerate(tasks)}
+        for pid in sorted(pids):
+            local, rank = ranks.get(pid, ("-", "-"))
+            print(f"{pid:<8} {step.job_id:<8} {format_step(step.step_id):<8} {local:<7} {rank:<8}")  # noqa: T201
+    return status
+
+
+def pidinfo(call: Call) -> int:
+    """`pidinfo PID`: whose job a process of this node is."""
+    try:
+        wanted = parse_int(call.words[0], 1, PID_MAX, "process id")
+    except BadValue as error:
+        raise CommandError(f"Invalid process id {call.words[0]}: {error}", plain=True) from error
+    node = own_node()
+    steps = [step for step in steps_of([]) if node in expand(step.node_list)]
+    found = next((step for step, pids, _, _ in _processes(steps, node) if wanted in pids), None)
+    if found is None:
+        raise CommandError(f"slurm_get_end_time error: process {wanted} is of no job on node {node}", plain=True)
+    job = _job(found.job_id)
+    name, report = step_text(found).rpartition(".")[0], call.report()
+    print(f"Slurm JobId={name} StepId={format_step(found.step_id)} ends at {report.date(job.end_at_us)}")  # noqa: T201
+    if job.end_at_us:
+        left_s = max(job.end_at_us // 1_000_000 - int(time.time()), 0)
+        print(f"Slurm JobId={name} remaining time is {left_s} seconds")  # noqa: T201
+    return 0
+
+
+def _job(job_id: int) -> pb.JobInfo:
+    with Client.open() as client:
+        request = pb.ListJobsRequest(filter=pb.JobFilter(ids=[str(job_id)]), all_states=True)
+        for page in client.stream("ListJobs", request):
+            for job in page.jobs:
+                return job  # type: ignore[no-any-return]
+    return pb.JobInfo(job_id=job_id)
+
+
+Processes = tuple[StepInfo, list[int], list[list[int]], str]
+
+
+def _processes(steps: list[StepInfo], node: str) -> list[Processes]:
+    """Of each step its processes on the node, its tasks there as [rank, pid], and why there is no answer."""
+    from cli.steps.asker import ask as ask_nodes
+
+    found: list[Processes] = []
+    with Client.open() as client:
+        for step in steps:
+            try:
+                attached = attach(client, step.job_id, step.step_id)
+            except PenstockError as error:
+                found.append((step, [], [], error.text))
+                continue
+            for stream in [stream for stream in attached.streams if stream.node != node]:
+                attached.streams.remove(stream)
+            answers = ask_nodes(client.cluster, attached, "pids")
+            answer = answers.found.get(node, {})
+            found.append((step, answer.get("pids", []), answer.get("tasks", []), answers.missing.get(node, "")))
+    return found
+
+
+def notify(call: Call) -> int:
+    """`notify JOB TEXT...`: a line for the job's error output."""
+    job, *words = call.words
+    ask("NotifyJob", NotifyJobRequest(id=wire_id(one_step(job, "job id")), text=" ".join(words)), "slurm_notify_job")
+    return 0
