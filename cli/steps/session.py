@@ -360,7 +360,7 @@ class Session:
         self._signal(first)
         self._watcher.start()
         if any(stream.state != State.OPEN for stream in self.streams):
-            self._watcher.cancel(_nothing)
+            self._watcher.cancel()
 
     def _cancel(self) -> None:
         """As scancel would: the controller ends the step, and it counts as cancelled."""
@@ -369,7 +369,7 @@ class Session:
         self._terminating = True
         self._say_abort()
         self._watcher.start()
-        self._watcher.cancel(_nothing)
+        self._watcher.cancel()
         self.loop.at(KILL_WAIT_S, lambda: self._signal(signal.SIGKILL))
 
     def _force(self) -> None:
@@ -427,10 +427,6 @@ def _task_words(task: int) -> str:
 
 def _wake() -> None:
     """The sink takes more: the next round writes it."""
-
-
-def _nothing() -> None:
-    """The streams have been told as well."""
 
 
 _ON: dict[Kind, Callable[[Session, Stream, int, bytes], None]] = {
