@@ -51,7 +51,7 @@ class Outcome:
         self._tasks = tasks
         self._ended: dict[int, int] = {}  # rank -> wait status
         self._untold: dict[tuple[str, str], list[int]] = {}  # (node, words) -> ranks
-        self._seen = False
+        self.lost = False  # of some tasks nobody at the nodes could tell the end
         self.code = 0
 
     def exited(self, node: str, task: int, status: int) -> None:
@@ -69,6 +69,7 @@ class Outcome:
         lost = [rank for rank in ranks if rank not in self._ended]
         for rank in lost:
             self._ended[rank] = 1 << 8
+        self.lost = self.lost or bool(lost)
         if lost or text:
             self.tell()
             self._say(f"error: {node}: {ranks_text(lost) + ': ' if lost else ''}{text or 'Node failure'}")

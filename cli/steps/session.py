@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cli.steps.console import Console, Sink
-from cli.steps.hub import Hub, TooMuch
 from cli.steps.loop import Loop, Timer
 from cli.steps.outcome import Outcome, ranks_text
 from cli.steps.signals import SignalDesk, stop_ourselves
@@ -30,7 +29,8 @@ from cli.steps.trust import Trust
 from cli.steps.watcher import ENDED, Watcher
 from penstock.cluster import ClusterFile
 from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
-from penstock.values.packing import Damaged, pack_values
+from penstock.values.exchange import BadExchange, Hub
+from penstock.values.packing import pack_values
 from penstock.values.stepframes import NO_TASK, Kind, frame
 
 #: A step that runs longer than this is watched through the controller, too.
@@ -79,7 +79,7 @@ class Session:
             Stream(self.loop, Place(at.node, at.host, at.port, at.tls, index_of.get(at.node, 0)), ticket, trust, self)
             for at in created.streams
         ]
-        self._hub = Hub(len(self.streams), self._to_all)
+        self._hub: Hub | None = None  # made when a node brings something
         self._touched: dict[Stream, None] = {}
         self._settled: dict[Stream, None] = {}  # of which nothing more will come
         self._blocked: list[Sink] = []
@@ -162,7 +162,7 @@ class Session:
         self._blocked = blocked
 
     def _finish(self) -> None:
-        if self._final is not None and not self.outcome.all_ended:
+        if self._final is not None and (self.outcome.lost or not self.outcome.all_ended):
             self.outcome.step_ended(self._final.exit.code, self._final.exit.signal)
         if self._distrusted:
             self.outcome.step_ended(1, 0)
@@ -194,6 +194,9 @@ class Session:
 
     def on_welcome(self, stream: Stream) -> None:
         """A connection stands."""
+        if self._hub is not None:
+            for part in self._hub.last:  # it may have missed the answer; what comes twice is taken once
+                stream.send(frame(Kind.EXCHANGE, part))
         if self._pump is not None:
             self._pump.welcomed(stream)
 
@@ -260,10 +263,19 @@ class Session:
             self._pump.taken(stream, number(payload))
 
     def _gather(self, stream: Stream, task: int, payload: bytes) -> None:
+        if self._hub is None:
+            self._hub = Hub(len(self.streams))
         try:
-            self._hub.gather(stream.place.node_index, payload)
-        except (Damaged, TooMuch) as error:
+            for part in self._hub.heard(stream.place.node_index, payload):
+                self._to_all(frame(Kind.EXCHANGE, part))
+        except BadExchange as error:
             self.say(f"error: {stream.place.node}: exchange between nodes: {error}")
+            self.terminate(signal.SIGTERM)
+        if self._hub.aborted is not None and not self._terminating:
+            node, code, text = self._hub.aborted
+            self.say(f"error: {self.created.plan.nodes[node]}: abort requested with code {code}: {text}".rstrip(": "))
+            self.outcome.step_ended(code & 0xFF or 1, 0)
+            self.say(f"Terminating {self._title}")
             self.terminate(signal.SIGTERM)
 
     def _failed(self, stream: Stream, task: int, payload: bytes) -> None:
@@ -348,7 +360,7 @@ class Session:
         self._signal(first)
         self._watcher.start()
         if any(stream.state != State.OPEN for stream in self.streams):
-            self._watcher.cancel(_nothing)
+            self._watcher.cancel()
 
     def _cancel(self) -> None:
         """As scancel would: the controller ends the step, and it counts as cancelled."""
@@ -357,7 +369,7 @@ class Session:
         self._terminating = True
         self._say_abort()
         self._watcher.start()
-        self._watcher.cancel(_nothing)
+        self._watcher.cancel()
         self.loop.at(KILL_WAIT_S, lambda: self._signal(signal.SIGKILL))
 
     def _force(self) -> None:
@@ -415,10 +427,6 @@ def _task_words(task: int) -> str:
 
 def _wake() -> None:
     """The sink takes more: the next round writes it."""
-
-
-def _nothing() -> None:
-    """The streams have been told as well."""
 
 
 _ON: dict[Kind, Callable[[Session, Stream, int, bytes], None]] = {

@@ -227,14 +227,14 @@ class Stream:
         assert isinstance(sock, ssl.SSLSocket)
         try:
             sock.do_handshake()
-            self._trust.check(self.place.node, sock.getpeercert(binary_form=True))
+            self._trust.check(self.place.node, sock)
         except ssl.SSLWantReadError:
             self._loop.watch(sock.fileno(), read=self._shake)
         except ssl.SSLWantWriteError:
             self._loop.watch(sock.fileno(), write=self._shake)
-        except Distrust as error:
+        except (Distrust, ssl.SSLCertVerificationError) as error:
             self.close()
-            self._handler.on_distrust(self, str(error))
+            self._handler.on_distrust(self, getattr(error, "verify_message", "") or str(error))
         except OSError as error:
             self._break(getattr(error, "reason", "") or error.strerror or str(error))
         else:

@@ -9,7 +9,6 @@ again; what it says is put before the loop.
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from cli.steps.loop import Loop
 from penstock.client import Client
@@ -18,9 +17,6 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter
 from penstock.v1.steps_pb2 import AwaitStepReply, AwaitStepRequest
 from penstock.values.states import END_STATES
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 ENDED = frozenset(state.name for state in END_STATES)
 WAIT_S = 25
@@ -60,23 +56,17 @@ class Watcher:
         if self._pipe is not None:
             self._loop.forget(self._pipe[0])
 
-    def cancel(self, failed: Callable[[], None]) -> None:
-        """Ask the controller to end the step; `failed` is called (in the thread) when that did not work."""
+    def cancel(self) -> None:
+        """Ask the controller to end the step. If it cannot be reached, the streams must do."""
+        threading.Thread(target=self._cancel, daemon=True, name="cancel").start()
 
-        def ask() -> None:
-            wanted = JobFilter(ids=[f"{self._job_id}.{self._step_id}"])
-            if not self._tell("CancelJobs", CancelJobsRequest(filter=wanted), CANCEL_LIMIT_S):
-                failed()
-
-        threading.Thread(target=ask, daemon=True, name="cancel").start()
-
-    def _tell(self, method: str, request: "Message", limit_s: float) -> bool:
+    def _cancel(self) -> None:
+        wanted = JobFilter(ids=[f"{self._job_id}.{self._step_id}"])
         try:
-            with Client.open(limit_s, retry=True, cluster=self._cluster) as client:
-                client.call(method, request)
+            with Client.open(CANCEL_LIMIT_S, retry=True, cluster=self._cluster) as client:
+                client.call("CancelJobs", CancelJobsRequest(filter=wanted))
         except PenstockError:
-            return False
-        return True
+            return  # it has ended, or the controller is away
 
     def _ask(self) -> None:
         request = AwaitStepRequest(job_id=self._job_id, step_id=self._step_id, attempt=self._attempt, wait_s=WAIT_S)

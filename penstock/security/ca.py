@@ -1,8 +1,9 @@
 """The cluster's own certificate authority, and the certificates it gives to daemons.
 
 EC P-256 throughout. A certificate says who its holder is by one URI name, penstock://CLUSTER/ROLE/NAME; the role is
-controller, node or login. Only a controller's certificate also carries host names and may serve: a node's or login
-host's certificate, stolen, cannot pose as the controller. Certificates hold for 90 days and are made anew when a third
+controller, node or login. Only a controller's certificate also carries host names: a node's or login host's
+certificate, stolen, cannot pose as the controller. A node serves too, the streams of its steps, to clients that look
+for the URI name of that very node. Certificates hold for 90 days and are made anew when a third
 is left.
 
 The CA's key stays on the controller's machine (or is taken offline: then certificates are made by hand). There is no
@@ -93,7 +94,7 @@ class Authority:
         uri = Identity(self.cluster, role, check_label(name, "name")).uri
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri), *map(_host_name, hosts)]
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if role == "controller":
+        if role in ("controller", "node"):
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
         return (
             _builder(name, self.certificate.subject, public_key, now_us, CERTIFICATE_DAYS)

@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from cli.steps.streamclient import Place
@@ -72,6 +73,11 @@ class StandNode:
                         return one
                 assert self.changed.wait(deadline - time.monotonic()), f"no {kind!r} among {self.heard}"
 
+    def wait_until(self, condition: Callable[[], object], limit_s: float = 20.0) -> None:
+        """Until something is true of what was heard."""
+        with self.changed:
+            assert self.changed.wait_for(condition, limit_s), self.heard
+
     def of(self, kind: Kind) -> list[bytes]:
         """Payloads of all frames of a kind that were heard."""
         return [payload for found, _, _, payload in self.heard if found == kind]
@@ -106,10 +112,14 @@ class StandNode:
     def _answer(self, connection: socket.socket) -> None:
         reader = FrameReader()
         hello = self._frame(connection, reader)
-        assert hello is not None and hello[0] == Kind.HELLO
+        if hello is None:
+            return  # it did not believe us
+        assert hello[0] == Kind.HELLO
         key, _, start, *_ = unpack(hello[3])
         assert key == KEY
-        self.froms.append(int(start))
+        with self.changed:
+            self.froms.append(int(start))
+            self.changed.notify_all()
         connection.sendall(frame(Kind.WELCOME, pack_values(self.node, int(start), self.stdin_had)))
         threading.Thread(target=self._say, args=(connection, int(start)), daemon=True).start()
         while (heard := self._frame(connection, reader)) is not None:
@@ -117,6 +127,8 @@ class StandNode:
                 self.heard.append(heard)
                 if heard[0] == Kind.STDIN:
                     self.stdin_had += len(heard[3])
+                    if heard[3]:
+                        self.said += frame(Kind.STDIN_TAKEN, b"%d" % self.stdin_had)
                 self.changed.notify_all()
 
     def _say(self, connection: socket.socket, at: int) -> None:

@@ -1,0 +1,306 @@
+"""The parts of srun that need no other process: options, requests, labels, sinks, outcomes, --multi-prog."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.options import help_text, parse
+from cli.run import Answered, CommandError
+from cli.srun import COMMAND, body
+from cli.steps.console import Console, Mode, Sink, parse_mode
+from cli.steps.multiprog import parse_config, tasks_of
+from cli.steps.outcome import Outcome, ranks_text, words_of
+from cli.steps.request import own_job, read_values, settle_counts, step_spec
+from penstock.v1.steps_pb2 import StepSpec
+
+INSIDE = {"SLURM_JOB_ID": "12"}
+
+
+def spec_of(*words: str, env: dict[str, str] | None = None) -> StepSpec:
+    values, command = read_values(COMMAND, [*words, "prog", "a"], INSIDE if env is None else env)
+    settle_counts(values, lambda text: None)
+    return step_spec(values, command, list(words), owns_job="jobid" not in values.all)
+
+
+# ---- options -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["-n4"], "ntasks", 4),
+        (["-N2-3"], "nodes_max", 3),
+        (["-c", "2"], "cpus_per_task", 2),
+        (["--ntasks-per-node=2"], "ntasks_per_node", 2),
+        (["--ntasks-per-gpu=2"], "ntasks_per_gpu", 2),
+        (["-O"], "overcommit", True),
+        (["--exact"], "exact", True),
+        (["--exclusive"], "exact", True),
+        (["--overlap"], "overlap", True),
+        (["-r1"], "relative", 1),
+        (["-w", "n[1-2]"], "nodes_required", "n[1-2]"),
+        (["-x", "n3"], "nodes_excluded", "n3"),
+        (["-m", "plane=4"], "distribution", "plane=4"),
+        (["-m", "block:fcyclic"], "distribution", "block:fcyclic"),
+        (["--cpu-bind=verbose,map_cpu:0,1"], "cpu_bind", "verbose,map_cpu:0,1"),
+        (["--cpu-bind=cores"], "cpu_bind", "cores"),
+        (["--mem-bind=local"], "mem_bind", "local"),
+        (["--hint=nomultithread"], "hint", "nomultithread"),
+        (["--mpi=pmi2"], "mpi", "pmi2"),
+        (["-K"], "kill_on_bad_exit", True),
+        (["--kill-on-bad-exit=0"], "kill_on_bad_exit", False),
+        (["-I"], "immediate_s", 0),
+        (["--immediate=5"], "immediate_s", 5),
+        (["-u"], "unbuffered", True),
+        (["--mem=100"], "mem_per_node_mb", 100),
+        (["--resv-ports=3"], "resv_ports", 3),
+        (["--open-mode=append"], "open_append", True),
+        (["-t", "5"], "time_limit_s", 300),
+        (["--gres=none"], "no_gres", True),
+        (["-J", "step"], "name", "step"),
+        (["--signal=USR1@60"], "signal", "USR1@60"),
+        (["--het-group=1"], "het_group", 1),
+        (["--whole"], "whole", True),
+    ],
+)
+def test_an_option_is_asked_for(words: list[str], field: str, value: object) -> None:
+    spec = spec_of(*words)
+    assert getattr(spec, field) == value
+    plain = spec_of()
+    differ = {f.name for f in StepSpec.DESCRIPTOR.fields if getattr(spec, f.name) != getattr(plain, f.name)}
+    assert differ - {"submit_line", "nodes_min"} <= {field}
+
+
+def test_devices_by_node_step_and_task() -> None:
+    spec = spec_of("--gpus=4", "--gpus-per-node=2", "--gpus-per-task=1")
+    counts = [
+        [(g.name, g.count) for g in gres] for gres in (spec.gres_per_step, spec.gres_per_node, spec.gres_per_task)
+    ]
+    assert counts == [[("gpu", 4)], [("gpu", 2)], [("gpu", 1)]]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "wanted"),
+    [
+        ("SLURM_NTASKS", "3", "ntasks", 3),
+        ("SLURM_NPROCS", "3", "ntasks", 3),
+        ("SLURM_NNODES", "2", "nodes_min", 2),
+        ("SRUN_CPUS_PER_TASK", "2", "cpus_per_task", 2),
+        ("SLURM_CPUS_PER_TASK", "2", "cpus_per_task", 0),
+        ("SLURM_EXACT", "1", "exact", True),
+        ("SLURM_OVERLAP", "1", "overlap", True),
+        ("SLURM_CPU_BIND", "cores", "cpu_bind", "cores"),
+        ("SLURM_DISTRIBUTION", "cyclic", "distribution", "cyclic"),
+        ("SLURM_KILL_BAD_EXIT", "1", "kill_on_bad_exit", True),
+        ("SLURM_MPI_TYPE", "pmix", "mpi", "pmix"),
+        ("SLURM_WORKING_DIR", "/tmp", "work_dir", b"/tmp"),
+        ("SRUN_OUTPUT", "o-%t", "std_out", b"o-%t"),
+        ("SLURM_EXPORT_ENV", "NONE", "export_env", "NONE"),
+        ("SLURM_JOB_NAME", "job", "name", "prog"),
+        ("SLURM_TIMELIMIT", "5", "time_limit_s", 0),
+        ("SLURM_UNBUFFEREDIO", "1", "unbuffered", True),
+    ],
+)
+def test_variables_stand_in_for_options(variable: str, value: str, field: str, wanted: object) -> None:
+    assert getattr(spec_of(env=INSIDE | {variable: value}), field) == wanted
+
+
+def test_the_command_line_is_stronger_than_variables() -> None:
+    env = INSIDE | {"SLURM_NTASKS": "8", "SLURM_MEM_PER_NODE": "100", "SLURM_GPUS_PER_NODE": "4"}
+    spec = spec_of("-n2", "--mem-per-cpu=5", "--gres=none", env=env)
+    assert (spec.ntasks, spec.mem_per_cpu_mb, spec.HasField("mem_per_node_mb")) == (2, 5, False)
+    assert spec.no_gres and not spec.gres_per_node
+
+
+def test_what_srun_says_of_export_is_stronger() -> None:
+    env = INSIDE | {"SRUN_EXPORT_ENV": "A", "SLURM_EXPORT_ENV": "NONE"}
+    assert spec_of(env=env).export_env == "A"
+
+
+def test_fewer_tasks_than_nodes_are_fewer_nodes() -> None:
+    said: list[str] = []
+    values, _ = read_values(COMMAND, ["-n1", "x"], INSIDE | {"SLURM_NNODES": "2"})
+    settle_counts(values, said.append)
+    assert values.get("nodes") == (1, 1)
+    assert said == ["can't run 1 processes on 2 nodes, setting nnodes to 1"]
+
+
+def test_tasks_per_node_that_contradict_are_left_out() -> None:
+    said: list[str] = []
+    env = INSIDE | {"SLURM_NTASKS_PER_NODE": "2"}
+    values, _ = read_values(COMMAND, ["-n4", "-N1", "x"], env)
+    settle_counts(values, said.append)
+    assert "ntasks_per_node" not in values.all and "Ignoring --ntasks-per-node" in said[0]
+
+
+def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
+    words = ["-N2", "-n4", "--mem=100", "--gpus=2", "-I", "--hint=nomultithread"]
+    values, command = read_values(COMMAND, [*words, "prog"], {})
+    job = own_job(values, command, words)
+    assert (job.kind, job.nodes_min, job.ntasks, job.mem_per_node_mb, job.immediate_s) == (2, 2, 4, 100, 0)
+    assert job.HasField("immediate_s") and job.gres_per_job[0].count == 2 and job.threads_per_core == 1
+    assert (job.name, job.command) == ("prog", "prog")
+    spec = step_spec(values, command, words, owns_job=True)
+    assert (spec.ntasks, spec.nodes_min, spec.HasField("mem_per_node_mb"), len(spec.gres_per_step)) == (4, 0, False, 0)
+    assert not spec.HasField("immediate_s")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--nonsense", "x"], "srun: unrecognized option '--nonsense'"),
+        (["-N", "0", "x"], '"0" is not a valid node count'),
+        (["-m", "spiral", "x"], "'spiral' is not"),
+        (["--cpu-bind=glue", "x"], "Invalid --cpu-bind argument: 'glue' is none of"),
+        (["--mem-bind=map_mem", "x"], "map_mem needs a list"),
+        (["--mpi=lam", "x"], "Invalid MPI type 'lam', --mpi=list for acceptable types"),
+        (["--x11", "x"], "option --x11 is not supported yet by Penstock"),
+        (["--container-image=a", "x"], "option --container-image is not supported yet by Penstock"),
+        (["--het-group=0,1", "x"], "several components is not supported yet"),
+        (["--pty", "-o", "f", "x"], "--pty cannot be used together with --output"),
+    ],
+)
+def test_a_mistake_is_told(words: list[str], text: str) -> None:
+    with pytest.raises(CommandError) as error:
+        spec_of(*words)
+    assert text in error.value.text and error.value.status == 1
+
+
+def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any) -> None:
+    monkeypatch.setenv("SLURM_EXIT_ERROR", "7")
+    with pytest.raises(CommandError, match="No command given to execute") as error:
+        body([])
+    assert error.value.status == 7
+    with pytest.raises(Answered, match="pmi2"):
+        body(["--mpi=list"])
+
+
+def test_options_stop_at_the_command() -> None:
+    assert parse(COMMAND, ["-n1", "ls", "-l"]).positional == ["ls", "-l"]
+
+
+def test_names_and_letters_are_there_once() -> None:
+    names = [o.name for o in COMMAND.options]
+    letters = [o.short for o in COMMAND.options if o.short]
+    assert sorted(names) == sorted(set(names)) and sorted(letters) == sorted(set(letters))
+    assert "--cpu-bind" in help_text(COMMAND)
+
+
+# ---- output --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        (None, Mode("all")), ("all", Mode("all")), ("NONE", Mode("none")), ("3", Mode("task", 3)),
+        ("a-%j", Mode("file", 0, "a-%j")), ("a-%t", Mode("nodes", 0, "a-%t")), ("a-%03n", Mode("nodes", 0, "a-%03n")),
+        ("a-%%t", Mode("file", 0, "a-%%t")), ("\\%t", Mode("file", 0, "\\%t")), ("%N.out", Mode("nodes", 0, "%N.out")),
+    ],
+)  # fmt: skip
+def test_where_a_stream_goes(text: str | None, mode: Mode) -> None:
+    assert parse_mode(text) == mode
+
+
+def console_into(folder: Path, width: int) -> tuple[Console, Path]:
+    path = folder / "out"
+    sink = Sink(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    return Console(sink, sink, label_width=width), path
+
+
+def test_labels_stand_before_whole_lines(tmp_path: Path) -> None:
+    console, path = console_into(tmp_path, 2)
+    for task, channel, text in ((1, 1, b"a\nb"), (10, 1, b"x\n"), (1, 2, b"e\n"), (1, 1, b"c\n\nrest"), (10, 1, b"")):
+        console.data(task, channel, text)
+    console.ended(1)
+    console.all_ended()
+    console.flush()
+    assert path.read_bytes() == b" 1: a\n10: x\n 1: e\n 1: bc\n 1: \n 1: rest\n"
+
+
+def test_a_sink_keeps_what_a_pipe_does_not_take() -> None:
+    read, write = os.pipe()
+    sink = Sink(write)
+    sent = b"".join(b"%07d\n" % n for n in range(100_000))
+    for at in range(0, len(sent), 70_001):
+        sink.add(sent[at : at + 70_001])
+    got = b""
+    while sink.flush():
+        assert not os.get_blocking(sink.fd) and os.get_blocking(write)
+        got += os.read(read, 1_000_000)
+    os.close(write)
+    os.close(sink.fd)
+    while data := os.read(read, 1_000_000):
+        got += data
+    os.close(read)
+    assert got == sent
+
+
+def test_a_full_disk_ends_a_sink_once() -> None:
+    sink = Sink(os.open("/dev/full", os.O_WRONLY))
+    console = Console(sink, sink)
+    console.data(0, 1, b"x")
+    assert console.flush() == []
+    assert [s.error for s in console.newly_dead()] == ["No space left on device"]
+    assert console.newly_dead() == []
+
+
+# ---- how tasks end -------------------------------------------------------------------------------------------------
+
+
+def test_tasks_that_ended_alike_are_told_in_one_line() -> None:
+    said: list[str] = []
+    outcome = Outcome(said.append, tasks=6)
+    for task in (0, 2, 1):
+        outcome.exited("n1", task, 9)
+    outcome.exited("n1", 3, 5 << 8)
+    outcome.exited("n2", 4, 0)
+    outcome.exited("n2", 4, 9)  # told again after a broken connection
+    outcome.tell()
+    assert said == ["error: n1: tasks 0-2: Killed", "error: n1: task 3: Exited with exit code 5"]
+    assert (outcome.code, outcome.all_ended) == (137, False)
+    assert outcome.state_lines("S") == [
+        "S task 5: running",
+        "S task 4: exited",
+        "S tasks 0-3: exited abnormally",
+    ]
+
+
+def test_words() -> None:
+    assert ranks_text([7, 0, 1, 2, 9]) == "tasks 0-2,7,9"
+    assert [words_of(s) for s in (0, 256, 15, 6 | 0x80)] == [
+        "", "Exited with exit code 1", "Terminated", "Aborted (core dumped)",
+    ]  # fmt: skip
+
+
+# ---- --multi-prog --------------------------------------------------------------------------------------------------
+
+
+def test_programs_of_ranks() -> None:
+    text = "# all of them\n0 master 'in put' %t  # first\n\n1,3-5 worker \\\n  --offset=%o\n* true\n"
+    programs = parse_config(text, "conf")
+    assert [(p.ranks, p.argv, p.line) for p in programs] == [
+        ("0", ["master", "in put", "%t"], 2),
+        ("1,3-5", ["worker", "--offset=%o"], 4),
+        ("*", ["true"], 6),
+    ]
+    tasks_of(programs, 100, "conf")
+
+
+@pytest.mark.parametrize(
+    ("text", "ntasks", "words"),
+    [
+        ("0 a\n2 b\n", 3, "Configuration file conf invalid, no record for task id 1"),
+        ("0-3 a\n", 2, "conf: line 1: rank 3 is more than 1, the last of 2 tasks"),
+        ("x a\n", 1, "conf: line 1: "),
+        ("0\n", 1, "conf: line 1: no program for ranks"),
+        ("\n0 'a\n", 1, "conf: line 2: No closing quotation"),
+        ("0 a \\", 1, "conf: line 1: the last line ends in a backslash"),
+        ("# nothing\n", 1, "conf: no programs in it"),
+    ],
+)
+def test_a_mistake_in_the_file_names_its_line(text: str, ntasks: int, words: str) -> None:
+    with pytest.raises(CommandError) as error:
+        tasks_of(parse_config(text, "conf"), ntasks, "conf")
+    assert words in error.value.text
