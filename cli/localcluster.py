@@ -152,6 +152,8 @@ class LocalCluster:
             str(spool),
             "--cluster-file",
             str(self.home / "cluster.json"),
+            "--stream-port",
+            "0",
         ]
         if node.pretended:
             words += ["--cpus", str(node.cpus), "--real-memory", str(node.memory_mb), "--gpus", str(node.gpus)]

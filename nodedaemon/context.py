@@ -4,11 +4,17 @@ import socket
 
 from nodedaemon.cgroup import Cgroups
 
+TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 
 class Context:
     """Made once by the launcher; its stepds inherit it by fork."""
 
-    __slots__ = ("cgroups", "contact_fd", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path")
+    __slots__ = (
+        "cgroups", "contact_fd", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path", "tls",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -21,7 +27,9 @@ class Context:
         cgroups: Cgroups,
         is_root: bool,
         contact_fd: int = -1,  # when the controller was last in contact (lease.py)
+        tls: "SSLContext | None" = None,
     ) -> None:
+        self.tls = tls  # of streams; None: without
         self.steps_path = steps_path
         self.steps_fd = steps_fd
         self.packets = packets

@@ -12,6 +12,7 @@ adopts it.
 import asyncio
 import logging
 import signal
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,15 +24,18 @@ from nodedaemon.adoption import Adoption
 from nodedaemon.cgroup import Cgroups, remove_subtree
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import NodeMachine
+from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.siteprograms import SitePrograms
 from nodedaemon.spool import Spool
+from nodedaemon.stream_port import StreamPort
 from nodedaemon.supervisors import Supervisors
 from penstock import __version__
 from penstock.errors import BadSetup
 from penstock.v1 import node_pb2
+from penstock.values.jobid import EXTERN_STEP
 
 if TYPE_CHECKING:
     from nodedaemon.localauth import LocalAuth
@@ -67,6 +71,8 @@ class Settings:
     node: wire.NodeFacts
     target: link.Target
     pretended: inventory.Pretended
+    listener: socket.socket  # of the stream port
+    stream_tls: bool
 
 
 class Daemon:
@@ -99,6 +105,8 @@ class Daemon:
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
         self._adoption = Adoption(spool.path, spool, cgroups, self._machine.live_steps)
+        self._stream_port = StreamPort(settings.listener, self._stepd_address)
+        self._supervisors.tell_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, lambda: bool(self._machine.live_steps()))
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
@@ -144,6 +152,7 @@ class Daemon:
             lost.cancel()
             linking.cancel()
             await asyncio.gather(linking, lost, checking, return_exceptions=True)
+            self._stream_port.close()
             self._supervisors.close()
             if self._local is not None:
                 self._local.close()
@@ -232,6 +241,17 @@ class Daemon:
             except (BadSetup, OSError) as error:
                 log.error("commands in jobs do not find the controller: %s", error)
 
+    def _stepd_address(self, key: StepKey) -> bytes | None:
+        """Where a client's connection goes; b"" = its step is not here yet, None = it will not be."""
+        step = self._machine.steps.get(key)
+        if (
+            key.step_id == EXTERN_STEP
+            or key in self._machine.forgotten
+            or (step is not None and step.state is StepState.TOMBSTONE)
+        ):
+            return None
+        return self._supervisors.address_of(key)
+
     def _registration(self) -> node_pb2.Register:
         return node_pb2.Register(
             node_name=self._settings.node.node_name,
@@ -244,6 +264,8 @@ class Daemon:
             started_at_us=self._started_at_us,
             epoch_seen=self._machine.epoch,
             spool_id=self._machine.spool_id,
+            stream_port=self._stream_port.number,
+            stream_tls=self._settings.stream_tls,
         )
 
 

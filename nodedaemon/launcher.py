@@ -30,6 +30,7 @@ from nodedaemon import cgroup, lease, orders, proctree, stepd
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
+from nodedaemon.stream_server import server_context
 
 READ_BYTES = 1024 * 1024
 #: stepds that wait for a step: as many as a large node may run at once, since to fork one costs more than a step's own
@@ -57,8 +58,9 @@ class Worker:
 
 
 def main(arguments: list[str]) -> None:
-    """The launcher's life. Arguments: descriptors of order stream and packet socket, spool, node, groups (hex)."""
-    order_fd, packet_fd, spool_path, node_name, cgroups = arguments
+    """The launcher's life. Arguments: descriptors of order stream and packet socket, spool, node, groups (hex), folder of
+    the node's certificate ("" = streams go without TLS)."""
+    order_fd, packet_fd, spool_path, node_name, cgroups, cert_dir = arguments
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its end is the end of its stepds, or a kill
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -75,6 +77,7 @@ def main(arguments: list[str]) -> None:
         cgroups=cgroup.decode(bytes.fromhex(cgroups)),
         is_root=os.geteuid() == 0,
         contact_fd=lease.open_contact(spool_fd),
+        tls=server_context(cert_dir) if cert_dir else None,
     )
     os.close(spool_fd)
     order_end = socket.socket(fileno=int(order_fd))

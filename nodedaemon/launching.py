@@ -25,12 +25,12 @@ class LauncherHandle:
     packets: socket.socket
 
 
-def start_launcher(spool_path: str, node_name: str, cgroups: Cgroups) -> LauncherHandle:
+def start_launcher(spool_path: str, node_name: str, cgroups: Cgroups, cert_dir: str) -> LauncherHandle:
     """Start the launcher in a session of its own: a Ctrl-C at noded's terminal is not for the steps."""
     order_here, order_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     packet_here, packet_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     passed = (order_there.fileno(), packet_there.fileno())
-    words = [*map(str, passed), spool_path, node_name, cgroups.encode().hex()]
+    words = [*map(str, passed), spool_path, node_name, cgroups.encode().hex(), cert_dir]
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, *words],
         stdin=subprocess.DEVNULL,

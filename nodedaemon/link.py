@@ -215,6 +215,7 @@ class Link:
         self._heard_at = asyncio.get_running_loop().time()
         self._registered(registered)
         timeout_us = registered.unkillable_step_timeout_s * 1_000_000
+        registered.settings.kill_wait_s = registered.settings.kill_wait_s or registered.kill_wait_s
         self._node.site.take(registered.settings)
         self._post(LinkUp(link, registered.epoch, timeout_us))
         log.info("registered with cluster %s, epoch %d", registered.cluster_name, registered.epoch)

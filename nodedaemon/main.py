@@ -25,11 +25,13 @@ from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
-    from nodedaemon import daemon, localauth
+    from nodedaemon import daemon, inventory, link, localauth, wire
 
 log = logging.getLogger("penstock.noded")
 
 EX_CONFIG = 78
+#: Slurm's SlurmdPort: what firewalls have open.
+STREAM_PORT = 6818
 #: A refusal to start that another try may mend (the launcher died, the disk is full).
 EX_TEMPFAIL = 75
 SEEN_NAME = "spool-seen"
@@ -63,6 +65,13 @@ def _parser() -> argparse.ArgumentParser:
         "--constrain-memory", action="store_true", help="limit a step's memory to its allocation (needs control groups)"
     )
     add("--insecure", action="store_true", help="connect to HOST:PORT without TLS, for trying things out")
+    add(
+        "--stream-port",
+        metavar="N",
+        default=str(STREAM_PORT),
+        help="where srun and the like reach steps; 0 = any free port (default: %(default)s)",
+    )
+    add("--stream-bind", metavar="ADDRESS", default="", help="listen for them on this address only")
     add("--join", metavar="TOKEN", help="get this node's certificate with a join token, write it to --cert-dir and end")
     add(
         "--login",
@@ -82,12 +91,20 @@ def main(argv: list[str]) -> int:
         return _login(args)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
+    from nodedaemon import daemon
+    from nodedaemon.stream_port import PortError, open_port, read_port, write_port
+
     try:
-        settings = _settings(args)
+        port = parse_int(args.stream_port, 0, 65535, "--stream-port")
+        node, target, pretended = _settings(args)
         boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
         spool = Spool(args.spool, boot_id, secrets.token_hex(8))
         local = _local_auth(args)
-    except (SpoolError, BadValue, BadSetup) as error:
+        with_tls = args.cert_dir is not None
+        listener = open_port(args.stream_bind, port, with_tls, read_port(spool.dir_fd))
+        write_port(spool.dir_fd, listener.getsockname()[1])
+        settings = daemon.Settings(node, target, pretended, listener, with_tls)
+    except (SpoolError, BadValue, BadSetup, PortError) as error:
         return _bad(str(error))
     return _serve(args, settings, spool, local)
 
@@ -96,9 +113,9 @@ class BadSetup(Exception):
     """The daemon cannot be started like this; the message says what to do."""
 
 
-def _settings(args: argparse.Namespace) -> "daemon.Settings":
+def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.Target, inventory.Pretended]":
     """What the arguments say. Raises BadValue and BadSetup."""
-    from nodedaemon import daemon, inventory, link, wire
+    from nodedaemon import inventory, link, wire
 
     try:
         target = link.make_target(args.controller, None if args.insecure else args.cert_dir)
@@ -112,7 +129,7 @@ def _settings(args: argparse.Namespace) -> "daemon.Settings":
         gpus=inventory.parse_gpus(args.gpus) if args.gpus else None,
     )
     node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), args.constrain_memory)
-    return daemon.Settings(node, target, pretended)
+    return node, target, pretended
 
 
 def _gives_tokens(args: argparse.Namespace) -> bool:
@@ -164,7 +181,7 @@ def _serve(
     cgroups = cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.spool, args.constrain_memory)
     if args.constrain_memory and not any(tree.limits_memory for tree in cgroups.hierarchies):
         log.warning("--constrain-memory: no writable memory control group; memory is not limited")
-    launcher = start_launcher(args.spool, args.node_name, cgroups)
+    launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "")
     lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 

@@ -1,8 +1,10 @@
 """What noded, launcher and stepd say to each other on one machine.
 
-    noded -> launcher   a stream of orders: length, key, LaunchOrder launcher and stepds -> noded   one packet socket:
-    BEGAN and TROUBLE from a stepd, GONE from the launcher that reaped it noded -> stepd      datagrams to the address
-    in the step's claim: SignalOrder
+- noded to launcher: a stream of orders; length, key, LaunchOrder.
+- launcher and stepds to noded: packets on one socket. BEGAN and TROUBLE from a stepd, GONE from the launcher that
+  reaped it. Of a step with streams also READY (its clients may come) and ENDED (its exit record is in place, its
+  clients may not be done).
+- noded to stepd: datagrams to the address in the step's claim; signals, or a client's connection.
 
 An order holds everything a stepd needs; nothing is looked up later. Keys travel as text, "JOB.ATTEMPT.STEP". A
 running stepd is older than the noded that comes after an upgrade: what it understands here must keep its meaning.
@@ -21,7 +23,7 @@ ORDER_HEAD = struct.Struct("<II")
 #: One packet from launcher or stepd; GONE is split to stay below.
 PACKET_BYTES_MAX = 64 * 1024
 GONE_PER_PACKET_MAX = 500
-BEGAN, GONE, TROUBLE, SAID = b"began", b"gone", b"trouble", b"said"
+BEGAN, GONE, TROUBLE, READY, ENDED, SAID = b"began", b"gone", b"trouble", b"ready", b"ended", b"said"
 #: Who gets a signal: the task's first process, or every process of the step. Numbers as in core.machine.
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
@@ -77,6 +79,7 @@ class LaunchOrder:
     ntasks: int = 1  # of the step, over all nodes
     kill_on_bad_exit: bool = False
     line_buffered: bool = False
+    kill_wait_s: int = 30  # from asking to killing, when a task that failed ends the others
     mpi: str = "none"
     mpi_facts: dict[str, str]  # what its exchange needs to know: tasks_per_node, node_list, ...
     task_prolog: list[bytes]  # programs run as the user before each task, the site's first
@@ -154,6 +157,16 @@ def decode_launch(key: str, body: bytes) -> LaunchOrder:
     return order
 
 
+def key_of(data: bytes) -> str:
+    """The step that a datagram to a stepd is for."""
+    return unpack(data)[0].decode()
+
+
+def encode_connection(key: str) -> bytes:
+    """What goes with a client's connection."""
+    return pack_values(key)
+
+
 def encode_signals(key: str, signals: tuple[int, ...], scope: int, note: str) -> bytes:
     """An order to send these signals; `note` is a line for the error file, "" = none."""
     return pack_values(key, " ".join(map(str, signals)), scope, note)
@@ -168,6 +181,16 @@ def decode_signals(data: bytes) -> tuple[str, tuple[int, ...], int, str]:
 def began(key: str, at_us: int, pid: int) -> bytes:
     """The task's program runs."""
     return pack_values(BEGAN, key, at_us, pid)
+
+
+def ready(key: str) -> bytes:
+    """The step is claimed: clients may come."""
+    return pack_values(READY, key)
+
+
+def ended(key: str) -> bytes:
+    """The exit record is in place."""
+    return pack_values(ENDED, key)
 
 
 def gone(stepds: list[tuple[str, int]]) -> bytes:

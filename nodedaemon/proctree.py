@@ -8,6 +8,7 @@ Deliberately absent: cgroups (cgroup.py), and any decision about whom to signal 
 """
 
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -25,6 +26,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def prctl(option: int, value: int) -> None:
     """Set a process attribute; OSError when the kernel refuses."""
     if _libc.prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_MPOL_BIND = 2
+
+
+def bind_memory(nodes: list[int]) -> None:
+    """Take the calling process's memory from these NUMA nodes only; OSError when the kernel refuses."""
+    number = _SET_MEMPOLICY.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    words = max(nodes) // 64 + 1
+    mask = (ctypes.c_uint64 * words)()
+    for node in nodes:
+        mask[node // 64] |= 1 << (node % 64)
+    if _libc.syscall(number, _MPOL_BIND, mask, words * 64 + 1) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 

@@ -25,7 +25,7 @@ from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME, folder_mode, open_folder
 from nodedaemon.journal import Journal
 from nodedaemon.lease import Contact
-from nodedaemon.steprecord import NEVER, Claim, place_claim, read_record
+from nodedaemon.steprecord import NEVER, Claim, place_claim, read_record, task_ends
 
 #: Step folders kept for the next steps, under names that are no keys.
 SPARE_PREFIX = "spare-"
@@ -108,6 +108,7 @@ class Spool:
             max_rss_kb,
             disk_read_bytes,
             disk_write_bytes,
+            tasks=task_ends(end),
         )
 
     def make_folder(self, key: StepKey) -> None:

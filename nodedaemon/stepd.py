@@ -1,57 +1,31 @@
 """stepd: the supervisor of one step at a time. Forked warm by the launcher, fed by it, it outlives launcher and noded.
 
-Sequence
-    own session and sub-reaper; the script into the step folder; the control socket; CLAIM the start (the one
-    moment that decides); groups; fork the task; wait until its program runs or it says why not; tell noded; obey
-    orders; reap. When the task has ended, everything that it left is killed and reaped, then the exit record is
-    written with fsync and rename.
-
-Rules
-    - No step folder or a claim by somebody else: nothing is started.
-    - noded is not needed: orders come from whichever noded is there, telling it is a courtesy, the exit record is the
-      report.
-    - A failure before the program runs is an exit record with `failure` and no start time.
-    - It stays outside the step's groups, so that neither a memory limit nor a kill of the group ends it.
-
-Deliberately absent: time limits and escalation (the controller's and noded's), I/O forwarding (a batch step writes to
-files).
+Its life: own session and sub-reaper; a control socket; then one order after the other from its feed, each handed to a
+Supervisor (supervisor.py), and a word to the launcher when that is done. Between two steps it tells whoever comes for
+the last one's streams that nothing is there any more.
 """
 
 import contextlib
 import os
-import resource
 import select
 import signal
 import socket
-import stat
 import struct
-import time
 
-from nodedaemon import orders, proctree, task
+from nodedaemon import orders, proctree
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
-from nodedaemon.folders import SCRIPT_NAME, open_folder
-from nodedaemon.lease import LAPSED, Lease
-from nodedaemon.steprecord import STEPD, Claim, End, place_claim, place_end
+from nodedaemon.folders import open_folder
+from nodedaemon.loop import Loop
+from nodedaemon.supervisor import Supervisor
+from penstock.values.stepframes import ANSWER_NO
 
-#: How long to wait for killed processes before killing again: new ones may have been forked meanwhile.
-KILL_AGAIN_MS = 200
-#: How long a note may take to be written, when the step has ended meanwhile.
-NOTE_WAIT_S = 1.0
-#: The kernel counts what the task's process shared with stepd before its exec. At or below that plus this, nothing is
-#: known.
-FORK_RSS_KB = 4096
-_BLOCK_BYTES = 512  # getrusage counts blocks of this size
 _ORDER_BYTES_MAX = 4096
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+_FD = struct.Struct("i")
 _FEED_READ_BYTES = 256 * 1024
 #: What a stepd tells its launcher when a step is behind it.
 DONE = b"."
-
-
-def now_us() -> int:
-    """Wall clock in microseconds."""
-    return time.time_ns() // 1000
 
 
 def run(context: Context, feed: socket.socket) -> int:
@@ -62,7 +36,7 @@ def run(context: Context, feed: socket.socket) -> int:
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     own = Own(context, wake_read, _open_control())
-    while (framed := _read_order(feed)) is not None:
+    while own.await_order(feed) and (framed := _read_order(feed)) is not None:
         key, body = framed
         try:
             stays = _supervise(own, key, body)
@@ -106,11 +80,12 @@ def _supervise(own: "Own", key: str, body: bytes) -> bool:
 
         Holder(own, order, folder_fd).run()
         return False  # its namespaces are not as they were, and children of a prolog are not the next step's
-    step = Supervisor(own, order, folder_fd)
+    own.step = Supervisor(own, order, folder_fd)
     try:
-        step.run()
+        own.step.run()
     finally:
-        step.close()
+        own.step.close()
+        own.step = None
     return True
 
 
@@ -120,9 +95,9 @@ def _complain(context: Context, key: str, text: str) -> None:
 
 
 class Own:
-    """What a stepd keeps from step to step."""
+    """What a stepd keeps from step to step: its loop, and the two descriptors that are watched for every step."""
 
-    __slots__ = ("address", "context", "control", "pid", "pid_start", "wake_read")
+    __slots__ = ("address", "context", "control", "loop", "pid", "pid_start", "step", "wake_read")
 
     def __init__(self, context: Context, wake_read: int, control: socket.socket) -> None:
         self.context = context
@@ -131,263 +106,55 @@ class Own:
         self.address: bytes = control.getsockname()
         self.pid = os.getpid()
         self.pid_start = proctree.start_time(self.pid)
+        self.step: Supervisor | None = None
+        self.loop = Loop()
+        self.loop.watch(wake_read, self._woken)
+        self.loop.watch(control.fileno(), self._ordered)
 
-
-class Supervisor:
-    """One step on its way from claim to end."""
-
-    def __init__(self, own: Own, order: orders.LaunchOrder, folder_fd: int) -> None:
-        self._own = own
-        self._context = own.context
-        self._wake_read = own.wake_read
-        self._order = order
-        self._folder_fd = folder_fd
-        self._is_frozen = False
-        self._lease = Lease(own.context.contact_fd, order.lease_s, order.lease_grace_s) if order.lease_s else None
-        self._folder_path = f"{own.context.steps_path}/{order.key}"
-        self._task_pid = 0
-        self._task_status: int | None = None
-        self._note_pid = 0
-        self._start_at_us = 0
-        self._failure = ""
-        self._record_fd = -1
-        self._error_fd = -1  # the task's own stderr, opened by it as the user
-        self._used = [0.0, 0.0, 0, 0, 0]  # user and system CPU seconds, largest RSS kB, blocks read and written
-
-    def run(self) -> None:
-        """From the claim to the end; nothing when the claim is another's."""
-        self._write_script()
-        if not self._claim():
-            return
-        crash_point("stepd.claimed")
-        self._start()
-        self._clear()
-        crash_point("stepd.ended")
-        self._record()
-        crash_point("stepd.recorded")
-
-    def close(self) -> None:
-        """Leave nothing open for the next step."""
-        for fd in (self._folder_fd, self._record_fd, self._error_fd):
-            if fd >= 0:
-                os.close(fd)
-
-    # -- before the claim
-
-    def _write_script(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(SCRIPT_NAME, flags, 0o500, dir_fd=self._folder_fd)
-        try:
-            view = memoryview(self._order.script)
-            while view:
-                view = view[os.write(fd, view) :]
-            if self._context.is_root:
-                os.fchown(fd, self._order.user_id, self._order.group_id)
-            os.fchmod(fd, 0o500)
-        finally:
-            os.close(fd)
-
-    def _claim(self) -> bool:
-        own = self._own
-        claim = Claim(STEPD, own.pid, own.pid_start, self._order.user_id, now_us(), own.address)
-        self._record_fd = place_claim(self._folder_fd, claim)
-        return self._record_fd >= 0
-
-    # -- the task
-
-    def _start(self) -> None:
-        key, cgroups = self._order.key, self._context.cgroups
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            cgroups.create(key, self._order.memory_limit_mb)
-            pid = os.fork()
-        except OSError as error:
-            self._failure = f"cannot start a process: {error.strerror}"
-            return
-        if pid == 0:
-            try:
-                ours.close()
-                task.become(self._order, self._context, f"{self._folder_path}/{SCRIPT_NAME}", theirs)
-            finally:
-                os._exit(1)  # become() has said why
-        theirs.close()
-        self._task_pid = pid
-        crash_point("stepd.forked")
-        self._watch(self._own.control, ours)
-
-    def _watch(self, control: socket.socket, status: socket.socket) -> None:
-        """Obey and reap until the task has ended."""
+    def await_order(self, feed: socket.socket) -> bool:
+        """Sleep until there is something in the feed; always True."""
         poll = select.poll()
-        for source in (self._wake_read, control.fileno(), status.fileno()):
-            poll.register(source, select.POLLIN)
-        while self._task_status is None:
-            ready = dict(poll.poll(self._lease.wait_s() * 1000 if self._lease else None))
-            self._heed_lease()
-            if status.fileno() in ready and not self._hear_task(status):
-                poll.unregister(status.fileno())
-                status.close()
-            if control.fileno() in ready:
-                self._obey(control)
-            if self._wake_read in ready:
-                self._drain_wake()
-                self._reap()
-        if status.fileno() >= 0:  # the task may have ended before we looked at what it said
-            while self._hear_task(status):
-                pass
-            status.close()
+        poll.register(feed.fileno(), select.POLLIN)
+        poll.register(self.control.fileno(), select.POLLIN)
+        while feed.fileno() not in (ready := dict(poll.poll())):
+            if self.control.fileno() in ready:
+                self._ordered(select.POLLIN)
+        return True
 
-    def _hear_task(self, status: socket.socket) -> bool:
-        """Read what the task says on its way to the program; False = it has said all."""
+    def _woken(self, events: int) -> None:
+        """A child has ended."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_read, 4096)
+        if self.step is not None:
+            self.step.reap()
+
+    def _ordered(self, events: int) -> None:
+        """Something from noded: signals for the step, or a client's connection."""
+        space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_FD.size)
         try:
-            text, fds, _, _ = socket.recv_fds(status, task.FAILURE_BYTES_MAX, 1)
-        except ConnectionResetError:
-            text, fds = b"", []
-        if fds:
-            self._error_fd = fds[0]
-            return True
-        if text:
-            self._failure = text.decode("utf-8", "replace")
-            return True
-        if not self._failure and self._error_fd >= 0:  # closed by a successful exec
-            self._began()
-        return False
-
-    def _began(self) -> None:
-        self._start_at_us = now_us()
-        packet = orders.began(self._order.key, self._start_at_us, self._task_pid)
-        with contextlib.suppress(OSError):  # noded is away or far behind: it will learn it from the exit record
-            self._context.packets.send(packet, socket.MSG_DONTWAIT)
-        crash_point("stepd.began")
-
-    # -- orders
-
-    def _obey(self, control: socket.socket) -> None:
-        try:
-            data, ancillary, _, _ = control.recvmsg(_ORDER_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, _, _ = self.control.recvmsg(_ORDER_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
-        if not _is_ours(ancillary):
+        fds = _descriptors(ancillary)
+        if not _is_ours(ancillary):  # anybody may send to this address, and send anything along
+            for fd in fds:
+                os.close(fd)
             return
-        key, signals, scope, note = orders.decode_signals(data)
-        if key != self._order.key:
-            return  # for a step that has ended
-        if scope != orders.SCOPE_BATCH and signal.SIGKILL in signals:
-            self._clear()
-            return
-        if scope != orders.SCOPE_BATCH and signal.SIGCONT in signals:
-            self._freeze(False)
-        for signum in signals:
-            if scope == orders.SCOPE_BATCH:
-                os.kill(self._task_pid, signum)  # not reaped yet, so the number is still the task's
-            else:
-                proctree.signal_descendants(os.getpid(), signum)
-        if scope != orders.SCOPE_BATCH and signal.SIGSTOP in signals:
-            self._freeze(True)
-        if note:
-            self._write_note(note)
+        key = orders.key_of(data)
+        connections = [socket.socket(fileno=fd) for fd in fds]
+        if self.step is None or key != self.step.order.key:
+            for connection in connections:
+                _refuse(connection, key)
+        elif connections:
+            self.step.take_connection(connections[0])
+        else:
+            self.step.obey(*orders.decode_signals(data)[1:])
 
-    def _freeze(self, frozen: bool) -> None:
-        """What SIGSTOP alone would miss: a process that is just being forked."""
-        if frozen != self._is_frozen:
-            self._is_frozen = frozen
-            self._context.cgroups.freeze(self._order.key, frozen)
 
-    def _write_note(self, note: str) -> None:
-        """A line for the error file, through the descriptor the user opened; by a child, as the file may hang."""
-        if self._error_fd < 0 or not stat.S_ISREG(os.fstat(self._error_fd).st_mode):
-            return
-        self._note_pid = os.fork()
-        if self._note_pid == 0:
-            try:
-                os.write(self._error_fd, note.encode() + b"\n")
-            finally:
-                os._exit(0)
-
-    def _await_note(self, poll: select.poll) -> None:
-        """Let the note be written, if its file does not hang, before everything is killed."""
-        end_s = time.monotonic() + NOTE_WAIT_S
-        while self._note_pid and self._reap() and (left_s := end_s - time.monotonic()) > 0:
-            if poll.poll(left_s * 1000):
-                self._drain_wake()
-
-    def _heed_lease(self) -> None:
-        """Nobody has renewed it: whoever could tell us to stop cannot reach us, and may start the job elsewhere."""
-        signum = self._lease.look() if self._lease else 0
-        if signum == signal.SIGTERM:
-            self._write_note(
-                f"slurmstepd: error: *** JOB {self._order.key.split('.')[0]} CANCELLED DUE TO NODE FAILURE ***"
-            )
-            self._freeze(False)
-            proctree.signal_descendants(os.getpid(), signal.SIGCONT)
-            proctree.signal_descendants(os.getpid(), signal.SIGTERM)
-        elif signum:
-            self._clear()
-
-    # -- the end
-
-    def _drain_wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 4096)
-
-    def _reap(self) -> bool:
-        """Collect the dead; False when no child is left."""
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            self._count(used)
-            if pid == self._task_pid:
-                self._task_status = status
-            elif pid == self._note_pid:
-                self._note_pid = 0
-
-    def _count(self, used: resource.struct_rusage) -> None:
-        """Add what a reaped process and its own reaped children have used."""
-        total = self._used
-        total[0] += used.ru_utime
-        total[1] += used.ru_stime
-        total[2] = max(total[2], used.ru_maxrss)
-        total[3] += used.ru_inblock
-        total[4] += used.ru_oublock
-
-    def _usage(self) -> tuple[int, ...]:
-        """User and system CPU in us, largest RSS in kB, bytes read and written."""
-        user_s, system_s, rss_kb, blocks_read, blocks_written = self._used
-        floor_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + FORK_RSS_KB
-        return (
-            int(user_s * 1_000_000),
-            int(system_s * 1_000_000),
-            int(rss_kb) if rss_kb > floor_kb else 0,
-            int(blocks_read) * _BLOCK_BYTES,
-            int(blocks_written) * _BLOCK_BYTES,
-        )
-
-    def _clear(self) -> None:
-        """Kill and reap all that the task left. Orphans come to us, so this ends with nothing left."""
-        self._freeze(False)  # frozen processes do not die
-        poll = select.poll()
-        poll.register(self._wake_read, select.POLLIN)
-        self._await_note(poll)
-        while self._reap():
-            proctree.signal_descendants(os.getpid(), signal.SIGKILL)
-            if poll.poll(KILL_AGAIN_MS):
-                self._drain_wake()
-
-    def _record(self) -> None:
-        key, cgroups = self._order.key, self._context.cgroups
-        place_end(self._record_fd, self._end(cgroups.out_of_memory(key)))
-        cgroups.remove(key)
-
-    def _end(self, out_of_memory: bool) -> End:
-        code, signum = _split_status(self._task_status or 0)
-        if self._start_at_us:
-            end_at_us = max(now_us(), self._start_at_us)
-            failure = LAPSED if self._lease is not None and self._lease.has_lapsed else ""
-            return End(self._start_at_us, end_at_us, code, signum, failure, out_of_memory, self._usage())
-        return End(0, now_us(), 0, 0, self._failure or _failure_of(signum), out_of_memory, self._usage())
+def _refuse(connection: socket.socket, key: str) -> None:
+    with contextlib.suppress(OSError), connection:
+        connection.setblocking(False)
+        connection.send(ANSWER_NO + f"step {key} is not here any more\n".encode())
 
 
 def _open_control() -> socket.socket:
@@ -407,12 +174,10 @@ def _is_ours(ancillary: list[tuple[int, int, bytes]]) -> bool:
     return False
 
 
-def _split_status(status: int) -> tuple[int, int]:
-    """Exit code and signal of a wait status."""
-    if os.WIFSIGNALED(status):
-        return 0, os.WTERMSIG(status)
-    return os.WEXITSTATUS(status), 0
-
-
-def _failure_of(signum: int) -> str:
-    return f"ended by signal {signum} before its program was started" if signum else "the task could not be started"
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """What came along; all of it is ours to close."""
+    found: list[int] = []
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found += [_FD.unpack_from(data, at)[0] for at in range(0, len(data) - _FD.size + 1, _FD.size)]
+    return found

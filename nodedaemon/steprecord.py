@@ -9,8 +9,15 @@ The end is appended by the stepd whose claim counts, and synced: from then on th
 """
 
 import os
+import struct
 
-from nodedaemon.framing import HEAD_BYTES, frame, pack_values, unframe, unpack
+from nodedaemon.framing import HEAD_BYTES, dump, frame, load, pack_values, unframe, unpack
+
+TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
+if TYPE_CHECKING:
+    from typing import Any
+
+    from penstock.values.packing import Value
 
 NAME = "record"
 NEVER = "never"
@@ -39,7 +46,7 @@ class Claim:
 class End:
     """How the step ended. `start_at_us` 0 = it never ran, and `failure` says why."""
 
-    __slots__ = ("end_at_us", "exit_code", "exit_signal", "failure", "out_of_memory", "start_at_us", "usage")
+    __slots__ = ("end_at_us", "exit_code", "exit_signal", "failure", "more", "out_of_memory", "start_at_us", "usage")
 
     def __init__(
         self,
@@ -50,6 +57,7 @@ class End:
         failure: str,
         out_of_memory: bool,
         usage: tuple[int, ...],
+        more: "dict[str, Value] | None" = None,
     ) -> None:
         self.start_at_us = start_at_us
         self.end_at_us = end_at_us
@@ -58,11 +66,13 @@ class End:
         self.failure = failure
         self.out_of_memory = out_of_memory
         self.usage = usage  # user CPU us, system CPU us, largest RSS kB, bytes read, bytes written
+        self.more = more or {}  # "tasks": rank and wait status of each; what plugs have to say
 
     def encode(self) -> bytes:
         """As a payload."""
         numbers = (self.start_at_us, self.end_at_us, self.exit_code, self.exit_signal, int(self.out_of_memory))
-        return pack_values(self.failure, *numbers, *self.usage)
+        more = (dump(self.more),) if self.more else ()
+        return pack_values(self.failure, *numbers, *self.usage, *more)
 
 
 def place_claim(folder_fd: int, claim: Claim) -> int:
@@ -107,13 +117,14 @@ def read_record(folder_fd: int, path: str) -> tuple[Claim | None, End | None]:
     end = None
     while (payload := unframe(data, at)) is not None:
         parts = unpack(payload)
-        if len(parts) == _END_PARTS:
+        if len(parts) in _END_PARTS:
             end = _decode_end(parts)
         at += HEAD_BYTES + len(payload)
     return claim, end
 
 
-_END_PARTS = 11
+#: Without and with what came with steps of several tasks.
+_END_PARTS = (11, 12)
 
 
 def _decode_claim(payload: bytes) -> Claim:
@@ -123,5 +134,16 @@ def _decode_claim(payload: bytes) -> Claim:
 
 def _decode_end(parts: list[bytes]) -> End:
     failure = parts[0].decode()
-    start_at_us, end_at_us, code, signum, out_of_memory, *usage = map(int, parts[1:])
-    return End(start_at_us, end_at_us, code, signum, failure, bool(out_of_memory), tuple(usage))
+    start_at_us, end_at_us, code, signum, out_of_memory, *usage = map(int, parts[1:11])
+    more: Any = load(parts[11]) if len(parts) > 11 else {}
+    return End(start_at_us, end_at_us, code, signum, failure, bool(out_of_memory), tuple(usage), more)
+
+
+#: Of each task: rank and wait status.
+TASK_END = struct.Struct("<IH")
+
+
+def task_ends(end: End) -> tuple[tuple[int, int], ...]:
+    """The tasks that have run, as (rank, wait status)."""
+    packed = end.more.get("tasks", b"")
+    return tuple(TASK_END.iter_unpack(packed)) if isinstance(packed, bytes) else ()

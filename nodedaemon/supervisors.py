@@ -61,6 +61,7 @@ class Supervisors:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter | None = None
         self.launcher_lost = asyncio.Event()
+        self.tell_ready: Callable[[StepKey], None] = lambda key: None  # a step with streams has its stepd
 
     async def open(self) -> None:
         """Begin to talk with the launcher."""
@@ -108,6 +109,11 @@ class Supervisors:
             if signal.SIGKILL in effect.signals:
                 self._in_thread(self._kill_leftovers, effect.key, claim)
 
+    def address_of(self, key: StepKey) -> bytes:
+        """Where a step's stepd takes orders; b"" when no stepd has claimed it."""
+        claim, _ = self._spool.read(key)
+        return claim.control if claim is not None and claim.by != NEVER else b""
+
     # -- what launcher and stepds say
 
     def _hear(self) -> None:
@@ -129,6 +135,10 @@ class Supervisors:
         if kind == orders.BEGAN:
             key, at_us, pid = values
             self._post(StepBegan(_key(key), int(at_us), int(pid)))
+        elif kind == orders.READY:
+            self.tell_ready(_key(values[0]))
+        elif kind == orders.ENDED:
+            self._stepd_gone(_key(values[0]))
         elif kind == orders.GONE:
             for key, status in zip(values[::2], values[1::2], strict=True):
                 self._stepd_gone(_key(key), int(status))

@@ -5,18 +5,24 @@ no way back. As the user: folder, files, soft limits, exec. Root opens no path o
 not open fails here with his own rights, and is told as the step's failure. Nothing is "continued on error", but a
 missing work folder (as Slurm: /tmp and a message).
 
-What it says on the status socket: its error file's descriptor when the files are open, or the text of the failure; a
-successful exec closes the socket, which is the sign that the program runs.
+What it says on the status socket: that its files are open (a batch script's process: with the descriptor of its error
+file), or the text of the failure; a successful exec closes the socket, which is the sign that the program runs.
+
+A batch script that cannot be executed is a failure of the step. A program of srun that cannot be is a task that ran
+and ended with the error's number, as with Slurm.
 """
 
 import contextlib
+import errno
+import fcntl
 import os
 import pwd
 import resource
 import signal
 import socket
+import termios
 
-from nodedaemon import orders, proctree
+from nodedaemon import orders, proctree, taskhooks
 from nodedaemon.context import Context
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
@@ -24,13 +30,15 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 FAILURE_BYTES_MAX = 8192
+#: What a task says when its files are open.
+FILES_OPEN = b"files"
 FALLBACK_DIR = b"/tmp"
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 #: Ignored by Python, by the launcher, or by whoever started the daemon (nohup); an ignored signal stays so over an
 #: exec.
 _SIGNALS_TO_RESTORE = (
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1,
-    signal.SIGUSR2,
+    signal.SIGUSR2, signal.SIGCHLD,
 )  # fmt: skip
 
 
@@ -38,30 +46,53 @@ class TaskError(Exception):
     """The task cannot be started; the text is the step's failure."""
 
 
-def become(order: orders.LaunchOrder, context: Context, script_path: str, status: socket.socket) -> "NoReturn":
+class Start:
+    """What one task needs beside the step's order. Descriptors are -1 where a file or nothing is asked for."""
+
+    __slots__ = (
+        "appends", "environment", "is_script", "keep_fds", "nofile", "order", "std_err", "std_in", "std_out", "terminal",
+    )  # fmt: skip
+
+    def __init__(self, order: orders.TaskOrder, is_script: bool = False) -> None:
+        self.order = order
+        self.is_script = is_script
+        self.std_in = self.std_out = self.std_err = -1
+        self.terminal = -1  # becomes the controlling terminal of a session of its own
+        self.environment: dict[bytes, bytes] = {}  # beside the order's
+        self.keep_fds: list[int] = []
+        self.appends = False  # its files were opened by another task of the step before
+        self.nofile = 0  # the soft limit that stepd has raised for itself; 0 = it has not
+
+
+def become(order: orders.LaunchOrder, context: Context, start: Start, status: socket.socket) -> "NoReturn":
     """Turn the calling, freshly forked process into the user's program; never returns."""
     try:
-        os.setpgid(0, 0)
+        if start.terminal >= 0:
+            os.setsid()
+            fcntl.ioctl(start.terminal, termios.TIOCSCTTY, 0)
+        else:
+            os.setpgid(0, 0)
         context.cgroups.join(order.key)
-        if context.is_root:
-            _enter_surroundings(order, context)
-            _drop_root(order)
-        elif os.getuid() != order.user_id:
-            raise TaskError(
-                f"this node daemon runs as uid {os.getuid()}, not as root: it cannot run jobs of uid {order.user_id}"
-            )
+        become_user(order, context)
         os.umask(order.umask & 0o777)
-        message = _change_folder(order.work_dir)
-        _open_files(order)
+        message = change_folder(order.work_dir)
+        _open_files(order, start)
+        if order.message:
+            message += order.message.encode() + b"\n"
         if message:
             os.write(2, message)
-        socket.send_fds(status, [b"files"], [2])
-        _close_all_but(status)
-        _restore_signals()
-        env = _environment(order)
-        argv = [os.fsencode(script_path), *order.argv]
-        _set_soft_limits(order.rlimits)
-        _exec(argv, env)
+        socket.send_fds(status, [FILES_OPEN], [2] if start.is_script else [])
+        _close_all_but(status.fileno(), *start.keep_fds)
+        restore_signals()
+        env = environment(order, start)
+        _bind(start.order)
+        _set_soft_limits(order.rlimits, start.nofile)
+        if order.task_prolog:
+            taskhooks.run_prologs(order.task_prolog, env)
+        for fd in start.keep_fds:
+            os.set_inheritable(fd, True)
+        argv = start.order.argv
+        _exec_script(argv, env) if start.is_script else _exec_program(argv, env)
     except TaskError as error:
         text = str(error)
     except OSError as error:
@@ -86,6 +117,17 @@ def _enter_surroundings(order: orders.LaunchOrder, context: Context) -> None:
             pam.open_session(order.user_name)
         except pam.PamError as error:
             raise TaskError(str(error)) from None
+
+
+def become_user(order: orders.LaunchOrder, context: Context) -> None:
+    """Be the order's user from here on, or raise TaskError."""
+    if context.is_root:
+        _enter_surroundings(order, context)
+        _drop_root(order)
+    elif os.getuid() != order.user_id:
+        raise TaskError(
+            f"this node daemon runs as uid {os.getuid()}, not as root: it cannot run jobs of uid {order.user_id}"
+        )
 
 
 def _drop_root(order: orders.LaunchOrder) -> None:
@@ -120,7 +162,7 @@ def _allow_oom_kill() -> None:
         os.close(fd)
 
 
-def _change_folder(work_dir: bytes) -> bytes:
+def change_folder(work_dir: bytes) -> bytes:
     """Enter the work folder, or /tmp; returns the message for the error file."""
     try:
         os.chdir(work_dir)
@@ -131,18 +173,26 @@ def _change_folder(work_dir: bytes) -> bytes:
     return b""
 
 
-def _open_files(order: orders.LaunchOrder) -> None:
-    mode = os.O_APPEND if order.open_append else os.O_TRUNC
-    write = os.O_WRONLY | os.O_CREAT | mode
-    _open_as(0, "stdin", order.std_in or os.devnull.encode(), os.O_RDONLY)
-    _open_as(1, "stdout", order.std_out, write)
-    if order.std_err and order.std_err != order.std_out:
-        _open_as(2, "stderr", order.std_err, write)
-    else:
+def _open_files(order: orders.LaunchOrder, start: Start) -> None:
+    """Standard input, output and error: a file, what stepd has made, or nothing."""
+    task = start.order
+    write = os.O_WRONLY | os.O_CREAT
+    if not start.is_script:  # several tasks may write to one file
+        write |= os.O_APPEND
+    write |= os.O_APPEND if order.open_append or start.appends else os.O_TRUNC
+    _open_as(0, "stdin", task.std_in, os.O_RDONLY, start.std_in)
+    _open_as(1, "stdout", task.std_out, write, start.std_out)
+    if task.std_out and task.std_err in (b"", task.std_out) and start.std_err < 0:
         os.dup2(1, 2)
+    else:
+        _open_as(2, "stderr", task.std_err, write, start.std_err)
 
 
-def _open_as(number: int, what: str, path: bytes, flags: int) -> None:
+def _open_as(number: int, what: str, path: bytes, flags: int, made: int) -> None:
+    if not path and made >= 0:
+        os.dup2(made, number)
+        return
+    path = path or os.devnull.encode()
     try:
         fd = os.open(path, flags | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -152,14 +202,29 @@ def _open_as(number: int, what: str, path: bytes, flags: int) -> None:
     os.close(fd)
 
 
-def _close_all_but(status: socket.socket) -> None:
+def _close_all_but(*keep: int) -> None:
     """Everything is close-on-exec already; this holds also for what is not ours to trust."""
-    keep = status.fileno()
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 1 << 20)
+    at = 3
+    for fd in sorted(keep):
+        os.closerange(at, fd)
+        at = fd + 1
+    os.closerange(at, 1 << 20)
 
 
-def _restore_signals() -> None:
+def _bind(task: orders.TaskOrder) -> None:
+    """To its processors and to the memory near them. What the kernel refuses is told, and the task runs unbound."""
+    try:
+        if task.cpus:
+            os.sched_setaffinity(0, task.cpus)
+        if task.mem_nodes:
+            proctree.bind_memory(task.mem_nodes)
+    except OSError as error:
+        os.write(2, b"slurmstepd: error: cannot bind the task: " + (error.strerror or "").encode() + b"\n")
+
+
+def restore_signals() -> None:
+    """As a program expects to find them; from here on this process may have children of its own."""
+    signal.set_wakeup_fd(-1)
     for signum in _SIGNALS_TO_RESTORE:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -192,15 +257,17 @@ def _raise_hard_limits(rlimits: dict[str, int]) -> None:
                 continue
 
 
-def _set_soft_limits(rlimits: dict[str, int]) -> None:
+def _set_soft_limits(rlimits: dict[str, int], nofile: int) -> None:
+    if nofile:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     for number, value in _limits(rlimits):
         hard = resource.getrlimit(number)[1]
         resource.setrlimit(number, (hard if _exceeds(value, hard) else value, hard))
 
 
-def _environment(order: orders.LaunchOrder) -> dict[bytes, bytes]:
+def environment(order: orders.LaunchOrder, start: Start) -> dict[bytes, bytes]:
     """What only this process knows, and what no shell can do without when it was not submitted (--export=NONE)."""
-    env = dict(order.environment)
+    env = order.environment | start.order.environment | start.environment
     env[b"SLURM_TASK_PID"] = str(os.getpid()).encode()
     env.setdefault(b"PATH", DEFAULT_PATH)
     if all(name in env for name in (b"HOME", b"USER", b"LOGNAME", b"SHELL")):
@@ -214,8 +281,31 @@ def _environment(order: orders.LaunchOrder) -> dict[bytes, bytes]:
     return env
 
 
-def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> "NoReturn":
+def _exec_script(argv: list[bytes], env: dict[bytes, bytes]) -> "NoReturn":
     try:
         os.execve(argv[0], argv, env)  # noqa: S606 (the user's own script, as the user)
     except OSError as error:
         raise TaskError(f"cannot execute the script: {error.strerror}") from None
+
+
+def _exec_program(argv: list[bytes], env: dict[bytes, bytes]) -> "NoReturn":
+    """A program that cannot be executed is the task's own failure: a message, and the error's number as its exit code."""
+    number = errno.ENOENT
+    for path in program_paths(argv[0], env):
+        try:
+            os.execve(path, argv, env)  # noqa: S606 (the user's own program, as the user)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                number = error.errno or number
+                if number != errno.EACCES:
+                    break
+    os.write(2, b"slurmstepd: error: execve(): " + argv[0] + b": " + os.strerror(number).encode() + b"\n")
+    os._exit(number)
+
+
+def program_paths(name: bytes, env: dict[bytes, bytes]) -> list[bytes]:
+    """Where a program may be: its own path, or the folders of PATH (relative ones are in the work folder)."""
+    if b"/" in name:
+        return [name]
+    folders = env.get(b"PATH", DEFAULT_PATH).split(b":")
+    return [(folder or b".") + b"/" + name for folder in folders] if name else []

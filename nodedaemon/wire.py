@@ -3,13 +3,14 @@
 A launch that cannot be read, or breaks a limit, becomes a `Launch` with `invalid`: the core refuses it like any other.
 """
 
+import os
 from typing import Any
 
 import msgspec
 
-from nodedaemon import orders, surround
+from nodedaemon import orders, surround, wire_steps
 from nodedaemon.core import messages as core
-from nodedaemon.core.environment import NodeShare, StepFacts, step_environment
+from nodedaemon.core.environment import StepFacts, step_environment
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
 from nodedaemon.core.steps import NO_LEASE, Step, StepKey
 from nodedaemon.holder import STAGES
@@ -27,6 +28,10 @@ ENVIRONMENT_BYTES_MAX = 1024 * 1024
 #: The kernel's limit of one argument or variable (MAX_ARG_STRLEN), less the closing NUL.
 WORD_BYTES_MAX = 128 * 1024 - 1
 SIGNAL_MAX = 64
+#: A note travels in one datagram with the step's key.
+NOTE_BYTES_MAX = 3000
+#: Until the controller says otherwise: Slurm's default KillWait.
+KILL_WAIT_S = 30
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
@@ -66,6 +71,8 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
     if kind == "suspend":
         stop = message.suspend
         return core.Suspend(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000)
+    if kind == "notify":
+        return core.Notify(*head, key_of(message.notify.key), clipped_note(message.notify.text))
     if kind == "reboot":
         return core.Reboot(*head, StepKey(0, 0, 0), message.reboot.reason)
     if kind == "forget":
@@ -87,8 +94,21 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     spec = message.spec
     _check_spec(spec)
     facts = step_facts(message, node)
-    is_array = facts.array_task_id is not None
-    names = FileNames(
+    names = file_names(facts, node)
+    settings = node.site.settings
+    order = _batch_order(message, node, facts, names)
+    surround.fill(order, message, facts, settings)
+    if message.HasField("step"):
+        wire_steps.make_step(order, message, settings, facts, names)
+    order.io_key = message.io_key
+    order.node_name = node.node_name
+    order.kill_wait_s = settings.kill_wait_s or KILL_WAIT_S
+    return order
+
+
+def file_names(facts: StepFacts, node: NodeFacts) -> FileNames:
+    """What the symbols in names of output files stand for."""
+    return FileNames(
         job_id=facts.job_id,
         array_job_id=facts.array_job_id,
         array_task_id=facts.array_task_id,
@@ -99,14 +119,22 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         step=facts.step_id,
         restart_count=facts.restart_count,
     )
-    order = orders.LaunchOrder(
+
+
+def _batch_order(
+    message: node_pb2.LaunchStep, node: NodeFacts, facts: StepFacts, names: FileNames
+) -> orders.LaunchOrder:
+    """What a batch script needs; what steps of other kinds have beside it, or instead, is added to it."""
+    spec = message.spec
+    is_array = facts.array_task_id is not None
+    return orders.LaunchOrder(
         key=str(key_of(message.key)),
         user_id=message.user_id,
         group_id=message.group_id,
         user_name=message.user_name,
         script=spec.script,
         argv=list(spec.argv),
-        environment=step_environment(spec.environment, facts),
+        environment={} if message.HasField("step") else step_environment(spec.environment, facts),
         work_dir=check_no_nul(message.work_dir, "work folder") or b"/",
         std_out=expand_pattern(message.std_out or default_output(is_array), names),
         std_err=expand_pattern(message.std_err, names) if message.std_err else b"",
@@ -118,8 +146,11 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         lease_s=message.lease_s,
         lease_grace_s=message.lease_grace_s,
     )
-    surround.fill(order, message, facts, node.site.settings)
-    return order
+
+
+def clipped_note(text: str) -> str:
+    """A note that fits into an order to a stepd."""
+    return text.encode()[:NOTE_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def _check_spec(spec: common_pb2.JobSpec) -> None:
@@ -138,7 +169,8 @@ def _check_spec(spec: common_pb2.JobSpec) -> None:
 def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
     """What the SLURM_* variables are made of."""
     facts = message.facts
-    share = _share(message.allocation, node.node_name)
+    of_job = message.job_allocation if message.HasField("job_allocation") else message.allocation
+    share = wire_steps.share_of(of_job, node.node_name)
     return StepFacts(
         job_id=message.key.job_id,
         step_id=message.key.step_id,
@@ -147,7 +179,7 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
         user_name=message.user_name,
         group_name=message.group_name,
         share=share,
-        nodes=tuple(_share(part, "") for part in facts.nodes) or (share,),
+        nodes=tuple(wire_steps.share_of(part, "") for part in facts.nodes) or (share,),
         cluster_name=facts.cluster_name,
         job_name=facts.job_name,
         partition=facts.partition,
@@ -181,19 +213,16 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
         comment=facts.comment,
         hostname=node.hostname,
         cluster_file=node.cluster_file,
+        mem_per_gpu_mb=facts.mem_per_gpu_mb if facts.HasField("mem_per_gpu_mb") else None,
+        cpus_per_gpu=facts.cpus_per_gpu,
+        ntasks_per_gpu=facts.ntasks_per_gpu,
+        gpus=facts.gpus,
+        gpus_per_task=facts.gpus_per_task,
+        distribution=facts.distribution,
+        master_host=facts.master_host,
+        master_port=facts.master_port,
+        more=tuple(facts.more),
     )
-
-
-def _share(message: common_pb2.NodeAllocation, node_name: str) -> NodeShare:
-    gpus = sorted(index for part in message.gres if part.name == "gpu" for index in part.index)
-    parts = [part for part in message.gres if part.units]
-    shared = sorted(index for part in parts for index in part.index)
-    shards = sum(sum(part.units) for part in parts if part.name == "shard")
-    percents = [max(1, 100 * part.units[0] // max(1, part.of[0])) for part in parts if part.name == "mps"]
-    return NodeShare(
-        message.node or node_name, message.cpus, message.mem_mb, message.tasks, tuple(gpus), tuple(shared), shards,
-        sum(percents),
-    )  # fmt: skip
 
 
 def ack_message(effect: core.AckCommand) -> node_pb2.NodeMessage:
@@ -231,7 +260,14 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
             disk_read_bytes=end.disk_read_bytes,
             disk_write_bytes=end.disk_write_bytes,
         ),
+        tasks=[node_pb2.TaskExit(rank=rank, exit=_exit_status(status)) for rank, status in end.tasks],
     )
+
+
+def _exit_status(status: int) -> common_pb2.ExitStatus:
+    """A wait status as the wire's."""
+    code = os.waitstatus_to_exitcode(status)
+    return common_pb2.ExitStatus(code=max(code, 0), signal=max(-code, 0))
 
 
 def held_step(step: Step) -> node_pb2.HeldStep:

@@ -7,8 +7,11 @@ one.
 GPUs are pinned by index in PCI order. A job without GPUs gets an empty CUDA_VISIBLE_DEVICES: unset would mean all of
 them.
 
+What the controller itself makes (components of a heterogeneous job) comes ready, as `more`. What a step of srun and its
+tasks have beside this is in stepenv.py.
+
 Deliberately absent: what only the task's process knows (SLURM_TASK_PID, and HOME and the like when they were not
-submitted), and variables of options that do not exist yet (SLURM_MEM_PER_GPU, SLURM_TRES_PER_TASK, SLURM_HET_*).
+submitted).
 """
 
 from collections.abc import Callable, Iterable
@@ -74,6 +77,15 @@ class StepFacts(msgspec.Struct, frozen=True, gc=False):
     hostname: str = ""  # of this machine; the node's name may be another (several node daemons on one machine)
     cluster_file: str = ""
     priority_process: int = 0  # the submitting process's nice value
+    mem_per_gpu_mb: int | None = None
+    cpus_per_gpu: int = 0
+    ntasks_per_gpu: int = 0
+    gpus: str = ""  # as asked for
+    gpus_per_task: str = ""
+    distribution: str = ""
+    master_host: str = ""
+    master_port: int = 0  # reserved for the job; 0 = none
+    more: tuple[bytes, ...] = ()  # NAME=VALUE made by the controller
 
 
 def compress_counts(counts: Iterable[int]) -> str:
@@ -98,7 +110,7 @@ def _mem_per_node(f: StepFacts) -> int | None:
     return f.mem_per_node_mb or f.share.mem_mb  # --mem=0 asks for all of the node
 
 
-def _indices(ids: tuple[int, ...]) -> str:
+def join_ids(ids: tuple[int, ...]) -> str:
     return ",".join(str(i) for i in ids)
 
 
@@ -107,6 +119,8 @@ def _array(value: Callable[[StepFacts], int | None]) -> Callable[[StepFacts], in
 
 
 Value = str | int | bytes | None
+
+
 #: Name -> value; None = the variable does not apply. Zero or empty counts as absent where `or None` says so.
 TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURM_JOB_ID": lambda f: f.job_id,
@@ -138,10 +152,16 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURM_TASKS_PER_NODE": lambda f: compress_counts(n.tasks for n in f.nodes),
     "SLURM_MEM_PER_NODE": _mem_per_node,
     "SLURM_MEM_PER_CPU": lambda f: f.mem_per_cpu_mb,
+    "SLURM_MEM_PER_GPU": lambda f: f.mem_per_gpu_mb,
+    "SLURM_CPUS_PER_GPU": lambda f: f.cpus_per_gpu or None,
+    "SLURM_NTASKS_PER_GPU": lambda f: f.ntasks_per_gpu or None,
+    "SLURM_GPUS": lambda f: f.gpus or None,
+    "SLURM_GPUS_PER_TASK": lambda f: f.gpus_per_task or None,
+    "SLURM_DISTRIBUTION": lambda f: f.distribution or None,
     "SLURM_GPUS_PER_NODE": lambda f: f.gpus_per_node or None,
     "SLURM_GPUS_ON_NODE": lambda f: len(f.share.gpus) or None,
     "SLURM_SHARDS_ON_NODE": lambda f: f.share.shards or None,
-    "SLURM_JOB_GPUS": lambda f: _indices((*f.share.gpus, *f.share.shared_gpus)) or None,
+    "SLURM_JOB_GPUS": lambda f: join_ids((*f.share.gpus, *f.share.shared_gpus)) or None,
     "SLURM_ARRAY_JOB_ID": _array(lambda f: f.array_job_id),
     "SLURM_ARRAY_TASK_ID": _array(lambda f: f.array_task_id),
     "SLURM_ARRAY_TASK_COUNT": _array(lambda f: f.array_task_count),
@@ -163,38 +183,61 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURMD_NODENAME": lambda f: f.share.node,
     "ENVIRONMENT": lambda f: "BATCH",
     "HOSTNAME": lambda f: f.hostname or f.share.node,
-    "CUDA_VISIBLE_DEVICES": lambda f: _indices((*f.share.gpus, *f.share.shared_gpus)),
+    "CUDA_VISIBLE_DEVICES": lambda f: join_ids((*f.share.gpus, *f.share.shared_gpus)),
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda f: f.share.mps_percent or None,
     "CUDA_DEVICE_ORDER": lambda f: "PCI_BUS_ID",
     "PENSTOCK_CLUSTER": lambda f: f.cluster_file or None,
 }
-_TABLE = tuple((name.encode(), value) for name, value in TABLE.items())
+_TABLE = tuple((name, name.encode(), make) for name, make in TABLE.items())
 
 #: Set inside tasks of an outer job or step; nothing of a batch job, so never passed on.
 _FOREIGN = (
     b"SLURM_TASK_PID", b"SLURM_STEP_ID", b"SLURM_STEPID", b"SLURM_STEP_NODELIST", b"SLURM_STEP_NUM_NODES",
     b"SLURM_STEP_NUM_TASKS", b"SLURM_STEP_TASKS_PER_NODE", b"SLURM_STEP_GPUS", b"SLURM_STEP_RESV_PORTS",
-    b"SLURM_SRUN_COMM_HOST", b"SLURM_SRUN_COMM_PORT", b"SLURM_LAUNCH_NODE_IPADDR",
+    b"SLURM_SRUN_COMM_HOST", b"SLURM_SRUN_COMM_PORT", b"SLURM_LAUNCH_NODE_IPADDR", b"SLURM_DIST_PLANESIZE",
+    b"SLURM_UMASK", b"SLURM_PTY_WIN_ROW", b"SLURM_PTY_WIN_COL", b"SLURM_SCRIPT_CONTEXT",
 )  # fmt: skip
+#: What heterogeneous jobs have; only the controller's own are passed on.
+_FOREIGN_PREFIX = b"SLURM_HET_"
 #: Secrets: whoever holds them acts as the user, and an environment is copied far and wide.
 _SECRET = (b"SLURM_JWT", b"PENSTOCK_TOKEN", b"PENSTOCK_JOIN_TOKEN")
 #: Of the table, what the user may set himself when it does not apply here.
 _USERS_OWN = (b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER", b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-_DROPPED = frozenset(name for name, _ in _TABLE if name not in _USERS_OWN).union(_FOREIGN, _SECRET)
+_DROPPED = frozenset(name for _, name, _ in _TABLE if name not in _USERS_OWN).union(_FOREIGN, _SECRET)
 _DEFAULTS = ((b"TMPDIR", b"/tmp"),)
 
 
 def step_environment(submitted: Iterable[bytes], facts: StepFacts) -> dict[bytes, bytes]:
-    """The whole environment. `submitted` holds KEY=VALUE; of a key that comes twice the last one counts."""
+    """The whole environment of a batch script. `submitted` holds KEY=VALUE; of a key that comes twice the last one counts."""
+    return base_environment(submitted, facts, {})
+
+
+def base_environment(submitted: Iterable[bytes], facts: StepFacts, over: dict[str, Value]) -> dict[bytes, bytes]:
+    """What was submitted and what the table says; `over` has the last word (None = absent, if it is not the user's own)."""
     env: dict[bytes, bytes] = {}
     for entry in submitted:
-        name, equals, value = entry.partition(b"=")
-        if name and equals and name not in _DROPPED:
-            env[name] = value
-    for name, make in _TABLE:
-        made = make(facts)
+        key, equals, value = entry.partition(b"=")
+        if key and equals and key not in _DROPPED and not key.startswith(_FOREIGN_PREFIX):
+            env[key] = value
+    for name, key, make in _TABLE:
+        made = over[name] if name in over else make(facts)
         if made is not None:
-            env[name] = made if isinstance(made, bytes) else str(made).encode("utf-8", "surrogateescape")
-    for name, default in _DEFAULTS:
-        env.setdefault(name, default)
+            env[key] = encode(made)
+    for name, made in over.items():
+        if name not in TABLE:
+            env.pop(name.encode(), None)
+            if made is not None:
+                env[name.encode()] = encode(made)
+    for entry in facts.more:
+        key, _, value = entry.partition(b"=")
+        env[key] = value
+    if facts.master_port and not (b"MASTER_ADDR" in env or b"MASTER_PORT" in env):
+        env[b"MASTER_ADDR"], env[b"MASTER_PORT"] = facts.master_host.encode(), encode(facts.master_port)
+    for key, default in _DEFAULTS:
+        env.setdefault(key, default)
     return env
+
+
+def encode(value: str | int | bytes) -> bytes:
+    """A value as the environment holds it."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")

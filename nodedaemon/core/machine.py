@@ -40,6 +40,7 @@ from nodedaemon.core.messages import (
     Launch,
     LinkDown,
     LinkUp,
+    Notify,
     Reboot,
     RebootMachine,
     Report,
@@ -103,6 +104,7 @@ class NodeMachine:
             Suspend: self._suspend,
             Forget: self._forget,
             Reboot: self._reboot,
+            Notify: self._notify,
             ReportsAcked: self._reports_acked,
             StepBegan: self._step_began,
             StepEnded: self._step_ended,
@@ -278,6 +280,15 @@ class NodeMachine:
                 self._stop_at(step, now_us + event.grace_us)
             elif step.state is StepState.RUNNING:
                 self._effects.append(SignalStep(step.key, (SIGCONT,), SCOPE_ALL))
+        self._answer(event, refused)
+
+    def _notify(self, now_us: int, event: Notify) -> None:
+        step = self.steps.get(event.key)
+        refused = self._fence(event)
+        if not refused and (step is None or step.state is not StepState.RUNNING):
+            refused = f"step {event.key} is not running"
+        if not refused and self._is_new(event):
+            self._effects.append(SignalStep(event.key, (), SCOPE_ALL, event.text))
         self._answer(event, refused)
 
     def _terminate(self, now_us: int, event: Terminate) -> None:

@@ -68,6 +68,12 @@ class Suspend(Command, frozen=True):
     grace_us: int
 
 
+class Notify(Command, frozen=True):
+    """A line for the step's error output."""
+
+    text: str
+
+
 class Forget(Command, frozen=True):
     """The end of the step is committed."""
 
@@ -110,6 +116,7 @@ class StepEnded(Event, frozen=True):
     disk_write_bytes: int = 0
     untried: bool = False  # through no fault of the job nothing of it has run, and nothing will
     rebooted: bool = False  # the machine went down under it
+    tasks: tuple[tuple[int, int], ...] = ()  # of a step of srun: rank and wait status of each that ran
 
 
 class TimerDue(Event, frozen=True):

@@ -225,7 +225,7 @@ def start_alone(cluster: LiveCluster, controller: FakeController) -> None:
         "--spool",
         str(cluster.home / "noded" / "n1"),
     ]
-    cluster._launch("n1", [*words, "--cpus", "4", "--real-memory", "1000"], {})
+    cluster._launch("n1", [*words, "--cpus", "4", "--real-memory", "1000", "--stream-port", "0"], {})
     controller.admitted()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from penstock.v1 import common_pb2, node_pb2, node_pb2_grpc
+from penstock.v1 import common_pb2, node_pb2, node_pb2_grpc, steps_pb2
 
 BATCH, EXTERN = -5, -4
 WAIT_S = 30
@@ -133,17 +133,20 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
     def launch(self, job_id: int, script: str | bytes, epoch: int | None = None, **fields) -> int:
         return self.command(epoch, launch=make_launch(job_id, script, **fields))
 
+    def launch_step(self, job_id: int, argv, **fields) -> int:
+        return self.command(launch=make_step_launch(job_id, argv, **fields))
+
     def terminate(
         self, job_id: int, grace_ms: int = 1000, note: str = "", attempt: int = 1, epoch=None, step_id: int = BATCH
     ) -> int:
         end = node_pb2.TerminateStep(key=make_key(job_id, attempt, step_id), grace_ms=grace_ms, note=note)
         return self.command(epoch, terminate=end)
 
-    def forget(self, job_id: int, attempt: int = 1) -> int:
-        return self.command(forget=node_pb2.ForgetStep(key=make_key(job_id, attempt)))
+    def forget(self, job_id: int, attempt: int = 1, step_id: int = BATCH) -> int:
+        return self.command(forget=node_pb2.ForgetStep(key=make_key(job_id, attempt, step_id)))
 
-    def signal(self, job_id: int, signum: int, **flags) -> int:
-        return self.command(signal=node_pb2.SignalStep(key=make_key(job_id), signal=signum, **flags))
+    def signal(self, job_id: int, signum: int, step_id: int = BATCH, **flags) -> int:
+        return self.command(signal=node_pb2.SignalStep(key=make_key(job_id, 1, step_id), signal=signum, **flags))
 
     def hold(self, job_id: int, environment=None, **fields) -> int:
         """Launch a job's holder (its extern step)."""
@@ -190,6 +193,33 @@ def make_key(job_id: int, attempt: int = 1, step_id: int = BATCH) -> node_pb2.St
     return node_pb2.StepKey(job_id=job_id, attempt=attempt, step_id=step_id)
 
 
+IO_KEY = bytes(range(32))
+
+
+def make_step_launch(
+    job_id: int, argv, *, step_id: int = 0, ranks=(0,), tasks=None, env=None, spec=None, work_dir="/", **fields
+) -> node_pb2.LaunchStep:
+    """Step of srun on this node, number `node_index` (default 0) of the nodes with so many `tasks` each."""
+    counts = list(tasks or [len(ranks)])
+    index = fields.pop("node_index", 0)
+    plan = steps_pb2.StepPlan(
+        node_list="n1",
+        nodes=[f"n{number + 1}" for number in range(len(counts))],
+        tasks=counts,
+        ranks=[steps_pb2.RankSet(rank=ranks if number == index else []) for number in range(len(counts))],
+        ntasks=sum(counts),
+    )
+    asked = steps_pb2.StepSpec(work_dir=os.fsencode(work_dir), **(spec or {}))
+    io_key = fields.pop("io_key", IO_KEY)
+    message = make_launch(job_id, b"#!", env=env, **fields)
+    message.key.step_id = step_id
+    message.spec.script = b""
+    message.spec.argv[:] = [word.encode() if isinstance(word, str) else word for word in argv]
+    message.io_key = io_key
+    message.step.CopyFrom(node_pb2.StepLaunch(spec=asked, plan=plan, node_index=index))
+    return message
+
+
 def make_launch(job_id: int, script: str | bytes, attempt: int = 1, env=None, argv=(), **fields) -> node_pb2.LaunchStep:
     body = script.encode() if isinstance(script, str) else script
     if not body.startswith(b"#!"):
@@ -230,7 +260,16 @@ class Noded:
     async def start(self, crash_at: str = "", boot_id: str = "") -> None:
         env = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
         env |= {"PENSTOCK_CRASH_AT": crash_at, "PENSTOCK_BOOT_ID": boot_id}
-        arguments = ["--node-name", "n1", "--controller", self.address, "--spool", str(self.spool)]
+        arguments = [
+            "--node-name",
+            "n1",
+            "--controller",
+            self.address,
+            "--spool",
+            str(self.spool),
+            "--stream-port",
+            "0",
+        ]
         sizes = ["--cpus", "4", "--real-memory", "1000", "--gpus", "2:fake"]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from nodedaemon import wire
+from nodedaemon import wire_steps
 from nodedaemon.core.environment import NodeShare, StepFacts, compress_counts, step_environment
 from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 
@@ -114,7 +114,7 @@ def test_compressed_counts(counts, text):
 def test_a_part_of_a_gpu(gres, expected):
     """The job sees the GPU on which its shares are, and no whole one."""
     message = NodeAllocation(node="n1", cpus=1, gres=[GresIndices(**gres)])
-    made = step_environment([], msgspec.structs.replace(MINIMAL, share=wire._share(message, "n1")))
+    made = step_environment([], msgspec.structs.replace(MINIMAL, share=wire_steps.share_of(message, "n1")))
     shown = (b"CUDA_VISIBLE_DEVICES", b"SLURM_JOB_GPUS", b"SLURM_GPUS_ON_NODE", *expected)
     found = {name: made[name] for name in shown if name in made}
     assert found == {b"CUDA_VISIBLE_DEVICES": b"2", b"SLURM_JOB_GPUS": b"2", **expected}

@@ -13,7 +13,7 @@ import pytest
 
 from nodedaemon import cgroup, task
 from nodedaemon.context import Context
-from nodedaemon.orders import LaunchOrder, encode_signals
+from nodedaemon.orders import LaunchOrder, TaskOrder, encode_signals
 from nodedaemon.steprecord import read_record
 from penstock.v1 import common_pb2
 from tests.node.fakectl import cluster, eventually, lines
@@ -142,6 +142,7 @@ def test_without_root_only_the_one_user_can_be_run(tmp_path):
             user_name="root",
             script=b"",
             argv=[],
+            kind="step",
             environment={},
             work_dir=b"/",
             std_out=b"/dev/null",
@@ -149,7 +150,7 @@ def test_without_root_only_the_one_user_can_be_run(tmp_path):
         context = Context(
             steps_path="/", steps_fd=-1, packets=ours, null_fd=-1, node_name="n1", cgroups=cgroup.NONE, is_root=False
         )
-        task.become(order, context, "/bin/true", theirs)
+        task.become(order, context, task.Start(TaskOrder(0, argv=[b"/bin/true"])), theirs)
     os.waitpid(child, 0)
     assert ours.recv(1000) == b"this node daemon runs as uid 65534, not as root: it cannot run jobs of uid 0"
     ours.close()

@@ -283,6 +283,7 @@ class LiveCluster:
         words += ["--cpus", str(conf.cpus), "--real-memory", str(conf.memory_mb)]
         words += ["--gpus", f"{conf.gpus}:{conf.gpu_type}"] if conf.gpus else []
         words += [] if conf.own_tokens else ["--cluster-file", str(self.cluster_file)]
+        words += ["--stream-port", "0"]
         if name in self.boot_ids:
             env = {"PENSTOCK_BOOT_ID": self.boot_ids[name], **env}
         return self._launch(name, words, env)

@@ -1,0 +1,131 @@
+"""The environment of the tasks of srun: what the job's table says (environment.py), and on top of it what the step is.
+
+Two tables: one for the step on this node, one for each task. A variable of either that does not apply is absent, also
+when it was submitted. MASTER_ADDR and MASTER_PORT are ours only where the user has set neither.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from nodedaemon.core.environment import NodeShare, StepFacts, Value, base_environment, compress_counts, encode, join_ids
+from nodedaemon.core.gpubind import gpus_of_tasks
+
+
+class StepShape(msgspec.Struct, frozen=True, gc=False):
+    """A step of srun as its tasks on this node see it. Zero or empty = not asked for."""
+
+    step_id: int
+    share: NodeShare  # the step's own on this node
+    node_list: str
+    tasks_per_node: tuple[int, ...]  # of all its nodes
+    node_index: int
+    ranks: tuple[int, ...]  # on this node
+    ntasks: int
+    cpus_per_task: int = 0
+    ntasks_per_node: int = 0
+    ports: tuple[int, ...] = ()
+    launch_address: str = ""
+    distribution: str = ""
+    cpu_bind: str = ""
+    mem_bind: str = ""
+    umask: int = 0o022
+    gpus_per_task: int = 0
+    gpu_bind: str = ""
+    threads_per_core: int = 0
+    overcommit: bool = False
+    pty: tuple[int, int] = (0, 0)  # rows and columns of the terminal
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`12000-12003,12005`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
+
+
+def _plane(s: StepShape) -> str | None:
+    kind, _, size = s.distribution.partition("=")
+    return size if kind == "plane" and size else None
+
+
+def _bind(prefix: str, text: Callable[[StepShape], str]) -> dict[str, Callable[[StepShape], Value]]:
+    """The four variables that say how tasks are bound; nothing when nothing was said."""
+
+    def parts(s: StepShape) -> tuple[str, str, str]:
+        words = [word for word in text(s).split(",") if word]
+        verbose = "verbose" if {"v", "verbose"} & set(words) else "quiet"
+        rest = ",".join(word for word in words if word not in ("v", "verbose", "q", "quiet"))
+        kind, colon, values = rest.partition(":")
+        return verbose, kind + colon, values
+
+    return {
+        prefix: lambda s: ",".join(filter(None, [parts(s)[0], "".join(parts(s)[1:])])) if text(s) else None,
+        f"{prefix}_VERBOSE": lambda s: parts(s)[0] if text(s) else None,
+        f"{prefix}_TYPE": lambda s: parts(s)[1] if text(s) else None,
+        f"{prefix}_LIST": lambda s: parts(s)[2] if text(s) else None,
+    }
+
+
+STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
+    "SLURM_STEP_ID": lambda s: s.step_id,
+    "SLURM_STEPID": lambda s: s.step_id,
+    "SLURM_STEP_NODELIST": lambda s: s.node_list,
+    "SLURM_NODELIST": lambda s: s.node_list,
+    "SLURM_STEP_NUM_NODES": lambda s: len(s.tasks_per_node),
+    "SLURM_NNODES": lambda s: len(s.tasks_per_node),
+    "SLURM_STEP_NUM_TASKS": lambda s: s.ntasks,
+    "SLURM_NTASKS": lambda s: s.ntasks,
+    "SLURM_NPROCS": lambda s: s.ntasks,
+    "SLURM_STEP_TASKS_PER_NODE": lambda s: compress_counts(s.tasks_per_node),
+    "SLURM_TASKS_PER_NODE": lambda s: compress_counts(s.tasks_per_node),
+    "SLURM_NTASKS_PER_NODE": lambda s: s.ntasks_per_node or None,
+    "SLURM_CPUS_PER_TASK": lambda s: s.cpus_per_task or None,
+    "SLURM_CPUS_ON_NODE": lambda s: s.share.cpus,
+    "SLURM_GPUS_ON_NODE": lambda s: len(s.share.gpus) or None,
+    "SLURM_STEP_GPUS": lambda s: join_ids((*s.share.gpus, *s.share.shared_gpus)) or None,
+    "SLURM_STEP_RESV_PORTS": lambda s: ranges(s.ports) or None,
+    "SLURM_LAUNCH_NODE_IPADDR": lambda s: s.launch_address or None,
+    "SLURM_SRUN_COMM_HOST": lambda s: s.launch_address or None,
+    "SLURM_SRUN_COMM_PORT": lambda s: 0 if s.launch_address else None,  # srun calls us, we never call it
+    "SLURM_DISTRIBUTION": lambda s: s.distribution or None,
+    "SLURM_DIST_PLANESIZE": _plane,
+    "SLURM_THREADS_PER_CORE": lambda s: s.threads_per_core or None,
+    "SLURM_OVERCOMMIT": lambda s: 1 if s.overcommit else None,
+    "SLURM_UMASK": lambda s: f"{s.umask:04o}",
+    "SLURM_NODEID": lambda s: s.node_index,
+    "SLURM_GTIDS": lambda s: join_ids(s.ranks),
+    "SLURM_PTY_WIN_ROW": lambda s: s.pty[0] or None,
+    "SLURM_PTY_WIN_COL": lambda s: s.pty[1] or None,
+    **_bind("SLURM_CPU_BIND", lambda s: s.cpu_bind),
+    **_bind("SLURM_MEM_BIND", lambda s: s.mem_bind),
+    "CUDA_VISIBLE_DEVICES": lambda s: join_ids((*s.share.gpus, *s.share.shared_gpus)),
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda s: s.share.mps_percent or None,
+}
+#: What a batch script has and a task of srun has not, or has from its submitter.
+_NOT_IN_STEPS = ("ENVIRONMENT", "HOSTNAME")
+
+
+def step_task_environment(submitted: Iterable[bytes], facts: StepFacts, shape: StepShape) -> dict[bytes, bytes]:
+    """The environment that all tasks of the step on this node have in common."""
+    return base_environment(submitted, facts, {**{name: None for name in _NOT_IN_STEPS}, **_made(shape)})
+
+
+def _made(shape: StepShape) -> dict[str, Value]:
+    return {name: make(shape) for name, make in STEP_TABLE.items()}
+
+
+def task_environments(shape: StepShape) -> list[dict[bytes, bytes]]:
+    """What each task has beside that, in the order of the ranks."""
+    gpus = gpus_of_tasks(shape.share.gpus, len(shape.ranks), shape.gpus_per_task, shape.gpu_bind)
+    found = []
+    for local, rank in enumerate(shape.ranks):
+        env = {b"SLURM_PROCID": encode(rank), b"SLURM_LOCALID": encode(local)}
+        if gpus[local] != shape.share.gpus:
+            env[b"CUDA_VISIBLE_DEVICES"] = encode(join_ids(gpus[local]))
+        found.append(env)
+    return found

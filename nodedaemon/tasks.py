@@ -1,0 +1,324 @@
+"""The tasks of one step on this node: forked in the order of their ranks, listened to, reaped.
+
+A batch script is one task with files, whose failure to start is the step's. Tasks of srun have a pipe or a terminal
+wherever no file is asked for. All their pipes exist before the first fork, so that a task never waits for a stream.
+
+Files that several tasks share (a pattern without %t) are opened, and emptied, by the first of them; the others are forked
+when it has done so, and append.
+
+Deliberately absent: what happens when a task ends or fails (supervisor.py).
+"""
+
+import os
+import resource
+import socket
+
+from nodedaemon import orders, task, taskhooks
+from nodedaemon.loop import Loop
+from nodedaemon.streams import Hub, set_window
+
+TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodedaemon.context import Context
+    from nodedaemon.plugs import Plug
+
+STDIN_FIRST, STDIN_ALL, STDIN_NONE, STDIN_ONE = range(4)
+#: Descriptors that stepd itself has open; each task adds up to FDS_PER_TASK while it is being started.
+FDS_OWN = 200
+FDS_PER_TASK = 8
+_NULL = os.devnull.encode()
+#: Of a terminal that belongs to the user: others may write to it, as `wall` does, and not read.
+_TERMINAL_MODE = 0o620
+
+
+class Task:
+    """One task. `status` is None until it has been reaped."""
+
+    __slots__ = ("epilog_pid", "has_files", "is_running", "order", "pid", "rank", "start", "status", "words")
+
+    def __init__(self, order: orders.TaskOrder, is_script: bool) -> None:
+        self.order = order
+        self.rank = order.rank
+        self.start = task.Start(order, is_script)
+        self.pid = 0
+        self.words: socket.socket | None = None  # what it says on its way to the program
+        self.has_files = False
+        self.is_running = False  # its program has been reached
+        self.status: int | None = None
+        self.epilog_pid = 0
+
+
+class Tasks:
+    """All of a step's on this node. `tell_failed` and `tell_began` are called at most once each."""
+
+    def __init__(
+        self,
+        order: orders.LaunchOrder,
+        context: "Context",
+        loop: Loop,
+        hub: Hub,
+        plugs: "list[Plug]",
+        tell_began: "Callable[[], None]",
+        tell_failed: "Callable[[Task, str], None]",
+    ) -> None:
+        self._order = order
+        self._context = context
+        self._loop = loop
+        self._hub = hub
+        self._plugs = plugs
+        self._tell_began = tell_began
+        self._tell_failed = tell_failed
+        self.all: list[Task] = []
+        self.by_pid: dict[int, Task] = {}
+        self._to_fork: list[Task] = []
+        self._to_begin = 0
+        self._soft_nofile = 0
+        self.has_failed = False
+        self.error_fd = -1  # a batch script's own error output
+
+    # -- the start
+
+    def start(self, script_path: str) -> None:
+        """Fork all. Raises OSError when there is no room for a pipe or a process."""
+        order = self._order
+        is_script = order.kind == "batch"
+        found = [_script_order(order, script_path)] if is_script else order.tasks
+        self.all = [Task(one, is_script) for one in found]
+        self._to_begin = len(self.all)
+        if not is_script:
+            self._raise_nofile()
+            self._make_streams()
+        self._mark_shared()
+        self._to_fork = self.all[::-1]
+        self._fork_more()
+
+    def _raise_nofile(self) -> None:
+        wanted = FDS_OWN + FDS_PER_TASK * len(self.all)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and wanted > soft:
+            self._soft_nofile = soft
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+    def _make_streams(self) -> None:
+        for number, one in enumerate(self.all):
+            one.start.nofile = self._soft_nofile
+            if not one.order.argv:
+                one.order.argv = self._order.argv
+            if self._order.pty_rows:
+                if number == 0 and one.rank == 0:
+                    self._make_terminal(one)
+                continue  # the others have neither input nor output, as with Slurm
+            if not one.order.std_in and self._reads(one.rank):
+                one.start.std_in, ours = os.pipe2(os.O_CLOEXEC)
+                self._hub.add_input(ours, one.rank)
+            if not one.order.std_out:
+                ours, one.start.std_out = os.pipe2(os.O_CLOEXEC)
+                self._hub.add_output(ours, one.rank, 1)
+            if not one.order.std_err and not one.order.std_out:
+                ours, one.start.std_err = os.pipe2(os.O_CLOEXEC)
+                self._hub.add_output(ours, one.rank, 2)
+
+    def _reads(self, rank: int) -> bool:
+        to = self._order.stdin_to
+        return (
+            to == STDIN_ALL or (to == STDIN_FIRST and rank == 0) or (to == STDIN_ONE and rank == self._order.stdin_task)
+        )
+
+    def _make_terminal(self, one: Task) -> None:
+        ours, theirs = os.openpty()
+        os.set_inheritable(ours, False)
+        set_window(ours, self._order.pty_rows, self._order.pty_columns)
+        if self._context.is_root:
+            os.fchown(theirs, self._order.user_id, -1)
+            os.fchmod(theirs, _TERMINAL_MODE)
+        start = one.start
+        start.std_in = start.std_out = start.std_err = start.terminal = theirs
+        self._hub.add_terminal(ours, one.rank)
+
+    def _mark_shared(self) -> None:
+        """Files of a task that an earlier one has opened are appended to."""
+        seen: set[bytes] = set()
+        for one in self.all:
+            paths = {one.order.std_out, one.order.std_err} - {b"", _NULL}
+            one.start.appends = not paths.isdisjoint(seen)
+            seen |= paths
+
+    def _fork_more(self) -> None:
+        """Fork those that wait for nobody's files."""
+        while self._to_fork and not self.has_failed:
+            one = self._to_fork[-1]
+            if one.start.appends and not all(other.has_files for other in self.all if other.pid):
+                return
+            self._to_fork.pop()
+            try:
+                self._fork(one)
+            except OSError as error:
+                self._fail(one, f"cannot start a process: {error.strerror}")
+
+    def _fork(self, one: Task) -> None:
+        start = one.start
+        for plug in self._plugs:
+            start.environment |= plug.child_environment(one)
+            start.keep_fds += plug.child_fds(one)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        if pid == 0:
+            try:
+                ours.close()
+                task.become(self._order, self._context, start, theirs)
+            finally:
+                os._exit(1)  # become() has said why
+        theirs.close()
+        one.pid = pid
+        self.by_pid[pid] = one
+        one.words = ours
+        ours.setblocking(False)
+        self._loop.watch(ours.fileno(), lambda events: self.listen(one))
+        _close_ends(start)
+        for plug in self._plugs:
+            plug.forked(one)
+
+    # -- what tasks say
+
+    def listen(self, one: Task) -> None:
+        """Read what a task says on its way to its program."""
+        while one.words is not None:
+            try:
+                text, fds, _, _ = socket.recv_fds(one.words, task.FAILURE_BYTES_MAX, 1)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                text, fds = b"", []
+            if fds:
+                self.error_fd = fds[0]
+            if not text:
+                self._reached(one)
+            elif text == task.FILES_OPEN:
+                one.has_files = True
+                self._fork_more()
+            else:
+                self._fail(one, text.decode("utf-8", "replace"))
+
+    def _reached(self, one: Task) -> None:
+        """It says no more: its program runs, or it has ended before."""
+        self._hang_up(one)
+        if one.has_files and not self.has_failed:
+            one.is_running = True
+            self._to_begin -= 1
+            if not self._to_begin:
+                self._tell_began()
+
+    def _hang_up(self, one: Task) -> None:
+        if one.words is not None:
+            self._loop.forget(one.words.fileno())
+            one.words.close()
+            one.words = None
+
+    def _fail(self, one: Task, text: str) -> None:
+        self._hang_up(one)
+        if not self.has_failed:
+            self.has_failed = True
+            self._tell_failed(one, text)
+
+    # -- the end of a task
+
+    def bury(self, one: Task, status: int) -> None:
+        """A task has been reaped."""
+        one.status = status
+        if one.words is not None:
+            self.listen(one)  # it may have ended before we looked at what it said
+            self._hang_up(one)
+        if not one.is_running and not self.has_failed:
+            signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            text = (
+                f"ended by signal {signum} before its program was started"
+                if signum
+                else "the task could not be started"
+            )
+            self._fail(one, text)
+
+    @property
+    def have_ended(self) -> bool:
+        """True when none runs and none will."""
+        return all(one.status is not None for one in self.all if one.pid or not self.has_failed)
+
+    def signal(self, signum: int) -> None:
+        """Signal the process group of each task that runs; its number cannot be another's before it is reaped."""
+        for one in self.all:
+            if one.pid and one.status is None:
+                try:
+                    os.killpg(one.pid, signum)
+                except ProcessLookupError:  # it has not made its group yet, or all in it are dead
+                    os.kill(one.pid, signum)
+
+    def status(self) -> int:
+        """The wait status of the step's part: the highest exit code, where a signal counts 128 and its number."""
+        return max((one.status for one in self.all if one.status is not None), key=exit_code, default=0)
+
+    def start_epilog(self, one: Task, program: bytes) -> int:
+        """Run a task's epilog as the user; its pid, which is one of ours to reap."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_epilog(one, program)
+            finally:
+                os._exit(1)
+        return pid
+
+    def _become_epilog(self, one: Task, program: bytes) -> None:
+        os.setpgid(0, 0)
+        self._context.cgroups.join(self._order.key)
+        task.become_user(self._order, self._context)
+        task.change_folder(self._order.work_dir)
+        for number in range(3):
+            os.dup2(self._context.null_fd, number)
+        os.closerange(3, 1 << 20)
+        task.restore_signals()
+        env = task.environment(self._order, one.start) | {taskhooks.CONTEXT: b"epilog_task"}
+        env[b"SLURM_TASK_PID"] = str(one.pid).encode()
+        os.execve(program, [program], env)  # noqa: S606 (the site's or the user's own program, as the user)
+
+    def close(self) -> None:
+        """Leave nothing open."""
+        for one in self.all:
+            self._hang_up(one)
+            if not one.pid:
+                _close_ends(one.start)
+        if self.error_fd >= 0:
+            os.close(self.error_fd)
+            self.error_fd = -1
+        if self._soft_nofile:
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self._soft_nofile, hard))
+
+
+def exit_code(status: int) -> int:
+    """A wait status as srun counts it."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _script_order(order: orders.LaunchOrder, script_path: str) -> orders.TaskOrder:
+    """A batch script as a task."""
+    return orders.TaskOrder(
+        0,
+        argv=[os.fsencode(script_path), *order.argv],
+        std_in=order.std_in,
+        std_out=order.std_out,
+        std_err=order.std_err,
+    )
+
+
+def _close_ends(start: task.Start) -> None:
+    """Close in stepd what is the child's."""
+    for fd in {start.std_in, start.std_out, start.std_err}:
+        if fd >= 0:
+            os.close(fd)
+    start.std_in = start.std_out = start.std_err = -1

@@ -1,0 +1,157 @@
+"""A step of srun on this node, from the wire's message to what stepd needs: which tasks, with what, from and to where.
+
+The plan says which ranks are here; everything else of a task follows from the spec, its rank and its place. Nothing here
+decides what the step may use: that is the plan's allocation, and which processor a task is bound to is binding.py's.
+"""
+
+from nodedaemon import orders
+from nodedaemon.core.environment import NodeShare, StepFacts
+from nodedaemon.core.stepenv import StepShape, step_task_environment, task_environments
+from penstock.v1 import common_pb2, node_pb2, steps_pb2
+from penstock.values.errors import BadValue
+from penstock.values.filenames import FileNames, expand_pattern
+from penstock.values.text import check_no_nul, shown
+
+#: Slurm's own limit of MaxTasksPerNode.
+TASKS_MAX = 65_533
+#: A terminal of a client that did not say how large it is.
+ROWS, COLUMNS = 24, 80
+UMASK = 0o022
+MPI_NONE = "none"
+
+
+def share_of(message: common_pb2.NodeAllocation, node_name: str) -> NodeShare:
+    gpus = sorted(index for part in message.gres if part.name == "gpu" for index in part.index)
+    parts = [part for part in message.gres if part.units]
+    shared = sorted(index for part in parts for index in part.index)
+    shards = sum(sum(part.units) for part in parts if part.name == "shard")
+    percents = [max(1, 100 * part.units[0] // max(1, part.of[0])) for part in parts if part.name == "mps"]
+    return NodeShare(
+        message.node or node_name, message.cpus, message.mem_mb, message.tasks, tuple(gpus), tuple(shared), shards,
+        sum(percents),
+    )  # fmt: skip
+
+
+def make_step(
+    order: orders.LaunchOrder,
+    message: node_pb2.LaunchStep,
+    settings: node_pb2.NodeSettings,
+    facts: StepFacts,
+    names: FileNames,
+) -> None:
+    """Make a step of srun out of an order. Raises BadValue."""
+    spec, plan = message.step.spec, message.step.plan
+    shape = _shape(message, facts)
+    if not spec.multi_prog and not message.spec.argv:
+        raise BadValue("the step names no program")
+    order.kind = "step"
+    order.script = b""
+    order.argv = list(message.spec.argv)
+    order.environment = step_task_environment(message.spec.environment, facts, shape)
+    order.work_dir = check_no_nul(spec.work_dir or message.work_dir, "work folder") or b"/"
+    order.std_in = order.std_out = order.std_err = b""
+    order.open_append = spec.open_append
+    order.rlimits = dict(spec.rlimits or message.rlimits)
+    order.umask = shape.umask
+    order.pty_rows, order.pty_columns = shape.pty
+    order.stdin_to, order.stdin_task = spec.stdin_to, spec.stdin_task
+    order.node_index, order.nodes, order.ntasks = shape.node_index, len(plan.tasks), shape.ntasks
+    order.kill_on_bad_exit = spec.kill_on_bad_exit
+    order.line_buffered = spec.line_buffered
+    order.mpi = spec.mpi or settings.mpi_default or MPI_NONE
+    order.mpi_facts = {
+        "node_list": shape.node_list,
+        "nodes": ",".join(plan.nodes),
+        "tasks_per_node": ",".join(map(str, plan.tasks)),
+    }
+    order.cpu_ids = _bits(message.allocation.cpu_ids)
+    order.job_cpu_ids = _bits(message.job_allocation.cpu_ids)
+    order.tasks = _tasks(message, shape, names)
+
+
+def _shape(message: node_pb2.LaunchStep, facts: StepFacts) -> StepShape:
+    spec, plan, index = message.step.spec, message.step.plan, message.step.node_index
+    if index >= len(plan.ranks) or index >= len(plan.tasks):
+        raise BadValue(f"the step's plan has {len(plan.ranks)} nodes, this one is said to be number {index}")
+    ranks = tuple(plan.ranks[index].rank)
+    if not 1 <= len(ranks) <= TASKS_MAX:
+        raise BadValue(f"the step has {len(ranks)} tasks on this node, it must have 1 to {TASKS_MAX}")
+    per_task = [count.count for count in spec.gres_per_task if count.name == "gpu"]
+    return StepShape(
+        step_id=message.key.step_id,
+        share=share_of(message.allocation, facts.share.node),
+        node_list=plan.node_list,
+        tasks_per_node=tuple(plan.tasks),
+        node_index=index,
+        ranks=ranks,
+        ntasks=plan.ntasks or sum(plan.tasks),
+        cpus_per_task=spec.cpus_per_task,
+        ntasks_per_node=spec.ntasks_per_node,
+        ports=tuple(plan.ports),
+        launch_address=spec.launch_node.decode("ascii", "replace"),
+        distribution=spec.distribution,
+        cpu_bind=spec.cpu_bind,
+        mem_bind=spec.mem_bind,
+        umask=spec.umask if spec.HasField("umask") else message.umask if message.HasField("umask") else UMASK,
+        gpus_per_task=sum(per_task),
+        gpu_bind=spec.gpu_bind,
+        threads_per_core=spec.threads_per_core,
+        overcommit=spec.overcommit,
+        pty=(spec.rows or ROWS, spec.columns or COLUMNS) if spec.pty else (0, 0),
+    )
+
+
+def _tasks(message: node_pb2.LaunchStep, shape: StepShape, names: FileNames) -> list[orders.TaskOrder]:
+    spec = message.step.spec
+    environments = task_environments(shape)
+    programs = [(command, parse_ranks(command.ranks, shape.ntasks)) for command in spec.multi_prog]
+    found = []
+    for local, rank in enumerate(shape.ranks):
+        task = orders.TaskOrder(rank, environment=environments[local])
+        if programs:
+            task.argv = _program(programs, rank)
+        of_task = FileNames(
+            job_id=names.job_id,
+            array_job_id=names.array_job_id,
+            array_task_id=names.array_task_id,
+            job_name=names.job_name,
+            user_name=names.user_name,
+            node_name=names.node_name,
+            node_index=shape.node_index,
+            step=names.step,
+            task_id=rank,
+            restart_count=names.restart_count,
+        )
+        task.std_in = expand_pattern(spec.std_in, of_task) if spec.std_in else b""
+        task.std_out = expand_pattern(spec.std_out, of_task) if spec.std_out else b""
+        task.std_err = expand_pattern(spec.std_err, of_task) if spec.std_err else task.std_out
+        found.append(task)
+    return found
+
+
+def parse_ranks(text: str, ntasks: int) -> list[int]:
+    """The ranks of a line of a --multi-prog file: `0,4-7`, or `*` for all."""
+    if text.strip() == "*":
+        return list(range(ntasks))
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise BadValue(f"{shown(text)}: not a list of task ranks like 0,4-7")
+        found += range(int(first), min(int(last) if dash else int(first), ntasks - 1) + 1)
+    return found
+
+
+def _program(programs: "list[tuple[steps_pb2.RankCommand, list[int]]]", rank: int) -> list[bytes]:
+    """A task's program: %t is its rank, %o its place among the ranks of its line. `*` is for those of no other line."""
+    for command, ranks in sorted(programs, key=lambda program: program[0].ranks.strip() == "*"):
+        if rank in ranks:
+            offset = ranks.index(rank)
+            return [word.replace(b"%t", b"%d" % rank).replace(b"%o", b"%d" % offset) for word in command.argv]
+    raise BadValue(f"--multi-prog: no line says what task {rank} runs")
+
+
+def _bits(mask: bytes) -> list[int]:
+    """The numbers of the bits that are set, the lowest first."""
+    value = int.from_bytes(mask, "little")
+    return [number for number in range(value.bit_length()) if value >> number & 1]
