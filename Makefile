@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full bench bench-sim bench-sched bench-live proto lock clean
+.PHONY: help build demo check test test-full bench bench-sim bench-sched bench-live mpi-tools proto lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json and openb.json"
 	@echo "make bench-sched  measure the planner; writes bench/out/sched.json and sched.png"
 	@echo "make bench-live  1,000 hollow nodes and 12,000 jobs on one controller; writes bench/out/live.json"
+	@echo "make mpi-tools  MPICH, Open MPI and torch for the tests in tests/mpi, which are skipped without (about 1.5 GB)"
 	@echo "make proto      generate penstock/v1 from proto/"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
@@ -76,6 +77,16 @@ bench-sched: build
 
 bench-live: build
 	@$(PY) -m bench.live
+
+# What the tests in tests/mpi run: one environment a library, as two of them bring the same names. Optional.
+MPI_TOOLS := $(patsubst tests/mpi/requirements-%.txt,$(VENV)/mpi/%/.done,$(wildcard tests/mpi/requirements-*.txt))
+$(VENV)/mpi/%/.done: tests/mpi/requirements-%.txt $(PY)
+	@echo "installing $* for tests/mpi"
+	@rm -rf $(@D) && $(PY) -m venv $(@D)
+	@$(@D)/bin/python -m pip --quiet --disable-pip-version-check install -r $<
+	@touch $@
+
+mpi-tools: $(MPI_TOOLS)
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py

@@ -26,7 +26,7 @@ import signal
 import socket
 import sys
 
-from nodedaemon import cgroup, lease, orders, proctree, stepd
+from nodedaemon import cgroup, lease, orders, plugs, pmi_plug, proctree, stepd
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
@@ -41,6 +41,8 @@ IDLE_S = 60.0
 IDLE_KEPT = 8
 #: Steps that one stepd may serve: whatever small thing one might leave behind is bounded.
 SERVED_MAX = 500
+#: Who may take part in a step.
+MAKERS = (pmi_plug.make,)
 #: Out of the way of the numbers that stepds keep.
 FD_HIGH = 64
 
@@ -61,6 +63,7 @@ def main(arguments: list[str]) -> None:
     """The launcher's life. Arguments: descriptors of order stream and packet socket, spool, node, groups (hex), folder of
     the node's certificate ("" = streams go without TLS)."""
     order_fd, packet_fd, spool_path, node_name, cgroups, cert_dir = arguments
+    plugs.MAKERS += MAKERS
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its end is the end of its stepds, or a kill
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -29,7 +29,7 @@ if __name__ == "__main__":  # run as a file, with nothing but the interpreter ar
 
 from nodedaemon import pmix_library as pmix
 from penstock.values import exchange
-from penstock.values.packing import Damaged, pack, pack_values, unpack
+from penstock.values.packing import Damaged, pack, unpack
 from penstock.values.stepframes import BadFrame, FrameReader, Kind, frame
 
 TYPE_CHECKING = False  # the helper starts sooner without `typing`
@@ -49,7 +49,7 @@ _Answer = tuple[int, int]
 
 
 class Facts:
-    """What stepd says first."""
+    """What stepd says first (pmi_plug.py)."""
 
     def __init__(self, payload: bytes) -> None:
         name, ntasks, node_index, nodes, node_name, ranks, pipes = unpack(payload)
@@ -60,12 +60,6 @@ class Facts:
         self.node_name = node_name
         self.ranks = [int(rank) for rank in ranks.split(b",")]
         self.pipes = [int(fd) for fd in pipes.split(b",")]  # one a rank, in their order
-
-
-def facts_frame(name: bytes, ntasks: int, place: tuple[int, int, bytes], ranks: list[int], pipes: list[int]) -> bytes:
-    """The first frame. `place`: index of the node, number of nodes, name of the node."""
-    lists = [b",".join(b"%d" % number for number in numbers) for numbers in (ranks, pipes)]
-    return frame(FACTS, pack_values(name, ntasks, *place, *lists))
 
 
 class Server:

@@ -43,6 +43,7 @@ TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nodedaemon.context import Context
     from nodedaemon.plugs import Plug
     from nodedaemon.stepd import Own
     from penstock.values.packing import Value
@@ -93,6 +94,11 @@ class Supervisor:
         self._failure = ""
         self._more: dict[str, Value] = {}
         self._used = [0.0, 0.0, 0, 0, 0]  # user and system CPU seconds, largest RSS kB, blocks read and written
+
+    @property
+    def context(self) -> "Context":
+        """What the launcher gave its stepds."""
+        return self._context
 
     @property
     def _has_streams(self) -> bool:

@@ -24,12 +24,16 @@ import termios
 
 from nodedaemon import orders, proctree, taskhooks
 from nodedaemon.context import Context
+from penstock.values.packing import unpack
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
     from typing import NoReturn
 
 FAILURE_BYTES_MAX = 8192
+#: How variables begin that come late, and how the reason does why they do not.
+LATE_VARIABLES, LATE_FAILURE = b"e", b"f"
+_LATE_READ_BYTES = 64 * 1024
 #: What a task says when its files are open.
 FILES_OPEN = b"files"
 FALLBACK_DIR = b"/tmp"
@@ -50,7 +54,8 @@ class Start:
     """What one task needs beside the step's order. Descriptors are -1 where a file or nothing is asked for."""
 
     __slots__ = (
-        "appends", "environment", "is_script", "keep_fds", "nofile", "order", "std_err", "std_in", "std_out", "terminal",
+        "appends", "environment", "is_script", "keep_fds", "late_fd", "nofile", "order", "std_err", "std_in", "std_out",
+        "terminal",
     )  # fmt: skip
 
     def __init__(self, order: orders.TaskOrder, is_script: bool = False) -> None:
@@ -60,6 +65,7 @@ class Start:
         self.terminal = -1  # becomes the controlling terminal of a session of its own
         self.environment: dict[bytes, bytes] = {}  # beside the order's
         self.keep_fds: list[int] = []
+        self.late_fd = -1  # more of the environment comes here, once it is known: see read_late
         self.appends = False  # its files were opened by another task of the step before
         self.nofile = 0  # the soft limit that stepd has raised for itself; 0 = it has not
 
@@ -82,7 +88,9 @@ def become(order: orders.LaunchOrder, context: Context, start: Start, status: so
         if message:
             os.write(2, message)
         socket.send_fds(status, [FILES_OPEN], [2] if start.is_script else [])
-        _close_all_but(status.fileno(), *start.keep_fds)
+        if start.late_fd >= 0:
+            start.environment |= read_late(start.late_fd)
+        close_all_but(status.fileno(), *start.keep_fds)
         restore_signals()
         env = environment(order, start)
         _bind(start.order)
@@ -202,7 +210,7 @@ def _open_as(number: int, what: str, path: bytes, flags: int, made: int) -> None
     os.close(fd)
 
 
-def _close_all_but(*keep: int) -> None:
+def close_all_but(*keep: int) -> None:
     """Everything is close-on-exec already; this holds also for what is not ours to trust."""
     at = 3
     for fd in sorted(keep):
@@ -220,6 +228,17 @@ def _bind(task: orders.TaskOrder) -> None:
             proctree.bind_memory(task.mem_nodes)
     except OSError as error:
         os.write(2, b"slurmstepd: error: cannot bind the task: " + (error.strerror or "").encode() + b"\n")
+
+
+def read_late(fd: int) -> dict[bytes, bytes]:
+    """Variables that somebody writes who had to learn them first; or why there are none."""
+    data = b""
+    while part := os.read(fd, _LATE_READ_BYTES):
+        data += part
+    if data[:1] != LATE_VARIABLES:
+        raise TaskError(data[1:].decode("utf-8", "replace") or "what prepares the task's environment has ended")
+    parts = unpack(data[1:])
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def restore_signals() -> None:

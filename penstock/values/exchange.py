@@ -47,6 +47,11 @@ def abort_part(code: int, message: bytes) -> bytes:
     return _PART.pack(ABORT, _CODE.size + len(text), 0) + _CODE.pack(code) + text
 
 
+def is_abort(payload: bytes) -> bool:
+    """True for what `abort_part` made."""
+    return payload.startswith(_COUNT.pack(ABORT))
+
+
 def join(blobs: list[bytes]) -> bytes:
     """The blobs of all nodes as one: their number, then length and bytes of each."""
     return _COUNT.pack(len(blobs)) + b"".join(piece for blob in blobs for piece in (_LENGTH.pack(len(blob)), blob))
@@ -124,7 +129,7 @@ class Hub:
 
     def heard(self, node: int, payload: bytes) -> list[bytes]:
         """A GATHER payload of this node (its index in the step). Raises BadExchange."""
-        if payload[:4] == _COUNT.pack(ABORT):
+        if is_abort(payload):
             if len(payload) < _PART.size + _CODE.size:
                 raise BadExchange("cut short")
             (code,) = _CODE.unpack_from(payload, _PART.size)
