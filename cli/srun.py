@@ -22,6 +22,7 @@ from cli.steps.request import (
     STDIN_TO_NONE,
     Values,
     ask_programs,
+    own_address,
     own_job,
     read_values,
     settle_counts,
@@ -102,6 +103,7 @@ def _in_allocation(client: Client, job_id: int, values: Values, spec: "StepSpec"
         from cli.steps.bcast import send
 
         words[0] = send(client.cluster, maker, spec, command[0], values.get("bcast"), job_id)
+    spec.launch_node = own_address(client.cluster).encode()
     spec.line_buffered = not spec.unbuffered and not spec.pty and spec.ntasks != 1
     created = maker.create(spec, words, environment)
     try:

@@ -26,7 +26,7 @@ from penstock.v1.steps_pb2 import (
     StepSpec,
 )
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import END_STATES
+from penstock.values.states import END_STATES, Reason
 
 NAME = "srun"
 ENDED = frozenset(state.name for state in END_STATES)
@@ -109,13 +109,15 @@ class OwnJob:
         while True:
             state = self._look(WAIT_S if waited else 1)
             if state.state in ENDED or state.state == "COMPLETING":
+                if state.reason == Reason.NODES_BUSY.value:  # --immediate
+                    raise CommandError(f"Unable to allocate resources: {TEXT[Code.NODES_BUSY]}", immediate_status())
                 raise CommandError(f"Job allocation {self.job_id} has been revoked", error_status())
             if state.state == "RUNNING":
                 break
-            if not waited:
+            if not waited and not self._request.job.HasField("immediate_s"):
                 self._say(f"job {self.job_id} queued and waiting for resources")
             waited = True
-        if waited:
+        if waited and not self._request.job.HasField("immediate_s"):
             self._say(f"job {self.job_id} has been allocated resources")
 
     def _look(self, wait_s: int) -> AllocationReply:

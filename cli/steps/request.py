@@ -17,6 +17,7 @@ from cli.options import Command, parse
 from cli.run import CommandError
 from cli.steps.console import Mode, parse_mode
 from cli.steps.stepopts import OTHER_VARIABLES, STRONGER
+from penstock.cluster import ClusterFile
 from penstock.v1.common_pb2 import SRUN, JobRequest
 from penstock.v1.steps_pb2 import StepSpec
 
@@ -218,6 +219,24 @@ def work_dir(values: Values) -> bytes:
     except FileNotFoundError as error:
         raise CommandError("the current directory does not exist any more: cd to one that does") from error
     return os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
+
+
+def own_address(cluster: ClusterFile) -> str:
+    """This machine's address on the way to the controller; "" when that way is not a network."""
+    import socket
+
+    from penstock.client import split_address
+
+    if not cluster.address:
+        return ""
+    host, port = split_address(cluster.address)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # nothing is sent: the kernel chooses the way
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
 
 
 def ask_programs(spec: StepSpec, programs: "list[Program]") -> None:

@@ -76,7 +76,8 @@ class Scene:
         return c.JobResultsReply()
 
     def await_allocation(self, request: s.AwaitAllocationRequest) -> s.AllocationReply:
-        return s.AllocationReply(job_id=77, state=self.waits.pop(0) if self.waits else "RUNNING")
+        state, _, reason = (self.waits.pop(0) if self.waits else "RUNNING").partition(" ")
+        return s.AllocationReply(job_id=77, state=state, reason=reason)
 
     def of(self, method: str) -> list[Any]:
         return [request for name, request in self.controller.requests if name == method]
@@ -264,6 +265,13 @@ def test_a_job_that_is_taken_away_while_it_waits(make: Callable[..., Scene]) -> 
     assert status == 99
     assert err.endswith("srun: error: Job allocation 77 has been revoked\n")
     assert scene.of("CreateStep") == []
+
+
+def test_what_is_not_there_at_once(make: Callable[..., Scene]) -> None:
+    scene = make()
+    scene.waits = ["PENDING", "CANCELLED NodesBusy"]
+    status, _, err = scene.run("-I", "true", env={"SLURM_EXIT_IMMEDIATE": "44"})
+    assert (status, err) == (44, "srun: error: Unable to allocate resources: Requested nodes are busy\n")
 
 
 def interrupt_when(process: Any, line: bytes) -> None:
