@@ -17,6 +17,17 @@ def selector_text(selector: JobSelector) -> str:
     return f"{selector.job_id}_[{selector.tasks.format()}]"
 
 
+#: By the words of --distribution, as Slurm names layouts.
+_LAYOUT = {
+    "block": "Block",
+    "cyclic": "Cyclic",
+    "plane": "Plane",
+    "arbitrary": "Arbitrary",
+    "fcyclic": "CFull",
+    "*": "",
+}
+
+
 def wire_id(selector: JobSelector) -> str:
     """A selector as requests carry it, with its step."""
     step = "" if selector.step_id is None else f".{format_step(selector.step_id)}"
@@ -43,3 +54,9 @@ def end_at(job: JobInfo) -> int:
 def own_node() -> str:
     """The node that this machine is, as far as the environment or its name say."""
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+
+
+def layout_name(text: str) -> str:
+    """`block:cyclic` as `BlockCyclic`; what was not said is Block."""
+    words = text.lower().partition(",")[0].partition("=")[0].split(":")
+    return "".join(_LAYOUT.get(word, "") for word in words) or "Block"

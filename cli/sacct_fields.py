@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cli.format import Clock, TableColumn, amount, clipped_tasks, text_of
+from cli.jobids import layout_name
+from cli.stepusage import FIELDS, Sizes, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.duration import format_duration
 from penstock.values.exitcode import format_exit
@@ -127,6 +129,10 @@ def cpu_text(used_us: int) -> str:
     if seconds >= 3600:
         return format_duration(seconds)
     return f"{seconds // 60:02d}:{seconds % 60:02d}.{used_us // 1000 % 1000:03d}"
+
+
+def _submit_us(row: RecordRow) -> int:
+    return row.step.submit_at_us or row.step.start_at_us if row.step else row.job.submit_at_us
 
 
 def _start(row: RecordRow, view: RecordView) -> str:
@@ -261,6 +267,7 @@ VALUES: dict[str, Value] = {
     "JobID": lambda r, v: r.id_text(),
     "JobIDRaw": lambda r, v: r.id_text(raw=True),
     "JobName": lambda r, v: name_of(r),
+    "Layout": of_step(lambda s: layout_name(s.distribution) if s.step_id >= 0 else "Unknown"),
     "Licenses": of_job(lambda j: j.request.licenses),
     "MaxDiskRead": step_bytes("disk_read_bytes"),
     "MaxDiskReadNode": first_node,
@@ -298,8 +305,8 @@ VALUES: dict[str, Value] = {
     "StdErr": of_job(lambda j: text_of(j.std_err or j.std_out)),
     "StdIn": of_job(lambda j: text_of(j.std_in) or "/dev/null"),
     "StdOut": of_job(lambda j: text_of(j.std_out)),
-    "Submit": lambda r, v: v.clock.text(r.step.start_at_us if r.step else r.job.submit_at_us, "Unknown"),
-    "SubmitLine": of_job(lambda j: j.request.submit_line),
+    "Submit": lambda r, v: v.clock.text(_submit_us(r), "Unknown"),
+    "SubmitLine": lambda r, v: r.step.submit_line if r.step else r.job.request.submit_line,
     "Suspended": lambda r, v: format_duration(suspended_us(r, end_us(r) or v.clock.now_us) // 1_000_000),
     "SystemCPU": lambda r, v: cpu_text(cpu_us(r, user=False, system=True)),
     "Timelimit": job_only(_time_limit),
@@ -319,6 +326,21 @@ VALUES: dict[str, Value] = {
     "WCKey": of_job(lambda j: j.request.wckey),
     "WorkDir": of_job(lambda j: text_of(j.request.work_dir)),
 }
+
+
+def _sampled(name: str, otherwise: Value) -> Value:
+    """From the samples of a step's tasks, where there are some; else from what its end alone told."""
+    show = FIELDS[name]
+
+    def value(row: RecordRow, view: RecordView) -> str:
+        if row.step is None or not row.step.metrics:
+            return otherwise(row, view)
+        return show(recorded(row.step.metrics, row.step.tasks), Sizes(view.unit, view.convert))
+
+    return value
+
+
+VALUES |= {name: _sampled(name, VALUES.get(name, nothing)) for name in FIELDS}
 
 #: Every field of Slurm in its order, with its width; below 0 = to the left.
 _WIDTHS = """

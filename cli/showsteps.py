@@ -6,7 +6,7 @@ supervisor: it knows them also when they have changed their session, their paren
 
 import time
 
-from cli.jobids import own_node, wire_id
+from cli.jobids import layout_name, own_node, wire_id
 from cli.keywords import NAME, Call, ask, refused
 from cli.run import CommandError, complain
 from cli.show import NULL, Record, Report
@@ -23,15 +23,6 @@ from penstock.values.numbers import parse_int
 
 PID_MAX = 2**22
 LOAD_STEPS = "slurm_get_job_steps"
-#: By the words of --distribution, as Slurm names layouts.
-_LAYOUT = {
-    "block": "Block",
-    "cyclic": "Cyclic",
-    "plane": "Plane",
-    "arbitrary": "Arbitrary",
-    "fcyclic": "CFull",
-    "*": "",
-}
 
 
 def steps_of(words: list[str], users: tuple[str, ...] = ()) -> list[StepInfo]:
@@ -76,12 +67,6 @@ def step_record(step: StepInfo, report: Report) -> Record:
     lines += [f"TresPerNode={gres}"] if gres else []
     lines += [f"SubmitLine={spec.submit_line}"] if spec.submit_line else []
     return lines
-
-
-def layout_name(text: str) -> str:
-    """`block:cyclic` as `BlockCyclic`; what was not said is Block."""
-    words = text.lower().partition(",")[0].partition("=")[0].split(":")
-    return "".join(_LAYOUT.get(word, "") for word in words) or "Block"
 
 
 def liststeps(call: Call) -> int:

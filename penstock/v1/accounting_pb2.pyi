@@ -136,7 +136,7 @@ class JobRecord(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus_req: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., nodes_req: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., cancelled_by_uid: _Optional[int] = ..., admin_comment: _Optional[str] = ..., failed_node: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cluster: _Optional[str] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ...) -> None: ...
 
 class StepRecord(_message.Message):
-    __slots__ = ("step_id", "name", "state", "start_at_us", "end_at_us", "exit", "node_list", "cpus_alloc", "nodes_alloc", "tasks", "usage", "tres_alloc", "cancelled_by_uid")
+    __slots__ = ("step_id", "name", "state", "start_at_us", "end_at_us", "exit", "node_list", "cpus_alloc", "nodes_alloc", "tasks", "usage", "tres_alloc", "cancelled_by_uid", "metrics", "distribution", "submit_line", "submit_at_us")
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +150,10 @@ class StepRecord(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     TRES_ALLOC_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_BY_UID_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
     step_id: int
     name: str
     state: str
@@ -163,4 +167,28 @@ class StepRecord(_message.Message):
     usage: _common_pb2.Usage
     tres_alloc: str
     cancelled_by_uid: int
-    def __init__(self, step_id: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., node_list: _Optional[str] = ..., cpus_alloc: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., tres_alloc: _Optional[str] = ..., cancelled_by_uid: _Optional[int] = ...) -> None: ...
+    metrics: _containers.RepeatedCompositeFieldContainer[StepMetric]
+    distribution: str
+    submit_line: str
+    submit_at_us: int
+    def __init__(self, step_id: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., node_list: _Optional[str] = ..., cpus_alloc: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., tres_alloc: _Optional[str] = ..., cancelled_by_uid: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[StepMetric, _Mapping]]] = ..., distribution: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_at_us: _Optional[int] = ...) -> None: ...
+
+class StepMetric(_message.Message):
+    __slots__ = ("kind", "total", "max", "max_node", "max_task", "min", "min_node", "min_task")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODE_FIELD_NUMBER: _ClassVar[int]
+    MAX_TASK_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODE_FIELD_NUMBER: _ClassVar[int]
+    MIN_TASK_FIELD_NUMBER: _ClassVar[int]
+    kind: _common_pb2.UsageMetric.Kind
+    total: int
+    max: int
+    max_node: str
+    max_task: int
+    min: int
+    min_node: str
+    min_task: int
+    def __init__(self, kind: _Optional[_Union[_common_pb2.UsageMetric.Kind, str]] = ..., total: _Optional[int] = ..., max: _Optional[int] = ..., max_node: _Optional[str] = ..., max_task: _Optional[int] = ..., min: _Optional[int] = ..., min_node: _Optional[str] = ..., min_task: _Optional[int] = ...) -> None: ...

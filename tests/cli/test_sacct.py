@@ -395,3 +395,36 @@ def test_bad_time(client, capsys):
 def test_controller_is_down(monkeypatch, capsys):
     reports.install(monkeypatch, ListRecords=Unreachable())
     assert run(capsys) == (1, "", "sacct: error: Unable to contact slurm controller (connect failure)\n")
+
+
+def test_a_step_of_many_tasks_has_its_samples(monkeypatch, capsys):
+    from penstock.v1.accounting_pb2 import ListRecordsReply, StepMetric
+    from penstock.v1.common_pb2 import UsageMetric
+
+    metrics = [
+        StepMetric(kind=UsageMetric.CPU_MS, total=8000, max=3000, max_node="n2", max_task=3, min=1000, min_node="n1"),
+        StepMetric(kind=UsageMetric.RSS_KB, total=8192, max=4096, max_node="n2", max_task=2, min=512, min_node="n1"),
+        StepMetric(kind=UsageMetric.READ_BYTES, total=100, max=50, max_node="n1", max_task=1),
+        StepMetric(kind=UsageMetric.WRITE_BYTES, total=8, max=8, max_node="n1"),
+    ]
+    step = reports.step(
+        "COMPLETED", step_id=0, name="solver", tasks=4, nodes_alloc=2, cpus_alloc=4, node_list="n[1-2]", metrics=metrics,
+        distribution="cyclic", submit_line="srun -n4 solver", submit_at_us=reports.at(-90), start_at_us=reports.at(-80), end_at_us=reports.at(-20),
+        tres_alloc="cpu=4,mem=4G,node=2",
+    )  # fmt: skip
+    record = reports.record(30, "COMPLETED", steps=[step], start_at_us=reports.at(-90), end_at_us=reports.at(-20))
+    reports.install(monkeypatch, ListRecords=[ListRecordsReply(records=[record])])
+
+    def shown(*fields):
+        return run(capsys, "-nPj", "30.0", "-o", ",".join(fields))[1].strip().split("|")
+
+    assert shown("JobID", "NTasks", "NNodes", "AllocCPUS", "NodeList", "AllocTRES", "Layout") == [
+        "30.0", "4", "2", "4", "n[1-2]", "cpu=4,mem=4G,node=2", "Cyclic",
+    ]  # fmt: skip
+    assert shown("AveRSS", "MaxRSS", "MaxRSSNode", "MaxRSSTask", "AveCPU", "MinCPU", "MinCPUNode") == [
+        "2M", "4M", "n2", "2", "00:00:02", "00:00:01", "n1",
+    ]  # fmt: skip
+    assert shown("TRESUsageInTot", "TRESUsageInMaxTask", "TRESUsageOutMax") == [
+        "cpu=00:00:08,fs/disk=100,mem=8M", "cpu=3,fs/disk=1,mem=2", "fs/disk=8",
+    ]  # fmt: skip
+    assert shown("SubmitLine", "Submit", "Elapsed") == ["srun -n4 solver", "2026-11-21T03:02:30", "00:01:00"]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cli.jobids import layout_name
 from cli.scontrol import body
-from cli.showsteps import layout_name
 from cli.steps import asker
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, NotifyJobReply, StepPlan, StreamAddress
