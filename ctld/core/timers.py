@@ -19,7 +19,7 @@ class Timer(IntEnum):
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost
     LEASE = 15  # key = node name, check = job id
     FENCE = 16  # key = node name, check = link id that was lost
-    REBOOT = 60  # key = node name
+    REBOOT = 70  # key = node name
     FULL_PASS = 7
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
