@@ -7,8 +7,19 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, SignalStep, SuspendStep, TerminateStep
-from ctld.core.model import JobRow, NodeAlloc
+from ctld.agents.stepmessages import allocation_of, part_allocation, step_plan, step_spec, stream_key
+from ctld.core.effects import (
+    Effect,
+    ForgetStep,
+    LaunchStep,
+    NotifyStep,
+    RebootNode,
+    SignalStep,
+    SuspendStep,
+    TerminateStep,
+)
+from ctld.core.model import JobRow
+from ctld.core.step_model import StepRow
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.hostlist import compress
 
@@ -19,6 +30,8 @@ DUE_TO: Final = {
     "REQUEUE": " DUE TO JOB REQUEUE",
     "PREEMPTION": " DUE TO PREEMPTION",
     "NODE FAILURE": " DUE TO NODE FAILURE",
+    "SCRIPT END": "",
+    "JOB END": "",
 }
 
 
@@ -27,25 +40,41 @@ def key_of(effect: Any) -> node_pb2.StepKey:
     return node_pb2.StepKey(job_id=effect.job_id, attempt=effect.attempt, step_id=effect.step_id)
 
 
-def allocation_of(part: NodeAlloc) -> common_pb2.NodeAllocation:
-    """What a job holds on one node."""
-    message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
-    if part.cpu_ids:
-        message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
-    for name, type_, mask in part.gres:
-        message.gres.add(name=name, type=type_, index=indices(mask))
-    for share in part.shares:
-        message.gres.add(name=share.name, type=share.type, index=[share.gpu], units=[share.units], of=[share.of])
+def launch_message(
+    effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str, secret: bytes = b""
+) -> node_pb2.LaunchStep:
+    """Everything the node needs to start the step."""
+    message = _of_job(effect, spec, cluster)
+    message.io_key = stream_key(secret, effect.job_id, effect.attempt, effect.step_id)
+    if effect.step is not None:
+        _of_step(message, effect, effect.step)
     return message
 
 
-def indices(mask: int) -> list[int]:
-    """The numbers of the bits that are set."""
-    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+def _of_step(message: node_pb2.LaunchStep, effect: LaunchStep, row: StepRow) -> None:
+    """What is the step's own takes the place of what is the job's."""
+    parts = row.parts or ()
+    index = next(i for i, part in enumerate(parts) if part.node == effect.node)
+    message.job_allocation.CopyFrom(message.allocation)
+    message.allocation.CopyFrom(part_allocation(parts[index]))
+    message.node_index = index
+    request = row.request
+    if request is None:
+        return
+    message.step.spec.CopyFrom(step_spec(request))
+    message.step.plan.CopyFrom(step_plan(row, effect.node))
+    message.step.node_index = index
+    message.work_dir = request.work_dir or message.work_dir
+    message.std_out, message.std_err, message.std_in = request.std_out, request.std_err, request.std_in
+    message.open_append = request.open_append
+    if request.umask is not None:
+        message.umask = request.umask
+    if request.rlimits:
+        message.rlimits.clear()
+        message.rlimits.update(request.rlimits)
 
 
-def launch_message(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_pb2.LaunchStep:
-    """Everything the node needs to start the step."""
+def _of_job(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_pb2.LaunchStep:
     job = effect.job
     request = job.request
     index = next(i for i, part in enumerate(job.alloc) if part.node == effect.node)
@@ -101,6 +130,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         export_env=request.export_env,
         licenses=request.licenses,
         comment=request.comment,
+        kind=request.kind.name.lower(),
         distribution=request.distribution,
         mem_per_gpu_mb=request.mem_per_gpu_mb,
         ntasks_per_gpu=request.ntasks_per_gpu,
@@ -147,6 +177,8 @@ def note_text(effect: TerminateStep, now_us: int) -> str:
     if due_to is None:
         return ""
     at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now_us // 1_000_000))
+    if effect.step_id >= 0:
+        return f"*** STEP {effect.job_id}.{effect.step_id} ON {effect.node} CANCELLED AT {at}{due_to} ***"
     return f"*** JOB {effect.job_id} ON {effect.node} CANCELLED AT {at}{due_to} ***"
 
 
@@ -168,6 +200,10 @@ def _suspend(command: node_pb2.Command, effect: SuspendStep, now_us: int) -> Non
     )
 
 
+def _notify(command: node_pb2.Command, effect: NotifyStep, now_us: int) -> None:
+    command.notify.CopyFrom(node_pb2.NotifyStep(key=key_of(effect), text=effect.text))
+
+
 def _forget(command: node_pb2.Command, effect: ForgetStep, now_us: int) -> None:
     command.forget.CopyFrom(node_pb2.ForgetStep(key=key_of(effect)))
 
@@ -181,6 +217,7 @@ FILL: Final[dict[type[Effect], Callable[[node_pb2.Command, Any, int], None]]] = 
     SignalStep: _signal,
     TerminateStep: _terminate,
     ForgetStep: _forget,
+    NotifyStep: _notify,
     SuspendStep: _suspend,
     RebootNode: _reboot,
 }

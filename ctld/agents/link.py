@@ -40,7 +40,9 @@ BUNDLE_BYTES_MAX: Final = 1024 * 1024
 class NodeLink:
     """One stream of one node, from its registration to its end."""
 
-    def __init__(self, node: str, link_id: int, runtime: Runtime, specs: SpecCache, epoch: int) -> None:
+    def __init__(
+        self, node: str, link_id: int, runtime: Runtime, specs: SpecCache, epoch: int, secret: bytes = b""
+    ) -> None:
         self.node = node
         self.link_id = link_id
         self.heard_at = time.monotonic()
@@ -49,6 +51,7 @@ class NodeLink:
         self._runtime = runtime
         self._specs = specs
         self._epoch = epoch
+        self._secret = secret
         self._out: deque[Effect | node_pb2.ControllerMessage] = deque()
         self._unacked: dict[int, Effect] = {}
         self._sequence = 0
@@ -135,7 +138,7 @@ class NodeLink:
         return await self._launch(item) if isinstance(item, LaunchStep) else self._command(item)
 
     async def _launch(self, effect: LaunchStep) -> node_pb2.ControllerMessage | None:
-        spec = await self._specs.get(effect.job.spec_hash)
+        spec = await self._specs.get(effect.job.spec_hash if effect.step is None else effect.step.spec_hash)
         if self._ended:
             return None
         if spec is None:
@@ -144,7 +147,7 @@ class NodeLink:
             return None
         message = self._numbered(effect)
         state = self._runtime.core.state
-        launch = launch_message(effect, spec, state.config.cluster_name)
+        launch = launch_message(effect, spec, state.config.cluster_name, self._secret)
         kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
         message.command.launch.CopyFrom(launch)
@@ -205,6 +208,8 @@ class NodeLink:
         self._runtime.post(make(self, report))
 
 
+#: Figures of a step on one node; there are some ten kinds.
+METRICS_MAX: Final = 32
 #: A node's explanation goes into the job's story; longer than this is not one.
 WHY_MAX: Final = 1024
 
@@ -235,6 +240,9 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         failure=end.failure[:WHY_MAX],
         out_of_memory=end.out_of_memory,
         untried=end.untried,
+        holder_stage=end.holder_stage[:WHY_MAX],
+        metrics=tuple((m.kind, m.total, m.max, m.max_task, m.min, m.min_task) for m in usage.metrics[:METRICS_MAX]),
+        metric_tasks=usage.tasks,
         lease_lapsed=end.lease_lapsed,
         rebooted=end.rebooted,
         user_cpu_us=usage.user_cpu_us,

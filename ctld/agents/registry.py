@@ -17,6 +17,7 @@ from ctld.core.effects import (
     AdmitNode,
     ForgetStep,
     LaunchStep,
+    NotifyStep,
     RebootNode,
     SignalStep,
     SuspendStep,
@@ -32,16 +33,17 @@ log = logging.getLogger("penstock.ctld")
 class Registry:
     """All links. Takes the node effects of a runtime."""
 
-    def __init__(self, runtime: Runtime, specs: SpecCache, epoch: int, version: str) -> None:
+    def __init__(self, runtime: Runtime, specs: SpecCache, epoch: int, version: str, secret: bytes = b"") -> None:
         self.links: dict[int, NodeLink] = {}
         self.by_node: dict[str, NodeLink] = {}  # admitted
         self._runtime = runtime
         self._specs = specs
         self._epoch = epoch
         self._version = version
+        self._secret = secret
         self._next_link_id = 1
         self._loop = asyncio.get_running_loop()
-        for kind in (LaunchStep, SignalStep, SuspendStep, TerminateStep, ForgetStep, RebootNode):
+        for kind in (LaunchStep, SignalStep, SuspendStep, TerminateStep, ForgetStep, NotifyStep, RebootNode):
             runtime.handlers[kind] = self._send
         runtime.handlers[AdmitNode] = self._admit
         runtime.handlers[AckReports] = self._acknowledge
@@ -50,7 +52,7 @@ class Registry:
 
     def open(self, node: str) -> NodeLink:
         """A stream of that node, by its certificate; not admitted yet."""
-        link = NodeLink(node, self._next_link_id, self._runtime, self._specs, self._epoch)
+        link = NodeLink(node, self._next_link_id, self._runtime, self._specs, self._epoch, self._secret)
         self._next_link_id += 1
         self.links[link.link_id] = link
         self._runtime.metrics.links_opened += 1

@@ -121,7 +121,10 @@ def _end_alone(state: ClusterState, job: Job, now_us: int) -> None:
 def step_gone(state: ClusterState, job: Job, now_us: int) -> None:
     """A step of the job has ended: the job of an srun that is gone ends with its last one."""
     owner = state.calls.owners.get(job.job_id)
-    if owner is None or owner.calls or job.request.kind is not JobKind.SRUN:
+    if owner is None or owner.calls:
+        return
+    if job.request.kind is not JobKind.SRUN:
+        owner.seen_at_us = now_us  # InactiveLimit begins now
         return
     if job.state in END_STATES or job.state is S.COMPLETING or job_life.live_steps(state, job):
         return

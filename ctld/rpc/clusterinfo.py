@@ -6,8 +6,8 @@ A node's base state is derived (DOWN, UNKNOWN, IDLE, MIXED, ALLOCATED); its flag
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ctld.agents.launch import indices
 from ctld.agents.link import NodeLink
+from ctld.agents.stepmessages import indices
 from ctld.core.model import Node, Partition, Reservation
 from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState

@@ -92,7 +92,7 @@ class ControllerService:
         """Queue a job; the answer leaves when it is durable."""
         key, key_at_us = wanted.submit_key(request.request_key)
         job = wanted.wanted_job(request.job)
-        spec = wanted.spec_row(request.spec, self._runtime.core.state.config)
+        spec = wanted.spec_row(request.spec, self._runtime.core.state.config, not job.kind)
         event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, self._runtime.new_reply_to())
         crash_point("submit:before-step")
         body: Submitted = await self._ask(event, context)

@@ -7,7 +7,7 @@ limits. File names are expanded as far as they are known: a pending job keeps `%
 import os.path
 from typing import Any, Final
 
-from ctld.agents.launch import allocation_of
+from ctld.agents.stepmessages import allocation_of
 from ctld.core.model import JobRequest, JobRow
 from ctld.core.planning import Forecast
 from penstock.v1 import common_pb2, controller_pb2

@@ -127,4 +127,6 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         started_at_us=register.started_at_us,
         pretended=inventory.pretended,
         spool_lost=register.spool_lost,
+        stream_port=register.stream_port if register.stream_port <= 0xFFFF else 0,
+        stream_tls=register.stream_tls,
     )

@@ -71,6 +71,13 @@ RIGHTS: Final[dict[str, Who]] = {
     "/penstock.v1.Explain/Fits": Who.USER,
     "/penstock.v1.Explain/Diagnostics": Who.USER,
     "/penstock.v1.Explain/ResetDiagnostics": Who.OPERATOR,
+    "/penstock.v1.Steps/AwaitAllocation": Who.USER,
+    "/penstock.v1.Steps/EndAllocation": Who.USER,
+    "/penstock.v1.Steps/CreateStep": Who.USER,
+    "/penstock.v1.Steps/AwaitStep": Who.USER,
+    "/penstock.v1.Steps/ListSteps": Who.USER,
+    "/penstock.v1.Steps/AttachStep": Who.USER,
+    "/penstock.v1.Steps/NotifyJob": Who.USER,
     "/penstock.v1.NodeLink/Connect": Who.NODE,
 }
 

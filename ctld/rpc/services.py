@@ -38,6 +38,7 @@ class Services:
     boot_at_us: int
     version: str
     records: Records
+    stream_secret: bytes  # of the keys with which clients attach to steps
     names: UserNames = field(default_factory=UserNames)
     thinker: Thinker = field(default_factory=Thinker)
 

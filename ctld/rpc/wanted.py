@@ -64,10 +64,13 @@ def wanted_job(message: JobRequest) -> WantedJob:
     return WantedJob(**fields)
 
 
-def spec_row(message: JobSpec, config: Config) -> SpecRow:
-    """The script with its arguments and environment, and the hash of all. Raises BadRequest."""
+def spec_row(message: JobSpec, config: Config, has_script: bool = True) -> SpecRow:
+    """The script with its arguments and environment, and the hash of all. Raises BadRequest.
+
+    `has_script` False: of a step, or of a job without a script.
+    """
     script, argv, environment = message.script, tuple(message.argv), tuple(message.environment)
-    if not script:
+    if not script and has_script:
         raise BadRequest(Code.JOB_SCRIPT_MISSING, TEXT[Code.JOB_SCRIPT_MISSING])
     if len(script) > config.max_script_bytes:
         raise _too_large(Code.SCRIPT_TOO_LARGE, len(script), config.max_script_bytes)

@@ -117,6 +117,7 @@ class Controller:
         """Everything up to the listening sockets. Raises BadSetup, StoreError."""
         config, folder, clock = self._daemon.config, self._daemon.folder, self._clock
         credentials = self._certificates(config)
+        secret = folder.stream_secret()
         self._store = store = Store.open(config.penstock_database_url or folder.database, folder.holder)
         epoch = store.acquire_lease(clock())
         loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
@@ -141,7 +142,7 @@ class Controller:
         )
         self._records = Records(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
-        self._registry = Registry(runtime, specs, epoch, version())
+        self._registry = Registry(runtime, specs, epoch, version(), secret)
         self._fencer = Fencer(runtime)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._authenticator = self._make_authenticator(credentials, config)
@@ -160,6 +161,7 @@ class Controller:
             self._boot_at_us,
             version(),
             self._records,
+            secret,
         )
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)

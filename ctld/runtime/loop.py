@@ -24,7 +24,17 @@ from typing import Any, Final
 
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
-from ctld.core.events import AnyEvent, AwaitJob, PlanReady, StopWaiting, SubmitJob, Tick
+from ctld.core.events import (
+    AnyEvent,
+    AwaitAllocation,
+    AwaitJob,
+    AwaitStep,
+    CreateStep,
+    PlanReady,
+    StopWaiting,
+    SubmitJob,
+    Tick,
+)
 from ctld.core.planning import run_plan
 from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.errors import NotTaken
@@ -48,6 +58,9 @@ LEASE_RENEW_S: Final = 3.0
 #: The invariants are checked this often, and only with so few jobs that it takes milliseconds.
 CHECK_S: Final = 30.0
 CHECK_JOBS_MAX: Final = 1_000
+
+#: Requests whose callers may go away before they are answered.
+WAITING: Final = frozenset((AwaitJob, AwaitAllocation, AwaitStep, CreateStep))
 
 Fail = Callable[[str, BaseException | None], None]
 
@@ -140,7 +153,7 @@ class Runtime:
         try:
             return await future
         except asyncio.CancelledError:
-            if self._waiting.pop(event.reply_to, None) is not None and type(event) is AwaitJob and not self._closing:
+            if self._waiting.pop(event.reply_to, None) is not None and type(event) in WAITING and not self._closing:
                 self.post(StopWaiting(event.reply_to))
             raise
 

@@ -11,10 +11,13 @@ from typing import Any, Final
 
 from ctld.core.effects import Batch
 from ctld.core.model import Job, JobRow, job_row
-from penstock.values.states import JobState
+from ctld.core.step_model import StepRow, step_row
+from penstock.values.states import END_STATES, JobState
 
 #: Encoded answers that are kept: some 500 bytes each.
 ENCODED_BYTES_MAX: Final = 24 * 1024 * 1024
+#: Steps of one job; of more, those that ended first are left out. The database has them all.
+STEPS_KEPT: Final = 1_000
 
 
 class Snapshot:
@@ -22,6 +25,7 @@ class Snapshot:
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         self.jobs: dict[int, JobRow] = {}
+        self.steps: dict[int, dict[int, StepRow]] = {}  # of srun, by job id and step id: of its present attempt
         self.arrays: dict[int, dict[int, None]] = {}  # array job id -> job ids of its records
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
         self.forecast: Any = None  # ctld.core.planning.Forecast of the last whole pass
@@ -29,14 +33,30 @@ class Snapshot:
         self._encoded_bytes = 0
         for job in jobs:
             self._put(job_row(job))
+            for step in job.steps.values():
+                if step.parts is not None:
+                    self._put_step(step_row(step))
 
     def apply(self, batch: Batch) -> None:
         """Take a committed batch in."""
         for row in batch.jobs:
             if row.state is not JobState.REQUEUED:  # an attempt that is over; the job's own row follows
                 self._put(row)
+        for step in batch.steps:
+            if step.parts is not None:
+                self._put_step(step)
         for job_id in batch.purged:
             self._drop(job_id)
+
+    def _put_step(self, row: StepRow) -> None:
+        steps = self.steps.setdefault(row.job_id, {})
+        if steps and next(iter(steps.values())).attempt != row.attempt:
+            steps.clear()
+        steps[row.step_id] = row
+        if len(steps) > STEPS_KEPT:
+            oldest = next((i for i, step in steps.items() if step.state in END_STATES), None)
+            if oldest is not None:
+                del steps[oldest]
 
     def of_array(self, array_job_id: int) -> list[JobRow]:
         """All records of an array, in the order of their job ids."""
@@ -57,6 +77,7 @@ class Snapshot:
             return
         self.counts[row.state] -= _weight(row)
         self._forget(job_id)
+        self.steps.pop(job_id, None)
         members = self.arrays.get(row.array_job_id)
         if members is not None:
             members.pop(job_id, None)

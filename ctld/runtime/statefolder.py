@@ -7,12 +7,16 @@ but would let this machine's take over its own, as it must after a crash).
 
 import fcntl
 import os
+import secrets
 import socket
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from penstock.errors import BadSetup
+
+#: Of the key of steps' streams.
+SECRET_BYTES = 32
 
 
 class StateFolder:
@@ -41,6 +45,26 @@ class StateFolder:
     def auth_socket(self) -> Path:
         """Tokens for this machine's users."""
         return self.path / "auth.sock"
+
+    def stream_secret(self) -> bytes:
+        """What the keys of steps' streams are made of (agents/stepmessages.py): made once, for this cluster alone."""
+        path = self.path / "stream.key"
+        try:
+            secret = path.read_bytes()
+        except FileNotFoundError:
+            secret = secrets.token_bytes(SECRET_BYTES)
+            fresh = path.with_suffix(".new")
+            fresh.unlink(missing_ok=True)
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(secret)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(path)
+        if len(secret) != SECRET_BYTES:
+            raise BadSetup(
+                f"{path}: has {len(secret)} bytes, not {SECRET_BYTES}; remove it, and steps that run lose their clients"
+            )
+        return secret
 
     @property
     def holder(self) -> str:

@@ -2,7 +2,7 @@
 
 from cli.show import _allocation, indexed_gres
 from cli.sinfo_fields import gres_used
-from ctld.agents.launch import allocation_of
+from ctld.agents.stepmessages import allocation_of
 from ctld.core.events import WantedJob
 from ctld.rpc.clusterinfo import node_info
 from penstock.v1.controller_pb2 import JobInfo

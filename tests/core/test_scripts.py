@@ -63,6 +63,7 @@ from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
 from penstock.values.taskset import TaskSet
 from tests.core.sites import make_site
+from tests.core.stepscript import StepCommands
 from tests.core.world import START_US, USERS, World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
@@ -71,6 +72,7 @@ INT_FIELDS = (
     "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "nice",
     "priority", "time_limit_s", "switches_max", "switches_wait_s", "segment", "time_min_s", "threads_per_core",
     "sockets_per_node", "cores_per_socket", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
+    "kind", "immediate_s",
 )  # fmt: skip
 
 
@@ -92,7 +94,7 @@ def _config_value(name: str, text: str) -> object:
     return _value(text) if isinstance(text, str) else text
 
 
-class Script:
+class Script(StepCommands):
     """Runs the commands of one file against one world."""
 
     world: World

@@ -12,6 +12,7 @@ from ctld.core.controller import Core
 from ctld.core.effects import (
     AckReports,
     AdmitNode,
+    Allocation,
     Batch,
     Changed,
     Created,
@@ -20,12 +21,15 @@ from ctld.core.effects import (
     FenceNode,
     ForgetStep,
     LaunchStep,
+    NotifyStep,
     RebootNode,
     Refusal,
     Reply,
     Results,
     SignalStep,
     StartPlan,
+    StepCreated,
+    StepSeen,
     Submitted,
     SuspendStep,
     TerminateStep,
@@ -53,6 +57,7 @@ from ctld.core.recover import ArrayCounts, Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
+from penstock.values.taskset import TaskSet
 
 US = 1_000_000
 START_US = 1_000_000 * US
@@ -103,6 +108,11 @@ class World:
         self.running: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}
         self.ended: dict[str, dict[tuple[int, int], int]] = {n.name: {} for n in config.nodes}  # unseen, and when
         self.tombstones: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
+        self.srun: dict[str, dict[tuple[int, int, int], bool]] = {
+            n.name: {} for n in config.nodes
+        }  # steps: launched, runs
+        self.srun_gone: dict[str, dict[tuple[int, int, int], None]] = {n.name: {} for n in config.nodes}
+        self.step_launches: dict[tuple[str, int, int, int], None] = {}
         self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
@@ -217,10 +227,12 @@ class World:
             )
         if isinstance(effect, FenceNode):
             return [f"fence {effect.node}"]
-        assert isinstance(effect, LaunchStep | SignalStep | SuspendStep | TerminateStep)
+        assert isinstance(effect, LaunchStep | NotifyStep | SignalStep | SuspendStep | TerminateStep)
         if effect.node not in self.links:
             return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
         key = (effect.job_id, effect.attempt)
+        if effect.step_id != BATCH:
+            return self._deliver_step(effect)
         if isinstance(effect, LaunchStep):
             return self._launch(effect)
         if isinstance(effect, SignalStep):
@@ -235,6 +247,71 @@ class World:
         if key not in self.running[effect.node]:
             self.tombstones[effect.node][key] = None
         return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
+
+    def _deliver_step(self, effect: Any) -> list[str]:
+        """What a node does with orders about steps of srun."""
+        node, name = effect.node, f"{effect.job_id}.{effect.step_id}"
+        key = (effect.job_id, effect.attempt, effect.step_id)
+        known = self.srun[node]
+        if isinstance(effect, LaunchStep):
+            part = next(p for p in effect.step.parts if p.node == node)
+            gres = "".join(f"/{n}:{bin(m)}" for n, _, m in part.gres)
+            ranks = TaskSet.of(part.ranks).format() if part.ranks else ""
+            text = f"launch {name} on {node} [{part.cpus}cpu/{part.mem_mb}MB{gres} ranks {ranks}]"
+            if key in known or key in self.srun_gone[node]:
+                return [text + " (known there)"]
+            assert (node, *key) not in self.step_launches, f"{name} started twice on {node}"
+            self.step_launches[node, *key] = None
+            known[key] = False
+            return [text]
+        if isinstance(effect, SignalStep):
+            return [f"signal {name} on {node}: {effect.signal_no}"]
+        if isinstance(effect, SuspendStep):
+            return [f"{'suspend' if effect.suspended else 'resume'} {name} on {node}"]
+        if isinstance(effect, NotifyStep):
+            return [f"notify {name} on {node}: {effect.text}"]
+        if key not in known:
+            self.srun_gone[node][key] = None
+        return [f"terminate {name} on {node}" + (f" ({effect.note})" if effect.note else "")]
+
+    def step_started(self, job_id: int, step_id: int, *only: str) -> list[str]:
+        """Nodes say that the step runs there."""
+        lines = []
+        for node, key in self._places(job_id, step_id, only):
+            self.srun[node][key] = True
+            self.sequence += 1
+            lines += self.do(
+                StepStarted(node, *key, self.now_us, f"spool-{node}", self.sequence, self.links.get(node, 0))
+            )
+        return lines
+
+    def step_exited(self, job_id: int, step_id: int, *only: str, **more: Any) -> list[str]:
+        """Nodes say that the step has ended there."""
+        lines = []
+        for node, key in self._places(job_id, step_id, only):
+            del self.srun[node][key]
+            lines += self.report_step_exit(node, key, **more)
+        return lines
+
+    def report_step_exit(
+        self, node: str, key: tuple[int, int, int], code: int = 0, signal: int = 0, failure: str = "", **more: Any
+    ) -> list[str]:
+        self.sequence += 1
+        start_us = 0 if failure else self.now_us
+        return self.do(
+            StepExited(
+                node, *key, f"spool-{node}", self.sequence, self.links.get(node, 0), start_us, self.now_us, code,
+                signal, failure, **more,
+            )
+        )  # fmt: skip
+
+    def _places(self, job_id: int, step_id: int, only: tuple[str, ...]) -> list[tuple[str, tuple[int, int, int]]]:
+        return [
+            (node, key)
+            for node, steps in self.srun.items()
+            for key in list(steps)
+            if key[0] == job_id and key[2] == step_id and (not only or node in only)
+        ]
 
     def _launch(self, effect: LaunchStep) -> list[str]:
         key = (effect.job_id, effect.attempt)
@@ -270,6 +347,16 @@ class World:
             return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
         if isinstance(body, Created):
             return f"created {body.name}"
+        if isinstance(body, Allocation):
+            nodes = ",".join(part.node for part in body.job.alloc)
+            return f"allocation {body.job.job_id}: {body.job.state.name} {nodes}".rstrip()
+        if isinstance(body, StepCreated):
+            step = body.step
+            text = f"step {step.job_id}.{step.step_id} {step.name}: {step.tasks} tasks on {step.node_list}"
+            return text + "".join(f"; warning: {w}" for w in body.warnings)
+        if isinstance(body, StepSeen):
+            step, note = body.step, f" ({body.step.note})" if body.step.note else ""
+            return f"step {step.job_id}.{step.step_id}: {step.state.name} {step.exit_code}:{step.exit_signal}{note}"
         assert isinstance(body, Done | Changed)
         return "done"
 
@@ -309,6 +396,8 @@ class World:
             for (job_id, attempt), epoch in self.running[name].items()
         ) + tuple(HeldStep(job_id, attempt, BATCH, "TOMBSTONE", 0) for job_id, attempt in self.tombstones[name])
         held += tuple(HeldStep(job_id, attempt, BATCH, "EXITED", 0) for job_id, attempt in self.ended[name])
+        held += tuple(HeldStep(*key, "RUNNING" if runs else "ACCEPTED", 1) for key, runs in self.srun[name].items())
+        held += tuple(HeldStep(*key, "TOMBSTONE", 0) for key in self.srun_gone[name])
         node = next(n for n in self.config.nodes if n.name == name)
         gres = tuple((g.name, g.type, g.count) for g in node.gres)
         fields: dict[str, object] = {
@@ -322,6 +411,8 @@ class World:
     def reboot(self, name: str) -> None:
         """The node loses power: what ran there is gone."""
         self.running[name].clear()
+        self.srun[name].clear()
+        self.srun_gone[name].clear()
         self.stopped[name].clear()
         self.tombstones[name].clear()
         self.boots[name] += "+"

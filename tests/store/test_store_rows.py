@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from accounting.schema import JOB, join_strings, split_strings
 from ctld.core.model import (
+    GpuShare,
     HistoryRow,
     JobRequest,
     JobRow,
@@ -15,8 +16,8 @@ from ctld.core.model import (
     NodeRow,
     PartitionRow,
     SpecRow,
-    StepRow,
 )
+from ctld.core.step_model import RankCommand, StepPart, StepRequest, StepRow
 from ctld.store import rows
 from ctld.store.committer import Store
 from penstock.values.states import ACTIVE_STATES, Hold, JobState, NodeFlag, Reason, Suspend
@@ -99,14 +100,35 @@ def test_job_comes_back_as_inserted_and_as_changed(store: Store, row: JobRow, la
 FIXED = tuple(JOB.c.keys())[: tuple(JOB.c.keys()).index("array_task_id")]
 
 
-@given(
-    st.builds(
-        StepRow, job_id=st.just(0), attempt=st.just(0), step_id=st.integers(-6, 2**31 - 1), name=text,
-        state=st.sampled_from(JobState), node=text, epoch=big, tasks=small, start_at_us=big, end_at_us=big,
-        exit_code=small, exit_signal=small, user_cpu_us=big, system_cpu_us=big, max_rss_kb=big, max_vmsize_kb=big,
-        disk_read_bytes=big, disk_write_bytes=big,
-    )
+#: Columns that every step has.
+PLAIN = dict(
+    job_id=st.just(0), attempt=st.just(0), step_id=st.integers(-6, 2**31 - 1), name=text,
+    state=st.sampled_from(JobState), node=text, epoch=big, tasks=small, start_at_us=big, end_at_us=big,
+    exit_code=small, exit_signal=small, user_cpu_us=big, system_cpu_us=big, max_rss_kb=big, max_vmsize_kb=big,
+    disk_read_bytes=big, disk_write_bytes=big,
 )  # fmt: skip
+PARTS = st.builds(
+    StepPart, node=text, cpus=small, mem_mb=big, cpu_ids=st.integers(0, 2**200),
+    gres=st.lists(st.tuples(text, text, st.integers(0, 2**70)), max_size=2).map(tuple),
+    shares=st.lists(st.builds(GpuShare, text, text, small, small, small), max_size=1).map(tuple),
+    ranks=st.sets(st.integers(0, 4000), max_size=20).map(lambda ranks: tuple(sorted(ranks))),
+    state=st.sampled_from(JobState), start_at_us=big, end_at_us=big, exit_code=small, exit_signal=small, failure=text,
+    out_of_memory=st.booleans(),
+)  # fmt: skip
+REQUESTS = st.builds(
+    StepRequest, name=text, ntasks=small, relative=st.none() | small, exact=st.booleans(), work_dir=st.binary(),
+    gres_per_node=st.lists(st.tuples(text, text, small), max_size=2).map(tuple),
+    multi_prog=st.lists(st.builds(RankCommand, text, st.lists(st.binary(), max_size=2).map(tuple)), max_size=2).map(tuple),
+)  # fmt: skip
+SPREAD = dict(
+    request=st.none() | REQUESTS, parts=st.lists(PARTS, max_size=3).map(tuple), spec_hash=st.binary(), step_key=text,
+    node_list=text, nodes=small, cpus=small, tres_alloc=text, submit_at_us=big, time_limit_s=big,
+    cancelled_by_uid=small, usage=text, note=text, ports=st.lists(st.integers(0, 65535), max_size=3).map(tuple),
+)  # fmt: skip
+REST = {name: st.just(StepRow._field_defaults[name]) for name in SPREAD}
+
+
+@given(st.builds(StepRow, **PLAIN, **REST) | st.builds(StepRow, **PLAIN, **SPREAD))
 def test_step_comes_back(store: Store, step: StepRow) -> None:
     Numbers.job_id += 1
     number = Numbers.job_id

@@ -1,0 +1,93 @@
+"""Steps as messages: what was asked for, which tasks are where, where the streams are and who may attach. No decisions."""
+
+import hmac
+from typing import Any, Final
+
+from ctld.core.model import Node, NodeAlloc
+from ctld.core.step_model import StepPart, StepRequest, StepRow
+from penstock.v1 import common_pb2, steps_pb2
+from penstock.values.hostlist import compress
+
+_KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task")
+_LISTS: Final = ("nodes_required", "nodes_excluded")
+_OTHERS: Final = (*_KINDS, *_LISTS, "rlimits", "multi_prog")
+_PLAIN: Final = tuple(name for name in StepRequest.__struct_fields__ if name not in _OTHERS)
+
+
+def stream_key(secret: bytes, job_id: int, attempt: int, step_id: int) -> bytes:
+    """Whoever shows this may attach to the step's streams. Made when it is needed, never stored."""
+    return hmac.digest(secret, b"%d.%d.%d" % (job_id, attempt, step_id), "sha256")
+
+
+def stream_address(node: Node) -> steps_pb2.StreamAddress:
+    """Where the node's streams are; port 0 while it has none or is not registered."""
+    return steps_pb2.StreamAddress(
+        node=node.name, host=node.config.addr, port=node.stream_port if node.connected else 0, tls=node.stream_tls
+    )
+
+
+def step_spec(request: StepRequest) -> steps_pb2.StepSpec:
+    """What was asked for."""
+    fields: dict[str, Any] = {}
+    for name in _PLAIN:
+        value = getattr(request, name)
+        if value is not None and (value or name in _OPTIONAL):
+            fields[name] = value
+    for name in _KINDS:
+        fields[name] = [common_pb2.GresCount(name=n, type=t, count=count) for n, t, count in getattr(request, name)]
+    for name in _LISTS:
+        fields[name] = ",".join(getattr(request, name))
+    return steps_pb2.StepSpec(
+        **fields,
+        rlimits=dict(request.rlimits),
+        multi_prog=[steps_pb2.RankCommand(ranks=one.ranks, argv=one.argv) for one in request.multi_prog],
+    )
+
+
+#: Fields whose 0 differs from not said.
+_OPTIONAL: Final = (
+    "mem_per_node_mb", "mem_per_cpu_mb", "relative", "time_limit_s", "immediate_s", "umask",
+)  # fmt: skip
+
+
+def step_plan(row: StepRow, only: str = "") -> steps_pb2.StepPlan:
+    """Which tasks are where. `only`: ranks and allocation of that node alone, the others' are empty."""
+    parts = row.parts or ()
+    return steps_pb2.StepPlan(
+        node_list=row.node_list or compress([row.node]),
+        nodes=[part.node for part in parts] or [row.node],
+        tasks=[len(part.ranks) for part in parts] or [row.tasks],
+        ranks=[
+            steps_pb2.RankSet(rank=part.ranks if only in ("", part.node) else ()) for part in parts
+        ] or [steps_pb2.RankSet(rank=range(row.tasks))],
+        ntasks=row.tasks,
+        cpus_per_task=(row.request.cpus_per_task if row.request is not None else 0) or 1,
+        ports=row.ports,
+        allocation=[
+            part_allocation(part) if only in ("", part.node) else common_pb2.NodeAllocation() for part in parts
+        ],
+    )  # fmt: skip
+
+
+def part_allocation(part: StepPart) -> common_pb2.NodeAllocation:
+    """What the step may use on one node."""
+    return allocation_of(
+        NodeAlloc(part.node, part.cpus, part.mem_mb, len(part.ranks), part.gres, part.cpu_ids, part.shares)
+    )
+
+
+def allocation_of(part: NodeAlloc) -> common_pb2.NodeAllocation:
+    """What a job holds on one node."""
+    message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
+    if part.cpu_ids:
+        message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
+    for name, type_, mask in part.gres:
+        message.gres.add(name=name, type=type_, index=indices(mask))
+    for share in part.shares:
+        message.gres.add(name=share.name, type=share.type, index=[share.gpu], units=[share.units], of=[share.of])
+    return message
+
+
+def indices(mask: int) -> list[int]:
+    """The numbers of the bits that are set."""
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]

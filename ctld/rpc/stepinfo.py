@@ -1,0 +1,102 @@
+"""Allocations and steps as they are shown: rows to messages. No decisions."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ctld.agents.launch import end_of
+from ctld.agents.stepmessages import allocation_of, step_plan, step_spec, stream_address
+from ctld.core.model import JobRow
+from ctld.core.state import ClusterState
+from ctld.core.step_model import StepRow
+from ctld.rpc.allocenv import allocation_environment
+from ctld.rpc.jobinfo import request_message
+from ctld.rpc.records import exit_status
+from penstock.v1 import steps_pb2
+from penstock.values.hostlist import compress
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.states import END_STATES, JobState, Reason
+
+S = JobState
+#: What ended a job, in the words of the effects that end steps.
+NOTES: Final = {
+    S.CANCELLED: "CANCELLED",
+    S.TIMEOUT: "TIME LIMIT",
+    S.NODE_FAIL: "NODE FAILURE",
+    S.PREEMPTED: "PREEMPTION",
+    S.REQUEUED: "REQUEUE",
+    S.DEADLINE: "DEADLINE",
+}
+
+
+def note_of(row: JobRow) -> str:
+    """What has ended the job, or is about to."""
+    if row.state is S.CANCELLED and row.reason is Reason.NODES_BUSY:
+        return "NODES BUSY"
+    return NOTES.get(row.end_state if row.end_state is not None else row.state, "")
+
+
+def allocation_reply(state: ClusterState, row: JobRow) -> steps_pb2.AllocationReply:
+    """A job as its owner needs to know it."""
+    reply = steps_pb2.AllocationReply(
+        job_id=row.job_id, state=row.state.name, reason=row.reason.value, request=request_message(row.request, True),
+        attempt=row.attempt, note=note_of(row), start_at_us=row.start_at_us, end_at_us=row.end_at_us or end_of(row),
+    )  # fmt: skip
+    if row.alloc:
+        reply.node_list = compress(part.node for part in row.alloc)
+        reply.nodes.extend(allocation_of(part) for part in row.alloc)
+        reply.environment.update(allocation_environment(state, row))
+    if row.state in END_STATES:
+        reply.exit.CopyFrom(exit_status(row.exit_code, row.exit_signal))
+    return reply
+
+
+def streams_of(state: ClusterState, nodes: Iterable[str]) -> list[steps_pb2.StreamAddress]:
+    """Where the streams of these nodes are now."""
+    return [
+        stream_address(state.nodes[name]) if name in state.nodes else steps_pb2.StreamAddress(node=name)
+        for name in nodes
+    ]
+
+
+def await_reply(row: StepRow, job_state: str) -> steps_pb2.AwaitStepReply:
+    """What has become of a step."""
+    reply = steps_pb2.AwaitStepReply(state=row.state.name, note=row.note, job_state=job_state)
+    for part in row.parts or ():
+        if part.state in END_STATES:
+            reply.nodes.add(
+                node=part.node, exit=exit_status(part.exit_code, part.exit_signal), failure=part.failure,
+                out_of_memory=part.out_of_memory,
+            )  # fmt: skip
+    if row.state in END_STATES:
+        reply.exit.CopyFrom(exit_status(row.exit_code, row.exit_signal))
+    return reply
+
+
+def batch_step(row: JobRow) -> StepRow | None:
+    """The batch step of a job that has one, as far as the job's own row tells."""
+    if row.request.kind or not row.start_at_us or row.state is S.PENDING:
+        return None
+    return StepRow(
+        row.job_id, row.attempt, BATCH_STEP, "batch", row.state, row.batch_node, 0, 1, row.start_at_us, row.end_at_us,
+        row.exit_code, row.exit_signal, 0, 0, 0, 0, 0, 0,
+    )  # fmt: skip
+
+
+def step_info(job: JobRow, row: StepRow) -> steps_pb2.StepInfo:
+    """One step as it is shown."""
+    request = job.request
+    fields: dict[str, Any] = {}
+    if job.array_task_id is not None:
+        fields["array_job_id"], fields["array_task_id"] = job.array_job_id, job.array_task_id
+    if row.request is not None:
+        fields["spec"] = step_spec(row.request)
+    if row.state in END_STATES:
+        fields["exit"] = exit_status(row.exit_code, row.exit_signal)
+    here = [part for part in job.alloc if part.node == row.node]
+    return steps_pb2.StepInfo(
+        job_id=job.job_id, step_id=row.step_id, attempt=row.attempt, name=row.name, state=row.state.name,
+        user_id=job.user_id, user_name=job.user_name, partition=job.partition, start_at_us=row.start_at_us,
+        end_at_us=row.end_at_us, time_limit_s=row.time_limit_s, node_list=row.node_list or row.node, tasks=row.tasks,
+        cpus=row.cpus or sum(part.cpus for part in here), tres=row.tres_alloc or job.tres_alloc, plan=step_plan(row),
+        account=request.account, qos=request.qos, job_name=request.name, **fields,
+    )  # fmt: skip

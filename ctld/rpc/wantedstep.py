@@ -1,0 +1,74 @@
+"""A wish for a step: the message as the core's StepRequest, with the limits that protect the controller itself.
+
+As with submissions (wanted.py), sizes are checked here and meanings are the core's.
+"""
+
+from typing import Any, Final
+
+from ctld.core.step_model import RankCommand, StepRequest
+from ctld.rpc.refusals import BadRequest
+from penstock.v1.steps_pb2 import StepSpec
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
+from penstock.values.refusals import TEXT, Code
+
+TEXT_MAX: Final = 4096
+LINE_MAX: Final = 64 * 1024
+ENTRIES_MAX: Final = 1024
+#: --multi-prog: lines of its file, and bytes of them all.
+COMMANDS_MAX: Final = 16_384
+COMMAND_BYTES_MAX: Final = 1024 * 1024
+PATH_BYTES_MAX: Final = 4096
+#: Lists of nodes, and the line as typed, may be longer than other texts.
+_LONG: Final = ("nodes_required", "nodes_excluded", "submit_line")
+_KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task")
+_HOSTLISTS: Final = ("nodes_required", "nodes_excluded")
+
+
+def wanted_step(message: StepSpec) -> StepRequest:
+    """A step's fields. Raises BadRequest."""
+    fields: dict[str, Any] = {}
+    for descriptor, value in message.ListFields():
+        name = descriptor.name
+        kind = type(value)
+        if kind is str:
+            _check_length(name, len(value), LINE_MAX if name in _LONG else TEXT_MAX)
+        elif kind is bytes:
+            _check_length(name, len(value), PATH_BYTES_MAX)
+            if b"\0" in value:
+                raise BadRequest(Code.INVALID_VALUE, f"{name} has a NUL byte at position {value.index(0)}")
+        elif name != "multi_prog" and hasattr(value, "__len__"):
+            _check_length(name, len(value), ENTRIES_MAX)
+        if name in _KINDS:
+            value = tuple((g.name, g.type, g.count) for g in value)
+        elif name in _HOSTLISTS:
+            value = _nodes(name, value)
+        elif name == "rlimits":
+            value = tuple(sorted(value.items()))
+        elif name == "multi_prog":
+            value = _commands(value)
+        elif name == "het_groups":
+            value = tuple(value)
+        fields[name] = value
+    return StepRequest(**fields)
+
+
+def _check_length(name: str, length: int, limit: int) -> None:
+    if length > limit:
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {name} has {length}, the limit is {limit}")
+
+
+def _nodes(name: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(text))
+    except BadValue as error:
+        raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {name}: {error}") from None
+
+
+def _commands(entries: Any) -> tuple[RankCommand, ...]:
+    _check_length("multi_prog", len(entries), COMMANDS_MAX)
+    found = tuple(RankCommand(one.ranks, tuple(one.argv)) for one in entries)
+    _check_length("multi_prog", sum(len(word) for one in found for word in one.argv), COMMAND_BYTES_MAX)
+    if any(b"\0" in word for one in found for word in one.argv):
+        raise BadRequest(Code.INVALID_VALUE, "multi_prog has a NUL byte")
+    return found
