@@ -12,6 +12,7 @@ from ctld.core.reserve_who import names_asked, running_in
 from ctld.core.sharing import units_held
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.step_invariants import check_steps
+from ctld.core.violation import Violation as Violation
 from ctld.core.violation import need as _need
 from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState, Suspend
 

@@ -31,9 +31,9 @@ class Timer(IntEnum):
     RESERVATION = 30  # key = name: it begins, ends or may be purged
     RESERVED_NODES = 31  # a node's state has changed: are reservations still whole
     TELLING = 50  # the next slice of reasons
-    OWNER = 70  # key = job id: is its salloc or srun still there
-    STEP_LIMIT = 71  # key = job id, check = attempt and step id (steps.limit_check)
-    IMMEDIATE = 72  # key = job id: --immediate
+    OWNER = 80  # key = job id: is its salloc or srun still there
+    STEP_LIMIT = 81  # key = job id, check = attempt and step id (steps.limit_check)
+    IMMEDIATE = 82  # key = job id: --immediate
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 
 

@@ -103,7 +103,7 @@ class StepsService:
             streams=stepinfo.streams_of(state, [part.node for part in row.parts or ()]), io_key=self._key(row),
         )  # fmt: skip
 
-    async def _create(self, event: CreateStep, wait_s: int) -> Any:
+    async def _create(self, event: Any, wait_s: int) -> Any:
         """The answer; None = the step still waits for its resources."""
         if not event.wait:
             return await self._runtime.ask(event)

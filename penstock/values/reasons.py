@@ -43,6 +43,8 @@ TEXT: dict[Reason, str] = {
     Reason.TIME_LIMIT: "It reached its time limit.",
     Reason.OUT_OF_MEMORY: "It used more memory than it had been given.",
     Reason.SYSTEM_FAILURE: "The system failed it.",
+    Reason.INACTIVE_LIMIT: "Nothing ran in it and its owner was gone for longer than InactiveLimit.",
+    Reason.NODES_BUSY: "It was to start at once, and its nodes were busy.",
 }
 
 
