@@ -37,6 +37,7 @@ class Client:
     def __init__(self, port: int, key: tuple[int, int, int], tls: ssl.SSLContext | None = None) -> None:
         self.sock: socket.socket = socket.create_connection(("127.0.0.1", port), WAIT_S)
         self.sock.settimeout(WAIT_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an ACK frame waits for the kernel's
         self.sock.sendall(greeting(*key))
         answer = b""
         while not answer.endswith(b"\n"):
