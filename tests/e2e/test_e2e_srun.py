@@ -13,6 +13,7 @@ from livecluster import Done, LiveCluster, command
 
 from cli.steps.console import Console, Sink
 from cli.steps.session import Rules, Session
+from penstock.client import new_request_key
 from penstock.v1 import steps_pb2 as s
 
 LIMIT_S = 60.0
@@ -290,7 +291,7 @@ def test_a_terminal(cluster: LiveCluster, allocation: int) -> None:
 
 def test_output_of_a_step_that_ended_before_anybody_came(cluster: LiveCluster, allocation: int) -> None:
     """Its end is committed and its folder is gone; stepd keeps what it has for whoever shows the key."""
-    request = s.CreateStepRequest(job_id=allocation, step_key="0" * 32)
+    request = s.CreateStepRequest(job_id=allocation, step_key=new_request_key(0, os.urandom(16)))
     request.step.MergeFrom(s.StepSpec(ntasks=2, work_dir=b"/"))
     request.spec.argv.extend((b"/bin/echo", b"late"))
     created = cluster.call("CreateStep", request)
@@ -370,5 +371,5 @@ def test_no_such_job(cluster: LiveCluster) -> None:
     done = inside(cluster, 999_999, "true")
     assert (done.status, done.err) == (
         1,
-        "srun: error: Unable to create step for job 999999: Invalid job id specified\nsrun: 999999\n",
+        "srun: error: Unable to create step for job 999999: Invalid job id specified: 999999\n",
     )
