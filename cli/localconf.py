@@ -157,6 +157,6 @@ SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU={share_mb}
 GresTypes=gpu
 
-NodeName={names} CPUs={size.cpus} RealMemory={size.memory_mb}{gres} State=UNKNOWN
+NodeName={names} NodeAddr=127.0.0.1 CPUs={size.cpus} RealMemory={size.memory_mb}{gres} State=UNKNOWN
 PartitionName={PARTITION} Nodes={names} Default=YES MaxTime=UNLIMITED State=UP
 """

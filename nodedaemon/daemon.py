@@ -243,14 +243,12 @@ class Daemon:
 
     def _stepd_address(self, key: StepKey) -> bytes | None:
         """Where a client's connection goes; b"" = its step is not here yet, None = it will not be."""
-        step = self._machine.steps.get(key)
-        if (
-            key.step_id == EXTERN_STEP
-            or key in self._machine.forgotten
-            or (step is not None and step.state is StepState.TOMBSTONE)
-        ):
+        if key.step_id == EXTERN_STEP:
             return None
-        return self._supervisors.address_of(key)
+        step = self._machine.steps.get(key)
+        is_over = key in self._machine.forgotten or (step is not None and step.state is StepState.TOMBSTONE)
+        # A stepd stays after its step's end until its output was taken.
+        return self._supervisors.address_of(key) or (None if is_over else b"")
 
     def _registration(self) -> node_pb2.Register:
         return node_pb2.Register(

@@ -33,6 +33,8 @@ log = logging.getLogger("penstock.noded")
 #: Packets taken per wake-up of the loop, so that a storm of ends does not starve the stream.
 PACKETS_PER_WAKE_MAX = 256
 NEVER_STARTED = "the node daemon was restarted before the step was started"
+#: Steps that have ended and may still have output for a client; more than a node can run in the time that they wait.
+LINGERING_MAX = 10_000
 NODE_REBOOTED = "the node was rebooted"
 SUPERVISOR_LOST = "supervisor lost"
 
@@ -58,6 +60,7 @@ class Supervisors:
         self._loop = asyncio.get_running_loop()
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._adopted: dict[StepKey, int] = {}
+        self._lingering: dict[StepKey, bytes] = {}  # steps that have ended, whose stepds keep their output for a client
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter | None = None
         self.launcher_lost = asyncio.Event()
@@ -110,7 +113,9 @@ class Supervisors:
                 self._in_thread(self._kill_leftovers, effect.key, claim)
 
     def address_of(self, key: StepKey) -> bytes:
-        """Where a step's stepd takes orders; b"" when no stepd has claimed it."""
+        """Where a step's stepd takes orders; b"" when no stepd has claimed it, or it is gone."""
+        if key in self._lingering:
+            return self._lingering[key]
         claim, _ = self._spool.read(key)
         return claim.control if claim is not None and claim.by != NEVER else b""
 
@@ -138,9 +143,11 @@ class Supervisors:
         elif kind == orders.READY:
             self.tell_ready(_key(values[0]))
         elif kind == orders.ENDED:
+            self._linger(_key(values[0]))
             self._stepd_gone(_key(values[0]))
         elif kind == orders.GONE:
             for key, status in zip(values[::2], values[1::2], strict=True):
+                self._lingering.pop(_key(key), None)
                 self._stepd_gone(_key(key), int(status))
         elif kind == orders.SAID:
             key, text = values
@@ -148,6 +155,14 @@ class Supervisors:
         else:
             key, text = values
             log.error("step %s: its supervisor failed: %s", key.decode(), text.decode("utf-8", "replace"))
+
+    def _linger(self, key: StepKey) -> None:
+        """Its step folder may be gone before its client has come: remember where it is until its process ends."""
+        claim, _ = self._spool.read(key)
+        if claim is not None and claim.by != NEVER:
+            self._lingering[key] = claim.control
+            while len(self._lingering) > LINGERING_MAX:
+                del self._lingering[next(iter(self._lingering))]
 
     def _stepd_gone(self, key: StepKey, status: int = 0) -> None:
         claim, end = self._spool.read(key)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cli.steps.creation import StepMaker
     from penstock.cluster import ClusterFile
 
-SCRIPT = b'umask 077; cat >"$1.$2" && chmod 0755 "$1.$2" && mv -f -- "$1.$2" "$1"'
+SCRIPT = b'umask 077; new="$1.$2.$SLURM_PROCID"; cat >"$new" && chmod 0755 "$new" && mv -f -- "$new" "$1"'
 NAME = "srun"
 
 

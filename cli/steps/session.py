@@ -227,6 +227,8 @@ class Session:
 
     def _exited(self, stream: Stream, task: int, payload: bytes) -> None:
         self.outcome.exited(stream.place.node, task, number(payload))
+        if self._rules.kill_on_bad_exit and self.outcome.any_failed and not self.outcome.all_ended:
+            self._give_up()
         if self.outcome.untold and self._telling is None:
             self._telling = self.loop.at(GATHER_S, self._tell_exits)
         if self._first_exit is None:
@@ -237,7 +239,11 @@ class Session:
     def _tell_exits(self) -> None:
         self._telling = None
         self.outcome.tell()
-        if self._rules.kill_on_bad_exit and not self._terminating and not self.outcome.all_ended:
+
+    def _give_up(self) -> None:
+        """--kill-on-bad-exit: some task has failed, and others run."""
+        if not self._terminating:
+            self.outcome.tell()
             self.say(f"Terminating {self._title}")
             self.terminate(signal.SIGTERM)
 

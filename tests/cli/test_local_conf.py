@@ -43,7 +43,7 @@ def test_other_sizes_are_named() -> None:
 def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     home = tmp_path / "with space"
     lines = conf_text(home, "ann", (20001, 20002), plan_nodes(Wish(nodes=4, gpus_per_node=2), MACHINE)).splitlines()
-    assert "NodeName=n[1-4] CPUs=2 RealMemory=2250 Gres=gpu:2 State=UNKNOWN" in lines
+    assert "NodeName=n[1-4] NodeAddr=127.0.0.1 CPUs=2 RealMemory=2250 Gres=gpu:2 State=UNKNOWN" in lines
     assert "PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=UNLIMITED State=UP" in lines
     assert f'StateSaveLocation="{home}/ctld"' in lines
     assert "DefMemPerCPU=1125" in lines

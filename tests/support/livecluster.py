@@ -209,7 +209,10 @@ class LiveCluster:
                 "DefMemPerCPU=10",
                 "GresTypes=gpu",
                 *conf.more,
-                *(f"NodeName={name} {size}{features.get(name, '')} State=UNKNOWN" for name in self.node_names),
+                *(
+                    f"NodeName={name} NodeAddr=127.0.0.1 {size}{features.get(name, '')} State=UNKNOWN"
+                    for name in self.node_names
+                ),
                 *conf.partitions,
                 *more,
                 "",
