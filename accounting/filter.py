@@ -34,7 +34,11 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One step with what it used. Its share of the allocation is that of its node."""
+    """One step with what it used. The share of a batch script is that of its node.
+
+    `usage` is JSON: what was sampled of its tasks, by kind of figure (proto UsageMetric.Kind): [total, max, its node, its
+    task, min, its node, its task]. `request` is JSON of ctld.core.step_model.StepRequest, empty of a batch script.
+    """
 
     step_id: int
     name: str
@@ -53,6 +57,12 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     disk_write_bytes: int
     cpus_alloc: int = 0
     tres_alloc: str = ""
+    node_list: str = ""  # "" = `node` alone
+    nodes: int = 1
+    submit_at_us: int = 0
+    cancelled_by_uid: int = -1
+    usage: str = ""
+    request: bytes = b""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

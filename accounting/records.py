@@ -39,7 +39,9 @@ _decode_alloc = msgspec.json.Decoder(tuple[_NodeShare, ...]).decode
 
 #: Fields of a record that are columns of the job, as they are.
 _JOB_FIELDS = tuple(name for name in Record.__struct_fields__ if name in JOB.c and name not in ("state", "array_tasks"))
-_STEP_FIELDS = tuple(name for name in StepRecord.__struct_fields__ if name in STEP.c and name != "state")
+_STEP_FIELDS = tuple(
+    name for name in StepRecord.__struct_fields__ if name in STEP.c and name not in ("state", "tres_alloc", "request")
+)
 
 
 class RecordsUnavailable(Exception):
@@ -153,8 +155,9 @@ def shown_state(state: JobState, reason: str) -> JobState:
 def _step(asked: RecordFilter, step: Any, share: _NodeShare | None) -> StepRecord:
     record = StepRecord(
         state=_STATES[step["state"]],
-        cpus_alloc=share[1] if share else 0,
-        tres_alloc=_tres(share) if share else "",
+        cpus_alloc=step["cpus"] or (share[1] if share else 0),
+        tres_alloc=step["tres_alloc"] or (_tres(share) if share else ""),
+        request=step["request"] or b"",
         **{name: step[name] for name in _STEP_FIELDS},
     )
     return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))

@@ -153,10 +153,11 @@ class OwnJob:
 class StepMaker:
     """Asks for steps of one job."""
 
-    def __init__(self, client: Client, job_id: int, say: Callable[[str], None]) -> None:
+    def __init__(self, client: Client, job_id: int, say: Callable[[str], None], name: str = NAME) -> None:
         self._client = client
         self._job_id = job_id
         self._say = say
+        self._name = name
 
     def create(self, spec: StepSpec, argv: list[bytes], environment: list[bytes]) -> CreateStepReply:
         """Until the step has its place. Raises CommandError."""
@@ -205,13 +206,13 @@ class StepMaker:
             reply: CreateStepReply = self._client.call("CreateStep", request, patience_s)
             return reply
         except PenstockError as error:
-            raise _refused(f"Unable to create step for job {self._job_id}", error) from error
+            raise _refused(f"Unable to create step for job {self._job_id}", error, self._name) from error
 
 
-def _refused(what: str, error: PenstockError) -> CommandError:
+def _refused(what: str, error: PenstockError, name: str = NAME) -> CommandError:
     status = immediate_status() if error.code == Code.NODES_BUSY else error_status()
-    detail = f"\n{NAME}: {error.detail}" if error.detail else ""
-    return CommandError(f"{NAME}: error: {what}: {error.text}{detail}", status, plain=True)
+    detail = f"\n{name}: {error.detail}" if error.detail else ""
+    return CommandError(f"{name}: error: {what}: {error.text}{detail}", status, plain=True)
 
 
 def say(text: str) -> None:

@@ -31,7 +31,7 @@ from penstock.cluster import ClusterFile
 from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
 from penstock.values.exchange import BadExchange, Hub
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import NO_TASK, Kind, frame
+from penstock.values.stepframes import NO_TASK, Kind, Role, frame
 
 #: A step that runs longer than this is watched through the controller, too.
 WATCH_AFTER_S = 1.0
@@ -61,7 +61,14 @@ class Session:
     """One step from its creation to its end."""
 
     def __init__(
-        self, cluster: ClusterFile, created: CreateStepReply, console: Console, rules: Rules, *, name: str = "srun"
+        self,
+        cluster: ClusterFile,
+        created: CreateStepReply,
+        console: Console,
+        rules: Rules,
+        *,
+        name: str = "srun",
+        role: Role = Role.OWNER,
     ) -> None:
         self.loop = Loop()
         self.console = console
@@ -72,7 +79,7 @@ class Session:
         plan = created.plan
         self.outcome = Outcome(self.say, tasks=plan.ntasks)
         self._ranks = [tuple(ranks.rank) for ranks in plan.ranks]
-        ticket = Ticket(created.job_id, created.attempt, created.step_id, created.io_key)
+        ticket = Ticket(created.job_id, created.attempt, created.step_id, created.io_key, role)
         trust = Trust(cluster)
         index_of = {node: index for index, node in enumerate(plan.nodes)}
         self.streams = [

@@ -10,6 +10,7 @@ import msgspec
 
 from accounting.filter import Record, RecordFilter, StepRecord
 from ctld.core.model import JobRequest
+from ctld.core.step_model import StepRequest
 from ctld.rpc.jobinfo import file_names, request_message
 from penstock.v1 import accounting_pb2, common_pb2
 from penstock.values.errors import BadValue
@@ -28,12 +29,16 @@ _RECORD_FIELDS: Final = (
     "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tres_req", "tres_alloc", "cancelled_by_uid",
     "admin_comment", "failed_node", "script", "environment", "suspended_us", "suspended_at_us",
 )  # fmt: skip
-_STEP_FIELDS: Final = ("step_id", "name", "start_at_us", "end_at_us", "cpus_alloc", "tasks", "tres_alloc")
+_STEP_FIELDS: Final = (
+    "step_id", "name", "start_at_us", "end_at_us", "cpus_alloc", "tasks", "tres_alloc", "submit_at_us",
+)  # fmt: skip
 _USAGE_FIELDS: Final = (
     "user_cpu_us", "system_cpu_us", "max_rss_kb", "max_vmsize_kb", "disk_read_bytes", "disk_write_bytes",
 )  # fmt: skip
 
 _read_request = msgspec.json.Decoder(JobRequest).decode
+_read_step_request = msgspec.json.Decoder(StepRequest).decode
+_read_usage = msgspec.json.Decoder(dict[str, tuple[int, int, str, int, int, str, int]]).decode
 
 
 def record_filter(request: accounting_pb2.ListRecordsRequest, uids: tuple[int, ...]) -> RecordFilter:
@@ -76,13 +81,39 @@ def step_messages(steps: Iterable[StepRecord], cancelled_by_uid: int) -> list[ac
             **{name: getattr(step, name) for name in _STEP_FIELDS},
             state=step.state.name,
             exit=exit_status(step.exit_code, step.exit_signal),
-            node_list=step.node,
-            nodes_alloc=1,
+            node_list=step.node_list or step.node,
+            nodes_alloc=step.nodes,
             usage=common_pb2.Usage(**{name: getattr(step, name) for name in _USAGE_FIELDS}),
-            cancelled_by_uid=cancelled_by_uid,
+            cancelled_by_uid=cancelled_by_uid if step.cancelled_by_uid < 0 else step.cancelled_by_uid,
+            metrics=step_metrics(step.usage),
+            **_asked(step.request),
         )
         for step in steps
     ]
+
+
+def _asked(request: bytes) -> dict[str, Any]:
+    """What of a step's request is shown."""
+    if not request:
+        return {}
+    asked = _read_step_request(request)
+    return {"distribution": asked.distribution, "submit_line": asked.submit_line}
+
+
+def step_metrics(usage: str) -> list[accounting_pb2.StepMetric]:
+    """What was sampled of a step's tasks, out of the database's text."""
+    if not usage:
+        return []
+    kinds = common_pb2.UsageMetric.Kind
+    known = set(kinds.values())
+    return [
+        accounting_pb2.StepMetric(
+            kind=kinds.Name(int(kind)), total=total, max=high, max_node=high_node, max_task=high_task, min=low,
+            min_node=low_node, min_task=low_task,
+        )
+        for kind, (total, high, high_node, high_task, low, low_node, low_task) in sorted(_read_usage(usage).items())
+        if int(kind) in known
+    ]  # fmt: skip
 
 
 def exit_status(code: int, signal: int) -> common_pb2.ExitStatus:

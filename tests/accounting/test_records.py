@@ -328,3 +328,30 @@ def test_usual_questions_use_indexes(asked: RecordFilter, indexes: list[str]) ->
     for line, index in zip(lines, indexes, strict=True):
         assert f"USING INDEX {index}" in line, plans
         assert line.startswith("SEARCH") or index == "job_active", plans
+
+
+def test_a_step_on_several_nodes_says_what_it_had_and_used(past: Past) -> None:
+    from ctld.core.step_model import StepPart, StepRequest
+    from ctld.rpc.records import step_messages
+
+    job = life(1, 1, 2, 9)
+    usage = '{"1":[8000,3000,"n2",3,1000,"n1",0],"99":[1,1,"n1",0,1,"n1",0]}'  # one figure is of a later version
+    solver = make_step(job, step_id=0, name="solver", state=JobState.FAILED, end_at_us=at(8), exit_code=2)._replace(
+        request=StepRequest(distribution="cyclic", submit_line="srun solver"),
+        parts=(StepPart("n1", 2, 100), StepPart("n2", 2, 100)),
+        node_list="n[1-2]", nodes=2, cpus=4, tasks=4, tres_alloc="cpu=4,mem=200M,node=2", usage=usage,
+        submit_at_us=at(3), cancelled_by_uid=1002,
+    )  # fmt: skip
+    past.sequence += 1
+    past.store.commit(submitted(past.sequence, [job], steps=[make_step(job), solver]))
+    (record,) = past.ask(ids=("1",))
+    batch, step = record.steps
+    assert (batch.node_list, batch.nodes, batch.usage, batch.request) == ("", 1, "", b"")
+    assert (step.node_list, step.nodes, step.cpus_alloc, step.tres_alloc) == ("n[1-2]", 2, 4, "cpu=4,mem=200M,node=2")
+    shown = step_messages([batch, step], cancelled_by_uid=-1)
+    assert (shown[0].node_list, shown[0].nodes_alloc, len(shown[0].metrics)) == ("n1", 1, 0)
+    assert (shown[1].node_list, shown[1].nodes_alloc, shown[1].tasks) == ("n[1-2]", 2, 4)
+    assert (shown[1].distribution, shown[1].submit_line, shown[1].cancelled_by_uid) == ("cyclic", "srun solver", 1002)
+    (metric,) = shown[1].metrics
+    assert (metric.total, metric.max, metric.max_node, metric.max_task) == (8000, 3000, "n2", 3)
+    assert (metric.min, metric.min_node, metric.min_task, shown[1].submit_at_us) == (1000, "n1", 0, at(3))

@@ -35,11 +35,16 @@ class Scene:
         self.ended: s.AwaitStepReply | None = None
         self.waits: list[str] = []
         self.folder = folder
+        self.command = "srun"
         self.controller = WireController(
             folder,
             {
                 "CreateStep": self.create,
                 "AwaitStep": self.await_step,
+                "AttachStep": self.attach,
+                "ListSteps": lambda request: s.ListStepsReply(
+                    steps=[s.StepInfo(job_id=12, step_id=1, state="RUNNING", node_list="n2")]
+                ),
                 "CancelJobs": self.cancel,
                 "SubmitJob": lambda request: c.SubmitJobReply(job_id=77),
                 "AwaitAllocation": self.await_allocation,
@@ -62,6 +67,13 @@ class Scene:
             place = node.place()
             reply.streams.add(node=place.node, host=place.host, port=place.port, tls=place.tls)
         return reply
+
+    def attach(self, request: s.AttachStepRequest) -> s.AttachStepReply:
+        made = self.create(s.CreateStepRequest(job_id=request.job_id))
+        made.plan.node_list = "n1" if len(self.nodes) == 1 else f"n[1-{len(self.nodes)}]"
+        return s.AttachStepReply(
+            job_id=request.job_id, step_id=request.step_id, plan=made.plan, streams=made.streams, io_key=KEY
+        )
 
     def await_step(self, request: s.AwaitStepRequest) -> s.AwaitStepReply:
         self.over.wait(LIMIT_S)
@@ -99,7 +111,7 @@ class Scene:
         }
         whole = base | ({"SLURM_JOB_ID": "12"} if env is None else env)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
-        command = [sys.executable, "-P", "-m", "cli.srun", *words]
+        command = [sys.executable, "-P", "-m", f"cli.{self.command}", *words]
         return subprocess.Popen(command, env=whole, stdin=stdin, cwd=self.folder, **pipes)
 
     def run(self, *words: str, env: dict[str, str] | None = None, data: bytes | None = None) -> tuple[int, str, str]:

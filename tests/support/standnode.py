@@ -30,6 +30,7 @@ class StandNode:
         self.heard: list[tuple[int, int, int, bytes]] = []
         self.greetings: list[bytes] = []
         self.froms: list[int] = []
+        self.roles: list[int] = []
         self.said = bytearray()
         self.cut_at = cut_at
         self.refusal = b""
@@ -115,10 +116,11 @@ class StandNode:
         if hello is None:
             return  # it did not believe us
         assert hello[0] == Kind.HELLO
-        key, _, start, *_ = unpack(hello[3])
+        key, role, start, *_ = unpack(hello[3])
         assert key == KEY
         with self.changed:
             self.froms.append(int(start))
+            self.roles.append(int(role))
             self.changed.notify_all()
         connection.sendall(frame(Kind.WELCOME, pack_values(self.node, int(start), self.stdin_had)))
         threading.Thread(target=self._say, args=(connection, int(start)), daemon=True).start()

@@ -1,0 +1,137 @@
+"""sattach: see a running step of srun, and type into it; also when its srun is gone.
+
+The nodes keep what nobody has taken yet, so one who comes back sees what he missed, as far as it is kept. Leaving (Ctrl-C,
+a closed terminal) never touches the step. --layout only tells which tasks are where.
+
+Statuses: that of the step's tasks, as srun's; 130 after Ctrl-C; 1 when there is no such step.
+"""
+
+import os
+from typing import Any, NoReturn
+
+from cli.options import YES, Command, Option, parse
+from cli.run import CommandError, run
+from cli.stepids import attach, failed, one_step
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1.steps_pb2 import AttachStepReply
+from penstock.values.errors import BadValue
+from penstock.values.jobid import JobSelector
+from penstock.values.numbers import parse_int
+from penstock.values.stepframes import NO_TASK
+
+NAME = "sattach"
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+def _task(text: str) -> int | None:
+    """Which task: a number; None = all, -1 = none."""
+    if text.lower() in ("all", "*"):
+        return None
+    if text.lower() == "none":
+        return -1
+    try:
+        return parse_int(text.lstrip("+"), 0, 2**31 - 1, "task")
+    except BadValue as error:
+        raise BadValue(f"{error}; a task's number, all or none") from None
+
+
+COMMAND = Command(
+    NAME,
+    "[OPTIONS] jobid.stepid",
+    (
+        Option("input-filter", "", YES, help="send input to this task only", metavar="taskid", convert=_task),
+        Option("output-filter", "", YES, help="show output of this task only", metavar="taskid", convert=_task),
+        Option("error-filter", "", YES, help="show error output of this task only", metavar="taskid", convert=_task),
+        Option("label", "l", help="prefix each line with its task's number"),
+        Option("layout", help="print which tasks are on which nodes, and exit"),
+        Option("pty", help="the step's task 0 has a terminal: use this one as it"),
+        Option("quiet", "Q", help="suppress informational messages"),
+        Option("verbose", "v", help="verbosity level", counted=True),
+    ),
+)
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    run(NAME, body)
+
+
+def body(argv: list[str]) -> int:
+    """Attach, and stay until the step has ended."""
+    line = parse(COMMAND, argv, os.environ)
+    if not line.positional:
+        raise CommandError("No job step id given")
+    if len(line.positional) > 1:
+        raise CommandError("too many arguments")
+    selector = one_step(line.positional[0])
+    if selector.step_id is None:
+        raise CommandError(f"Invalid job step id {line.positional[0]}: write JOB.STEP, as in 12.0")
+    with Client.open() as client:
+        attached = _attach(client, selector)
+        if line.values.get("layout"):
+            print(layout(attached), end="")  # noqa: T201
+            return 0
+        return _view(client, attached, line.values)
+
+
+def _attach(client: Client, selector: JobSelector) -> AttachStepReply:
+    job_id = selector.job_id
+    try:
+        if selector.tasks is not None or selector.het_offset is not None:
+            from cli.stepids import list_steps
+
+            found = list_steps(client, [selector])
+            if not found:
+                raise CommandError("Job step does not exist")
+            job_id = found[0].job_id
+        assert selector.step_id is not None
+        return attach(client, job_id, selector.step_id)
+    except PenstockError as error:
+        raise failed(NAME, "Could not get job step info", error) from error
+
+
+def layout(attached: AttachStepReply) -> str:
+    """What --layout prints."""
+    plan = attached.plan
+    lines = ["Job step layout:", f"\t{plan.ntasks} tasks, {len(plan.nodes)} nodes ({plan.node_list})", ""]
+    for index, (node, ranks) in enumerate(zip(plan.nodes, plan.ranks, strict=True)):
+        listed = "".join(f"{rank} " for rank in ranks.rank)
+        lines.append(f"\tNode {index} ({node}), {len(ranks.rank)} task(s): {listed}")
+    return "\n".join([*lines, ""])
+
+
+def _view(client: Client, attached: AttachStepReply, values: dict[str, Any]) -> int:
+    from cli.steps.console import STDERR as ERR
+    from cli.steps.console import STDOUT as OUT
+    from cli.steps.console import Console, Sink
+    from cli.steps.viewer import Detached, Viewer
+
+    tasks = attached.plan.ntasks
+    filters = {key: values.get(key) for key in ("input_filter", "output_filter", "error_filter")}
+    for key, task in filters.items():
+        if task is not None and task >= tasks:
+            raise CommandError(f"--{key.replace('_', '-')}={task}: there are {tasks} tasks")
+    width = len(str(max(tasks - 1, 0))) if values.get("label") else 0
+    out = Sink(STDOUT) if filters["output_filter"] != -1 else None
+    err = Sink(STDERR) if filters["error_filter"] != -1 else None
+    console = Console(out, err, label_width=width, own_err=err or Sink(STDERR))
+    for key, channel in (("output_filter", OUT), ("error_filter", ERR)):
+        if filters[key] is not None and filters[key] != -1:
+            console.show_only(channel, filters[key] or 0)
+    viewer = Viewer(client.cluster, attached, console, NAME)
+    wanted = 0 if values.get("pty") else filters["input_filter"]
+    if values.get("pty"):
+        from cli.steps.terminal import Terminal
+
+        viewer.use_terminal(Terminal(STDIN))
+    if wanted != -1:
+        viewer.type_into(STDIN, NO_TASK if wanted is None else wanted)
+    try:
+        return viewer.run()
+    except Detached as left:
+        return 128 + left.number
+
+
+if __name__ == "__main__":
+    main()
