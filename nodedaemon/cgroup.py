@@ -81,9 +81,12 @@ class Cgroups:
     # -- by name, for whoever does not know what the step wanted
 
     def adopt(self, key: str, pid: int) -> None:
-        """Put a process into the step's groups. Raises OSError."""
-        for tree in self.hierarchies:
-            _write(f"{tree.path}/{key}/cgroup.procs", str(pid))
+        """Put a process that was started elsewhere, and all of its threads, into the step's groups."""
+        job, _, step = key.rpartition(".")
+        for tree in self.trees:
+            for folder in (f"{tree.path}/{key}", f"{tree.path}/{job}/{step}"):
+                if os.path.isdir(folder):
+                    write_text(f"{folder}/cgroup.procs", str(pid))
 
     def members(self, key: str) -> list[int]:
         """Processes in the step's group."""
