@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Joining by `tasks` spares v1 a wait that `cgroup.procs` costs; the joining process has one thread.
 V1_JOIN, V2_JOIN = "tasks", "cgroup.procs"
+#: Beside the groups of a step's tasks: for what belongs to none (v2: processes may only be in the lowest groups).
+OTHER = "other"
 #: Times that making a step's folder is tried when others remove the job's in that moment.
 MAKE_TRIES = 100
 #: pidfds open at a time while a group is killed.
@@ -172,20 +174,25 @@ class StepGroups:
             limit_job(job, self._limits, tree.controllers, tree.unified)
             prepare(job, step, tree.controllers, tree.unified)
             limit_step(step, self._limits, tree.controllers, tree.unified)
+        self._create_below(OTHER)
 
     def create_task(self, rank: int) -> None:
         """Make the groups of a task, where tasks are told apart. Raises OSError."""
+        self._create_below(f"task_{rank}")
+
+    def _create_below(self, name: str) -> None:
         for tree, job, step in self._folders:
             if job and self._tasks:
-                folder = f"{step}/task_{rank}"
+                folder = f"{step}/{name}"
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, 0o755)
                 prepare(step, folder, tree.controllers, tree.unified)
 
     def join(self, rank: int | None = None) -> None:
         """Put the calling, single-threaded process into the step's groups, or its task's. Raises OSError."""
+        name = OTHER if rank is None else f"task_{rank}"
         for tree, job, step in self._folders:
-            folder = f"{step}/task_{rank}" if rank is not None and job and self._tasks else step
+            folder = f"{step}/{name}" if job and self._tasks else step
             write_text(f"{folder}/{V2_JOIN if tree.unified else V1_JOIN}", "0")
 
     def members(self) -> list[int]:
