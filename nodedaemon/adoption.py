@@ -81,7 +81,7 @@ class Adoption:
         if holder is None:
             log.warning("uid %d logs in, but job %d has no extern step (PrologFlags=Contain)", uid, newest.job_id)
             return f"ok job {newest.job_id}, not adopted: it has no extern step"
-        if proctree.start_time(pid) != pid_start or not self._cgroups.hierarchies:
+        if proctree.start_time(pid) != pid_start or not self._cgroups.trees:
             return f"ok job {newest.job_id}, not adopted: there are no control groups"
         try:
             self._cgroups.adopt(str(holder), pid)

@@ -1,137 +1,260 @@
-"""Control groups: a fence around a step that holds even when its stepd is dead; a memory limit where one is asked for.
+"""Control groups: a fence around a step that holds even when its stepd is dead, and the limits that are asked for.
 
-Which kind is decided once, at the daemon's start: the unified hierarchy (v2) when it is the system's and we may
-write, else v1's freezer (with `memory` when limits are asked for), else none. Groups live in a subtree named after
-the node, below the daemon's own group, and nothing outside that subtree is touched. stepd makes and removes a step's
-group and stays outside it; the task joins before it becomes the user.
+    NODE-SUBTREE/JOB.ATTEMPT.STEP             a step of which nothing is limited or counted: one folder in one tree
+    NODE-SUBTREE/JOB.ATTEMPT/STEP[/task_N]    else: the job's limits hold for all its steps together
 
-Without a group, stepd as sub-reaper still finds everything while it lives. Deliberately absent: CPU and device
-limits, pids.max.
+Groups live in a subtree named after the node, below the daemon's own group; nothing outside that subtree is touched.
+v1's freezer tree is always flat, since it only holds; its other trees are always nested, and are made only for steps
+that want something of them. v2 has one tree: flat or nested by what the step wants. stepd makes and removes a step's
+groups and stays outside; the task joins before it becomes the user.
+
+Rules
+    - Nobody owns a job's group: who comes first makes it, who leaves last removes it (an empty folder goes, another
+      stays), and everybody writes the same limits. A step's folder is made before the job's limits are written, so that
+      the job's cannot vanish meanwhile.
+    - What a name could stand for is looked for in every form: noded clears up behind a stepd that it knows nothing of.
+
+Without a group, stepd as sub-reaper still finds everything while it lives. What is available is found in
+cgroup_find.py; how limits are written, in cgroup_limits.py.
 """
 
 import contextlib
 import os
-import zlib
+import signal
 
 from nodedaemon import proctree
+from nodedaemon.cgroup_limits import Limits, limit_job, limit_step, prepare
 from nodedaemon.framing import pack, pack_values, unpack
+from nodedaemon.kernelfiles import read_text, write_text
 
-ROOT = "/sys/fs/cgroup"
-MB = 1024 * 1024
+TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
+if TYPE_CHECKING:
+    from nodedaemon.orders import LaunchOrder
+
 #: Joining by `tasks` spares v1 a wait that `cgroup.procs` costs; the joining process has one thread.
-_V1_JOIN, _V2_JOIN = "tasks", "cgroup.procs"
+V1_JOIN, V2_JOIN = "tasks", "cgroup.procs"
+#: Beside the groups of a step's tasks: for what belongs to none (v2: processes may only be in the lowest groups).
+OTHER = "other"
+#: Times that making a step's folder is tried when others remove the job's in that moment.
+MAKE_TRIES = 100
+#: pidfds open at a time while a group is killed.
+KILL_CHUNK = 256
+KILL_ROUNDS_MAX = 20
 
 
-class Hierarchy:
-    """One tree that steps' groups are made in. `holds` = it can name and kill a step's processes."""
+class Tree:
+    """One hierarchy that groups are made in. `controllers`: what it can limit and count."""
 
-    __slots__ = ("holds", "join_file", "limits_memory", "path", "unified")
+    __slots__ = ("controllers", "path", "unified")
 
-    def __init__(self, path: str, join_file: str, holds: bool, limits_memory: bool, unified: bool) -> None:
+    def __init__(self, path: str, controllers: tuple[str, ...], unified: bool) -> None:
         self.path = path
-        self.join_file = join_file
-        self.holds = holds
-        self.limits_memory = limits_memory
+        self.controllers = controllers
         self.unified = unified
+
+    @property
+    def holds(self) -> bool:
+        """True when it can name, stop and kill a step's processes."""
+        return self.unified or "freezer" in self.controllers
 
 
 class Cgroups:
-    """What is available on this node; `hierarchies` empty = nothing."""
+    """What is available on this node; no trees = nothing."""
 
-    __slots__ = ("hierarchies", "kind")
+    __slots__ = ("kind", "trees")
 
-    def __init__(self, kind: str, hierarchies: tuple[Hierarchy, ...] = ()) -> None:
+    def __init__(self, kind: str, trees: tuple[Tree, ...] = ()) -> None:
         self.kind = kind  # "v2", "v1" or "none"
-        self.hierarchies = hierarchies
+        self.trees = trees
 
     def encode(self) -> bytes:
         """For the launcher."""
-        trees = [
-            pack_values(t.path, t.join_file, int(t.holds), int(t.limits_memory), int(t.unified))
-            for t in self.hierarchies
-        ]
+        trees = [pack_values(t.path, " ".join(t.controllers), int(t.unified)) for t in self.trees]
         return pack([self.kind.encode(), *trees])
 
-    def create(self, key: str, memory_limit_mb: int) -> None:
-        """Make the step's groups."""
-        for tree in self.hierarchies:
-            folder = f"{tree.path}/{key}"
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder, 0o755)
-            if tree.limits_memory and memory_limit_mb > 0:
-                _limit_memory(tree, folder, memory_limit_mb)
+    def can(self, controller: str) -> bool:
+        """True when there is a tree that limits or counts that."""
+        return any(controller in tree.controllers for tree in self.trees)
 
-    def join(self, key: str) -> None:
-        """Put the calling, single-threaded process into the step's groups."""
-        for tree in self.hierarchies:
-            _write(f"{tree.path}/{key}/{tree.join_file}", "0")
+    def of(self, order: "LaunchOrder") -> "StepGroups":
+        """The groups that a step is to have."""
+        return StepGroups(self, order)
+
+    # -- by name, for whoever does not know what the step wanted
 
     def adopt(self, key: str, pid: int) -> None:
-        """Put a process into the step's groups. Raises OSError."""
-        for tree in self.hierarchies:
-            _write(f"{tree.path}/{key}/cgroup.procs", str(pid))
+        """Put a process that was started elsewhere, and all of its threads, into the step's groups."""
+        job, _, step = key.rpartition(".")
+        for tree in self.trees:
+            for folder in (f"{tree.path}/{key}", f"{tree.path}/{job}/{step}"):
+                if os.path.isdir(folder):
+                    write_text(f"{folder}/cgroup.procs", str(pid))
 
     def members(self, key: str) -> list[int]:
         """Processes in the step's group."""
-        for tree in self.hierarchies:
-            if tree.holds:
-                return [int(word) for word in _read(f"{tree.path}/{key}/cgroup.procs").split()]
-        return []
+        return [pid for folder in self._found(key) for pid in members(folder)]
 
     def kill(self, key: str) -> bool:
-        """SIGKILL everything in the step's group; True when nothing is left. Blocks, with a limit."""
-        for tree in self.hierarchies:
-            folder = f"{tree.path}/{key}"
-            if not tree.holds or not os.path.isdir(folder):
-                continue
-            if tree.unified and os.path.exists(f"{folder}/cgroup.kill"):
-                _write(f"{folder}/cgroup.kill", "1")
-                return proctree.kill_all(lambda: self.members(key), lambda pid: pid in self.members(key))
-            return self._kill_frozen(folder, key)
-        return True
+        """SIGKILL everything in the step's groups; True when nothing is left. Blocks, with a limit."""
+        return all([kill_folder(folder) for folder in self._found(key)])
 
-    def _kill_frozen(self, folder: str, key: str) -> bool:
-        """v1: frozen processes cannot fork; they take the signal when they thaw."""
-        _write(f"{folder}/freezer.state", "FROZEN")
-        for pid in self.members(key):
-            proctree.send_signal(pid, 9, lambda candidate: candidate in self.members(key))
-        _write(f"{folder}/freezer.state", "THAWED")
-        return proctree.kill_all(lambda: self.members(key), lambda pid: pid in self.members(key))
+    def kill_job(self, job: str) -> bool:
+        """SIGKILL every step of `JOB.ATTEMPT`, whoever made it. Blocks, with a limit."""
+        return all([kill_folder(folder) for folder in self._of_job(job)])
 
-    def freeze(self, key: str, frozen: bool) -> None:
-        """Let nothing in the step's group run, or let it run again. Nothing happens where there is no such group."""
-        for tree in self.hierarchies:
-            if tree.holds:
-                name, states = ("cgroup.freeze", "01") if tree.unified else ("freezer.state", ("THAWED", "FROZEN"))
-                with contextlib.suppress(OSError):
-                    _write(f"{tree.path}/{key}/{name}", states[frozen])
-
-    def out_of_memory(self, key: str) -> bool:
-        """True when the kernel killed a process of the step for its memory limit."""
-        for tree in self.hierarchies:
-            if tree.limits_memory:
-                name = "memory.events" if tree.unified else "memory.oom_control"
-                for line in _read(f"{tree.path}/{key}/{name}").splitlines():
-                    word, _, count = line.partition(" ")
-                    if word == "oom_kill" and count.strip() not in ("", "0"):
-                        return True
-        return False
+    def job_members(self, job: str) -> list[int]:
+        """Processes in any step of `JOB.ATTEMPT`."""
+        return [pid for folder in self._of_job(job) for pid in members(folder)]
 
     def remove(self, key: str) -> None:
-        """Remove the step's groups; what is not empty or not there stays as it is."""
-        for tree in self.hierarchies:
+        """Remove the step's groups, and the job's when it was the last; what is not empty stays."""
+        job, _, step = key.rpartition(".")
+        for tree in self.trees:
+            for path in (f"{tree.path}/{key}", f"{tree.path}/{job}/{step}"):
+                _remove_step(path)
             with contextlib.suppress(OSError):
-                os.rmdir(f"{tree.path}/{key}")
+                os.rmdir(f"{tree.path}/{job}")
 
     def leftovers(self) -> list[str]:
-        """Names of step groups that exist."""
-        for tree in self.hierarchies:
-            if tree.holds:
-                return [entry.name for entry in os.scandir(tree.path) if entry.is_dir()]
-        return []
+        """Keys of steps that have a group."""
+        found: dict[str, None] = {}
+        for tree in self.trees:
+            for name in _folders(tree.path):
+                if name.count(".") == 2:
+                    found[name] = None
+                else:
+                    found.update({f"{name}.{step}": None for step in _folders(f"{tree.path}/{name}")})
+        return list(found)
+
+    def _found(self, key: str) -> list[str]:
+        job, _, step = key.rpartition(".")
+        trees = [tree for tree in self.trees if tree.holds]
+        paths = [path for tree in trees for path in (f"{tree.path}/{key}", f"{tree.path}/{job}/{step}")]
+        return [path for path in paths if os.path.isdir(path)]
+
+    def _of_job(self, job: str) -> list[str]:
+        trees = [tree for tree in self.trees if tree.holds]
+        paths = [f"{tree.path}/{job}" for tree in trees]
+        for tree in trees:
+            paths += [f"{tree.path}/{name}" for name in _folders(tree.path) if name.startswith(f"{job}.")]
+        return [path for path in paths if os.path.isdir(path)]
 
 
 NONE = Cgroups("none")
+
+
+class StepGroups:
+    """The groups of one step: made, joined, asked and removed by its stepd."""
+
+    __slots__ = ("_folders", "_limits", "_tasks")
+
+    def __init__(self, cgroups: Cgroups, order: "LaunchOrder") -> None:
+        self._limits = limits = Limits(order)
+        job, _, step = order.key.rpartition(".")
+        self._folders: list[tuple[Tree, str, str]] = []  # tree, the job's folder ("" = flat), the step's
+        self._tasks = limits.by_task
+        if order.no_groups:
+            return
+        for tree in cgroups.trees:
+            if limits.wants(tree.controllers, tree.unified):
+                self._folders.append((tree, f"{tree.path}/{job}", f"{tree.path}/{job}/{step}"))
+            elif tree.holds:
+                self._folders.append((tree, "", f"{tree.path}/{order.key}"))
+
+    def create(self) -> None:
+        """Make the groups and set their limits. Raises OSError."""
+        for tree, job, step in self._folders:
+            if not job:
+                _make(step)
+                continue
+            _make_below(job, step)
+            if not tree.unified:  # whoever made the tree may not have come so far
+                prepare(os.path.dirname(tree.path), tree.path, tree.controllers, False)
+            prepare(tree.path, job, tree.controllers, tree.unified)
+            limit_job(job, self._limits, tree.controllers, tree.unified)
+            prepare(job, step, tree.controllers, tree.unified)
+            limit_step(step, self._limits, tree.controllers, tree.unified)
+        self._create_below(OTHER)
+
+    def create_task(self, rank: int) -> None:
+        """Make the groups of a task, where tasks are told apart. Raises OSError."""
+        self._create_below(f"task_{rank}")
+
+    def _create_below(self, name: str) -> None:
+        for tree, job, step in self._folders:
+            if job and self._tasks:
+                folder = f"{step}/{name}"
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o755)
+                prepare(step, folder, tree.controllers, tree.unified)
+
+    def join(self, rank: int | None = None) -> None:
+        """Put the calling, single-threaded process into the step's groups, or its task's. Raises OSError."""
+        name = OTHER if rank is None else f"task_{rank}"
+        for tree, job, step in self._folders:
+            folder = f"{step}/{name}" if job and self._tasks else step
+            write_text(f"{folder}/{V2_JOIN if tree.unified else V1_JOIN}", "0")
+
+    def members(self) -> list[int]:
+        """Processes in the step's group; empty also where there is no group."""
+        for tree, _, step in self._folders:
+            if tree.holds:
+                return members(step)
+        return []
+
+    def holds(self) -> bool:
+        """True when a group can name the step's processes."""
+        return any(tree.holds for tree, _, _ in self._folders)
+
+    def signal_all(self, signum: int) -> int:
+        """Send a signal to all processes of the group as they are now; how many there were. Does not wait for them."""
+        for tree, _, step in self._folders:
+            if tree.holds:
+                return signal_folder(step, signum)
+        return 0
+
+    def freeze(self, frozen: bool) -> None:
+        """Let nothing in the step's group run, or let it run again. Nothing happens where there is no such group."""
+        for tree, _, step in self._folders:
+            if tree.holds:
+                with contextlib.suppress(OSError):
+                    freeze_folder(step, frozen)
+
+    def out_of_memory(self) -> bool:
+        """True when the kernel killed a process of the step for want of memory."""
+        for tree, job, step in self._folders:
+            if job and "memory" in tree.controllers:
+                if tree.unified:  # counts what happens below it, too
+                    return _oom_kills(f"{step}/memory.events")
+                return any(_oom_kills(f"{folder}/memory.oom_control") for folder in (step, *_below(step)))
+        return False
+
+    def usage(self, rank: int) -> tuple[int, int] | None:
+        """CPU time in us and resident memory in kB of a task, as its groups count them; None = they do not."""
+        cpu_us = rss_kb = -1
+        for tree, job, step in self._folders:
+            folder = f"{step}/task_{rank}"
+            if not (job and self._tasks):
+                continue
+            if tree.unified:
+                cpu_us = _field(f"{folder}/cpu.stat", "usage_usec")
+                rss_kb = max(rss_kb, _field(f"{folder}/memory.stat", "anon") // 1024)
+            if "cpuacct" in tree.controllers:
+                cpu_us = int(read_text(f"{folder}/cpuacct.usage") or -1) // 1000
+            if "memory" in tree.controllers and not tree.unified:
+                rss_kb = _field(f"{folder}/memory.stat", "total_rss") // 1024
+        return (cpu_us, max(rss_kb, 0)) if cpu_us >= 0 else None
+
+    def remove(self) -> None:
+        """Remove the step's groups; the job's, too, when it was the last. What is not empty stays."""
+        for _, job, step in self._folders:
+            if job:
+                _remove_step(step)
+                with contextlib.suppress(OSError):
+                    os.rmdir(job)
+            else:
+                with contextlib.suppress(OSError):
+                    os.rmdir(step)
 
 
 def decode(data: bytes) -> Cgroups:
@@ -139,102 +262,142 @@ def decode(data: bytes) -> Cgroups:
     kind, *trees = unpack(data)
     found = []
     for tree in trees:
-        path, join_file, *flags = (part.decode() for part in unpack(tree))
-        found.append(Hierarchy(path, join_file, *(flag == "1" for flag in flags)))
+        path, controllers, unified = (part.decode() for part in unpack(tree))
+        found.append(Tree(path, tuple(controllers.split()), unified == "1"))
     return Cgroups(kind.decode(), tuple(found))
 
 
-def detect(node_name: str, spool_path: str, limit_memory: bool, root: str = ROOT) -> Cgroups:
-    """Find what may be used and make the subtree. Never raises: a node without cgroups is a node.
+# -- folders
 
-    The subtree's name holds the spool's: two clusters on one machine may have nodes of one name and steps of one key.
-    """
-    spool = zlib.crc32(os.path.realpath(spool_path).encode("utf-8", "surrogateescape"))
-    name = f"penstock-{node_name.replace('/', '_')}-{spool:08x}"
-    own = _own_groups()
+
+def _make(folder: str) -> None:
+    """Make a folder, and the tree's that it is in when that is not there."""
     try:
-        if os.path.exists(f"{root}/cgroup.controllers"):
-            return _detect_v2(f"{root}{own.get('', '/')}".rstrip("/"), name, limit_memory)
-        return _detect_v1(root, own, name, limit_memory)
-    except OSError:  # read-only, not delegated to us, or another layout
-        return NONE
-
-
-def _detect_v2(own: str, name: str, limit_memory: bool) -> Cgroups:
-    path = f"{own}/{name}"
-    os.makedirs(path, exist_ok=True)
-    limits = limit_memory and _delegate_memory(own, path)
-    # made and removed once, to know that we may
-    probe = f"{path}/probe"
-    os.makedirs(probe, exist_ok=True)
-    os.rmdir(probe)
-    return Cgroups("v2", (Hierarchy(path, _V2_JOIN, True, limits, True),))
-
-
-def _delegate_memory(own: str, path: str) -> bool:
-    """Hand the memory controller down. The daemon moves into a leaf: who hands down may hold no process."""
-    try:
-        leaf = f"{own}/penstock-daemon"
-        os.makedirs(leaf, exist_ok=True)
-        _write(f"{leaf}/cgroup.procs", "0")
-        _write(f"{own}/cgroup.subtree_control", "+memory")
-        _write(f"{path}/cgroup.subtree_control", "+memory")
-    except OSError:
-        return False
-    return True
-
-
-def _detect_v1(root: str, own: dict[str, str], name: str, limit_memory: bool) -> Cgroups:
-    freezer = f"{root}/freezer{own.get('freezer', '/').rstrip('/')}/{name}"
-    os.makedirs(freezer, exist_ok=True)
-    trees = [Hierarchy(freezer, _V1_JOIN, True, False, False)]
-    if limit_memory:
-        memory = f"{root}/memory{own.get('memory', '/').rstrip('/')}/{name}"
-        with contextlib.suppress(OSError):
-            os.makedirs(memory, exist_ok=True)
-            trees.append(Hierarchy(memory, _V1_JOIN, False, True, False))
-    return Cgroups("v1", tuple(trees))
-
-
-def remove_subtree(cgroups: Cgroups) -> None:
-    """Remove the node's subtree when it is empty (a daemon that ends with no step left)."""
-    for tree in cgroups.hierarchies:
-        with contextlib.suppress(OSError):
-            os.rmdir(tree.path)
-
-
-def _own_groups() -> dict[str, str]:
-    """Controller -> the group this process is in; "" is the unified hierarchy."""
-    own: dict[str, str] = {}
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            own[controller] = path
-    return own
-
-
-def _limit_memory(tree: Hierarchy, folder: str, limit_mb: int) -> None:
-    limit = str(limit_mb * MB)
-    if not tree.unified:
-        _write(f"{folder}/memory.limit_in_bytes", limit)
+        os.mkdir(folder, 0o755)
+    except FileExistsError:
         return
-    _write(f"{folder}/memory.max", limit)
-    _write(f"{folder}/memory.oom.group", "1")
+    except FileNotFoundError:
+        os.makedirs(folder, 0o755, exist_ok=True)
+
+
+def _make_below(job: str, step: str) -> None:
+    """Make job and step, also when another step of the job leaves, and takes the job's folder along, in that moment."""
+    for _ in range(MAKE_TRIES):
+        _make(job)
+        try:
+            os.mkdir(step, 0o755)
+            return
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            continue
+    raise OSError(f"{step}: its parent is removed again and again")
+
+
+def _remove_step(step: str) -> None:
     with contextlib.suppress(OSError):
-        _write(f"{folder}/memory.swap.max", "0")
+        os.rmdir(step)
+        return
+    for folder in _below(step):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+    with contextlib.suppress(OSError):
+        os.rmdir(step)
 
 
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+def _folders(path: str) -> list[str]:
     try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return sorted(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
     except OSError:
-        return ""
+        return []
+
+
+def _below(folder: str) -> list[str]:
+    """All groups below, the deepest first."""
+    found = []
+    for name in _folders(folder):
+        found += [*_below(f"{folder}/{name}"), f"{folder}/{name}"]
+    return found
+
+
+# -- processes
+
+
+def members(folder: str) -> list[int]:
+    """Processes in a group and in all groups below it."""
+    found = []
+    for group in (*_below(folder), folder):
+        found += [int(word) for word in read_text(f"{group}/cgroup.procs").split()]
+    return found
+
+
+def freeze_folder(folder: str, frozen: bool) -> None:
+    """Stop or go on. Raises OSError."""
+    if os.path.exists(f"{folder}/cgroup.freeze"):
+        write_text(f"{folder}/cgroup.freeze", "01"[frozen])
+    elif os.path.exists(f"{folder}/freezer.state"):
+        write_text(f"{folder}/freezer.state", ("THAWED", "FROZEN")[frozen])
+
+
+def signal_folder(folder: str, signum: int) -> int:
+    """Signal all processes of a group; how many there were.
+
+    For SIGKILL they stand still meanwhile, so that nobody forks away (another signal must not wake who is suspended);
+    where the kernel kills a group by itself, it does. A process is pinned first and looked for again before it is hit:
+    its number could have been given to another.
+    """
+    if signum == signal.SIGKILL and os.path.exists(f"{folder}/cgroup.kill"):
+        count = len(members(folder))
+        write_text(f"{folder}/cgroup.kill", "1")
+        return count
+    pids = members(folder)
+    if pids and signum == signal.SIGKILL:
+        with contextlib.suppress(OSError):
+            freeze_folder(folder, True)
+        pids = members(folder)
+    try:
+        for at in range(0, len(pids), KILL_CHUNK):
+            _signal_pinned(folder, pids[at : at + KILL_CHUNK], signum)
+    finally:
+        if pids and signum == signal.SIGKILL:
+            with contextlib.suppress(OSError):
+                freeze_folder(folder, False)
+    return len(pids)
+
+
+def _signal_pinned(folder: str, pids: list[int], signum: int) -> None:
+    pinned: dict[int, int] = {}
+    try:
+        for pid in pids:
+            with contextlib.suppress(OSError):  # gone
+                pinned[pid] = os.pidfd_open(pid)
+        still = set(members(folder))
+        for pid, fd in pinned.items():
+            if pid in still:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(fd, signum)
+    finally:
+        for fd in pinned.values():
+            os.close(fd)
+
+
+def kill_folder(folder: str) -> bool:
+    """SIGKILL until nothing is left in a group and below; False when something stays. Blocks, with a limit."""
+    for _ in range(KILL_ROUNDS_MAX):
+        if not signal_folder(folder, signal.SIGKILL):
+            return True
+        proctree.await_ends(members(folder))
+    return not members(folder)
+
+
+def _oom_kills(path: str) -> bool:
+    return _field(path, "oom_kill") > 0
+
+
+def _field(path: str, name: str) -> int:
+    """The number behind a word in a file of `word number` lines; -1 when it is not there."""
+    for line in read_text(path).splitlines():
+        word, _, number = line.partition(" ")
+        if word == name:
+            return int(number)
+    return -1

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from nodedaemon import inventory, link, wire
 from nodedaemon.adoption import Adoption
-from nodedaemon.cgroup import Cgroups, remove_subtree
+from nodedaemon.cgroup import Cgroups
+from nodedaemon.cgroup_find import remove_subtree
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
@@ -35,7 +36,7 @@ from nodedaemon.supervisors import Supervisors
 from penstock import __version__
 from penstock.errors import BadSetup
 from penstock.v1 import node_pb2
-from penstock.values.jobid import EXTERN_STEP
+from penstock.values.jobid import EXTERN_STEP, format_step
 
 if TYPE_CHECKING:
     from nodedaemon.localauth import LocalAuth
@@ -98,6 +99,7 @@ class Daemon:
         self._inventory, remark = inventory.take_inventory(settings.node.node_name, settings.pretended)
         if remark:
             log.info("no GPUs: %s", remark)
+        settings.node.site.found(self._inventory)
         self._machine = NodeMachine()
         self._machine.replay(spool.records)
         self._inbox: list[core.Event] = []
@@ -223,6 +225,7 @@ class Daemon:
                 self._link.drop(effect.link, effect.why)
             elif isinstance(effect, core.TellUnkillable):
                 log.error("step %s has not ended since SIGKILL was sent; look for processes in D state", effect.key)
+                self._programs.unkillable(effect.key.job_id, format_step(effect.key.step_id))
         if swept:
             self._executor.submit(self._spool.sweep, swept)
 

@@ -55,6 +55,7 @@ class Holder:
         self._context = own.context
         self._order = order
         self._folder_fd = folder_fd
+        self._groups = own.context.cgroups.of(order)
         self._outside = -1  # the node's own mount namespace, when we have left it
         self._private = ""  # the job's private folders on disk
         self._stage = 0
@@ -96,7 +97,7 @@ class Holder:
         """The job's groups and private folders; False when there is no place for the job here."""
         order, context = self._order, self._context
         try:
-            context.cgroups.create(order.key, 0)
+            self._groups.create()
             if order.private_tmp:
                 self._private = namespace.folder_of(order.private_tmp, context.node_name, order.key)
                 self._outside = namespace.make(
@@ -110,7 +111,7 @@ class Holder:
         return not self._stage
 
     def _close(self) -> None:
-        self._context.cgroups.remove(self._order.key)
+        self._groups.remove()
         if self._outside >= 0:
             namespace.enter(self._outside)  # else our own mounts keep the folders busy
             try:
@@ -142,7 +143,7 @@ class Holder:
     def _place(self) -> None:
         """Where a program runs: with RunInJob where the job's processes are, else on the node."""
         if "RUNINJOB" in self._order.script_flags:
-            self._context.cgroups.join(self._order.key)
+            self._groups.join()
         elif self._outside >= 0:
             namespace.enter(self._outside)
 
@@ -198,9 +199,9 @@ class Holder:
         if key != self._order.key:
             return False
         if signal.SIGSTOP in signals:
-            self._context.cgroups.freeze(key, True)
+            self._groups.freeze(True)
         elif signal.SIGTERM not in signals and signal.SIGCONT in signals:
-            self._context.cgroups.freeze(key, False)
+            self._groups.freeze(False)
         if not {signal.SIGTERM, signal.SIGKILL}.intersection(signals):
             return False
         self._ending = ending_environment(note)
@@ -214,11 +215,10 @@ class Holder:
                 pass
 
     def _clear(self) -> None:
-        """Kill what is in the job's groups here."""
-        cgroups, key = self._context.cgroups, self._order.key
+        """Kill all of the job that is left here, whichever step it was of."""
         end_s = time.monotonic() + CLEAR_S
-        cgroups.freeze(key, False)  # frozen processes do not die
-        while not cgroups.kill(key):
+        self._groups.freeze(False)  # frozen processes do not die
+        while not self._context.cgroups.kill_job(self._order.key.rpartition(".")[0]):
             if time.monotonic() > end_s:
                 self._fail(STAGE_KILL, "processes of the job are left that SIGKILL does not end")
                 break

@@ -216,7 +216,7 @@ class Link:
         self._registered(registered)
         timeout_us = registered.unkillable_step_timeout_s * 1_000_000
         registered.settings.kill_wait_s = registered.settings.kill_wait_s or registered.kill_wait_s
-        self._node.site.take(registered.settings)
+        self._take_settings(registered.settings)
         self._post(LinkUp(link, registered.epoch, timeout_us))
         log.info("registered with cluster %s, epoch %d", registered.cluster_name, registered.epoch)
 
@@ -234,14 +234,18 @@ class Link:
             if event is None:
                 raise LinkError(f"command {message.command.sequence} is of a kind that this version does not know")
             self._post(event)
+        elif kind == "settings":
+            self._take_settings(message.settings)
         elif kind == "report_ack":
             self._post(ReportsAcked(message.report_ack.spool_id, message.report_ack.through_sequence))
         elif kind == "heartbeat_ack" and self._beats:
             self._contact.renew(self._beats.popleft())
         elif kind == "farewell":
             self._contact.rest()
-        elif kind == "settings":
-            self._node.site.take(message.settings)
+
+    def _take_settings(self, settings: node_pb2.NodeSettings) -> None:
+        for line in self._node.site.take(settings):
+            log.warning("%s", line)
 
     async def _write(self, call: Any) -> None:
         """Send what waits; what is ready together travels together."""

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedaemon import cgroup
+from nodedaemon import cgroup, cgroup_find
 from nodedaemon.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
 from nodedaemon.launching import start_launcher
 from nodedaemon.spool import Spool, SpoolError
@@ -61,9 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         help="cluster.json for commands inside jobs (default: the daemon's own, in the spool, with its own tokens)",
     )
     add("--cgroup", choices=("auto", "off"), default="auto", help="put steps into control groups where possible")
-    add(
-        "--constrain-memory", action="store_true", help="limit a step's memory to its allocation (needs control groups)"
-    )
+    add("--constrain-memory", action="store_true", help="limit memory to the allocation, whatever cgroup.conf says")
     add("--insecure", action="store_true", help="connect to HOST:PORT without TLS, for trying things out")
     add(
         "--stream-port",
@@ -115,7 +113,8 @@ class BadSetup(Exception):
 
 def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.Target, inventory.Pretended]":
     """What the arguments say. Raises BadValue and BadSetup."""
-    from nodedaemon import inventory, link, wire
+    from nodedaemon import inventory, link, topology_info, wire
+    from nodedaemon.site import Site
 
     try:
         target = link.make_target(args.controller, None if args.insecure else args.cert_dir)
@@ -128,7 +127,9 @@ def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.Target, i
         else None,
         gpus=inventory.parse_gpus(args.gpus) if args.gpus else None,
     )
-    node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), args.constrain_memory)
+    topology = None if pretended.cpus else topology_info.read_topology(os.sched_getaffinity(0))
+    site = Site(topology, args.constrain_memory)
+    node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), site)
     return node, target, pretended
 
 
@@ -178,9 +179,8 @@ def _serve(
     from nodedaemon import daemon
 
     _exempt_from_oom_kill()
-    cgroups = cgroup.NONE if args.cgroup == "off" else cgroup.detect(args.node_name, args.spool, args.constrain_memory)
-    if args.constrain_memory and not any(tree.limits_memory for tree in cgroups.hierarchies):
-        log.warning("--constrain-memory: no writable memory control group; memory is not limited")
+    cgroups = cgroup.NONE if args.cgroup == "off" else cgroup_find.detect(args.node_name, args.spool)
+    settings.node.site.cgroups = cgroups
     launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "")
     lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)

@@ -31,7 +31,9 @@ SCOPE_BATCH, SCOPE_ALL = 0, 1
 class TaskOrder:
     """One task of a step of srun on this node. An empty path of a stream: through the client."""
 
-    __slots__ = ("argv", "cpus", "environment", "mem_nodes", "rank", "std_err", "std_in", "std_out")
+    __slots__ = (
+        "argv", "bind_notes", "cpus", "environment", "mem_mode", "mem_nodes", "rank", "std_err", "std_in", "std_out",
+    )  # fmt: skip
 
     def __init__(self, rank: int, **known: object) -> None:
         self.rank = rank  # in the whole step
@@ -39,6 +41,8 @@ class TaskOrder:
         self.environment: dict[bytes, bytes] = {}  # beside the order's own
         self.cpus: list[int] = []  # that it is bound to, by the kernel's numbers; empty = not bound
         self.mem_nodes: list[int] = []  # NUMA nodes that its memory comes from; empty = not bound
+        self.mem_mode = 0  # how: see binding.MEM_*
+        self.bind_notes: list[str] = []  # lines for its error output about that; `{pid}` is the task's
         self.std_in, self.std_out, self.std_err = b"", b"", b""
         for name, value in known.items():
             setattr(self, name, value)
@@ -85,12 +89,14 @@ class LaunchOrder:
     task_prolog: list[bytes]  # programs run as the user before each task, the site's first
     task_epilog: list[bytes]
     cpu_ids: list[int]  # the step may use on this node, by the kernel's numbers; empty = all
-    job_cpu_ids: list[int]
+    job_cpu_ids: list[int]  # that its job is held to by a control group; empty = by none
     job_memory_limit_mb: int = 0
     swap_limit_mb: int = -1  # beside the memory; -1 = not limited
     pids_max: int = 0
-    devices: list[str]  # device files that the job may open; see `constrain_devices`
-    constrain_devices: bool = False
+    denied_devices: list[str]  # device files that the step may not open: the node's that it was not given
+    job_denied_devices: list[str]
+    no_groups: bool = False  # CgroupPlugin=disabled
+    count_by_group: bool = False  # each task in a group of its own, which counts what it uses
     no_new_privs: bool = True
     use_pam: bool = False
     sample_every_s: int = 0  # 0 = usage is taken at the end only
@@ -124,7 +130,8 @@ class LaunchOrder:
 #: What every order needs its own of.
 _FRESH: dict[str, type] = {
     "argv": list, "environment": dict, "rlimits": dict, "tasks": list, "mpi_facts": dict, "task_prolog": list,
-    "task_epilog": list, "cpu_ids": list, "job_cpu_ids": list, "devices": list, "private_folders": list,
+    "task_epilog": list, "cpu_ids": list, "job_cpu_ids": list, "denied_devices": list,
+    "job_denied_devices": list, "private_folders": list,
     "prolog": list, "epilog": list, "script_flags": list, "script_environment": dict,
 }  # fmt: skip
 

@@ -219,7 +219,7 @@ class PmixPlug(_MpiPlug):
         """As the user, with the user's environment: what it loads is the user's."""
         context, order = self._step.context, self._order
         os.setpgid(0, 0)
-        context.cgroups.join(order.key)
+        self._step.groups.join()
         task.become_user(order, context)
         task.change_folder(order.work_dir)
         for number in range(3):

@@ -19,6 +19,8 @@ PR_SET_NO_NEW_PRIVS = 38
 #: Rounds of "signal all that are there" before giving up; each round waits for the processes it hit.
 KILL_ROUNDS_MAX = 20
 KILL_ROUND_WAIT_MS = 500
+#: Processes that are watched at a time while others end.
+AWAITED_MAX = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,19 +33,18 @@ def prctl(option: int, value: int) -> None:
 
 
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
-_MPOL_BIND = 2
 
 
-def bind_memory(nodes: list[int]) -> None:
-    """Take the calling process's memory from these NUMA nodes only; OSError when the kernel refuses."""
+def bind_memory(mode: int, nodes: list[int]) -> None:
+    """Take the calling process's memory from these NUMA nodes. `mode`: of set_mempolicy(2). OSError when refused."""
     number = _SET_MEMPOLICY.get(os.uname().machine)
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    words = max(nodes) // 64 + 1
+    words = max(nodes, default=0) // 64 + 1
     mask = (ctypes.c_uint64 * words)()
     for node in nodes:
         mask[node // 64] |= 1 << (node % 64)
-    if _libc.syscall(number, _MPOL_BIND, mask, words * 64 + 1) != 0:
+    if _libc.syscall(number, mode, mask if nodes else None, words * 64 + 1 if nodes else 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
@@ -165,6 +166,22 @@ def kill_all(find: Callable[[], list[int]], is_right: Callable[[int], bool]) -> 
         for fd in pidfds:
             os.close(fd)
     return not find()
+
+
+def await_ends(pids: list[int]) -> None:
+    """Wait until one of these processes at least has ended, if there is one, or for KILL_ROUND_WAIT_MS."""
+    poll = select.poll()
+    pidfds: list[int] = []
+    for pid in pids[:AWAITED_MAX]:
+        try:
+            pidfds.append(os.pidfd_open(pid))
+        except OSError:
+            continue
+        poll.register(pidfds[-1], select.POLLIN)
+    if pidfds:
+        poll.poll(KILL_ROUND_WAIT_MS)
+    for fd in pidfds:
+        os.close(fd)
 
 
 def kill_session(session: int, user_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""The site's programs that belong to the node and to no job: HealthCheckProgram and RebootProgram.
+"""The site's programs that belong to the node and to no job: HealthCheckProgram, RebootProgram, UnkillableStepProgram.
 
 The health check runs once when the daemon has learnt of it, then every HealthCheckInterval while the node is in one of
 the states of HealthCheckNodeState. As on Slurm its exit status says nothing: what it finds it acts upon itself, with
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from nodedaemon import scripts
@@ -26,6 +26,8 @@ log = logging.getLogger("penstock.noded")
 HEALTH_CHECK_S = 60.0
 #: To begin to reboot.
 REBOOT_S = 60.0
+#: To look at a node with a process that does not die.
+UNKILLABLE_S = 60.0
 #: State word -> whether steps must run; None = does not matter.
 _BUSY: dict[str, bool | None] = {
     "ANY": None, "ALLOC": True, "MIXED": True, "IDLE": False, "NONDRAINED_IDLE": False,
@@ -61,6 +63,20 @@ class SitePrograms:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def unkillable(self, job_id: int, step: str) -> None:
+        """Run UnkillableStepProgram, if there is one, for a step with a process that SIGKILL does not end."""
+        program = self._node.site.settings.unkillable_step_program
+        if program:
+            facts = {
+                "SLURM_JOB_ID": str(job_id),
+                "SLURM_JOBID": str(job_id),
+                "SLURM_STEP_ID": step,
+                "SLURM_STEPID": step,
+            }
+            task = self._loop.create_task(self._run(program, "unkillable_step", UNKILLABLE_S, facts))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
     async def check_health(self) -> None:
         """For ever."""
         checked = ""
@@ -87,8 +103,8 @@ class SitePrograms:
         except TimeoutError:
             return
 
-    async def _run(self, program: str, what: str, timeout_s: float) -> None:
-        env = context(what, self._node.node_name)
+    async def _run(self, program: str, what: str, timeout_s: float, facts: Mapping[str, str] | None = None) -> None:
+        env = {**context(what, self._node.node_name), **(facts or {})}
         cluster = self._node.cluster_file or os.environ.get("PENSTOCK_CLUSTER", "")
         if cluster:
             env["PENSTOCK_CLUSTER"] = cluster  # for scontrol

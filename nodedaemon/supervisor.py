@@ -60,6 +60,8 @@ LINGER_STALLED_S = 3600.0
 #: The kernel counts what the task's process shared with stepd before its exec. At or below that plus this, nothing is
 #: known.
 FORK_RSS_KB = 4096
+#: Slurm's "signal" of a step that lost a process for want of memory: 0:125.
+OUT_OF_MEMORY_SIGNAL = 125
 _BLOCK_BYTES = 512  # getrusage counts blocks of this size
 
 
@@ -78,7 +80,10 @@ class Supervisor:
         self.order = order
         self.hub = Hub(own.loop, order.line_buffered)
         self.plugs: list[Plug] = []
-        self.tasks = Tasks(order, own.context, own.loop, self.hub, self.plugs, self._began, self._start_failed)
+        self.groups = own.context.cgroups.of(order)
+        self.tasks = Tasks(
+            order, own.context, own.loop, self.hub, self.plugs, self.groups, self._began, self._start_failed
+        )
         self._folder_fd = folder_fd
         self._folder_path = f"{own.context.steps_path}/{order.key}"
         self._record_fd = -1
@@ -164,7 +169,7 @@ class Supervisor:
             self.hub.open()
             self._tell(orders.ready(key))
         try:
-            self._context.cgroups.create(key, self.order.memory_limit_mb)
+            self.groups.create()
             self.plugs += plugs.plugs_of(self.order)
             for plug in self.plugs:
                 plug.open(self)
@@ -262,7 +267,7 @@ class Supervisor:
         """What SIGSTOP alone would miss: a process that is just being forked."""
         if frozen != self._is_frozen:
             self._is_frozen = frozen
-            self._context.cgroups.freeze(self.order.key, frozen)
+            self.groups.freeze(frozen)
 
     def _heed_lease(self) -> None:
         """Nobody has renewed it: whoever could tell us to stop cannot reach us, and may start the job elsewhere."""
@@ -375,17 +380,17 @@ class Supervisor:
 
     def _clear_more(self) -> None:
         if self.reap():
-            proctree.signal_descendants(os.getpid(), signal.SIGKILL)
+            if not self.groups.signal_all(signal.SIGKILL):
+                proctree.signal_descendants(os.getpid(), signal.SIGKILL)
             self.loop.after(KILL_AGAIN_S, self._clear_more)
         else:
             self._is_clear = True
 
     def _record(self) -> None:
-        key, cgroups = self.order.key, self._context.cgroups
         for plug in self.plugs:
             self._more |= plug.close()
-        place_end(self._record_fd, self._end(cgroups.out_of_memory(key)))
-        cgroups.remove(key)
+        place_end(self._record_fd, self._end(self.groups.out_of_memory()))
+        self.groups.remove()
 
     def _end(self, out_of_memory: bool) -> End:
         more = self._more
@@ -394,6 +399,8 @@ class Supervisor:
             more["tasks"] = b"".join(TASK_END.pack(rank, status) for rank, status in ended)
         if self._start_at_us:
             code, signum = _split_status(self.tasks.status())
+            if out_of_memory:  # as Slurm shows it, whatever the program made of it
+                code, signum = 0, OUT_OF_MEMORY_SIGNAL
             end_at_us = max(now_us(), self._start_at_us)
             lapsed = LAPSED if self._lease is not None and self._lease.has_lapsed else ""
             failure = lapsed or self._failure

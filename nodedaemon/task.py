@@ -30,6 +30,8 @@ TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from nodedaemon.cgroup import StepGroups
+
 FAILURE_BYTES_MAX = 8192
 #: How variables begin that come late, and how the reason does why they do not.
 LATE_VARIABLES, LATE_FAILURE = b"e", b"f"
@@ -54,7 +56,7 @@ class Start:
     """What one task needs beside the step's order. Descriptors are -1 where a file or nothing is asked for."""
 
     __slots__ = (
-        "appends", "environment", "is_script", "keep_fds", "late_fd", "nofile", "order", "std_err", "std_in", "std_out",
+        "appends", "environment", "groups", "is_script", "keep_fds", "late_fd", "nofile", "order", "std_err", "std_in", "std_out",
         "terminal",
     )  # fmt: skip
 
@@ -65,6 +67,7 @@ class Start:
         self.terminal = -1  # becomes the controlling terminal of a session of its own
         self.environment: dict[bytes, bytes] = {}  # beside the order's
         self.keep_fds: list[int] = []
+        self.groups: StepGroups | None = None  # that it joins
         self.late_fd = -1  # more of the environment comes here, once it is known: see read_late
         self.appends = False  # its files were opened by another task of the step before
         self.nofile = 0  # the soft limit that stepd has raised for itself; 0 = it has not
@@ -78,7 +81,8 @@ def become(order: orders.LaunchOrder, context: Context, start: Start, status: so
             fcntl.ioctl(start.terminal, termios.TIOCSCTTY, 0)
         else:
             os.setpgid(0, 0)
-        context.cgroups.join(order.key)
+        if start.groups is not None:
+            start.groups.join(start.order.rank)
         become_user(order, context)
         os.umask(order.umask & 0o777)
         message = change_folder(order.work_dir)
@@ -224,10 +228,12 @@ def _bind(task: orders.TaskOrder) -> None:
     try:
         if task.cpus:
             os.sched_setaffinity(0, task.cpus)
-        if task.mem_nodes:
-            proctree.bind_memory(task.mem_nodes)
+        if task.mem_mode:
+            proctree.bind_memory(task.mem_mode, task.mem_nodes)
     except OSError as error:
         os.write(2, b"slurmstepd: error: cannot bind the task: " + (error.strerror or "").encode() + b"\n")
+    for note in task.bind_notes:
+        os.write(2, note.replace("{pid}", str(os.getpid())).encode() + b"\n")
 
 
 def read_late(fd: int) -> dict[bytes, bytes]:

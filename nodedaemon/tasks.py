@@ -21,6 +21,7 @@ TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nodedaemon.cgroup import StepGroups
     from nodedaemon.context import Context
     from nodedaemon.plugs import Plug
 
@@ -60,6 +61,7 @@ class Tasks:
         loop: Loop,
         hub: Hub,
         plugs: "list[Plug]",
+        groups: "StepGroups",
         tell_began: "Callable[[], None]",
         tell_failed: "Callable[[Task, str], None]",
     ) -> None:
@@ -72,6 +74,7 @@ class Tasks:
         self._tell_failed = tell_failed
         self.all: list[Task] = []
         self.by_pid: dict[int, Task] = {}
+        self._groups = groups
         self._to_fork: list[Task] = []
         self._to_begin = 0
         self._soft_nofile = 0
@@ -160,6 +163,8 @@ class Tasks:
 
     def _fork(self, one: Task) -> None:
         start = one.start
+        start.groups = self._groups
+        self._groups.create_task(one.rank)
         for plug in self._plugs:
             start.environment |= plug.child_environment(one)
             start.keep_fds += plug.child_fds(one)
@@ -275,7 +280,7 @@ class Tasks:
 
     def _become_epilog(self, one: Task, program: bytes) -> None:
         os.setpgid(0, 0)
-        self._context.cgroups.join(self._order.key)
+        self._groups.join(one.rank)
         task.become_user(self._order, self._context)
         task.change_folder(self._order.work_dir)
         for number in range(3):
@@ -313,6 +318,7 @@ def _script_order(order: orders.LaunchOrder, script_path: str) -> orders.TaskOrd
         std_in=order.std_in,
         std_out=order.std_out,
         std_err=order.std_err,
+        cpus=order.cpu_ids,
     )
 
 

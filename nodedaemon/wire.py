@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from nodedaemon import orders, surround, wire_steps
+from nodedaemon.containment import contain
 from nodedaemon.core import messages as core
 from nodedaemon.core.environment import StepFacts, step_environment
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
@@ -40,7 +41,6 @@ class NodeFacts(msgspec.Struct, frozen=True):
     node_name: str
     hostname: str
     cluster_file: str
-    limit_memory: bool
     site: Site = msgspec.field(default_factory=Site)
 
 
@@ -102,6 +102,7 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
         wire_steps.make_step(order, message, settings, facts, names)
     order.io_key = message.io_key
     order.node_name = node.node_name
+    contain(order, message, node.site)
     order.kill_wait_s = settings.kill_wait_s or KILL_WAIT_S
     return order
 
@@ -142,7 +143,6 @@ def _batch_order(
         open_append=message.open_append,
         rlimits=dict(message.rlimits),
         umask=message.umask if message.HasField("umask") else 0o022,
-        memory_limit_mb=message.allocation.mem_mb if node.limit_memory else 0,
         lease_s=message.lease_s,
         lease_grace_s=message.lease_grace_s,
     )
@@ -236,9 +236,23 @@ def report_message(effect: core.SendReport, boot_id: str, spool_id: str) -> node
     report = node_pb2.Report(boot_id=boot_id, sequence=effect.sequence, spool_id=spool_id)
     if isinstance(record, core.Started):
         report.started.CopyFrom(node_pb2.StepStarted(key=to_key(record.key), at_us=record.at_us, pid=record.pid))
+    elif isinstance(record, core.Noticed):
+        report.notice.CopyFrom(_notice(record))
     else:
         report.exited.CopyFrom(_exited(record.end))
     return node_pb2.NodeMessage(report=report)
+
+
+def _notice(record: core.Noticed) -> node_pb2.NodeNotice:
+    notice = record.notice
+    return node_pb2.NodeNotice(
+        at_us=record.at_us,
+        reason=notice.reason,
+        drain=notice.drain,
+        fail=notice.fail,
+        clear=notice.clear,
+        key=to_key(notice.key) if notice.key is not None else None,
+    )
 
 
 def _exited(end: core.StepEnded) -> node_pb2.StepExited:

@@ -64,8 +64,6 @@ def make_step(
         "nodes": ",".join(plan.nodes),
         "tasks_per_node": ",".join(map(str, plan.tasks)),
     }
-    order.cpu_ids = _bits(message.allocation.cpu_ids)
-    order.job_cpu_ids = _bits(message.job_allocation.cpu_ids)
     order.tasks = _tasks(message, shape, names)
 
 
@@ -149,9 +147,3 @@ def _program(programs: "list[tuple[steps_pb2.RankCommand, list[int]]]", rank: in
             offset = ranks.index(rank)
             return [word.replace(b"%t", b"%d" % rank).replace(b"%o", b"%d" % offset) for word in command.argv]
     raise BadValue(f"--multi-prog: no line says what task {rank} runs")
-
-
-def _bits(mask: bytes) -> list[int]:
-    """The numbers of the bits that are set, the lowest first."""
-    value = int.from_bytes(mask, "little")
-    return [number for number in range(value.bit_length()) if value >> number & 1]

@@ -85,7 +85,7 @@ class Registry:
             if newer is not None and not effect.refusal:
                 newer.end("an older stream's registration came after its own; it must register again")
             return
-        answer = node_pb2.ControllerMessage(registered=self._registered(effect.refusal))
+        answer = node_pb2.ControllerMessage(registered=self._registered(effect.node, effect.refusal))
         if effect.refusal:
             log.warning("node %s: registration refused: %s", effect.node, effect.refusal)
             link.finish(answer)
@@ -97,7 +97,7 @@ class Registry:
         link.send(answer)
         log.info("node %s registered, stream %d", effect.node, effect.link_id)
 
-    def _registered(self, refusal: str) -> node_pb2.Registered:
+    def _registered(self, node: str, refusal: str) -> node_pb2.Registered:
         config = self._runtime.core.state.config
         return node_pb2.Registered(
             epoch=self._epoch,
@@ -107,15 +107,15 @@ class Registry:
             kill_wait_s=config.kill_wait_s,
             unkillable_step_timeout_s=config.unkillable_step_timeout_s,
             controller_version=self._version,
-            settings=node_settings(config),
+            settings=node_settings(config, node),
             command_port=config.slurmctld_port,
         )
 
     def tell_settings(self) -> None:
         """The configuration was read again: all nodes are told what it says to them."""
-        settings = node_settings(self._runtime.core.state.config)
-        for link in self.by_node.values():
-            link.send(node_pb2.ControllerMessage(settings=settings))
+        config = self._runtime.core.state.config
+        for node, link in self.by_node.items():
+            link.send(node_pb2.ControllerMessage(settings=node_settings(config, node)))
 
     def _acknowledge(self, effect: AckReports) -> None:
         link = self.links.get(effect.link_id)

@@ -8,13 +8,14 @@ from penstock.v1 import node_pb2
 from penstock.values.config import CgroupConfig, Config
 
 
-def node_settings(config: Config) -> node_pb2.NodeSettings:
-    """All that a node daemon has to know of the configuration."""
+def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
+    """All that the daemon of that node has to know of the configuration."""
+    files = next((one.device_files for one in config.nodes if one.name == node), ())
     return node_pb2.NodeSettings(
         unkillable_step_program=config.unkillable_step_program,
         acct_gather_frequency_s=config.job_acct_gather_frequency_s,
         acct_gather_type=config.job_acct_gather_type,
-        cgroup=_cgroup(config.cgroup),
+        cgroup=_cgroup(config.cgroup, config.proctrack_type == "proctrack/cgroup"),
         task_plugin=",".join(config.task_plugin),
         kill_wait_s=config.kill_wait_s,
         prolog=config.prolog,
@@ -31,10 +32,14 @@ def node_settings(config: Config) -> node_pb2.NodeSettings:
         private_tmp_folders=config.private_tmp_folders if config.private_tmp else (),
         allow_new_privs=config.allow_new_privs,
         use_pam=config.use_pam,
+        devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in files],
     )
 
 
-def _cgroup(config: CgroupConfig) -> node_pb2.CgroupSettings:
+def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:
+    """Without ProctrackType=proctrack/cgroup groups are made only for what they limit."""
+    limits = (config.constrain_cores, config.constrain_devices, config.constrain_ram, config.penstock_max_pids_per_job)
+    uses_groups = holds or any(limits)
     return node_pb2.CgroupSettings(
         constrain_cores=config.constrain_cores,
         constrain_ram=config.constrain_ram,
@@ -45,7 +50,7 @@ def _cgroup(config: CgroupConfig) -> node_pb2.CgroupSettings:
         min_ram_mb=config.min_ram_mb,
         max_ram_percent=config.max_ram_percent,
         max_swap_percent=config.max_swap_percent,
-        plugin=config.plugin,
+        plugin=config.plugin if uses_groups else "disabled",
         pids_max=config.penstock_max_pids_per_job,
         signal_children=config.signal_children,
     )

@@ -9,7 +9,8 @@ Rules
     - Of one (job, step) no two attempts live at once.
     - A suspended step stands still, whatever else is sent to it, until it is resumed or told to end: SIGTSTP, which a
       program may prepare for, after a grace SIGSTOP. A restarted daemon stops it again, a stepd that begins under it too.
-    - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL, and when that too was in vain, a word to the log.
+    - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL, and when that too was in vain, a notice
+      that drains the node, and another one when it has ended after all.
 
 Deliberately absent: what a launch order holds, how signals reach processes, when to reconnect.
 """
@@ -40,6 +41,8 @@ from nodedaemon.core.messages import (
     Launch,
     LinkDown,
     LinkUp,
+    Notice,
+    Noticed,
     Notify,
     Reboot,
     RebootMachine,
@@ -59,6 +62,7 @@ from nodedaemon.core.messages import (
     TellUnkillable,
     Terminate,
     TimerDue,
+    Unkillable,
 )
 from nodedaemon.core.steps import Step, StepKey, StepState
 from penstock.values.jobid import EXTERN_STEP
@@ -74,6 +78,8 @@ FORGOTTEN_MAX = 32_768
 #: Until the controller says otherwise: Slurm's default UnkillableStepTimeout.
 UNKILLABLE_TIMEOUT_US = 60_000_000
 
+#: Slurm's words for a node with a process that SIGKILL does not end.
+KILL_TASK_FAILED = "Kill task failed"
 NEVER_STARTED_TOMBSTONE = "ended before it was started"
 
 
@@ -108,6 +114,7 @@ class NodeMachine:
             ReportsAcked: self._reports_acked,
             StepBegan: self._step_began,
             StepEnded: self._step_ended,
+            Notice: self._notice,
             TimerDue: self._timer_due,
         }
 
@@ -161,6 +168,8 @@ class NodeMachine:
                 yield KillWanted(step.key, step.kill_at_us)
             if step.is_live and step.suspended:
                 yield Suspended(step.key, True)
+            if step.is_live and step.unkillable:
+                yield Unkillable(step.key)
         yield from self.unacked.values()
 
     def live_steps(self) -> list[Step]:
@@ -191,7 +200,10 @@ class NodeMachine:
         elif isinstance(record, Suspended):
             if record.key in self.steps:
                 self.steps[record.key].suspended = record.suspended
-        elif isinstance(record, Started | Exited):
+        elif isinstance(record, Unkillable):
+            if record.key in self.steps:
+                self.steps[record.key].unkillable = True
+        elif isinstance(record, Started | Exited | Noticed):
             self._keep(record)
             self._follow(record)
         elif isinstance(record, Acked):
@@ -368,6 +380,13 @@ class NodeMachine:
         elif step.start_at_us != event.start_at_us and step.start_at_us:  # lost: when it began is known better here
             event = msgspec.structs.replace(event, start_at_us=step.start_at_us)
         self._report(Exited(self.next_sequence, event))
+        if step.unkillable:
+            step.unkillable = False
+            if not any(other.unkillable for other in self.steps.values()):
+                self._notice(now_us, Notice(KILL_TASK_FAILED, drain=True, clear=True, key=step.key))
+
+    def _notice(self, now_us: int, event: Notice) -> None:
+        self._report(Noticed(self.next_sequence, now_us, event))
 
     def _timer_due(self, now_us: int, event: TimerDue) -> None:
         while self._timers and self._timers[0][0] <= now_us:
@@ -391,7 +410,10 @@ class NodeMachine:
                 self._schedule(step, now_us + self.unkillable_timeout_us)
         else:
             step.due_at_us = 0
+            step.unkillable = True
+            self._records.append(Unkillable(step.key))
             self._effects.append(TellUnkillable(step.key, step.kill_at_us))
+            self._notice(now_us, Notice(KILL_TASK_FAILED, drain=True, key=step.key))
 
     def _ask_to_end(self, step: Step) -> None:
         self._effects.append(SignalStep(step.key, (SIGCONT, SIGTERM), SCOPE_ALL, step.kill_note))
@@ -443,6 +465,8 @@ class NodeMachine:
 
     def _follow(self, report: Report) -> None:
         """Move the step where its report says it is."""
+        if isinstance(report, Noticed):
+            return
         step = self.steps.get(report.key if isinstance(report, Started) else report.end.key)
         if step is None or not step.is_live:
             return

@@ -119,6 +119,16 @@ class StepEnded(Event, frozen=True):
     tasks: tuple[tuple[int, int], ...] = ()  # of a step of srun: rank and wait status of each that ran
 
 
+class Notice(Event, frozen=True):
+    """Something to tell the controller that is no step's end. `reason` is what an administrator will read."""
+
+    reason: str
+    drain: bool = False  # no new jobs here until somebody has looked
+    fail: bool = False
+    clear: bool = False  # what was told with this reason is over
+    key: StepKey | None = None  # the step it came up with
+
+
 class TimerDue(Event, frozen=True):
     """Time has passed: everything due at `now` happens."""
 
@@ -159,7 +169,7 @@ class SendReport(Effect, frozen=True):
 
     link: int
     sequence: int
-    report: "Started | Exited"
+    report: "Started | Exited | Noticed"
 
 
 class SweepStep(Effect, frozen=True):
@@ -237,6 +247,12 @@ class Suspended(Record, frozen=True):
     suspended: bool
 
 
+class Unkillable(Record, frozen=True):
+    """The step did not end after SIGKILL, and the controller was told. Until its end, which clears that."""
+
+    key: StepKey
+
+
 class Started(Record, frozen=True):
     """Report: the task's program runs. Moves the step to RUNNING."""
 
@@ -253,6 +269,14 @@ class Exited(Record, frozen=True):
     end: StepEnded
 
 
+class Noticed(Record, frozen=True):
+    """Report: what this node has to say of itself. Moves nothing."""
+
+    sequence: int
+    at_us: int
+    notice: Notice
+
+
 class Acked(Record, frozen=True):
     """Reports through `sequence` need not be kept."""
 
@@ -265,12 +289,15 @@ class Forgotten(Record, frozen=True):
     key: StepKey
 
 
-Report = Started | Exited
-AnyRecord = SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Suspended | Started | Exited | Acked | Forgotten
+Report = Started | Exited | Noticed
+AnyRecord = (
+    SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Suspended | Unkillable | Started | Exited | Noticed | Acked
+    | Forgotten
+)  # fmt: skip
 
 #: Records whose loss in a power failure would break a promise. The rest may follow with the next sync: a lost
 #: KillWanted, Acked or Forgotten is said again by the controller.
-DURABLE = (SpoolBorn, BootSeen, EpochSeen, Held, Started, Exited)
+DURABLE = (SpoolBorn, BootSeen, EpochSeen, Held, Started, Exited, Noticed)
 
 
 class Batch(msgspec.Struct):

@@ -60,7 +60,7 @@ class Step:
 
     __slots__ = (
         "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "start_at_us", "state",
-        "stop_at_us", "suspended",
+        "stop_at_us", "suspended", "unkillable",
     )  # fmt: skip
 
     def __init__(self, key: StepKey, epoch: int) -> None:
@@ -75,6 +75,7 @@ class Step:
         self.suspended = False  # its processes are to stand still
         self.stop_at_us = 0  # when SIGSTOP follows SIGTSTP, 0 = not due
         self.due_at_us = 0  # when the next act of its end is due, 0 = none is
+        self.unkillable = False  # SIGKILL was in vain, and the controller knows
 
     def move(self, to: StepState) -> None:
         """Go along the table."""

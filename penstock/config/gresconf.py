@@ -8,6 +8,7 @@ how it hangs together with the others; the controller places jobs by them.
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from penstock.config.gresshares import with_shares
@@ -108,7 +109,9 @@ class _GresReader:
             gres += self._typed(configured, records)
             if not self.uncounted:
                 self._check_counts(node, configured, records, where)
-        node = replace(node, gres=tuple(gres), devices=self._devices(node, gres))
+        node = replace(
+            node, gres=tuple(gres), devices=self._devices(node, gres), device_files=tuple(self._files(node, gres))
+        )
         return self._shares(node, where) if any(one.name in SHARED_NAMES for one in gres) else node
 
     def _shares(self, node: NodeConfig, where: Where) -> NodeConfig:
@@ -137,6 +140,18 @@ class _GresReader:
             each = [DeviceConfig(one.name, r.cores, r.links) for r in here for _ in range(r.count)]
             found += (each + [DeviceConfig(one.name)] * one.count)[: one.count]
         return tuple(found) if any(device.cores or device.links for device in found) else ()
+
+    def _files(self, node: NodeConfig, gres: list[Gres]) -> Iterator[tuple[str, int, str]]:
+        """Each device's file, in the order of the devices' indices."""
+        first: dict[str, int] = {}
+        for one in gres:
+            here = [r for r in self.records.get(one.name, ()) if not r.nodes or node.name in r.nodes]
+            here = [r for r in here if not one.type or not r.type or r.type == one.type]
+            files = [file for r in here for file in r.files or ("",) * r.count]
+            low = first.get(one.name, 0)
+            first[one.name] = low + one.count
+            if one.name not in SHARED_NAMES:
+                yield from ((one.name, low + i, file) for i, file in enumerate(files[: one.count]) if file)
 
     def check_nodes(self, table: NodeTable) -> None:
         """Names in the file that are no nodes, or nodes without that GRES."""

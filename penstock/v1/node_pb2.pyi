@@ -182,7 +182,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class NodeSettings(_message.Message):
     TASK_PLUGIN_FIELD_NUMBER: _ClassVar[int]
     KILL_WAIT_S_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_TMP_FOLDERS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -225,7 +226,18 @@ class NodeSettings(_message.Message):
     task_plugin: str
     kill_wait_s: int
     private_tmp_folders: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ...) -> None: ...
+    devices: _containers.RepeatedCompositeFieldContainer[NodeDevice]
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ...) -> None: ...
+
+class NodeDevice(_message.Message):
+    __slots__ = ("name", "index", "file")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    index: int
+    file: str
+    def __init__(self, name: _Optional[str] = ..., index: _Optional[int] = ..., file: _Optional[str] = ...) -> None: ...
 
 class CgroupSettings(_message.Message):
     __slots__ = ("constrain_cores", "constrain_ram", "constrain_swap", "constrain_devices", "allowed_ram_percent", "allowed_swap_percent", "min_ram_mb", "max_ram_percent", "max_swap_percent", "plugin", "pids_max", "signal_children")

@@ -51,6 +51,7 @@ class NodeConfig:
     reason: str = ""
     port: int = 6818
     devices: tuple[DeviceConfig, ...] = ()
+    device_files: tuple[tuple[str, int, str], ...] = ()  # (name, index among those of the name, file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,43 @@ def test_only_one_attempt_of_a_step_lives_at_a_time():
     assert feed.launch(second)[0] == m.StartStep(second, "order")
 
 
+def unkillable(feed: Feed, key: StepKey) -> list[m.Effect]:
+    feed.launch(key)
+    feed.began(key)
+    feed.terminate(key, grace_s=0)
+    feed(m.TimerDue(), SECOND_US)
+    return feed(m.TimerDue(), 61 * SECOND_US)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_end_of_the_last_unkillable_step_clears_the_notice(restarted):
+    feed = Feed(connected())
+    unkillable(feed, KEY)
+    unkillable(feed, OTHER)
+    if restarted:
+        snapshot = list(feed.machine.snapshot())
+        machine = NodeMachine()
+        machine.replay(snapshot)
+        machine.step(0, m.LinkUp(1, 3, 60 * SECOND_US))
+        machine.seal()
+        feed = Feed(machine)
+    (end,) = feed.ended(KEY)
+    assert isinstance(end.report, m.Exited)
+    end, over = feed.ended(OTHER)
+    assert isinstance(end.report, m.Exited)
+    assert over.report.notice == m.Notice("Kill task failed", drain=True, clear=True, key=OTHER)
+
+
+def test_a_notice_is_a_report_like_any_other():
+    feed = Feed(connected())
+    (sent,) = feed(m.Notice("spool full", drain=True))
+    assert sent.report == m.Noticed(1, SECOND_US, m.Notice("spool full", drain=True))
+    assert list(feed.machine.unacked) == [1]
+    assert feed(m.LinkUp(2, 3, 0)) == [m.SendReport(2, 1, sent.report)]
+    assert feed(m.ReportsAcked("spool", 1)) == []
+    assert feed.machine.unacked == {}
+
+
 def test_escalation_term_kill_unkillable():
     feed = Feed(connected())
     feed.launch()
@@ -173,9 +210,11 @@ def test_escalation_term_kill_unkillable():
     assert feed(m.TimerDue(), 30 * SECOND_US) == []
     assert feed(m.TimerDue(), 31 * SECOND_US) == [m.SignalStep(KEY, (9,), SCOPE_ALL)]
     assert feed.machine.next_deadline() == 91 * SECOND_US
-    assert feed(m.TimerDue(), 91 * SECOND_US) == [m.TellUnkillable(KEY, 31 * SECOND_US)]
+    tell, report = feed(m.TimerDue(), 91 * SECOND_US)
+    assert tell == m.TellUnkillable(KEY, 31 * SECOND_US)
+    assert report.report.notice == m.Notice("Kill task failed", drain=True, key=KEY)
     assert feed.machine.next_deadline() is None
-    assert [type(e) for e in feed.ended()] == [m.SendReport]
+    assert [type(e) for e in feed.ended()] == [m.SendReport, m.SendReport]
 
 
 def test_a_second_terminate_can_only_hasten():

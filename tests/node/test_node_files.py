@@ -118,7 +118,7 @@ def test_the_tasks_of_an_order_arrive_with_it():
         TaskOrder(9),
     ]
     order = LaunchOrder(
-        key="1.0.3", kind="step", tasks=tasks, cpu_ids=[0, 1], mpi_facts={"nodes": "a"}, devices=["/dev/x"]
+        key="1.0.3", kind="step", tasks=tasks, cpu_ids=[0, 1], mpi_facts={"nodes": "a"}, denied_devices=["/dev/x"]
     )
     data = order.encode()
     body_at = ORDER_HEAD.size + len("1.0.3")
