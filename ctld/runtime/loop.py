@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
-from ctld.core.events import AnyEvent, AwaitJob, PlanReady, StopWaiting, SubmitJob, Tick
+from ctld.core.events import AnyEvent, AwaitJob, ClockJumped, PlanReady, StopWaiting, SubmitJob, Tick
 from ctld.core.planning import run_plan
 from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.errors import NotTaken
@@ -65,6 +65,7 @@ class Runtime:
         recorder: FlightRecorder | None = None,
         metrics: Metrics | None = None,
         storage_full: type[Exception] = MemoryError,
+        take_jump: Callable[[], int] = lambda: 0,
     ) -> None:
         self.core = core
         self.snapshot = snapshot
@@ -76,6 +77,7 @@ class Runtime:
         self.observers: list[Callable[[Batch], None]] = []  # see each committed batch before its effects leave
         self._store = store
         self._storage_full = storage_full
+        self._take_jump = take_jump
         self._fail = fail
         self._recorder = recorder or FlightRecorder(None)
         self._inbox: deque[AnyEvent] = deque()
@@ -177,6 +179,10 @@ class Runtime:
         while inbox:
             event = inbox.popleft()
             now_us = clock_us()
+            if jump_us := self._take_jump():
+                log.warning("the clock was set forward by %.1f s", jump_us / 1_000_000)
+                record(now_us - jump_us, ClockJumped(jump_us))
+                step(now_us - jump_us, ClockJumped(jump_us))
             record(now_us, event)
             step(now_us, event)
             number += 1
