@@ -30,25 +30,25 @@ def play(seed: int) -> list[str]:
     return [text for _, _, text in world.timeline._lines]
 
 
-@pytest.mark.parametrize("first", (6, 11))
+@pytest.mark.parametrize("first", [6, 11])
 def test_worlds_of_leases(first: int) -> None:
     told = [text for seed in range(first, first + 5) for text in play(seed)]
     assert any("stops itself" in text for text in told)
 
 
-def is_found() -> bool:
+def first_oracle() -> str:
+    """Which oracle says no first; "" = none does."""
     for seed in range(1, 40):
         try:
             play(seed)
         except Broken as broken:
-            assert broken.oracle in ("once", "ended", "capacity"), broken
-            return True
-    return False
+            return broken.oracle
+    return ""
 
 
 def test_a_controller_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "dead_after_s", lambda lease_s, grace_s: lease_s // 2)
-    assert is_found()
+    assert first_oracle() in ("once", "ended", "capacity")
 
 
 def test_a_node_that_renews_without_an_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,4 +59,4 @@ def test_a_node_that_renews_without_an_answer_is_found(monkeypatch: pytest.Monke
         real(self)
 
     monkeypatch.setattr(SimNode, "_beat", beat)
-    assert is_found()
+    assert first_oracle() in ("once", "ended", "capacity")
