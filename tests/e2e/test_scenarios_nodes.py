@@ -143,7 +143,7 @@ def test_scenario_10_the_spool_is_lost_under_a_running_job(new_cluster: New) -> 
     log, gate = cluster.work / "runs.log", cluster.work / "gate"
     # It leaves its session and its environment behind, as what tries to escape does.
     inner = f"while [ ! -e {gate} ]; do sleep 0.05; done; touch {cluster.work}/escaped-${{SLURM_RESTART_COUNT:-0}}"
-    script = cluster.script("log.sh", f"#!/bin/sh\nenv -i setsid sh -c "{inner}" &\n".encode() + LOGGING_SCRIPT)
+    script = cluster.script("log.sh", f'#!/bin/sh\nenv -i setsid sh -c "{inner}" &\n'.encode() + LOGGING_SCRIPT)
     cluster.run("scontrol", "update", "nodename=n2", "state=drain", "reason=test").ok()
     job_id = cluster.sbatch("-o", "/dev/null", str(script), str(log), str(gate))
     cluster.wait(lambda: read_log(log)[0], "it has begun")
