@@ -132,7 +132,7 @@ class Daemon:
             loop.add_signal_handler(signum, self.stop)
         self._open_local()
         await self._supervisors.open()
-        self._supervisors.adopt(self._machine)
+        await self._supervisors.adopt(self._machine)
         await self._turn()  # what became of the old steps is known before the registration says so
         linking = loop.create_task(self._link.run())
         linking.add_done_callback(lambda task: self.stop())

@@ -117,6 +117,8 @@ class Lease:
     def wait_s(self) -> float:
         """When to look again."""
         at_ns = self._kill_at_ns or self._ends_at_ns()
+        if at_ns == self._kill_at_ns <= now_ns():
+            at_ns += self._lease_ns  # killed already
         return min(max(at_ns - now_ns(), 0), self._lease_ns // LOOKS) / _NS + 0.001
 
     def _ends_at_ns(self) -> int:

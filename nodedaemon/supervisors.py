@@ -16,8 +16,9 @@ import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 
-from nodedaemon import orders, proctree
+from nodedaemon import orders, proctree, strays
 from nodedaemon.cgroup import Cgroups
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.messages import Event, SignalStep, StepBegan, StepEnded
@@ -176,16 +177,17 @@ class Supervisors:
 
     # -- after a restart
 
-    def adopt(self, machine: NodeMachine) -> None:
-        """Find out what became of every step that an earlier noded left."""
+    async def adopt(self, machine: NodeMachine) -> None:
+        """Find out what became of every step that an earlier noded left; what is not in the spool is killed."""
         for step in machine.live_steps():
             self._find(step.key)
         known = {str(key) for key, step in machine.steps.items() if step.state is not StepState.TOMBSTONE}
+        path = self._spool.path if self._spool.is_new else None
+        clear = partial(strays.clear, self._cgroups, known, path, self._launcher.process.pid)
+        if not await self._loop.run_in_executor(self._executor, clear):
+            log.error("processes of steps that nobody knows are left, and SIGKILL does not end them")
         stale = [_parse_key(name) for name in self._spool.folders() if name not in known]
         self._spool.sweep([key for key in stale if key is not None])
-        for name in self._cgroups.leftovers():
-            if name not in known:
-                self._cgroups.remove(name)
 
     def _find(self, key: StepKey) -> None:
         claim, end = self._spool.read(key)

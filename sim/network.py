@@ -31,6 +31,12 @@ class Side(Protocol):
         """The stream is over, as this side has found out."""
 
 
+class Listener(Side, Protocol):
+    """The side that waits for streams; `up` False = its machine refuses connections."""
+
+    up: bool
+
+
 class Stream:
     """One stream of one node."""
 

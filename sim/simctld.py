@@ -26,7 +26,7 @@ from ctld.core.effects import (
     StartPlan,
     TerminateStep,
 )
-from ctld.core.events import AnyEvent, LaunchRefused, NodeDisconnected, StepExited, StepStarted, Tick
+from ctld.core.events import AnyEvent, ClockJumped, LaunchRefused, NodeDisconnected, StepExited, StepStarted, Tick
 from ctld.core.planning import run_plan
 from ctld.core.recover import Loaded, Misfit
 from ctld.core.submit import SUBMIT_KEY_AGE_US
@@ -228,6 +228,10 @@ class SimController:
         inbox, self._inbox = self._inbox, []
         for event in inbox:
             now_us = self.clock()
+            if jump_us := self.clock.take_jump():
+                self._recorder.event(now_us - jump_us, ClockJumped(jump_us))
+                self._trusted(self.core.step, now_us - jump_us, ClockJumped(jump_us))
+                self._trusted(self.core.check)
             self._recorder.event(now_us, event)
             self._trusted(self.core.step, now_us, event)
             self._trusted(self.core.check)
@@ -379,6 +383,8 @@ class SimController:
                     effect.job_id, f"{effect.node} refuses job {effect.job_id}.{effect.attempt}: {refused}"
                 )
                 self.post(LaunchRefused(effect.node, effect.job_id, effect.attempt, effect.step_id, refused))
+        elif kind == "beat":
+            stream.send(CTLD, ("beat_answered", content[0]))
         else:
             report: StepStarted | StepExited = content[0](stream.link_id)
             self.post(report)

@@ -18,15 +18,17 @@ from ctld.core.events import HeldStep, NodeRegistered, StepExited, StepStarted
 from ctld.core.model import JobRow
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, NodeMachine
-from nodedaemon.core.steps import StepKey
+from nodedaemon.core.steps import NO_LEASE, StepKey
+from nodedaemon.lease import LAPSED, LOOKS
 from penstock.values.config import NodeConfig
 from sim.checkers import Broken, Checkers
-from sim.network import CTLD, NODE, Network, Side, Stream
+from sim.network import CTLD, NODE, Listener, Network, Side, Stream
 from sim.simstep import Disk, Nature, Process
 from sim.timeline import US, Timeline
 
 CRASH_POINTS = ("journal:before", "journal:written", "journal:synced", "effect")
 REGISTER_TIMEOUT_US = 20 * US
+BEAT_US = 5 * US
 PAUSE_FIRST_US, PAUSE_MAX_US = 100_000, 10 * US
 
 
@@ -38,7 +40,7 @@ class SimNode:
     """One machine. `nature_of` says how the script of a job behaves."""
 
     def __init__(
-        self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: Side,
+        self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: Listener,
         nature_of: Callable[[bytes, JobRow], Nature], skew_us: int,
     ) -> None:  # fmt: skip
         self.config, self.name = config, config.name
@@ -62,7 +64,11 @@ class SimNode:
             "registered": self._registered,
             "command": self._command,
             "acked": self._acked,
+            "beat_answered": lambda stream, sent_us: self._contact(sent_us),
         }
+        self._contact_us = 0  # when the controller was in contact both ways, or known not to be there
+        self._asked_us = 0  # when the last registration was sent
+        self._beats = False
 
     def now_us(self) -> int:
         """This machine's clock."""
@@ -183,6 +189,36 @@ class SimNode:
             if left <= 1:
                 raise NodeCrash(point)
 
+    # ---- leases --------------------------------------------------------------------------------------------------
+
+    def _contact(self, at_us: int) -> None:
+        self._contact_us = max(self._contact_us, at_us)
+
+    def _beat(self) -> None:
+        """A heartbeat, as long as somebody's lease depends on it."""
+        self._beats = any(process.lease != NO_LEASE for process in self.processes.values())
+        if not self._beats:
+            return
+        if self.machine is not None and self._stream is not None and self._admitted:
+            self._stream.send(NODE, ("beat", self._timeline.now_us))
+        elif self.machine is not None and self._network.reaches(self.name) and not self._ctld.up:
+            self._contact(self._timeline.now_us)
+        self._timeline.after(BEAT_US, self._beat)
+
+    def _look(self, process: Process) -> None:
+        """What a stepd does: stop the step when nobody has renewed its lease."""
+        if process.end_us or process.lapsed:
+            return
+        lease_us, grace_us = (seconds * US for seconds in process.lease)
+        ends_us = max(self._contact_us, process.start_us) + lease_us
+        if self._timeline.now_us < ends_us:
+            self._timeline.at(min(ends_us, self._timeline.now_us + lease_us // LOOKS), self._look, process)
+            return
+        process.lapsed = True
+        self._timeline.say(process.key.job_id, f"job {process.key.job_id} stops itself on {self.name}: no contact")
+        self._hit(process, 15, process.nature.on_term_us)
+        self._timeline.after(grace_us, self._hit, process, SIGKILL, process.nature.on_kill_us)
+
     def _guarded(self, act: Callable[..., None], *args: Any) -> None:
         try:
             act(*args)
@@ -284,16 +320,18 @@ class SimNode:
         return lambda link: StepExited(
             node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link, end.start_at_us,
             end.end_at_us, end.exit_code, end.exit_signal, end.failure, end.out_of_memory, end.user_cpu_us,
-            untried=end.untried, rebooted=end.rebooted,
+            untried=end.untried, rebooted=end.rebooted, lease_lapsed=end.failure == LAPSED,
         )  # fmt: skip
 
     # ---- steps ---------------------------------------------------------------------------------------------------
 
-    def _order(self, key: StepKey, job: JobRow, script: bytes) -> None:
+    def _order(self, key: StepKey, job: JobRow, script: bytes, lease: tuple[int, int]) -> None:
         """The order goes to the launcher, which may outlive the daemon."""
-        self._timeline.after(self._random.randint(200, 5_000), self._begin, key, job, script, self.boots, self.daemons)
+        self._timeline.after(
+            self._random.randint(200, 5_000), self._begin, key, job, script, lease, self.boots, self.daemons
+        )
 
-    def _begin(self, key: StepKey, job: JobRow, script: bytes, boot: int, daemon: int) -> None:
+    def _begin(self, key: StepKey, job: JobRow, script: bytes, lease: tuple[int, int], boot: int, daemon: int) -> None:
         if boot != self.boots or not self.powered or key in self.disk.claims:
             return
         if daemon != self.daemons and self._random.random() < 0.5:
@@ -304,6 +342,11 @@ class SimNode:
             return
         self.disk.claims[key] = True
         process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us)
+        process.lease = lease
+        if lease != NO_LEASE:
+            self._look(process)
+            if not self._beats:
+                self._beat()
         self._timeline.say(key.job_id, f"job {key.job_id}.{key.attempt} starts on {self.name}")
         self._checkers.started(process)
         self._timeline.at(process.end_planned_us, self._exit, process, process.end_planned_us, 0)
@@ -316,12 +359,17 @@ class SimNode:
             return
         nature = process.nature
         delay_us = nature.on_kill_us if SIGKILL in effect.signals else nature.on_term_us
-        if delay_us < 0 or not set(effect.signals) & {SIGKILL, 15}:
+        if set(effect.signals) & {SIGKILL, 15}:
+            self._hit(process, effect.signals[-1], delay_us)
+
+    def _hit(self, process: Process, signal: int, delay_us: int) -> None:
+        """A signal ends it in so long; below 0 = it does not care."""
+        if delay_us < 0 or process.end_us:
             return
         end_us = self._timeline.now_us + delay_us
         if end_us < process.end_planned_us:
             process.end_planned_us = end_us
-            self._timeline.at(end_us, self._exit, process, end_us, effect.signals[-1])
+            self._timeline.at(end_us, self._exit, process, end_us, signal)
 
     def _exit(self, process: Process, end_us: int, signal: int) -> None:
         if process.end_us or process.end_planned_us != end_us:
@@ -332,7 +380,7 @@ class SimNode:
         start_us = process.start_us + self._skew_us
         process.reported = core.StepEnded(
             process.key, start_us, max(self.now_us(), start_us), code, signal, out_of_memory=nature.out_of_memory,
-            user_cpu_us=process.cpu_us,
+            user_cpu_us=process.cpu_us, failure=LAPSED if process.lapsed else "",
         )  # fmt: skip
         self._end_on_disk(process.reported)
 
@@ -367,6 +415,7 @@ class SimNode:
         self._admitted = False
         sides: dict[str, Side] = {NODE: self, CTLD: self._ctld}
         stream = self._stream = self._network.connect(self.name, self._streams, sides)
+        self._asked_us = self._timeline.now_us
         stream.send(NODE, ("register", self._registration()))
         self._later(REGISTER_TIMEOUT_US, self._not_admitted, stream)
 
@@ -378,7 +427,7 @@ class SimNode:
         assert self.machine is not None
         config = self.config
         held = tuple(
-            HeldStep(s.key.job_id, s.key.attempt, s.key.step_id, s.state.name, s.epoch)
+            HeldStep(s.key.job_id, s.key.attempt, s.key.step_id, s.state.name, s.epoch, False, *s.lease)
             for s in self.machine.steps.values()
         )
         gres = tuple((g.name, g.type, g.count) for g in config.gres)
@@ -403,6 +452,7 @@ class SimNode:
             stream.close(NODE)
         elif not self._admitted:
             self._admitted = True
+            self._contact(self._asked_us)
             self._pause_us = PAUSE_FIRST_US
             self.post(core.LinkUp(stream.number, epoch, timeout_us))
 
@@ -413,7 +463,8 @@ class SimNode:
         key = StepKey(effect.job_id, effect.attempt, effect.step_id)
         head = (stream.number, sequence, epoch, key)
         if isinstance(effect, LaunchStep):
-            self.post(core.Launch(*head, (effect.job, script)))
+            lease = (effect.lease_s, effect.lease_grace_s) if effect.lease_s else NO_LEASE
+            self.post(core.Launch(*head, (effect.job, script, lease), lease=lease))
         elif isinstance(effect, SignalStep):
             scope = SCOPE_BATCH if effect.batch_only and not effect.full else SCOPE_ALL
             self.post(core.Signal(*head, effect.signal_no, scope))

@@ -30,6 +30,8 @@ class Process:
         self.end_planned_us = start_us + nature.run_us
         self.signal = 0  # what ended it
         self.cpu_us = 0
+        self.lease = (0, 0)
+        self.lapsed = False  # it has been told to stop, as nobody renewed its lease
         self.is_lost = False  # nobody can tell how it ended
         self.reported: core.StepEnded | None = None
 

@@ -36,6 +36,8 @@ class Options(msgspec.Struct, frozen=True):
     gpus: int
     kill_wait_s: int
     slurmd_timeout_s: int
+    lease_s: int
+    node_fail_policy: str
     min_job_age_s: int
     return_to_service: int
     max_batch_requeue: int
@@ -71,6 +73,8 @@ def draw(seed: int, steps: int) -> Options:
         gpus=pick((0, 2, 4)),
         kill_wait_s=pick((5, 30)),
         slurmd_timeout_s=pick((20, 60, 300)),
+        lease_s=pick((0, 240)),
+        node_fail_policy=pick(("requeue", "requeue", "keep")),
         min_job_age_s=pick((10, 60, 300)),
         return_to_service=pick((0, 1, 2)),
         max_batch_requeue=pick((2, 5)),
@@ -81,8 +85,8 @@ def draw(seed: int, steps: int) -> Options:
         repeats=pick((0.0, 0.0, 0.1)),
         lost_replies=pick((0.0, 0.2)),
         skew_max_us=pick((0, 0, 3_000_000, 3_600_000_000)),
-        pause_mean_s=pick((0.5, 3.0, 10.0)),
-        run_max_s=pick((5, 60, 400)),
+        pause_mean_s=pick((0.5, 3.0, 10.0, 40.0)),
+        run_max_s=pick((5, 60, 400, 1_200)),
         deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7},
         faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share},
     )
@@ -110,6 +114,8 @@ def configuration(options: Options) -> Config:
         def_mem_per_cpu_mb=100,
         kill_wait_s=options.kill_wait_s,
         slurmd_timeout_s=options.slurmd_timeout_s,
+        lease_time_s=options.lease_s,
+        node_fail_policy=options.node_fail_policy,
         min_job_age_s=options.min_job_age_s,
         return_to_service=options.return_to_service,
         max_batch_requeue=options.max_batch_requeue,

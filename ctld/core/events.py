@@ -488,6 +488,12 @@ class StepExited(Event, frozen=True):
     metric_tasks: int = 0  # that they were taken of
 
 
+class ClockJumped(Event, frozen=True):
+    """The wall clock has been set forward: the next event comes with a time that much later."""
+
+    jump_us: int
+
+
 class NodeFenced(Event, frozen=True):
     """The fencing program has ended. `off`: nothing runs on the node any more; else `text` says what went wrong."""
 

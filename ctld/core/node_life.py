@@ -236,6 +236,10 @@ def node_timeout(state: ClusterState, now_us: int, name: str, link_id: int) -> N
         return
     if node.flags & NodeFlag.DOWN or not node.flags & NodeFlag.NO_RESPOND:
         return
+    due_us = node.lost_at_us + state.config.slurmd_timeout_s * US if node.lost_at_us else now_us
+    if due_us > now_us:  # the clock was set forward
+        state.timers.set(due_us, Timer.NODE_TIMEOUT, name, link_id)
+        return
     set_down(state, node, NOT_RESPONDING, ROOT_UID, now_us)
     for job_id in list(node.jobs):
         _out_of_reach(state, node, state.jobs[job_id], now_us)

@@ -72,6 +72,8 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
         return
     job, step = found
+    if event.lease_lapsed:
+        _gave_way(state, now_us, job, event.node)
     if isinstance(step, SpreadStep):
         _part_exited(state, now_us, job, step, event)
         return
@@ -94,9 +96,6 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.user_cpu_us, step.system_cpu_us = event.user_cpu_us, event.system_cpu_us
     step.max_rss_kb, step.max_vmsize_kb = event.max_rss_kb, event.max_vmsize_kb
     step.disk_read_bytes, step.disk_write_bytes = event.disk_read_bytes, event.disk_write_bytes
-    if event.lease_lapsed and job.state is not S.COMPLETING:
-        job.failed_node, job.reason, job.end_state = step.node, Reason.NODE_DOWN, job_life.after_node_loss(job)
-        job_life.move(state, job, S.COMPLETING)
     if event.failure:
         job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)
@@ -106,6 +105,13 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         job.end_state = S.REQUEUED
         job_life.move(state, job, S.COMPLETING)
     job_life.step_done(state, job, step, now_us)
+
+
+def _gave_way(state: ClusterState, now_us: int, job: Job, node: str) -> None:
+    """A step of the job has stopped itself, as its node was out of reach: for the job that node was lost."""
+    if job.state is not S.COMPLETING and (node == job.batch_node or not job.request.no_kill):
+        job.failed_node = node
+        job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
 
 
 def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:

@@ -1,12 +1,17 @@
 """The controller's clock: wall time in microseconds that never goes back and never stands still.
 
 A forward step of the wall clock is followed at once, so that begin times and clients' keys agree with what people read
-from their clocks. When the wall clock is set back, time goes on from where it was at half speed until the two meet:
-no duration is negative, and a time limit is at most late.
+from their clocks; `take_jump` says by how much, for those who count how long something has lasted (core/clock.py).
+When the wall clock is set back, time goes on from where it was at half speed until the two meet: no duration is negative,
+and a time limit is at most late.
 """
 
 import time
 from collections.abc import Callable
+from typing import Final
+
+#: Smaller steps are the ordinary work of those who keep clocks right.
+JUMP_US_MIN: Final = 1_000_000
 
 
 class Clock:
@@ -19,11 +24,20 @@ class Clock:
         self._monotonic_ns = monotonic_ns
         self._last_us = wall_ns() // 1000
         self._last_tick_us = monotonic_ns() // 1000
+        self._jumped_us = 0
+
+    def take_jump(self) -> int:
+        """How far the clock has jumped forward since this was asked last, microseconds; small steps count as none."""
+        jumped_us, self._jumped_us = self._jumped_us, 0
+        return jumped_us
 
     def __call__(self) -> int:
         """Microseconds since 1970."""
         wall_us, tick_us = self._wall_ns() // 1000, self._monotonic_ns() // 1000
         if wall_us >= self._last_us:
+            ahead_us = wall_us - self._last_us - (tick_us - self._last_tick_us)
+            if ahead_us >= JUMP_US_MIN:
+                self._jumped_us += ahead_us
             self._last_us = wall_us
         else:
             slow_us = (tick_us - self._last_tick_us) // 2

@@ -139,6 +139,7 @@ class Controller:
             recorder,
             Metrics(),
             StorageFull,
+            clock.take_jump,
         )
         self._records = Records(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)

@@ -29,6 +29,7 @@ from ctld.core.events import (
     AwaitAllocation,
     AwaitJob,
     AwaitStep,
+    ClockJumped,
     CreateStep,
     PlanReady,
     StopWaiting,
@@ -78,6 +79,7 @@ class Runtime:
         recorder: FlightRecorder | None = None,
         metrics: Metrics | None = None,
         storage_full: type[Exception] = MemoryError,
+        take_jump: Callable[[], int] = lambda: 0,
     ) -> None:
         self.core = core
         self.snapshot = snapshot
@@ -89,6 +91,7 @@ class Runtime:
         self.observers: list[Callable[[Batch], None]] = []  # see each committed batch before its effects leave
         self._store = store
         self._storage_full = storage_full
+        self._take_jump = take_jump
         self._fail = fail
         self._recorder = recorder or FlightRecorder(None)
         self._inbox: deque[AnyEvent] = deque()
@@ -190,6 +193,10 @@ class Runtime:
         while inbox:
             event = inbox.popleft()
             now_us = clock_us()
+            if jump_us := self._take_jump():
+                log.warning("the clock was set forward by %.1f s", jump_us / 1_000_000)
+                record(now_us - jump_us, ClockJumped(jump_us))
+                step(now_us - jump_us, ClockJumped(jump_us))
             record(now_us, event)
             step(now_us, event)
             number += 1

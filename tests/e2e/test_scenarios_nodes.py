@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections import Counter
@@ -134,6 +135,34 @@ def test_scenario_09_power_loss_and_a_new_boot(new_cluster: New) -> None:
         lambda: not cluster.held_steps("n1"), "the old boot's spool is swept", show=lambda: cluster.held_steps("n1")
     )
     cluster.wait_state(cluster.sbatch("-o", "/dev/null", "--wrap", "true"), "COMPLETED")
+
+
+def test_scenario_10_the_spool_is_lost_under_a_running_job(new_cluster: New) -> None:
+    """Same boot, empty spool: what ran is killed before the job runs again, and the node waits for an administrator."""
+    cluster = new_cluster(2)
+    log, gate = cluster.work / "runs.log", cluster.work / "gate"
+    # It leaves its session and its environment behind, as what tries to escape does.
+    inner = f"while [ ! -e {gate} ]; do sleep 0.05; done; touch {cluster.work}/escaped-${{SLURM_RESTART_COUNT:-0}}"
+    script = cluster.script("log.sh", f'#!/bin/sh\nenv -i setsid sh -c "{inner}" &\n'.encode() + LOGGING_SCRIPT)
+    cluster.run("scontrol", "update", "nodename=n2", "state=drain", "reason=test").ok()
+    job_id = cluster.sbatch("-o", "/dev/null", str(script), str(log), str(gate))
+    cluster.wait(lambda: read_log(log)[0], "it has begun")
+    cluster.run("scontrol", "update", "nodename=n2", "state=resume").ok()
+    cluster.kill("n1")
+    shutil.rmtree(cluster.home / "noded" / "n1")
+    cluster.start_node("n1")
+    cluster.wait(lambda: "DRAIN" in cluster.node("n1").flags, "the node is drained")
+    assert cluster.node("n1").reason == "spool lost"
+    job = cluster.wait(lambda: (j := cluster.job(job_id)).attempt == 1 and j.state == "RUNNING" and j, "it runs again")
+    assert job.node_list == "n2"
+    cluster.wait(lambda: len(read_log(log)[0]) == 2, "it has begun again")
+    gate.touch()
+    cluster.wait_state(job_id, "COMPLETED")
+    begins, ends = read_log(log)
+    assert [(x.attempt, x.node) for x in begins] == [(0, "n1"), (1, "n2")]
+    assert [(x.attempt, x.node) for x in ends] == [(1, "n2")]
+    assert not (cluster.work / "escaped-0").exists()
+    assert "is not in the spool" in cluster.logs() or "supervisors of an earlier one" in cluster.logs()
 
 
 # ---- 16 and 17: the same thing several times, late, or in the wrong order -------------------------------------------
