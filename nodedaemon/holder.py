@@ -41,7 +41,7 @@ STAGES = {STAGE_PROLOG: "prolog", STAGE_EPILOG: "epilog", STAGE_KILL: "kill"}
 CLEAR_S = 60.0
 SERIAL_LOCK = "serial.lock"
 _ORDER_BYTES_MAX = 4096
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _NO_USAGE = (0, 0, 0, 0, 0)
 #: What an order to end may add to the epilog's environment, as NAME=VALUE words of its note.
 ENDING_NAMES = ("SLURM_JOB_EXIT_CODE", "SLURM_JOB_EXIT_CODE2", "SLURM_JOB_DERIVED_EC")
@@ -190,14 +190,17 @@ class Holder:
     def _obey(self) -> bool:
         """One order; True when it says to end."""
         try:
-            data, ancillary, _, _ = self._own.control.recvmsg(_ORDER_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, _, asker = self._own.control.recvmsg(_ORDER_BYTES_MAX, socket.CMSG_SPACE(CREDENTIALS.size))
         except BlockingIOError:
             return False
-        if not _is_ours(ancillary):
+        if not is_own_word(ancillary):
             return False
         key, signals, _, note = orders.decode_signals(data)
         if key != self._order.key:
             return False
+        if not signals:  # a noded that has come since asks how we are
+            with contextlib.suppress(OSError):
+                self._own.control.sendto(orders.began(key, self._start_at_us, self._own.pid), asker)
         if signal.SIGSTOP in signals:
             self._groups.freeze(True)
         elif signal.SIGTERM not in signals and signal.SIGCONT in signals:
@@ -236,10 +239,10 @@ def _now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _is_ours(ancillary: list[tuple[int, int, bytes]]) -> bool:
+def is_own_word(ancillary: list[tuple[int, int, bytes]]) -> bool:
     """True when root, or the user that this stepd runs as, sent the order: the kernel says who."""
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            _, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
+            _, uid, _ = CREDENTIALS.unpack(data[: CREDENTIALS.size])
             return uid in (0, os.geteuid())
     return False

@@ -20,19 +20,23 @@ from functools import partial
 
 from nodedaemon import orders, proctree, strays
 from nodedaemon.cgroup import Cgroups
-from nodedaemon.core.machine import NodeMachine
+from nodedaemon.core.machine import SCOPE_ALL, NodeMachine
 from nodedaemon.core.messages import Event, SignalStep, StepBegan, StepEnded
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.framing import unpack
+from nodedaemon.holder import CREDENTIALS, is_own_word
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.spool import Spool
 from nodedaemon.steprecord import NEVER, Claim
+from penstock.values.jobid import EXTERN_STEP
 
 log = logging.getLogger("penstock.noded")
 
 #: Packets taken per wake-up of the loop, so that a storm of ends does not starve the stream.
 PACKETS_PER_WAKE_MAX = 256
+#: An answer of a holder is a few words.
+ANSWER_BYTES_MAX = 4096
 NEVER_STARTED = "the node daemon was restarted before the step was started"
 #: Steps that have ended and may still have output for a client; more than a node can run in the time that they wait.
 LINGERING_MAX = 10_000
@@ -60,6 +64,8 @@ class Supervisors:
         self._now_us = now_us
         self._loop = asyncio.get_running_loop()
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._control.bind("")  # a name of the kernel's, so that holders can answer
         self._adopted: dict[StepKey, int] = {}
         self._lingering: dict[StepKey, bytes] = {}  # steps that have ended, whose stepds keep their output for a client
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,10 +78,12 @@ class Supervisors:
         _, self._writer = await asyncio.open_unix_connection(sock=self._launcher.orders)
         self._launcher.packets.setblocking(False)
         self._loop.add_reader(self._launcher.packets.fileno(), self._hear)
+        self._loop.add_reader(self._control.fileno(), self._hear_answer)
 
     def close(self) -> None:
         """Let go: the launcher stays as long as it has stepds."""
         self._loop.remove_reader(self._launcher.packets.fileno())
+        self._loop.remove_reader(self._control.fileno())
         for pidfd in self._adopted.values():
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
@@ -134,6 +142,15 @@ class Supervisors:
                 self._loop.remove_reader(self._launcher.packets.fileno())
                 self.launcher_lost.set()
                 return
+            self._take(unpack(data))
+
+    def _hear_answer(self) -> None:
+        """What an adopted holder answers: that it has begun."""
+        try:
+            data, ancillary, _, _ = self._control.recvmsg(ANSWER_BYTES_MAX, socket.CMSG_SPACE(CREDENTIALS.size))
+        except BlockingIOError:
+            return
+        if is_own_word(ancillary):
             self._take(unpack(data))
 
     def _take(self, packet: list[bytes]) -> None:
@@ -219,6 +236,9 @@ class Supervisors:
         self._adopted[key] = pidfd
         self._loop.add_reader(pidfd, self._adopted_gone, key)
         log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
+        if key.step_id == EXTERN_STEP:  # its prolog may have ended while nobody was there to hear it
+            with contextlib.suppress(OSError):  # it is going: its record tells the rest
+                self._control.sendto(orders.encode_signals(str(key), (), SCOPE_ALL, ""), claim.control)
 
     def _adopted_gone(self, key: StepKey) -> None:
         pidfd = self._adopted.pop(key)

@@ -22,6 +22,7 @@ from ctld.core.model import JobRow
 from ctld.core.step_model import StepRow
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.hostlist import compress
+from penstock.values.jobid import EXTERN_STEP
 
 #: What ended a job, as the line in its error file says it. A note that is not here is no line's business.
 DUE_TO: Final = {
@@ -46,7 +47,9 @@ def launch_message(
     """Everything the node needs to start the step."""
     message = _of_job(effect, spec, cluster)
     message.io_key = stream_key(secret, effect.job_id, effect.attempt, effect.step_id)
-    if effect.step is not None:
+    if effect.step_id == EXTERN_STEP:
+        _of_holder(message, effect)
+    elif effect.step is not None:
         _of_step(message, effect, effect.step)
     return message
 
@@ -100,6 +103,15 @@ def _of_job(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_
     if request.rlimits:
         message.rlimits.update(request.rlimits)
     return message
+
+
+def _of_holder(message: node_pb2.LaunchStep, effect: LaunchStep) -> None:
+    """What prolog and epilog are told that only the controller knows; what they are is in the node's settings."""
+    job, request = effect.job, effect.job.request
+    message.holder.run_prolog = message.holder.run_epilog = True
+    message.holder.is_batch_node = effect.node == job.batch_node and not request.kind
+    told = {"SLURM_JOB_CONSTRAINTS": request.features, "SLURM_WCKEY": request.wckey}
+    message.holder.environment.update({name: value for name, value in told.items() if value})
 
 
 def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
@@ -173,6 +185,8 @@ def gpus_of(gres: tuple[tuple[str, str, int], ...]) -> str:
 
 def note_text(effect: TerminateStep, now_us: int) -> str:
     """The line for the job's error file; "" = none."""
+    if effect.step_id == EXTERN_STEP:  # for its epilog (surround.ending_note)
+        return effect.note
     due_to = DUE_TO.get(effect.note)
     if due_to is None:
         return ""

@@ -25,7 +25,8 @@ from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, Termin
 from ctld.core.events import AnyEvent, LaunchRefused, NodeNotice, StepExited, StepStarted
 from ctld.runtime.loop import Runtime
 from ctld.runtime.points import crash_point
-from penstock.v1 import node_pb2
+from penstock.v1 import common_pb2, node_pb2
+from penstock.values.jobid import EXTERN_STEP
 
 log = logging.getLogger("penstock.ctld")
 
@@ -138,7 +139,7 @@ class NodeLink:
         return await self._launch(item) if isinstance(item, LaunchStep) else self._command(item)
 
     async def _launch(self, effect: LaunchStep) -> node_pb2.ControllerMessage | None:
-        spec = await self._specs.get(effect.job.spec_hash if effect.step is None else effect.step.spec_hash)
+        spec = await self._spec_of(effect)
         if self._ended:
             return None
         if spec is None:
@@ -150,8 +151,16 @@ class NodeLink:
         launch = launch_message(effect, spec, state.config.cluster_name, self._secret)
         kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
+        partition = state.partitions.get(effect.job.partition)
+        if partition is not None and partition.config.allow_new_privs is not None:
+            launch.allow_new_privs = partition.config.allow_new_privs
         message.command.launch.CopyFrom(launch)
         return message
+
+    async def _spec_of(self, effect: LaunchStep) -> common_pb2.JobSpec | None:
+        if effect.step_id == EXTERN_STEP:
+            return common_pb2.JobSpec()  # a holder runs nothing of the user's
+        return await self._specs.get(effect.job.spec_hash if effect.step is None else effect.step.spec_hash)
 
     def _command(self, effect: Any) -> node_pb2.ControllerMessage:
         message = self._numbered(effect)

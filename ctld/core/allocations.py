@@ -19,6 +19,7 @@ from ctld.core.model import Job, job_row
 from ctld.core.rights import may_touch
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
+from penstock.values.jobid import EXTERN_STEP
 from penstock.values.jobkind import JobKind
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, JobState, Reason
@@ -103,7 +104,7 @@ def _without_owner(state: ClusterState, job: Job, now_us: int, gone_us: int) -> 
     limit_us = state.config.inactive_limit_s * US
     if job.state is S.PENDING:
         job_life.terminate(state, job, S.CANCELLED, Reason.NONE, now_us, "its owner is gone")
-    elif job_life.live_steps(state, job):
+    elif job_life.working_steps(state, job):
         return
     elif job.request.kind is JobKind.SRUN:
         _end_alone(state, job, now_us)
@@ -112,7 +113,7 @@ def _without_owner(state: ClusterState, job: Job, now_us: int, gone_us: int) -> 
 
 
 def _end_alone(state: ClusterState, job: Job, now_us: int) -> None:
-    if job.steps:
+    if any(step.step_id != EXTERN_STEP for step in job.steps.values()):
         end(state, job, now_us, job.derived_code, job.derived_signal, "its owner is gone")
     else:
         job_life.terminate(state, job, S.CANCELLED, Reason.NONE, now_us, "its owner is gone")
@@ -126,7 +127,7 @@ def step_gone(state: ClusterState, job: Job, now_us: int) -> None:
     if job.request.kind is not JobKind.SRUN:
         owner.seen_at_us = now_us  # InactiveLimit begins now
         return
-    if job.state in END_STATES or job.state is S.COMPLETING or job_life.live_steps(state, job):
+    if job.state in END_STATES or job.state is S.COMPLETING or job_life.working_steps(state, job):
         return
     if now_us - owner.seen_at_us >= OWNER_GONE_US:
         _end_alone(state, job, now_us)

@@ -23,6 +23,7 @@ from ctld.core import (
     depends,
     explain,
     gang,
+    holders,
     job_life,
     layout,
     lease,
@@ -65,6 +66,7 @@ from ctld.core.events import (
     NodeRegistered,
     NotifyJob,
     PlanReady,
+    ScriptEnded,
     StepExited,
     StepStarted,
     StopWaiting,
@@ -82,6 +84,7 @@ from ctld.core.rights import may_touch
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.config import Config
+from penstock.values.jobid import EXTERN_STEP
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, JobState, Reason
 
@@ -121,9 +124,19 @@ def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
             del state.awaiting[job_id]
 
 
+def step_started(state: ClusterState, now_us: int, event: StepStarted) -> None:
+    """A step runs, or a holder is up."""
+    (holders if event.step_id == EXTERN_STEP else step_life).step_started(state, now_us, event)
+
+
+def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:
+    """A node does not take a step or a holder."""
+    (holders if event.step_id == EXTERN_STEP else step_life).launch_refused(state, now_us, event)
+
+
 def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     """A step has ended: the end of a job's, or of one that should have been gone from its node already."""
-    step_life.step_exited(state, now_us, event)
+    (holders if event.step_id == EXTERN_STEP else step_life).step_exited(state, now_us, event)
     node_life.leftover_gone(state, event)
 
 
@@ -149,9 +162,10 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     NodeNotice: node_life.node_noticed,
-    StepStarted: step_life.step_started,
+    StepStarted: step_started,
+    ScriptEnded: holders.script_ended,
     StepExited: step_exited,
-    LaunchRefused: step_life.launch_refused,
+    LaunchRefused: launch_refused,
     NodeFenced: node_life.node_fenced,
     ClockJumped: clock.clock_jumped,
     PlanReady: schedule.plan_ready,

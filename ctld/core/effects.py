@@ -215,6 +215,15 @@ class AdmitNode(Effect, frozen=True):
     refusal: str = ""
 
 
+class RunScript(Effect, frozen=True):
+    """Run the site's programs on the controller's machine. `context`: prolog_slurmctld is answered by ScriptEnded."""
+
+    job: JobRow
+    context: str
+    patterns: tuple[str, ...]
+    timeout_s: int  # of each program; 0 = none
+
+
 class RebootNode(Effect, frozen=True):
     """Run RebootProgram there."""
 
@@ -281,5 +290,5 @@ class Batch(msgspec.Struct):
 __all__ = [
     "AckReports", "AdmitNode", "Allocation", "Batch", "Changed", "Created", "Done", "Effect", "Ended", "ForgetStep",
     "JobResult", "LaunchStep", "NodeAlloc", "NotifyStep", "RebootNode", "Refusal", "Refused", "Reply", "Results",
-    "SignalStep", "StartPlan", "StepCreated", "StepSeen", "Submitted", "SuspendStep", "TerminateStep",
+    "RunScript", "SignalStep", "StartPlan", "StepCreated", "StepSeen", "Submitted", "SuspendStep", "TerminateStep",
 ]  # fmt: skip

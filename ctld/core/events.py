@@ -503,6 +503,14 @@ class NodeFenced(Event, frozen=True):
     text: str = ""
 
 
+class ScriptEnded(Event, frozen=True):
+    """PrologSlurmctld has ended for an attempt of a job; `failure` "" = well."""
+
+    job_id: int
+    attempt: int
+    failure: str = ""
+
+
 class LaunchRefused(Event, frozen=True):
     """The node did not accept a launch (`why` is its text)."""
 

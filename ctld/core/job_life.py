@@ -13,7 +13,7 @@ A batch job ends with its script: steps of srun that still run then are ended, a
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, lease, predict, preempt, priority
+from ctld.core import arrays, assocs, depends, lease, predict, preempt, priority, surround
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -23,7 +23,7 @@ from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, live_nodes, step_row
 from ctld.core.timers import Timer
-from penstock.values.jobid import BATCH_STEP
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
 from penstock.values.tres import format_tres
@@ -103,6 +103,21 @@ def start(
 
 
 def begin(state: ClusterState, job: Job) -> None:
+    """The job's nodes are its own: what surrounds it, then the job itself. Safe to repeat."""
+    if not surround.prolog_comes_first(state, job):
+        hold(state, job)
+
+
+def hold(state: ClusterState, job: Job) -> None:
+    """Put holders on the job's nodes, where there are any; the job begins when they are up."""
+    holder = surround.holder_of(state, job)
+    if holder is None or surround.is_up(holder):
+        launch(state, job)
+    else:
+        emit_launch(state, job, holder)
+
+
+def launch(state: ClusterState, job: Job) -> None:
     """The job's nodes are ready for it: launch its script, or let its owner use them."""
     if job.request.kind:
         move(state, job, S.RUNNING)
@@ -203,6 +218,11 @@ def live_steps(state: ClusterState, job: Job) -> list[Step]:
     return [step for step in job.steps.values() if step.state not in END_STATES]
 
 
+def working_steps(state: ClusterState, job: Job) -> list[Step]:
+    """Those of them that are the job's own, and no holders."""
+    return [step for step in live_steps(state, job) if step.step_id != EXTERN_STEP]
+
+
 def after_node_loss(job: Job) -> JobState:
     """What becomes of a job whose node is gone."""
     return S.REQUEUED if job.request.requeue else S.NODE_FAIL
@@ -211,8 +231,12 @@ def after_node_loss(job: Job) -> JobState:
 def emit_terminate(state: ClusterState, job: Job, step: Step, note: str = "", only: str = "") -> None:
     """(Re-)send the order to end a step to its nodes, or to the node `only`. The first note of a step stays."""
     grace_ms = state.config.kill_wait_s * 1000
+    if step.step_id == EXTERN_STEP:
+        if not surround.are_alone(live_steps(state, job)):
+            return  # it goes last, and hears of it then
+        note = surround.ending_note(job)
     if isinstance(step, SpreadStep) and not step.note:
-        step.note = note or "JOB END"
+        step.note = surround.HOLDER_END if step.step_id == EXTERN_STEP else note or "JOB END"
         state.touch_step(step)
     for node in live_nodes(step):
         if only in ("", node):
@@ -231,8 +255,11 @@ def step_done(state: ClusterState, job: Job, step: Step, now_us: int) -> None:
     if step is batch:
         job.exit_code, job.exit_signal = batch.exit_code, batch.exit_signal
     if job.state is S.COMPLETING and job.end_state is not None:
-        if not live_steps(state, job):
-            finish(state, job, job.end_state, job.reason, _last_end_us(step, batch) or now_us)
+        live = live_steps(state, job)
+        if not live:
+            finish(state, job, job.end_state, job.reason, _last_end_us(job, step, batch) or now_us)
+        elif surround.are_to_go(live):
+            emit_terminate(state, job, live[0])
     elif step is batch:
         _script_done(state, job, batch, now_us)
 
@@ -254,14 +281,17 @@ def _script_done(state: ClusterState, job: Job, batch: Step, now_us: int) -> Non
         finish(state, job, end_state, reason, batch.end_at_us or now_us)
 
 
-def _last_end_us(step: Step, batch: Step | None) -> int:
+def _last_end_us(job: Job, step: Step, batch: Step | None) -> int:
+    if step.step_id == EXTERN_STEP:  # the time that an epilog takes is not the job's
+        return max((other.end_at_us for other in job.steps.values() if other is not step), default=step.end_at_us)
     return max(step.end_at_us, batch.end_at_us) if batch is not None else step.end_at_us
 
 
 def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
     """The end of a job or of one attempt. `end_at_us` is clamped so that no job has a negative duration."""
     if end_state is S.REQUEUED:
-        requeue(state, job, end_at_us, reason=reason if reason is Reason.PREEMPTED else Reason.NONE)
+        hold = reason is Reason.LAUNCH_FAILED_REQUEUED_HELD
+        requeue(state, job, end_at_us, hold, reason if hold or reason is Reason.PREEMPTED else Reason.NONE)
         return
     if job.state is S.SUSPENDED:  # its steps ended by themselves
         job.suspended_us += max(0, end_at_us - job.suspended_at_us)
@@ -277,6 +307,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     if job.reason is Reason.NODE_DOWN and reason is not Reason.NODE_DOWN:
         job.reason_detail = ""  # it went on unseen, and this is what became of it
     job.end_state, job.reason = None, reason
+    if held:
+        surround.attempt_ended(state, job)
     job.end_at_us = max(end_at_us, job.start_at_us, job.submit_at_us)
     if held:
         predict.learn(state, job)
@@ -291,6 +323,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
 def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reason: Reason = Reason.NONE) -> None:
     """Close this attempt and queue the job again with the next attempt number."""
     state.end_attempt(job, max(now_us, job.start_at_us), reason)
+    surround.attempt_ended(state, job)
     state.release(job, now_us, units_held(state, job))
     assocs.end(state, job, now_us)
     move(state, job, S.PENDING)

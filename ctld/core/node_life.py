@@ -15,7 +15,7 @@ then; what is left of it is ended before anything else starts on the node.
 
 from collections.abc import Callable
 
-from ctld.core import job_life, lease, reboot, step_life, suspend
+from ctld.core import job_life, lease, reboot, step_life, surround, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
@@ -35,6 +35,7 @@ from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, is_live_on, part_on
 from ctld.core.timers import Timer
 from penstock.values.errors import BadValue
+from penstock.values.jobid import EXTERN_STEP
 from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
 from penstock.values.states import JobState, NodeFlag, Reason
@@ -182,7 +183,9 @@ def _settle(
         if part.state is JobState.CONFIGURING and not forgotten:
             if ending:
                 job_life.emit_terminate(state, job, step, only=name)
-            elif job.state is not JobState.SUSPENDED:  # a suspended one is launched when it goes on
+            elif job.state is JobState.SUSPENDED:
+                pass  # it is launched when it goes on
+            elif step.step_id == EXTERN_STEP or not surround.is_held_back(state, job):
                 job_life.emit_launch(state, job, step, name)
         else:
             step_life.lost(state, job, step, now_us, f"{name} does not know it any more", name)

@@ -8,7 +8,19 @@ when the nodes register (node_life.py), since they are functions of the state an
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctld.core import allocations, arrays, assocs, depends, gang, predict, priority, reboot, reserve_life, shares
+from ctld.core import (
+    allocations,
+    arrays,
+    assocs,
+    depends,
+    gang,
+    predict,
+    priority,
+    reboot,
+    reserve_life,
+    shares,
+    surround,
+)
 from ctld.core.fairshare import LoadedShares
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
@@ -104,6 +116,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     reserve_life.recover_all(state, now_us)
     gang.recover(state, now_us)
     reboot.recover(state, now_us)
+    surround.recover(state)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()

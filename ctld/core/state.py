@@ -139,6 +139,7 @@ class ClusterState:
         self.within_heads: tuple[int, ...] = ()  # those jobs
         self.turns = Turns()
         self.suspended: dict[int, None] = {}  # jobs that are suspended for others, or out of turn
+        self.prologs: dict[int, tuple[int, bool]] = {}  # job id -> (attempt, PrologSlurmctld is done) (surround.py)
         self.rebooting: dict[str, None] = {}  # nodes that are to reboot (reboot.py)
         self.exclusive_users = 0  # jobs that hold nodes for their user alone
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}

@@ -97,7 +97,8 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.max_rss_kb, step.max_vmsize_kb = event.max_rss_kb, event.max_vmsize_kb
     step.disk_read_bytes, step.disk_write_bytes = event.disk_read_bytes, event.disk_write_bytes
     if event.failure:
-        job.reason_detail = event.failure
+        if job.state is not S.COMPLETING or not job.reason_detail:  # what ended the job is said already
+            job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)
     move(state, step, end_state)
     if event.untried and job.state is S.CONFIGURING:
@@ -128,7 +129,10 @@ def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> No
     move(state, step, S.FAILED)
     step.end_at_us = now_us
     state.record(now_us, job, "launch refused", event.why)
-    if job.state is S.COMPLETING and job.end_state is not S.REQUEUED:
+    if job_life.live_steps(state, job) and job.state is not S.COMPLETING:
+        job_life.terminate(state, job, S.REQUEUED, Reason.LAUNCH_FAILED_REQUEUED_HELD, now_us)
+        job_life.step_done(state, job, step, now_us)
+    elif job.state is S.COMPLETING and (job.end_state is not S.REQUEUED or job_life.live_steps(state, job)):
         job_life.step_done(state, job, step, now_us)
     else:
         job_life.requeue(state, job, now_us, True, Reason.LAUNCH_FAILED_REQUEUED_HELD)
@@ -159,7 +163,7 @@ def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node:
         return
     if step.live and not step.note and not (step.request is not None and step.request.no_kill):
         job_life.emit_terminate(state, job, step, "NODE FAILURE")
-    _part_done(state, job, step, now_us)
+    part_done(state, job, step, now_us)
 
 
 # ---- steps on several nodes -------------------------------------------------------------------------------------------
@@ -179,7 +183,7 @@ def _part_exited(state: ClusterState, now_us: int, job: Job, step: SpreadStep, e
             job_life.emit_terminate(state, job, step, "LAUNCH FAILURE")
         elif step.request is not None and step.request.kill_on_bad_exit:
             job_life.emit_terminate(state, job, step, "BAD EXIT")
-    _part_done(state, job, step, now_us)
+    part_done(state, job, step, now_us)
 
 
 def _part_refused(state: ClusterState, now_us: int, job: Job, step: SpreadStep, event: LaunchRefused) -> None:
@@ -190,10 +194,10 @@ def _part_refused(state: ClusterState, now_us: int, job: Job, step: SpreadStep, 
     state.record(now_us, job, "launch refused", f"{step.step_id} on {event.node}: {event.why}")
     if step.live and not step.note:
         job_life.emit_terminate(state, job, step, "LAUNCH FAILURE")
-    _part_done(state, job, step, now_us)
+    part_done(state, job, step, now_us)
 
 
-def _part_done(state: ClusterState, job: Job, step: SpreadStep, now_us: int) -> None:
+def part_done(state: ClusterState, job: Job, step: SpreadStep, now_us: int) -> None:
     """A part has ended, and the step with its last one."""
     state.steps_due[job.job_id] = None
     if step.live:

@@ -15,7 +15,7 @@ A step whose launch has not arrived, or never left because the job began out of 
 a node starts a step once, whatever it is sent.
 """
 
-from ctld.core import job_life
+from ctld.core import job_life, surround
 from ctld.core.devices import pick_cpus
 from ctld.core.effects import SuspendStep
 from ctld.core.expect import expected_end_s
@@ -68,11 +68,14 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
         state.number_cpus(job, [pick_cpus(state.nodes[part.node], part.cpus, part.gres) for part in job.alloc])
     job.suspended_by, job.preemptor_id = Suspend.NO, 0
     live = job_life.live_steps(state, job)
-    begun = bool(job.request.kind) or any(step.state is S.RUNNING for step in live)
+    own = job_life.working_steps(state, job)
+    begun = surround.is_done(state, job) if job.request.kind else any(step.state is S.RUNNING for step in own)
     job_life.move(state, job, S.RUNNING if begun else S.CONFIGURING)
     state.note_suspended(job)
     state.record(now_us, job, "resume")
-    for step in live:
+    if not begun:
+        job_life.begin(state, job)
+    for step in live if begun else ():
         if step.state is S.CONFIGURING:
             job_life.emit_launch(state, job, step)
     emit_suspended(state, job)

@@ -37,6 +37,7 @@ from ctld.runtime.errors import NotTaken
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.logs import LogFile, log_transitions
 from ctld.runtime.loop import Runtime
+from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
 from ctld.store.committer import Store
@@ -145,6 +146,7 @@ class Controller:
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
         self._registry = Registry(runtime, specs, epoch, version(), secret)
         self._fencer = Fencer(runtime)
+        self._scripts = ScriptRunner(runtime, config.cluster_name)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
@@ -192,6 +194,7 @@ class Controller:
             self._fail("the stop took too long", None)
         self._fencer.stop()
         self._registry.stop()
+        self._scripts.stop()
         await self._server.stop(STOP_GRACE_S)
         self._records.close()
         self._store.close()

@@ -1,10 +1,12 @@
 """What surrounds jobs, on a real cluster: prolog and epilog, health checks, reboots, private folders."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from livecluster import ClusterConf, LiveCluster
+import pytest
+from livecluster import CTLD, ClusterConf, LiveCluster
 
 Make = Callable[..., LiveCluster]
 
@@ -64,3 +66,95 @@ def test_a_health_check_drains_its_node_by_scontrol(new_cluster: Make, tmp_path:
     cluster.start()
     (tmp_path / "sick").touch()
     cluster.wait(lambda: node_state(cluster, "n1") == "drain|sick", "the check drains n1")
+
+
+def site(tmp_path: Path, *more: str, **bodies: str) -> ClusterConf:
+    """Programs that write into `log` what they are and which job they are for; `bodies` come before that."""
+    names = {"prolog": "Prolog", "epilog": "Epilog", "first": "PrologSlurmctld", "last": "EpilogSlurmctld"}
+    log, lines_ = tmp_path / "log", []
+    for name, key in names.items():
+        say = f"echo $SLURM_SCRIPT_CONTEXT $SLURM_JOB_ID ${{SLURM_JOB_EXIT_CODE2:-}} >> {log}"
+        path = program(tmp_path / name, f"{bodies.get(name, '')}\n{say}")
+        lines_.append(f"{key}={path}")
+    return ClusterConf(more=(*lines_, *more))
+
+
+def test_everything_in_its_order(new_cluster: Make, tmp_path: Path) -> None:
+    cluster = new_cluster(1, site(tmp_path))
+    log = tmp_path / "log"
+    job = cluster.sbatch("--wrap", f"echo job {os.getpid()} >> {log}; sleep 1000 & echo $! > {tmp_path}/left; exit 3")
+    cluster.wait_state(job, "FAILED")
+    cluster.wait(lambda: len(lines(log)) == 5, "EpilogSlurmctld has run", show=lambda: lines(log))
+    assert lines(log) == [
+        f"prolog_slurmctld {job}", f"prolog_slurmd {job}", f"job {os.getpid()}", f"epilog_slurmd {job} 3:0",
+        f"epilog_slurmctld {job} 3:0",
+    ]  # fmt: skip
+    out = cluster.run("sacct", "-n", "-P", "-j", str(job), "-o", "JobID,State,ExitCode").ok().out
+    assert out.splitlines() == [f"{job}|FAILED|3:0", f"{job}.batch|FAILED|3:0", f"{job}.extern|COMPLETED|0:0"]
+    assert cluster.held_steps("n1") == []
+
+
+def test_an_epilog_finds_no_process_of_the_job(new_cluster: Make, tmp_path: Path) -> None:
+    check = f"kill -0 $(cat {tmp_path}/left) 2>/dev/null && echo lives >> {tmp_path}/log"
+    cluster = new_cluster(1, site(tmp_path, epilog=check))
+    escape = f"setsid sh -c 'echo $$ > {tmp_path}/left; sleep 1000' >/dev/null 2>&1 & sleep 1000"
+    job = cluster.sbatch("--wrap", escape)
+    cluster.wait_text(tmp_path / "left", "\n")
+    cluster.run("scancel", str(job)).ok()
+    cluster.wait_state(job, "CANCELLED")
+    assert "lives" not in lines(tmp_path / "log")
+
+
+def test_a_failed_prolog(new_cluster: Make, tmp_path: Path) -> None:
+    cluster = new_cluster(2, site(tmp_path, prolog='[ "$SLURMD_NODENAME" = n2 ] || exit 1'))
+    job = cluster.sbatch("--wrap", "echo ran")
+    cluster.wait(lambda: cluster.job(job).reason == "launch failed requeued held", "the job is held")
+    assert node_state(cluster, "n1") == "drain|Prolog error"
+    cluster.run("scontrol", "release", str(job)).ok()
+    cluster.wait_state(job, "COMPLETED")
+    assert cluster.job(job).node_list == "n2"
+    story = cluster.run("scontrol", "show", "story", str(job)).ok().out
+    assert f"prolog failed n1: {tmp_path}/prolog: exit status 1" in story
+
+
+def test_programs_that_hang_are_killed_and_named(new_cluster: Make, tmp_path: Path) -> None:
+    conf = site(tmp_path, "PrologEpilogTimeout=1", epilog="sleep 1000")
+    cluster = new_cluster(1, conf)
+    job = cluster.sbatch("--wrap", "true")
+    cluster.wait_state(job, "COMPLETED")
+    assert node_state(cluster, "n1") == f"drain|Epilog error: {tmp_path}/epilog: killed, it did not end within 1 s"
+
+
+def test_the_controller_and_the_node_are_killed_during_a_prolog(new_cluster: Make, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    cluster = new_cluster(1, site(tmp_path, prolog=f"read x < {tmp_path}/go"))
+    job = cluster.sbatch("--wrap", f"echo job >> {tmp_path}/log")
+    cluster.wait(lambda: f"prolog_slurmctld {job}" in lines(tmp_path / "log"), "PrologSlurmctld has run")
+    go = os.open(tmp_path / "go", os.O_RDWR)
+    cluster.wait(lambda: bool(cluster.held_steps("n1")), "the holder is there")
+    cluster.kill(CTLD, "n1")
+    cluster.start_controller()
+    cluster.start_node("n1")
+    cluster.wait_nodes()
+    assert cluster.job(job).state == "CONFIGURING"
+    os.write(go, b"\n")
+    cluster.wait_state(job, "COMPLETED")
+    os.close(go)
+    order = [line for line in lines(tmp_path / "log") if "slurmctld" not in line]
+    assert order == [f"prolog_slurmd {job}", "job", f"epilog_slurmd {job} 0:0"]
+
+
+def test_jobs_have_a_tmp_of_their_own(new_cluster: Make, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    base = tmp_path / "base"
+    more = (f"PenstockPrivateTmp={base}", "PenstockPrivateTmpDirs=/mnt,/dev/shm")
+    cluster = new_cluster(1, ClusterConf(more=more))
+    name = f"penstock-{os.getpid()}"
+    look = f"ls /mnt /dev/shm; echo mine > /mnt/{name}; echo mine > /dev/shm/{name}; cat /mnt/{name}"
+    jobs = [cluster.sbatch("-o", "out-%j", "--wrap", look) for _ in range(2)]
+    for job in jobs:
+        cluster.wait_state(job, "COMPLETED")
+        assert (cluster.work / f"out-{job}").read_text() == "/dev/shm:\n\n/mnt:\nmine\n"
+    assert not Path("/mnt", name).exists() and not Path("/dev/shm", name).exists()
+    assert list((base / "n1").iterdir()) == []

@@ -174,6 +174,24 @@ def test_several_programs_by_pattern_and_one_at_a_time(tmp_path):
     run(scenario())
 
 
+def test_a_prolog_that_ends_while_the_daemon_is_away_is_heard_of(tmp_path):
+    async def scenario():
+        os.mkfifo(tmp_path / "go")
+        slow = program(tmp_path / "slow.sh", f"read x < {tmp_path}/go; echo done > {tmp_path}/done")
+        async with cluster(tmp_path, settings=site(tmp_path, prolog=[slow])) as (controller, daemon):
+            controller.hold(1)
+            await eventually(lambda: daemon.folders() == ["1.1.-4"] and (daemon.spool / "steps/1.1.-4/record").exists())
+            await daemon.kill()
+            await asyncio.to_thread((tmp_path / "go").write_text, "\n")
+            await eventually((tmp_path / "done").exists)
+            await daemon.start()
+            await controller.step_started(1, EXTERN)
+            controller.terminate(1, step_id=EXTERN)
+            await controller.step_exited(1, EXTERN)
+
+    run(scenario())
+
+
 def test_a_restart_of_the_daemon_finds_the_holder_again(tmp_path):
     async def scenario():
         async with cluster(tmp_path, settings=site(tmp_path)) as (controller, daemon):

@@ -1,0 +1,126 @@
+"""What becomes of a job when something that surrounds it begins, ends or fails. The picture is in surround.py.
+
+Rules
+    - A failed prolog: the node is drained ("Prolog error"), the job goes back to the queue, held; not held with NoHold or
+      nohold_on_prolog_fail. Where nodes are not drained for it (PenstockPrologFailDrains=NO) the job is held after its
+      third. A job that may not be queued again (ForceRequeueOnFail apart) ends as FAILED, one without a script as
+      CANCELLED.
+    - A failed epilog: the node is drained ("Epilog error"), the job ends as if nothing was.
+    - What was killed at its deadline is named in the node's reason.
+    - A holder that is gone without an end of its own (its supervisor was killed) has run no epilog: drained likewise, and
+      the job ends, since its private folders went with it.
+    - A failed PrologSlurmctld sends the job back to the queue, held, as a failed prolog does; no node is to blame.
+"""
+
+import msgspec
+
+from ctld.core import job_life, node_life, step_life, surround
+from ctld.core import step_parts as parts
+from ctld.core.effects import ForgetStep
+from ctld.core.events import LaunchRefused, ScriptEnded, StepExited, StepStarted
+from ctld.core.model import Job
+from ctld.core.state import ClusterState
+from ctld.core.step_model import SpreadStep, StepPart, is_live_on
+from penstock.values.states import END_STATES, JobState, Reason
+
+S = JobState
+PROLOG_ERROR, EPILOG_ERROR, KILL_FAILED = "Prolog error", "Epilog error", "Kill task failed"
+#: Prologs of a job that may fail before it is held, where its nodes are not drained for it.
+PROLOG_FAILURES_MAX = 3
+
+
+def script_ended(state: ClusterState, now_us: int, event: ScriptEnded) -> None:
+    """PrologSlurmctld is done."""
+    if state.prologs.get(event.job_id) != (event.attempt, False):
+        return
+    job = state.jobs.get(event.job_id)
+    if job is None or job.attempt != event.attempt or job.state is not S.CONFIGURING:
+        del state.prologs[event.job_id]
+        return
+    state.prologs[event.job_id] = (event.attempt, True)
+    if event.failure:
+        state.record(now_us, job, "prolog_slurmctld failed", event.failure)
+        _back_to_queue(state, job, now_us, event.failure)
+    else:
+        job_life.hold(state, job)
+
+
+def step_started(state: ClusterState, now_us: int, event: StepStarted) -> None:
+    """A holder's prolog is done: with the last of them the job begins."""
+    step_life.step_started(state, now_us, event)
+    found = step_life.find(state, event.job_id, event.attempt, event.step_id)
+    if found is not None and found[0].state is S.CONFIGURING and not surround.is_held_back(state, found[0]):
+        job_life.launch(state, found[0])
+
+
+def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
+    """A holder has gone from its node: as it should, or because something failed."""
+    found = step_life.find(state, event.job_id, event.attempt, event.step_id)
+    if event.rebooted or found is None or not is_live_on(found[1], event.node):
+        step_life.step_exited(state, now_us, event)
+        return
+    job, step = found
+    assert isinstance(step, SpreadStep)
+    state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+    state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
+    plain = msgspec.structs.replace(event, exit_code=0, exit_signal=0)  # its exit says at which stage something failed
+    part = parts.ended(state, step, plain)
+    if event.failure:
+        state.record(now_us, job, f"{event.holder_stage or 'holder'} failed", f"{event.node}: {event.failure}")
+        _drain(state, now_us, event, part)
+        if job.state not in END_STATES and job.state is not S.COMPLETING:
+            _end_for(state, job, now_us, event)
+    step_life.part_done(state, job, step, now_us)
+
+
+def _end_for(state: ClusterState, job: Job, now_us: int, event: StepExited) -> None:
+    if event.lease_lapsed:
+        job.failed_node = event.node
+        job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
+    elif event.holder_stage == "prolog" or (event.untried and job.state is S.CONFIGURING):
+        _back_to_queue(state, job, now_us, event.failure, event.untried)
+    else:
+        job.reason_detail = event.failure
+        job_life.terminate(state, job, S.FAILED, Reason.SYSTEM_FAILURE, now_us)
+
+
+def _drain(state: ClusterState, now_us: int, event: StepExited, part: StepPart) -> None:
+    node, stage = state.nodes.get(event.node), event.holder_stage
+    if node is None or (stage == "prolog" and not state.config.prolog_fail_drains):
+        return
+    if not stage and not part.start_at_us:
+        return  # it never began, and neither did its prolog
+    reason = {"prolog": PROLOG_ERROR, "kill": KILL_FAILED}.get(stage, EPILOG_ERROR)
+    if event.exit_signal or not stage:  # killed at its deadline; or the holder itself is gone
+        reason = f"{reason}: {event.failure}"
+    node_life.drain(node, reason, now_us)
+    state.touch_node(node)
+
+
+def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:
+    """A node does not take the holder: the job goes back to the queue, held."""
+    found = step_life.find(state, event.job_id, event.attempt, event.step_id)
+    step_life.launch_refused(state, now_us, event)
+    if found is not None and found[0].state is S.CONFIGURING:
+        _back_to_queue(state, found[0], now_us, event.why)
+
+
+def _back_to_queue(state: ClusterState, job: Job, now_us: int, why: str, untried: bool = False) -> None:
+    config = state.config
+    if job.request.kind:
+        job.reason_detail = why
+        job_life.terminate(state, job, S.CANCELLED, Reason.JOB_LAUNCH_FAILURE, now_us)
+        return
+    if not (untried or job.request.requeue or config.has_prolog_flag("ForceRequeueOnFail")):
+        job.reason_detail = why
+        job_life.terminate(state, job, S.FAILED, Reason.JOB_LAUNCH_FAILURE, now_us)
+        return
+    goes_free = untried or config.has_prolog_flag("NoHold") or _says_no_hold(state)
+    if not config.prolog_fail_drains and job.attempt + 1 < PROLOG_FAILURES_MAX:
+        goes_free = True
+    reason = Reason.NONE if goes_free else Reason.LAUNCH_FAILED_REQUEUED_HELD
+    job_life.terminate(state, job, S.REQUEUED, reason, now_us, "PROLOG")
+
+
+def _says_no_hold(state: ClusterState) -> bool:
+    return any(name == "nohold_on_prolog_fail" for name, _ in state.config.scheduler_parameters)
