@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from ctld.core.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
-from ctld.core.events import HeldStep, NodeRegistered, StepExited, StepStarted
+from ctld.core.events import HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
 from ctld.core.model import JobRow
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, NodeMachine
@@ -311,11 +311,18 @@ class SimNode:
         if self._stream is not None and link == self._stream.number and self._admitted:
             self._stream.send(NODE, message)
 
-    def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited]:
+    def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited | NodeNotice]:
         report, node, spool_id, sequence = effect.report, self.name, self.disk.spool_id, effect.sequence
         if isinstance(report, core.Started):
             key, at_us = report.key, report.at_us
             return lambda link: StepStarted(node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link)
+        if isinstance(report, core.Noticed):
+            at_us, said = report.at_us, report.notice
+            key = said.key or StepKey(0, 0, 0)
+            return lambda link: NodeNotice(
+                node, spool_id, sequence, link, at_us, said.reason, said.drain, said.fail, said.clear,
+                key.job_id, key.attempt, key.step_id,
+            )  # fmt: skip
         end = report.end
         return lambda link: StepExited(
             node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link, end.start_at_us,
