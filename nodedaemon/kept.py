@@ -1,11 +1,14 @@
-"""What a stepd has said to its owner and keeps until it is acknowledged: whole frames, counted in bytes from the first.
+"""What a stepd has said to its owner and keeps until it is acknowledged: frames, counted in bytes from the first.
 
-Frames are numbered; a position is a number of bytes. Both only grow. What is dropped from the front, acknowledged or
-lost, makes the numbers begin later.
+Frames lie in chunks: a large one is a chunk by itself, small ones share one (a task that writes a line at a time would
+cost ten times its bytes otherwise). Chunks are numbered, and begin and end with a frame; a position is a number of bytes.
+Both only grow. What goes from the front, acknowledged or lost, goes by whole chunks.
 """
 
-#: What an entry costs beside its bytes: many small frames are as dear as a few large ones.
-ENTRY_COST_BYTES = 128
+#: Frames up to this size are put together...
+SMALL_BYTES = 8 * 1024
+#: ... into chunks up to this one.
+CHUNK_BYTES = 64 * 1024
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,48 +16,74 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """Frames from number `first` (at byte `base`) up to, not including, `next`."""
+    """Chunks from number `first` (at byte `base`) up to, not including, `next`."""
 
-    __slots__ = ("_entries", "base", "cost", "end", "first", "next")
+    __slots__ = ("_chunks", "_tail", "acknowledged", "base", "end", "first", "next")
 
     def __init__(self) -> None:
-        self._entries: dict[int, Piece] = {}
+        self._chunks: dict[int, Piece | bytearray] = {}
+        self._tail: bytearray | None = None  # the last chunk, while small frames may be added to it
         self.first = self.next = 0
         self.base = self.end = 0
-        self.cost = 0
+        self.acknowledged = 0
 
-    def append(self, piece: "Piece") -> None:
+    @property
+    def size(self) -> int:
+        """Bytes that wait for their acknowledgement."""
+        return self.end - self.acknowledged
+
+    def append(self, frame: "Piece") -> None:
         """Keep a frame."""
-        self._entries[self.next] = piece
-        self.next += 1
-        self.end += len(piece)
-        self.cost += len(piece) + ENTRY_COST_BYTES
+        size = len(frame)
+        self.end += size
+        if size > SMALL_BYTES:
+            self._tail = None
+            self._add(frame)
+            return
+        if self._tail is None or len(self._tail) + size > CHUNK_BYTES:
+            self._tail = bytearray()
+            self._add(self._tail)
+        self._tail += frame
 
-    def get(self, number: int) -> "Piece":
-        """The frame of that number, which must be kept."""
-        return self._entries[number]
+    def _add(self, chunk: "Piece | bytearray") -> None:
+        self._chunks[self.next] = chunk
+        self.next += 1
+
+    def read(self, number: int, offset: int) -> "Piece":
+        """The rest of a kept chunk."""
+        chunk = self._chunks[number]
+        if isinstance(chunk, bytearray):  # it may grow meanwhile
+            return bytes(memoryview(chunk)[offset:])
+        return memoryview(chunk)[offset:]
+
+    def is_read(self, number: int, offset: int) -> bool:
+        """True when nothing will be added behind this place of a kept chunk."""
+        chunk = self._chunks[number]
+        return offset == len(chunk) and chunk is not self._tail
 
     def drop_first(self) -> int:
-        """Forget the oldest frame; its size."""
-        size = len(self._entries.pop(self.first))
+        """Forget the oldest chunk; how many bytes of it nobody had acknowledged."""
+        chunk = self._chunks.pop(self.first)
+        if chunk is self._tail:
+            self._tail = None
         self.first += 1
-        self.base += size
-        self.cost -= size + ENTRY_COST_BYTES
-        return size
+        self.base += len(chunk)
+        lost = max(self.base - self.acknowledged, 0)
+        self.acknowledged += lost
+        return lost
 
     def acknowledge(self, position: int) -> None:
-        """Forget the frames that end at or before a position."""
-        while self.first < self.next and self.base + len(self._entries[self.first]) <= position:
+        """Everything before that position has been handled."""
+        self.acknowledged = max(self.acknowledged, min(position, self.end))
+        while self.first < self.next and self.base + len(self._chunks[self.first]) <= self.acknowledged:
             self.drop_first()
 
-    def find(self, position: int) -> int:
-        """The number of the frame that begins at a position, or of the first one after it that is kept."""
-        at, number = self.base, self.first
-        while number < self.next and at < position:
-            at += len(self._entries[number])
-            number += 1
-        return number
-
-    def position_of(self, number: int) -> int:
-        """Where a kept frame (or the next one) begins."""
-        return self.base + sum(len(self._entries[n]) for n in range(self.first, number))
+    def find(self, position: int) -> tuple[int, int]:
+        """Where a position is, as number and offset; the oldest or the newest place for one that is not kept."""
+        at = self.base
+        for number in range(self.first, self.next):
+            size = len(self._chunks[number])
+            if position < at + size:
+                return number, max(position - at, 0)
+            at += size
+        return self.next, 0

@@ -25,8 +25,6 @@ CONNECTIONS_MAX = 32
 RECEIVE_BYTES = 128 * 1024
 #: Answers that wait for a client who asks and does not listen.
 ANSWERS_MAX = 16
-#: Small frames are put together up to this size before they are sent.
-JOIN_BYTES = 64 * 1024
 #: After so many seconds of silence the kernel asks whether the peer is there; three times, ten seconds apart.
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 #: What ssl's "want to read" and "want to write" have as errno (the ssl module need not be loaded to know them).
@@ -58,8 +56,8 @@ class Connection:
         self._loop: Loop = step.loop
         self._reader = FrameReader()
         self.role: Role | None = None
-        self._at = 0  # number of the next frame to send
-        self._position = 0  # where it begins
+        self._at = self._offset = 0  # what to send next: a place in a chunk of what is kept
+        self._position = 0  # the same in bytes of the whole stream
         self._own: list[bytes] = []  # for this client only
         self._out: memoryview | None = None  # being sent
         self._events = READ
@@ -173,10 +171,10 @@ class Connection:
         self.role = role
         if role is Role.OWNER:
             self._hub.take_owner(self)
-            self._at = kept.find(int(from_word))
+            self._position = min(max(int(from_word), kept.base), kept.end)
         else:
-            self._at = kept.first
-        self._position = kept.position_of(self._at)
+            self._position = kept.base
+        self._at, self._offset = kept.find(self._position)
         self._own.append(
             frame(Kind.WELCOME, pack_values(self._step.order.node_name, self._position, self._hub.stdin_received))
         )
@@ -209,21 +207,20 @@ class Connection:
             return True
         if self.role is None or self.role is Role.ASKER:
             return False
-        if self._at < kept.first:  # too slow, and it is a viewer
-            self._out = memoryview(frame(Kind.LOST, b"%d" % (kept.base - self._position)))
-            self._at, self._position = kept.first, kept.base
-            return True
-        if self._at == kept.next:
+        if self._at < kept.first:
+            lost = kept.base - self._position
+            self._at, self._offset, self._position = kept.first, 0, kept.base
+            if lost:  # too slow, and it is a viewer
+                self._out = memoryview(frame(Kind.LOST, b"%d" % lost))
+                return True
+        while self._at < kept.next and kept.is_read(self._at, self._offset):
+            self._at, self._offset = self._at + 1, 0
+        piece = kept.read(self._at, self._offset) if self._at < kept.next else b""
+        if not piece:
             return False
-        pieces = [kept.get(self._at)]
-        size = len(pieces[0])
-        self._at += 1
-        while self._at < kept.next and size + len(piece := kept.get(self._at)) <= JOIN_BYTES:
-            pieces.append(piece)
-            size += len(piece)
-            self._at += 1
-        self._position += size
-        self._out = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self._offset += len(piece)
+        self._position += len(piece)
+        self._out = memoryview(piece)
         return True
 
     def _want(self, events: int) -> None:

@@ -168,7 +168,7 @@ class Hub:
     @property
     def is_delivered(self) -> bool:
         """True when the owner has acknowledged everything, the END included."""
-        return self.has_ended and self.kept.first == self.kept.next
+        return self.has_ended and not self.kept.size
 
     def flush(self) -> None:
         """Send what has gathered."""
@@ -248,10 +248,10 @@ class Hub:
     # -- how much is kept
 
     def _bound(self) -> None:
-        if self.kept.cost < KEPT_BYTES_MAX:
+        if self.kept.size < KEPT_BYTES_MAX:
             return
         if self._is_dropping:
-            while self.kept.cost >= KEPT_BYTES_MAX:
+            while self.kept.size >= KEPT_BYTES_MAX:
                 self._lost_bytes += self.kept.drop_first()
         elif self._is_reading and self._poll is not None:
             self._is_reading = False
@@ -265,7 +265,7 @@ class Hub:
     def acknowledge(self, position: int) -> None:
         """The owner has handled everything before that position."""
         self.kept.acknowledge(position)
-        if self.kept.cost <= KEPT_LOW_BYTES:
+        if self.kept.size <= KEPT_LOW_BYTES:
             self._read_on()
 
     # -- the owner

@@ -429,15 +429,15 @@ class Supervisor:
         self.hub.finish(self._failure)
         self.hub.flush()
         ended_s = time.monotonic()
-        mark = (self.hub.kept.base, ended_s)  # last progress: acknowledged so far, and since when
+        mark = (self.hub.kept.acknowledged, ended_s)  # last progress: acknowledged so far, and since when
 
         def is_over() -> bool:
             nonlocal mark
             hub, now_s = self.hub, time.monotonic()
             if hub.is_delivered:
                 return True
-            if hub.kept.base != mark[0]:
-                mark = (hub.kept.base, now_s)
+            if hub.kept.acknowledged != mark[0]:
+                mark = (hub.kept.acknowledged, now_s)
             if hub.owner is not None:
                 return now_s - mark[1] > LINGER_STALLED_S
             since_s = max(ended_s, hub.owner_gone_s)
