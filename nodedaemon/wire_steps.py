@@ -10,6 +10,7 @@ from nodedaemon.core.stepenv import StepShape, step_task_environment, task_envir
 from penstock.v1 import common_pb2, node_pb2, steps_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, expand_pattern
+from penstock.values.numbers import is_digits
 from penstock.values.text import check_no_nul, shown
 
 #: Slurm's own limit of MaxTasksPerNode.
@@ -134,7 +135,7 @@ def parse_ranks(text: str, ntasks: int) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        if not is_digits(first) or (dash and not is_digits(last)):
             raise BadValue(f"{shown(text)}: not a list of task ranks like 0,4-7")
         found += range(int(first), min(int(last) if dash else int(first), ntasks - 1) + 1)
     return found

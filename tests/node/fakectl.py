@@ -197,7 +197,7 @@ IO_KEY = bytes(range(32))
 
 
 def make_step_launch(
-    job_id: int, argv, *, step_id: int = 0, ranks=(0,), tasks=None, env=None, spec=None, work_dir="/", **fields
+    job_id: int, argv, *, step_id: int = 0, ranks=(0,), tasks=None, env=None, spec=None, work_dir=b"/", **fields
 ) -> node_pb2.LaunchStep:
     """Step of srun on this node, number `node_index` (default 0) of the nodes with so many `tasks` each."""
     counts = list(tasks or [len(ranks)])

@@ -16,7 +16,9 @@ from nodedaemon.context import Context
 from nodedaemon.orders import LaunchOrder, TaskOrder, encode_signals
 from nodedaemon.steprecord import read_record
 from penstock.v1 import common_pb2
-from tests.node.fakectl import cluster, eventually, lines
+from penstock.values.stepframes import Kind
+from tests.node.fakectl import IO_KEY, cluster, eventually, lines
+from tests.node.streamclient import Client
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 NOBODY = 65534
@@ -192,3 +194,57 @@ def test_a_memory_limit_ends_the_step_as_out_of_memory(tmp_path):
             assert not (await controller.exited(2)).out_of_memory
 
     run(scenario())
+
+
+def test_each_task_of_a_step_becomes_the_user_and_its_terminal_is_his(tmp_path, open_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            status = "grep -E '^(Uid|Gid|Groups|NoNewPrivs|CapEff)' /proc/self/status; id -un"
+            fields = as_nobody(open_path)
+            controller.launch_step(1, ["sh", "-c", status], ranks=(0, 1, 2), **fields)
+            client = await attached(controller, 1)
+            assert set(client.exits) == {0, 1, 2}
+            for rank in range(3):
+                *written, name = client.output[rank, 1].decode().splitlines()
+                said = dict(line.split(":", 1) for line in written)
+                assert said["Uid"].split() == said["Gid"].split() == [str(NOBODY)] * 4
+                assert "0" not in said["Groups"].split()
+                assert (said["NoNewPrivs"].strip(), int(said["CapEff"], 16)) == ("1", 0)
+                assert name == pwd.getpwuid(NOBODY).pw_name
+            spec = {"std_out": b"out-%t", "std_in": b"/etc/shadow"}
+            controller.launch_step(2, ["cat"], ranks=(0, 1), spec=spec, **fields)
+            await attached(controller, 2)
+            end = await controller.exited(2)
+            assert end.failure == "cannot open stdin: /etc/shadow: Permission denied"
+            script = "stat -c %U $(tty); echo through the name > $(tty)"
+            controller.launch_step(3, ["sh", "-c", script], spec={"pty": True}, **fields)
+            client = await attached(controller, 3)
+            assert client.output[0, 1].split() == [name.encode(), b"through", b"the", b"name"]
+
+    run(scenario())
+
+
+def test_programs_around_tasks_run_as_the_user(tmp_path, open_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            program = open_path / "around"
+            program.write_text(f"#!/bin/sh\necho $SLURM_SCRIPT_CONTEXT $(id -u) >> {open_path}/said\n")
+            program.chmod(0o755)
+            spec = {"task_prolog": os.fsencode(program), "task_epilog": os.fsencode(program)}
+            controller.launch_step(1, ["true"], spec=spec, **as_nobody(open_path))
+            await attached(controller, 1)
+            assert lines(open_path / "said") == [f"prolog_task {NOBODY}", f"epilog_task {NOBODY}"]
+
+    run(scenario())
+
+
+async def attached(controller, job_id: int) -> Client:
+    """Follow a step to its END."""
+
+    def follow() -> Client:
+        client = Client(controller.registrations[-1].stream_port, (job_id, 1, 0))
+        client.hello(IO_KEY)
+        client.until(Kind.END)
+        return client
+
+    return await asyncio.to_thread(follow)

@@ -201,7 +201,7 @@ def test_without_an_owner_the_end_is_told_at_once_and_output_waits_for_him(tmp_p
             def late() -> None:
                 with pytest.raises(Refused, match=r"no step 2.1.0 is not here any more"):
                     while True:
-                        with contextlib.suppress(EOFError):  # just when it leaves
+                        with contextlib.suppress(EOFError, ConnectionResetError):  # just when it leaves
                             client_of(controller, 2).close()
 
             await in_thread(late)
