@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from livecluster import ENDED, LiveCluster, command
+from livecluster import LiveCluster, command
 
 from penstock.v1 import steps_pb2 as s
 
@@ -144,10 +144,11 @@ def test_an_allocation_without_a_shell(cluster: LiveCluster) -> None:
 
 
 def test_it_does_not_wait_if_told_not_to(cluster: LiveCluster) -> None:
-    cluster.wait_state(cluster.sbatch("-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600"), "RUNNING")
+    blocker = cluster.sbatch("-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    cluster.wait_state(blocker, "RUNNING")
     done = cluster.run("salloc", "-I", "--mem=100", "true")
     assert (done.status, done.err) == (1, "salloc: error: Unable to allocate resources: Requested nodes are busy\n")
-    assert cluster.wait_ends(last_job(cluster))[0].state in ENDED
+    assert [job.job_id for job in cluster.active()] == [blocker]
 
 
 # ---- steps of a job, from elsewhere --------------------------------------------------------------------------------
