@@ -71,7 +71,7 @@ def copy(cluster: "ClusterFile", maker: "StepMaker", file: File, work_dir: bytes
         size = os.fstat(fd).st_size
         created = maker.create(_spec(file, work_dir), _words(file, size, name), [PATH])
         console = Console(None, Sink(STDERR))
-        session = Session(cluster, created, console, Rules(kill_on_bad_exit=True), name=name)
+        session = Session(cluster, created, console, Rules(), name=name)
         session.outcome = Outcome(_nobody, tasks=created.plan.ntasks)  # the tasks say themselves what went wrong
         session.feed(fd)
         return session.run()
@@ -82,7 +82,7 @@ def copy(cluster: "ClusterFile", maker: "StepMaker", file: File, work_dir: bytes
 def _spec(file: File, work_dir: bytes) -> StepSpec:
     return StepSpec(
         name="sbcast", ntasks_per_node=1, overlap=True, stdin_to=STDIN_TO_ALL, work_dir=work_dir, mpi="none",
-        nodes_required=file.nodes, std_out=b"/dev/null",
+        nodes_required=file.nodes,
     )  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         ntasks=request.ntasks_over or (request.ntasks if request.ntasks_asked else 0),
         cpus_per_task=request.cpus_per_task if request.cpus_per_task_asked else 0,
         ntasks_per_node=request.ntasks_per_node,
-        mem_per_node_mb=request.mem_per_node_mb,
+        mem_per_node_mb=request.mem_per_node_mb if request.mem_per_gpu_mb is None else None,
         mem_per_cpu_mb=request.mem_per_cpu_mb,
         start_at_us=job.start_at_us,
         end_at_us=end_of(job),

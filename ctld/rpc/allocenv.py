@@ -70,6 +70,12 @@ TABLE: Final[dict[str, Callable[[Any, JobRow], Value]]] = {
         None if (mb := _memory(f, "mem_per_node_mb")) is None else mb or row.alloc[0].mem_mb
     ),
     "SLURM_MEM_PER_CPU": lambda f, row: _memory(f, "mem_per_cpu_mb"),
+    "SLURM_MEM_PER_GPU": lambda f, row: _memory(f, "mem_per_gpu_mb"),
+    "SLURM_CPUS_PER_GPU": lambda f, row: f.cpus_per_gpu or None,
+    "SLURM_NTASKS_PER_GPU": lambda f, row: f.ntasks_per_gpu or None,
+    "SLURM_GPUS": lambda f, row: f.gpus or None,
+    "SLURM_GPUS_PER_TASK": lambda f, row: f.gpus_per_task or None,
+    "SLURM_DISTRIBUTION": lambda f, row: f.distribution or None,
     "SLURM_GPUS_PER_NODE": lambda f, row: f.gpus_per_node or None,
     "SLURM_GPUS_ON_NODE": lambda f, row: _gpus_on(row.alloc[0]) or None,
     "SLURM_RESTART_COUNT": lambda f, row: f.restart_count or None,

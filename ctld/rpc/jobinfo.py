@@ -43,6 +43,8 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
         if value:
             fields[name] = value
     fields["requeue"] = request.requeue
+    if request.kind:
+        fields["kind"] = int(request.kind)
     for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb", "umask", "mem_per_gpu_mb", "immediate_s"):
         value = getattr(request, name)
         if value is not None:
