@@ -26,7 +26,7 @@ import signal
 import socket
 import sys
 
-from nodedaemon import cgroup, lease, orders, plugs, pmi_plug, proctree, stepd
+from nodedaemon import cgroup, lease, orders, plugs, pmi_plug, proctree, sampling, stepd
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
@@ -42,7 +42,7 @@ IDLE_KEPT = 8
 #: Steps that one stepd may serve: whatever small thing one might leave behind is bounded.
 SERVED_MAX = 500
 #: Who may take part in a step.
-MAKERS = (pmi_plug.make,)
+MAKERS = (pmi_plug.make, sampling.make)
 #: Out of the way of the numbers that stepds keep.
 FD_HIGH = 64
 

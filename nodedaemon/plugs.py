@@ -1,7 +1,7 @@
 """What may take part in the life of a step beside its tasks and its streams: an exchange for MPI, a sampler, a lease.
 
 A plug is made for a step by `plugs_of` and told what happens, in this order: `open`; for each task `child_environment`,
-`child_fds` (in stepd, before the fork) and `forked`; `began`; `ended` for each task; `close`. In between it may watch
+`child_fds` (in stepd, before the fork) and `forked`; `began`; `reaped` and `ended`; `close`. In between it may watch
 descriptors and set timers on `step.loop`, send frames by `step.hub.send`, and end the step by `step.fail`.
 
 What comes of it travels in the exit record: whatever `close` returns is put into `End.more`.
@@ -9,6 +9,7 @@ What comes of it travels in the exit record: whatever `close` returns is put int
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable
 
     from nodedaemon.orders import LaunchOrder
@@ -41,6 +42,9 @@ class Plug:
 
     def ended(self, task: "Task") -> None:
         """A task has been reaped."""
+
+    def reaped(self, pid: int, used: "resource.struct_rusage") -> None:
+        """A process of the step, not only a task, has been reaped. Before `ended`."""
 
     def exchange(self, payload: bytes) -> None:
         """An EXCHANGE frame from the owner."""

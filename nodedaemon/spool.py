@@ -25,7 +25,7 @@ from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME, folder_mode, open_folder
 from nodedaemon.journal import Journal
 from nodedaemon.lease import Contact
-from nodedaemon.steprecord import NEVER, Claim, place_claim, read_record, task_ends
+from nodedaemon.steprecord import NEVER, Claim, measured_of, metrics_of, place_claim, read_record, task_ends
 
 #: Step folders kept for the next steps, under names that are no keys.
 SPARE_PREFIX = "spare-"
@@ -109,6 +109,8 @@ class Spool:
             disk_read_bytes,
             disk_write_bytes,
             tasks=task_ends(end),
+            metrics=metrics_of(end),
+            measured=measured_of(end),
         )
 
     def make_folder(self, key: StepKey) -> None:

@@ -147,3 +147,15 @@ def task_ends(end: End) -> tuple[tuple[int, int], ...]:
     """The tasks that have run, as (rank, wait status)."""
     packed = end.more.get("tasks", b"")
     return tuple(TASK_END.iter_unpack(packed)) if isinstance(packed, bytes) else ()
+
+
+def metrics_of(end: End) -> tuple[tuple[int, ...], ...]:
+    """What the tasks used: kind, total, largest and its rank, smallest and its rank (sampling.py)."""
+    found: Any = end.more.get("metrics", [])
+    return tuple(tuple(metric) for metric in found)
+
+
+def measured_of(end: End) -> int:
+    """Of how many tasks the metrics are."""
+    found = end.more.get("measured", 0)
+    return found if isinstance(found, int) else 0

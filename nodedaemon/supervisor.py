@@ -315,6 +315,8 @@ class Supervisor:
             if pid == 0:
                 return True
             self._count(used)
+            for plug in self.plugs:
+                plug.reaped(pid, used)
             if pid in self.tasks.by_pid:
                 self._task_ended(self.tasks.by_pid[pid], status)
             elif pid == self._note_pid:

@@ -267,15 +267,29 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         rebooted=end.rebooted,
         lease_lapsed=end.failure == LAPSED,
         holder_stage=STAGES.get(end.exit_code, "") if end.key.step_id == EXTERN_STEP else "",
-        usage=common_pb2.Usage(
-            user_cpu_us=end.user_cpu_us,
-            system_cpu_us=end.system_cpu_us,
-            max_rss_kb=end.max_rss_kb,
-            disk_read_bytes=end.disk_read_bytes,
-            disk_write_bytes=end.disk_write_bytes,
-        ),
+        usage=_usage(end),
         tasks=[node_pb2.TaskExit(rank=rank, exit=_exit_status(status)) for rank, status in end.tasks],
     )
+
+
+def _usage(end: core.StepEnded) -> common_pb2.Usage:
+    largest = {metric[0]: metric[2] for metric in end.metrics}
+    kinds = common_pb2.UsageMetric.Kind
+    return common_pb2.Usage(
+        user_cpu_us=end.user_cpu_us,
+        system_cpu_us=end.system_cpu_us,
+        max_rss_kb=max(end.max_rss_kb, largest.get(kinds.RSS_KB, 0)),
+        max_vmsize_kb=largest.get(kinds.VMSIZE_KB, 0),
+        disk_read_bytes=end.disk_read_bytes,
+        disk_write_bytes=end.disk_write_bytes,
+        metrics=[_metric(*metric) for metric in end.metrics],
+        tasks=end.measured,
+    )
+
+
+def _metric(kind: int, total: int, high: int, high_task: int, low: int, low_task: int) -> common_pb2.UsageMetric:
+    number: Any = kind
+    return common_pb2.UsageMetric(kind=number, total=total, max=high, max_task=high_task, min=low, min_task=low_task)
 
 
 def _exit_status(status: int) -> common_pb2.ExitStatus:

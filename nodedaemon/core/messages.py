@@ -117,6 +117,8 @@ class StepEnded(Event, frozen=True):
     untried: bool = False  # through no fault of the job nothing of it has run, and nothing will
     rebooted: bool = False  # the machine went down under it
     tasks: tuple[tuple[int, int], ...] = ()  # of a step of srun: rank and wait status of each that ran
+    metrics: tuple[tuple[int, ...], ...] = ()  # kind, total, largest and its rank, smallest and its rank
+    measured: int = 0  # tasks that the metrics were taken of
 
 
 class Notice(Event, frozen=True):

@@ -31,6 +31,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         self.epoch = epoch
         self.refusal = ""
         self.settings = node_pb2.NodeSettings()
+        self.unkillable_s = 0  # 0 = the node's default
         self.ack_reports = True
         self.registrations: list[node_pb2.Register] = []
         self.acks: dict[int, str] = {}  # of the present stream
@@ -64,7 +65,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         self.registrations.append(first.register)
         registered = node_pb2.Registered(
             epoch=self.epoch, heartbeat_interval_ms=500, refusal=self.refusal, cluster_name="test", kill_wait_s=1,
-            settings=self.settings,
+            settings=self.settings, unkillable_step_timeout_s=self.unkillable_s,
         )  # fmt: skip
         yield node_pb2.ControllerMessage(registered=registered)
         if self.refusal:
@@ -178,6 +179,11 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
             for r in self.reports
             if r.WhichOneof("kind") == "started" and r.started.key.job_id == job_id
         }
+        return list(found.values())
+
+    def notices(self) -> list[node_pb2.NodeNotice]:
+        """Distinct notices, in the order of their reports."""
+        found = {(r.spool_id, r.sequence): r.notice for r in self.reports if r.WhichOneof("kind") == "notice"}
         return list(found.values())
 
     async def started(self, job_id: int) -> node_pb2.StepStarted:
@@ -296,11 +302,12 @@ class Noded:
 
 
 @contextlib.asynccontextmanager
-async def cluster(folder: Path, *options: str, settings: node_pb2.NodeSettings | None = None):
+async def cluster(folder: Path, *options: str, settings: node_pb2.NodeSettings | None = None, unkillable_s: int = 0):
     """A fake controller and a node daemon that has registered; both are gone afterwards, and every step with them."""
     address = f"unix:{folder}/ctl.sock"
     daemon = Noded(folder, address, *options)
     async with FakeController(address) as controller:
+        controller.unkillable_s = unkillable_s
         if settings is not None:
             controller.settings = settings
         await daemon.start()
