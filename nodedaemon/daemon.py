@@ -30,6 +30,7 @@ from nodedaemon.crash import crash_point
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.siteprograms import SitePrograms
+from nodedaemon.space import LOOK_S, NO_ROOM, SPOOL_FULL
 from nodedaemon.spool import Spool
 from nodedaemon.stream_port import StreamPort
 from nodedaemon.supervisors import Supervisors
@@ -180,6 +181,8 @@ class Daemon:
         now_us = self._clock.now_us()
         events = self._inbox[:EVENTS_PER_TURN_MAX]
         del self._inbox[:EVENTS_PER_TURN_MAX]
+        if any(isinstance(event, core.Launch) for event in events) and self._spool.space.is_low():
+            self._spool_full()
         for event in events:
             self._machine.step(now_us, event)
         if self._inbox:
@@ -193,7 +196,7 @@ class Daemon:
         journal = self._spool.journal
         try:
             if batch.records:
-                journal.append(batch.records)
+                self._append(batch.records)
             if batch.durable:
                 await asyncio.get_running_loop().run_in_executor(self._executor, journal.sync)
                 crash_point("journal.synced")
@@ -203,6 +206,32 @@ class Daemon:
             raise Fatal(
                 f"cannot write the journal: {error.strerror}; steps go on, make room and start the daemon again"
             ) from error
+
+    def _append(self, records: tuple[core.AnyRecord, ...]) -> None:
+        """Write to the journal, with the last room if need be."""
+        try:
+            self._spool.journal.append(records)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self._spool.space.give():
+                raise
+            self._spool.journal.append(records)
+            self._spool_full()
+
+    def _spool_full(self) -> None:
+        """Take no new steps until there is room again."""
+        if not self._machine.full:
+            log.error("%s: %s; no new steps before there is room", self._spool.path, SPOOL_FULL)
+            self._machine.full = True
+            self.post(core.Notice(SPOOL_FULL, drain=True))
+            asyncio.get_running_loop().call_later(LOOK_S, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        if self._spool.space.is_low() or not self._spool.space.take():
+            asyncio.get_running_loop().call_later(LOOK_S, self._look_for_room)
+            return
+        log.info("%s: there is room again", self._spool.path)
+        self._machine.full = False
+        self.post(core.Notice(SPOOL_FULL, drain=True, clear=True))
 
     def _release(self, batch: core.Batch) -> None:
         """Do what the batch allows, now that its records are on disk."""

@@ -54,7 +54,11 @@ class Journal:
         """Write records; they survive this process now, and the machine after `sync`."""
         crash_point("journal.write")
         data = b"".join(frame(_encoder.encode(r)) for r in records)
-        _write_all(self._fd, data)
+        try:
+            _write_all(self._fd, data)
+        except OSError:
+            os.ftruncate(self._fd, self.size)  # no half record in the middle: it may be tried again
+            raise
         self.size += len(data)
         crash_point("journal.written")
 

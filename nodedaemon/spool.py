@@ -2,6 +2,7 @@
 
     SPOOL/lock                 held by the running noded (POSIX lock: it ends with the process and is not inherited)
     SPOOL/journal              fence records, tombstones, reports, the highest epoch
+    SPOOL/reserve              room that is kept for the last words of what runs (space.py)
     SPOOL/contact              when the controller was last in contact (lease.py)
     SPOOL/steps/J.A.S/record   the claim (who decided over the start) and the end (steprecord.py)
     SPOOL/steps/J.A.S/slurm_script   the user's own copy, 0500
@@ -25,6 +26,7 @@ from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME, folder_mode, open_folder
 from nodedaemon.journal import Journal
 from nodedaemon.lease import Contact
+from nodedaemon.space import Space
 from nodedaemon.steprecord import NEVER, Claim, measured_of, metrics_of, place_claim, read_record, task_ends
 
 #: Step folders kept for the next steps, under names that are no keys.
@@ -66,6 +68,7 @@ class Spool:
         self._lock_fd = self._lock(path)
         self._spare = [name for name in os.listdir(self.steps_fd) if name.startswith(SPARE_PREFIX)]
         self.contact = Contact(self.dir_fd)
+        self.space = Space(self.dir_fd)
         self.journal = Journal(self.dir_fd)
         self.records: list[AnyRecord] = self.journal.read()
         self.is_new = not self.records
@@ -174,6 +177,7 @@ class Spool:
         """Give the spool back."""
         self.journal.close()
         self.contact.close()
+        self.space.close()
         for fd in (self._lock_fd, self.steps_fd, self.dir_fd):
             os.close(fd)
 

@@ -80,6 +80,7 @@ UNKILLABLE_TIMEOUT_US = 60_000_000
 
 #: Slurm's words for a node with a process that SIGKILL does not end.
 KILL_TASK_FAILED = "Kill task failed"
+NO_ROOM = "the node's spool is full"
 NEVER_STARTED_TOMBSTONE = "ended before it was started"
 
 
@@ -95,6 +96,7 @@ class NodeMachine:
         self.forgotten: dict[StepKey, None] = {}
         self.next_sequence = 1
         self.link = 0  # 0 = no stream
+        self.full = False  # there is no room for new steps: they are answered as never tried
         self.unkillable_timeout_us = UNKILLABLE_TIMEOUT_US
         self._command_seen = 0  # highest command sequence of this stream
         self._live: dict[tuple[int, int], StepKey] = {}
@@ -243,7 +245,9 @@ class NodeMachine:
         if refused := self._fence(event) or self._why_not_start(event):
             self._answer(event, refused)
             return
-        if event.key not in self.steps:
+        if event.key not in self.steps and self.full:
+            self._bury(now_us, event, StepEnded(event.key, 0, now_us, failure=NO_ROOM, untried=True))
+        elif event.key not in self.steps:
             step = self._hold(event.key, event.epoch)
             step.move(StepState.ACCEPTED)
             step.lease = event.lease
@@ -310,16 +314,16 @@ class NodeMachine:
             return
         step = self.steps.get(event.key)
         if step is None:
-            self._bury(now_us, event)
+            self._bury(now_us, event, StepEnded(event.key, 0, now_us, failure=NEVER_STARTED_TOMBSTONE))
         elif step.is_live:
             self._want_end(now_us, step, event)
 
-    def _bury(self, now_us: int, event: Terminate) -> None:
-        """End a step that never came: remember it, and say that it never started."""
+    def _bury(self, now_us: int, event: Command, end: StepEnded) -> None:
+        """End a step that never came, or will not be begun: remember it, and say that it never started."""
         step = self._hold(event.key, event.epoch)
         step.move(StepState.TOMBSTONE)
         self._records.append(Held(event.key, event.epoch, step.state))
-        self._report(Exited(self.next_sequence, StepEnded(event.key, 0, now_us, failure=NEVER_STARTED_TOMBSTONE)))
+        self._report(Exited(self.next_sequence, end))
 
     def _want_end(self, now_us: int, step: Step, event: Terminate) -> None:
         first = not step.kill_at_us

@@ -155,6 +155,7 @@ class LiveCluster:
         self.cluster_file = self.home / "cluster.json"
         self.boot_ids: dict[str, str] = {}
         self.ways: dict[str, int] = {}  # node -> port of a proxy through which it reaches the controller
+        self.places: dict[str, tuple[str, list[str]]] = {}  # node -> controller's address there, command to get there
         self.daemons: dict[str, Daemon] = {}
         self.call_limit_s = 10.0  # how long `call` tries; shorter where a test expects the controller to die
         self._client: Client | None = None
@@ -253,13 +254,13 @@ class LiveCluster:
             **more,
         }
 
-    def _launch(self, name: str, words: list[str], env: Mapping[str, str]) -> Daemon:
+    def _launch(self, name: str, words: list[str], env: Mapping[str, str], prefix: Iterable[str] = ()) -> Daemon:
         old = self.daemons.get(name)
         assert old is None or not old.runs(), f"{name} runs already"
         log = self.home / "log" / f"{name}.log"
         with open(log, "ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "cli.penstock", *words],
+                [*prefix, sys.executable, "-P", "-m", "cli.penstock", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -281,7 +282,8 @@ class LiveCluster:
         """Start a node daemon; it has not registered yet when this returns."""
         conf = self.conf
         port = self.ways.get(name, self.node_port)
-        words = ["noded", "--node-name", name, "--controller", f"127.0.0.1:{port}"]
+        address, prefix = self.places.get(name, ("127.0.0.1", []))
+        words = ["noded", "--node-name", name, "--controller", f"{address}:{port}"]
         words += ["--cert-dir", str(self.home / "certs" / name), "--spool", str(self.home / "noded" / name)]
         words += ["--cpus", str(conf.cpus), "--real-memory", str(conf.memory_mb)]
         words += ["--gpus", f"{conf.gpus}:{conf.gpu_type}"] if conf.gpus else []
@@ -289,7 +291,7 @@ class LiveCluster:
         words += ["--stream-port", "0"]
         if name in self.boot_ids:
             env = {"PENSTOCK_BOOT_ID": self.boot_ids[name], **env}
-        return self._launch(name, words, env)
+        return self._launch(name, words, env, prefix)
 
     def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
         """Send a signal (kill -9) to daemons and reap them."""
