@@ -31,6 +31,7 @@ from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SIGTERM, NodeMachine
 from nodedaemon.core.steps import StepKey
 from nodedaemon.daemon import PROTOCOL, Clock
+from nodedaemon.lease import Contact
 from nodedaemon.link import Link, Target
 from penstock import __version__
 from penstock.config import load
@@ -77,6 +78,16 @@ class Steps:
                     next(iter(self.running.values()))()
 
 
+class NoContact(Contact):
+    """No process is there to hold a lease: the time of the last contact is kept nowhere."""
+
+    def __init__(self) -> None:
+        self._rests, self._at_ns = False, 0
+
+    def _write(self, value: int) -> None:
+        pass
+
+
 class Hollow:
     """One node."""
 
@@ -91,8 +102,10 @@ class Hollow:
         self._timers: dict[StepKey, asyncio.TimerHandle] = {}
         self._machine = NodeMachine()
         self._machine.replay([core.SpoolBorn(f"hollow-{config.name}"), core.BootSeen("hollow")])
-        facts = wire.NodeFacts(config.name, config.name, "", False)
-        self.link = Link(target, facts, self._registration, self._heartbeat, self.post)
+        facts = wire.NodeFacts(config.name, config.name, "")
+        self.link = Link(
+            target, facts, self._registration, self._heartbeat, self.post, lambda registered: None, NoContact()
+        )
         self._doers: dict[type[core.Effect], Callable[[Any], None]] = {
             core.AckCommand: lambda effect: self.link.send(effect.link, wire.ack_message(effect)),
             core.SendReport: self._report,
