@@ -149,6 +149,7 @@ def _new_batch_step(state: ClusterState, job: Job) -> Step:
     step.start_at_us = step.end_at_us = step.exit_code = step.exit_signal = 0
     step.user_cpu_us = step.system_cpu_us = step.max_rss_kb = step.max_vmsize_kb = 0
     step.disk_read_bytes = step.disk_write_bytes = 0
+    step.usage = ""
     return step
 
 

@@ -257,9 +257,9 @@ def _out_of_reach(state: ClusterState, node: Node, job: Job, now_us: int) -> Non
         _end_broken(state, node, job, now_us)
     if job.job_id not in node.jobs:
         return
-    if job.state is not JobState.COMPLETING:
-        if not _needs(node, job):
-            bury(state, node, job, now_us)  # it goes on with its other nodes, its steps there do not
+    if job.state is not JobState.COMPLETING and not _needs(node, job):
+        bury(state, node, job, now_us)  # it goes on with its other nodes, its steps there do not
+    elif job.state is not JobState.COMPLETING:
         lease.unreachable(state, node, job)
     elif job.end_state is JobState.NODE_FAIL:
         bury(state, node, job, now_us)

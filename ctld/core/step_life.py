@@ -12,6 +12,7 @@ from ctld.core.expect import limit_at_us
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, is_live_on, live_nodes, part_on, step_row
+from ctld.core.step_usage import add_usage
 from ctld.core.timers import Timer
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.signals import parse_end_warning
@@ -96,6 +97,8 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     step.user_cpu_us, step.system_cpu_us = event.user_cpu_us, event.system_cpu_us
     step.max_rss_kb, step.max_vmsize_kb = event.max_rss_kb, event.max_vmsize_kb
     step.disk_read_bytes, step.disk_write_bytes = event.disk_read_bytes, event.disk_write_bytes
+    if event.metrics:
+        step.usage = add_usage("", event.node, event.metrics)
     if event.failure:
         if job.state is not S.COMPLETING or not job.reason_detail:  # what ended the job is said already
             job.reason_detail = event.failure

@@ -125,7 +125,7 @@ class Step:
     __slots__ = (
         "attempt", "dead_after_s", "disk_read_bytes", "disk_write_bytes", "end_at_us", "epoch", "exit_code",
         "exit_signal", "job_id", "max_rss_kb", "max_vmsize_kb", "name", "node", "start_at_us", "state", "step_id",
-        "system_cpu_us", "tasks", "user_cpu_us",
+        "system_cpu_us", "tasks", "usage", "user_cpu_us",
     )  # fmt: skip
 
     job_id: int
@@ -147,6 +147,7 @@ class Step:
     max_vmsize_kb: int
     disk_read_bytes: int
     disk_write_bytes: int
+    usage: str  # JSON of what was sampled (step_usage.py); "" = nothing
 
     @property
     def parts(self) -> tuple[StepPart, ...] | None:
@@ -159,7 +160,7 @@ class SpreadStep(Step):
 
     __slots__ = (
         "all_parts", "cancelled_by_uid", "cpus", "live", "node_list", "nodes", "note", "ports", "request", "spec_hash",
-        "step_key", "submit_at_us", "time_limit_s", "tres_alloc", "usage",
+        "step_key", "submit_at_us", "time_limit_s", "tres_alloc",
     )  # fmt: skip
 
     all_parts: tuple[StepPart, ...]  # in the order of the job's nodes
@@ -174,7 +175,6 @@ class SpreadStep(Step):
     submit_at_us: int
     time_limit_s: int  # -1 = none of its own
     cancelled_by_uid: int  # -1 = nobody
-    usage: str  # JSON of what was sampled; "" = nothing
     note: str  # what ends it: "TIME LIMIT", "CANCELLED", ...
     ports: tuple[int, ...]  # --resv-ports
 
@@ -233,14 +233,16 @@ _spread_values: Callable[[Step], tuple[Any, ...]] = attrgetter(*_FIELDS)
 
 def step_row(step: Step) -> StepRow:
     """Freeze a step."""
-    values = _plain_values(step) + PLAIN_REST if step.parts is None else _spread_values(step)
-    return tuple.__new__(StepRow, values)
+    if step.parts is not None:
+        return tuple.__new__(StepRow, _spread_values(step))
+    row: StepRow = tuple.__new__(StepRow, _plain_values(step) + PLAIN_REST)
+    return row._replace(usage=step.usage) if step.usage else row
 
 
 def step_from(row: StepRow) -> Step:
     """The reverse of `step_row`."""
     step = Step() if row.parts is None else SpreadStep()
-    step.dead_after_s = 0
+    step.dead_after_s, step.usage = 0, row.usage
     for name, value in zip(_FIELDS[:PLAIN_COLUMNS], row, strict=False):
         setattr(step, name, value)
     if isinstance(step, SpreadStep):

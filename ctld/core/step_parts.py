@@ -9,6 +9,7 @@ from ctld.core.events import StepExited, StepStarted
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, StepPart, part_on
+from ctld.core.step_usage import add_usage
 from ctld.core.timers import Timer
 from penstock.values.states import JobState
 
@@ -81,6 +82,8 @@ def ended(state: ClusterState, step: SpreadStep, event: StepExited) -> StepPart:
     step.max_vmsize_kb = max(step.max_vmsize_kb, event.max_vmsize_kb)
     step.disk_read_bytes += event.disk_read_bytes
     step.disk_write_bytes += event.disk_write_bytes
+    if event.metrics:
+        step.usage = add_usage(step.usage, event.node, event.metrics)
     put(state, step, at, part)
     return part
 
