@@ -6,14 +6,17 @@ Three kinds of process
     launcher  one warm, small, single-threaded child of its own program. It hands each order to a stepd, forking as many
               as are needed, and reaps them.
     stepd     supervises one step at a time, in a session of its own and as sub-reaper of all that the step starts. It
-              runs the task as the user (`task`) and leaves the record of the end on disk.
+              runs the tasks as the user (`tasks`, `task`), carries their output to the step's clients (`streams`,
+              `stream_server`) and leaves the record of the end on disk.
 
-What the launcher and its stepds import (framing, folders, crash, context, orders, proctree, cgroup, steprecord, launcher,
-stepd, task) is kept light on purpose: each fork pays for it.
+What the launcher and its stepds import (framing, folders, crash, context, loop, orders, proctree, cgroup, steprecord,
+launcher, stepd, supervisor, plugs, tasks, task, taskhooks, kept, streams, stream_server) is kept light on purpose: each
+fork pays for it.
 
 Reading order
-    core (messages, steps, machine, environment), journal, steprecord, spool, orders, launching, launcher, stepd, task,
-    proctree, cgroup, supervisors, wire, link, inventory, nvml, daemon, main.
+    core (messages, steps, machine, environment, stepenv), journal, steprecord, spool, orders, launching, launcher, stepd,
+    supervisor, plugs, tasks, task, kept, streams, stream_server, stream_port, proctree, cgroup, supervisors, wire,
+    wire_steps, link, inventory, nvml, daemon, main.
 
 What decides whether a step was started is one file: the claim in its step folder. stepd makes it before it forks the
 task; a restarted noded makes it in stepd's place to say "never". link(2) lets exactly one of them win.

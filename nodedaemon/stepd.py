@@ -35,8 +35,8 @@ def run(context: Context, feed: socket.socket) -> int:
     os.dup2(context.null_fd, 2)  # whoever reads noded's messages must not wait for the end of a job
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    own = Own(context, wake_read, _open_control())
-    while own.await_order(feed) and (framed := _read_order(feed)) is not None:
+    own = Own(context, wake_read, _open_control(), feed)
+    while own.await_order() and (framed := _read_order(feed)) is not None:
         key, body = framed
         try:
             stays = _supervise(own, key, body)
@@ -97,9 +97,10 @@ def _complain(context: Context, key: str, text: str) -> None:
 class Own:
     """What a stepd keeps from step to step: its loop, and the two descriptors that are watched for every step."""
 
-    __slots__ = ("address", "context", "control", "loop", "pid", "pid_start", "step", "wake_read")
+    __slots__ = ("address", "context", "control", "feed", "loop", "pid", "pid_start", "step", "wake_read")
 
-    def __init__(self, context: Context, wake_read: int, control: socket.socket) -> None:
+    def __init__(self, context: Context, wake_read: int, control: socket.socket, feed: socket.socket) -> None:
+        self.feed = feed
         self.context = context
         self.wake_read = wake_read
         self.control = control
@@ -111,12 +112,12 @@ class Own:
         self.loop.watch(wake_read, self._woken)
         self.loop.watch(control.fileno(), self._ordered)
 
-    def await_order(self, feed: socket.socket) -> bool:
+    def await_order(self) -> bool:
         """Sleep until there is something in the feed; always True."""
         poll = select.poll()
-        poll.register(feed.fileno(), select.POLLIN)
+        poll.register(self.feed.fileno(), select.POLLIN)
         poll.register(self.control.fileno(), select.POLLIN)
-        while feed.fileno() not in (ready := dict(poll.poll())):
+        while self.feed.fileno() not in (ready := dict(poll.poll())):
             if self.control.fileno() in ready:
                 self._ordered(select.POLLIN)
         return True

@@ -122,7 +122,7 @@ class Supervisor:
         crash_point("stepd.ended")
         self._record()
         crash_point("stepd.recorded")
-        if self._has_streams:
+        if self._has_streams and self.order.io_key:
             self._linger()
 
     def close(self) -> None:
@@ -459,6 +459,7 @@ class Supervisor:
             return
         if pid:
             os._exit(0)
+        self._own.feed.close()  # the launcher listens for the end of it
 
 
 def _split_status(status: int) -> tuple[int, int]:

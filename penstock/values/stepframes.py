@@ -18,7 +18,8 @@ Rules
     - Frames of stepd are counted in bytes, heads included, from the step's first one (all but WELCOME and ANSWER). A
       client acknowledges what it has handled; a connection that broke is opened again with HELLO `from` = what was
       handled, and goes on there. stepd keeps what is not acknowledged, and stops reading its tasks' output when
-      KEPT_BYTES_MAX are kept: back-pressure instead of loss. Acknowledge at the latest every ACK_EVERY_BYTES, and END.
+      KEPT_BYTES_MAX are kept: back-pressure instead of loss. Acknowledge at the latest every ACK_EVERY_BYTES, and END;
+      with TCP_NODELAY, or each acknowledgement waits for the kernel's.
     - A step whose owner has been gone for OWNER_WAIT_S (or has not come for so long) goes on without him: then the
       oldest output is dropped. WELCOME says where it goes on; LOST how much is missing, and what had been told of starts
       and ends follows once more.

@@ -17,7 +17,7 @@ from nodedaemon.journal import Journal
 from nodedaemon.link import BadCredentials, make_target
 from nodedaemon.orders import ORDER_HEAD, LaunchOrder, TaskOrder, decode_launch, decode_signals, encode_signals
 from nodedaemon.spool import Spool, SpoolError
-from nodedaemon.steprecord import NEVER, STEPD, Claim, End, place_claim, place_end, read_record
+from nodedaemon.steprecord import NEVER, STEPD, TASK_END, Claim, End, place_claim, place_end, read_record, task_ends
 from penstock.values.errors import BadValue
 from penstock.values.stepframes import BadFrame, FrameReader, Kind
 from penstock.values.stepframes import frame as step_frame
@@ -315,3 +315,19 @@ def test_an_nvml_that_hangs_costs_its_deadline_only(monkeypatch, tmp_path):
     hang.write_text("raise SystemExit('broken driver')")
     gpus, why = nvml.find_gpus()
     assert gpus == [] and "broken driver" in why
+
+
+def test_an_end_of_an_earlier_version_and_one_with_tasks_are_read(tmp_path):
+    folder_fd = os.open(tmp_path, os.O_RDONLY)
+    for name, more in (("old", {}), ("new", {"tasks": TASK_END.pack(3, 256) + TASK_END.pack(70_000, 9), "x": [1]})):
+        (tmp_path / name).mkdir()
+        inner_fd = os.open(tmp_path / name, os.O_RDONLY)
+        fd = place_claim(inner_fd, Claim(STEPD, 1, 2, 3, 4, b"\0abc"))
+        place_end(fd, End(5, 6, 7, 0, "", False, (1, 2, 3, 4, 5), more))
+        os.close(fd)
+        os.close(inner_fd)
+    _, old = read_record(folder_fd, "old/record")
+    _, new = read_record(folder_fd, "new/record")
+    os.close(folder_fd)
+    assert (old.exit_code, old.more, task_ends(old)) == (7, {}, ())
+    assert (new.usage, new.more["x"], task_ends(new)) == ((1, 2, 3, 4, 5), [1], ((3, 256), (70_000, 9)))

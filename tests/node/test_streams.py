@@ -113,11 +113,13 @@ def test_the_node_daemon_may_be_killed_and_come_back_while_output_flows(tmp_path
             await in_thread(client.until_output, b"one")
             port = controller.registrations[-1].stream_port
             await controller.started(1)
+            launcher = launcher_of(daemon)
             await daemon.kill()
             (tmp_path / "go").touch()
             assert await in_thread(client.until, Kind.EXITED) == b"768"
             await in_thread(client.until, Kind.END)
             assert client.output[0, 1] == b"one\ntwo\n"
+            await eventually(lambda: not os.path.exists(f"/proc/{launcher}"))  # nobody waits for the client
             await daemon.start()
             await controller.connected(2)
             assert (await controller.exited(1)).exit.code == 3  # though the streams are not done
@@ -372,9 +374,7 @@ def test_the_supervisor_may_be_killed_while_it_waits_for_its_client(tmp_path):
             start = controller.starts(1)[0]
             assert await controller.acked(controller.forget(1, step_id=0)) == ""
             await eventually(lambda: not daemon.folders())
-            launcher = next(
-                int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_launcher(int(pid), str(daemon.spool))
-            )
+            launcher = launcher_of(daemon)
             with open(f"/proc/{launcher}/task/{launcher}/children") as file:
                 stepds = [int(pid) for pid in file.read().split()]
             assert stepds and start.pid not in stepds
@@ -387,6 +387,11 @@ def test_the_supervisor_may_be_killed_while_it_waits_for_its_client(tmp_path):
             assert len(controller.exits(1)) == 1
 
     run(scenario())
+
+
+def launcher_of(daemon) -> int:
+    """The pid of a node daemon's launcher."""
+    return next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_launcher(int(pid), str(daemon.spool)))
 
 
 def _is_launcher(pid: int, spool: str) -> bool:
