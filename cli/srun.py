@@ -11,7 +11,7 @@ What is imported at the top is paid by every start, of which a script may make t
 """
 
 import os
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cli.environment import step_environment
 from cli.options import Command
@@ -82,22 +82,26 @@ def _body(argv: list[str]) -> int:
             job_id = own.job_id
         status = error_status()
         try:
-            status = _in_allocation(client, int(job_id), values, spec, command, tell)
+            maker = StepMaker(client, int(job_id), tell)
+            created = _create(maker, client, values, spec, command, int(job_id))
+            status = _serve(maker, client, created, values, spec)
+            if own is not None:
+                own.await_step(created)
         finally:
             if own is not None:
                 own.end(status)
     return status
 
 
-def _in_allocation(client: Client, job_id: int, values: Values, spec: "StepSpec", command: list[str], tell: Any) -> int:
-    maker = StepMaker(client, job_id, tell)
+def _create(
+    maker: StepMaker, client: Client, values: Values, spec: "StepSpec", command: list[str], job_id: int
+) -> "CreateStepReply":
+    """The step, and before it what it needs on the nodes."""
     environment = step_environment(values.get("export", ""), os.environb, inside="SLURM_JOB_ID" in os.environ)
-    terminal = None
     if spec.pty:
         from cli.steps.terminal import Terminal
 
-        terminal = Terminal(STDIN)
-        spec.rows, spec.columns = terminal.size()
+        spec.rows, spec.columns = Terminal(STDIN).size()
     words = [] if spec.multi_prog else [os.fsencode(word) for word in command]
     if "bcast" in values.all and words:
         from cli.steps.bcast import send
@@ -105,11 +109,17 @@ def _in_allocation(client: Client, job_id: int, values: Values, spec: "StepSpec"
         words[0] = send(client.cluster, maker, spec, command[0], values.get("bcast"), job_id)
     spec.launch_node = own_address(client.cluster).encode()
     spec.line_buffered = not spec.unbuffered and not spec.pty and spec.ntasks != 1
-    created = maker.create(spec, words, environment)
+    return maker.create(spec, words, environment)
+
+
+def _serve(maker: StepMaker, client: Client, created: "CreateStepReply", values: Values, spec: "StepSpec") -> int:
+    """Input and output of the step, until it has ended."""
     try:
         session = _session(client, created, values)
-        if terminal is not None:
-            session.use_terminal(terminal)
+        if spec.pty:
+            from cli.steps.terminal import Terminal
+
+            session.use_terminal(Terminal(STDIN))
         _feed(session, spec, streams_of(values).input, created)
     except CommandError:
         maker.cancel(created)
@@ -119,14 +129,14 @@ def _in_allocation(client: Client, job_id: int, values: Values, spec: "StepSpec"
 
 
 def _session(client: Client, created: "CreateStepReply", values: Values) -> "Session":
-    from cli.steps.session import Rules, Session
+    from cli.steps.ending import Rules
+    from cli.steps.session import Session
 
-    rules: Rules = Rules(
+    rules = Rules(
         kill_on_bad_exit=bool(values.get("kill_on_bad_exit")),
         wait_s=values.get("wait", 0),
         disable_status=bool(values.get("disable_status")),
         quit_on_interrupt=bool(values.get("quit_on_interrupt")),
-        quiet=bool(values.get("quiet")),
         verbose=values.get("verbose", 0),
     )
     return Session(client.cluster, created, _console(created, values), rules)

@@ -63,8 +63,9 @@ class File(NamedTuple):
 def copy(cluster: "ClusterFile", maker: "StepMaker", file: File, work_dir: bytes, name: str) -> int:
     """Copy it to all nodes; 0, or the status of what failed, which has been told. Raises OSError for the source."""
     from cli.steps.console import STDERR, Console, Sink
+    from cli.steps.ending import Rules
     from cli.steps.outcome import Outcome
-    from cli.steps.session import Rules, Session
+    from cli.steps.session import Session
 
     fd = os.open(file.source, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -4,12 +4,12 @@ Both are asked for with a key of this program, so that a call that is made again
 means the same job and the same step. Waiting is done in calls that answer after a while and are made again.
 """
 
+import contextlib
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FrameType
 
 from cli.run import CommandError, complain
@@ -20,6 +20,7 @@ from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobRe
 from penstock.v1.steps_pb2 import (
     AllocationReply,
     AwaitAllocationRequest,
+    AwaitStepRequest,
     CreateStepReply,
     CreateStepRequest,
     EndAllocationRequest,
@@ -34,6 +35,10 @@ WAIT_S = 25
 #: Beyond the wait: how long a controller that is away is waited for.
 AWAY_S = 600.0
 END_LIMIT_S = 60.0
+#: What lies between a step's last word to us and its end at the controller is a fraction of a second.
+STEP_END_WAIT_S = 10
+#: The step before may be just about to end: so long nothing is said of waiting.
+FIRST_WAIT_S = 1
 PAUSE_S = 2.0
 
 
@@ -61,7 +66,7 @@ def _status_from(variable: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and int(text) < 256 else default
 
 
-@contextmanager
+@contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Signals that end a command raise Interrupted, once, in the call that waits."""
 
@@ -138,6 +143,14 @@ class OwnJob:
             return
         self._say(f"Job allocation {self.job_id} has been revoked")
 
+    def await_step(self, created: CreateStepReply) -> None:
+        """Its tasks have ended; let the controller hear it from the nodes first, or it would end the step itself."""
+        request = AwaitStepRequest(
+            job_id=self.job_id, step_id=created.step_id, attempt=created.attempt, wait_s=STEP_END_WAIT_S
+        )
+        with contextlib.suppress(PenstockError):
+            self._client.call("AwaitStep", request, 2 * STEP_END_WAIT_S)
+
     def end(self, status: int) -> None:
         """Its step has ended so: give everything back."""
         exit_ = ExitStatus(signal=status - 128) if 128 < status <= 192 else ExitStatus(code=status)
@@ -166,6 +179,7 @@ class StepMaker:
             step_key=new_key(),
             step=spec,
             spec=JobSpec(argv=argv, environment=environment),
+            wait_s=FIRST_WAIT_S,
         )
         try:
             with interruptible():
@@ -201,7 +215,7 @@ class StepMaker:
             complain(NAME, f"step {wanted.ids[0]} could not be cancelled: {error.text}")
 
     def _ask(self, request: CreateStepRequest) -> CreateStepReply:
-        patience_s = AWAY_S if request.wait_s else None
+        patience_s = AWAY_S if request.wait_s > FIRST_WAIT_S else None
         try:
             reply: CreateStepReply = self._client.call("CreateStep", request, patience_s)
             return reply

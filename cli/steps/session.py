@@ -16,9 +16,9 @@ nothing is kept without bound.
 import signal
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from cli.steps.console import Console, Sink
+from cli.steps.ending import Ending, Rules
 from cli.steps.loop import Loop, Timer
 from cli.steps.outcome import Outcome, ranks_text
 from cli.steps.signals import SignalDesk, stop_ourselves
@@ -39,22 +39,7 @@ WATCH_AFTER_S = 1.0
 GATHER_S = 0.05
 #: When the controller says that the step has ended: how long streams may bring nothing before they are given up.
 DRAIN_S = 5.0
-KILL_WAIT_S = 30.0
-ABORT_TEXT = "Job step aborted: Waiting up to 32 seconds for job step to finish."
-#: Two of them within this are an order, one is a question.
-INTERRUPT_S = 1.0
 FORWARDED = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
-
-
-class Rules(NamedTuple):
-    """How the step is to be dealt with."""
-
-    kill_on_bad_exit: bool = False
-    wait_s: int = 0  # after the first task's end; 0 = for ever
-    disable_status: bool = False  # one Ctrl-C goes to the tasks
-    quit_on_interrupt: bool = False
-    quiet: bool = False
-    verbose: int = 0
 
 
 class Session:
@@ -97,9 +82,7 @@ class Session:
         self._telling: Timer | None = None
         self._final: AwaitStepReply | None = None
         self._drained = (-1, 0.0)
-        self._last_interrupt = self._last_sent = float("-inf")
-        self._terminating = False
-        self._abort_said = False
+        self.ending = Ending(self.loop, self._watcher, rules, self.say, self._signal)
         self._first_exit: float | None = None
         self._distrusted = False
 
@@ -226,7 +209,7 @@ class Session:
         self.say(f"error: {stream.place.node}: not believed to be this node: {reason}")
         self._distrusted = True
         self._gone(stream)
-        self.terminate(signal.SIGTERM)
+        self.terminate()
 
     def _started(self, stream: Stream, task: int, payload: bytes) -> None:
         count = len(self._ranks[stream.place.node_index])
@@ -249,23 +232,25 @@ class Session:
 
     def _give_up(self) -> None:
         """--kill-on-bad-exit: some task has failed, and others run."""
-        if not self._terminating:
+        if not self.ending.has_begun:
             self.outcome.tell()
             self.say(f"Terminating {self._title}")
-            self.terminate(signal.SIGTERM)
+            self.terminate()
 
     def _waited(self) -> None:
-        if self.outcome.all_ended or self._terminating or self._first_exit is None:
+        if self.outcome.all_ended or self.ending.has_begun or self._first_exit is None:
             return
         self.say(f"error: First task exited {round(time.monotonic() - self._first_exit)}s ago")
         self._state()
         self.say(f"Terminating {self._title}")
-        self.terminate(signal.SIGTERM)
+        self.terminate()
 
     def _note(self, stream: Stream, task: int, payload: bytes) -> None:
         if payload.find(b"CANCELLED AT") >= 0:
             self._say_abort()
         raw = self._terminal is not None and self._terminal.is_raw
+        if payload.startswith(b"***"):
+            payload = b"slurmstepd: error: " + payload
         self.console.note(payload.replace(b"\n", b"\r\n") + b"\r\n" if raw else payload)
 
     def _lost(self, stream: Stream, task: int, payload: bytes) -> None:
@@ -283,13 +268,13 @@ class Session:
                 self._to_all(frame(Kind.EXCHANGE, part))
         except BadExchange as error:
             self.say(f"error: {stream.place.node}: exchange between nodes: {error}")
-            self.terminate(signal.SIGTERM)
-        if self._hub.aborted is not None and not self._terminating:
+            self.terminate()
+        if self._hub.aborted is not None and not self.ending.has_begun:
             node, code, text = self._hub.aborted
             self.say(f"error: {self.created.plan.nodes[node]}: abort requested with code {code}: {text}".rstrip(": "))
             self.outcome.step_ended(code & 0xFF or 1, 0)
             self.say(f"Terminating {self._title}")
-            self.terminate(signal.SIGTERM)
+            self.terminate()
 
     def _failed(self, stream: Stream, task: int, payload: bytes) -> None:
         self.say(f"error: {stream.place.node}: {_task_words(task)}{payload.decode('utf-8', 'replace')}")
@@ -310,7 +295,7 @@ class Session:
     # ---- from the controller ---------------------------------------------------------------------------------------
 
     def _controller_says(self, reply: AwaitStepReply) -> None:
-        if reply.note and not self._terminating:
+        if reply.note and not self.ending.has_begun:
             self._say_abort()
         if reply.state in ENDED:
             self._final = reply
@@ -362,46 +347,23 @@ class Session:
     def _signal(self, number_: int) -> None:
         self._to_all(frame(Kind.SIGNAL, b"%d" % number_))
 
-    def terminate(self, first: int) -> None:
-        """End the step: a signal to its tasks now, and after KillWait the one that nobody survives."""
-        if self._terminating:
-            return
-        self._terminating = True
-        if first != signal.SIGKILL:
-            self._signal(signal.SIGCONT)
-            self.loop.at(KILL_WAIT_S, lambda: self._signal(signal.SIGKILL))
-        self._signal(first)
-        self._watcher.start()
-        if any(stream.state != State.OPEN for stream in self.streams):
-            self._watcher.cancel()
-
-    def _cancel(self) -> None:
-        """As scancel would: the controller ends the step, and it counts as cancelled."""
-        if self._terminating:
-            return
-        self._terminating = True
-        self._say_abort()
-        self._watcher.start()
-        self._watcher.cancel()
-        self.loop.at(KILL_WAIT_S, lambda: self._signal(signal.SIGKILL))
-
-    def _force(self) -> None:
-        self.say("forcing job termination")
-        self._cancel()
-        self._signal(signal.SIGKILL)
+    def terminate(self) -> None:
+        """End the step: its tasks now get SIGTERM, and after KillWait what nobody survives."""
+        standing = all(stream.state in (State.OPEN, State.ENDED) for stream in self.streams)
+        self.ending.terminate(streams_stand=standing)
 
     def _say_abort(self) -> None:
-        if not self._abort_said:
-            self._abort_said = True
-            self.say(ABORT_TEXT)
+        self.ending.say_abort()
 
     # ---- signals ---------------------------------------------------------------------------------------------------
 
     def _on_signal(self, caught: int) -> None:
-        if caught == signal.SIGINT:
-            self._interrupted()
+        if caught == signal.SIGINT and self._terminal is not None and self._terminal.is_raw:
+            self._signal(caught)  # it was sent, not typed
+        elif caught == signal.SIGINT:
+            self.ending.interrupted(self._title, self._state)
         elif caught in (signal.SIGTERM, signal.SIGHUP):
-            self._force()
+            self.ending.force()
         elif caught == signal.SIGWINCH:
             if self._terminal is not None:
                 self._to_all(frame(Kind.WINDOW, pack_values(*self._terminal.size())))
@@ -411,27 +373,6 @@ class Session:
                 stop_ourselves()
         elif caught in FORWARDED:
             self._signal(caught)
-
-    def _interrupted(self) -> None:
-        now = time.monotonic()
-        if self._rules.quit_on_interrupt:
-            self._force()
-        elif self._terminating:
-            if now - self._last_sent < INTERRUPT_S:
-                self._force()
-            self._last_sent = now
-        elif self._terminal is not None and self._terminal.is_raw:
-            self._signal(signal.SIGINT)
-        elif self._rules.disable_status or now - self._last_interrupt <= INTERRUPT_S:
-            self.say(f"sending Ctrl-C to {self._title}")
-            self._signal(signal.SIGINT)
-            self._last_sent = now
-            if not self._rules.disable_status:
-                self._cancel()
-        else:
-            self._last_interrupt = now
-            self.say("interrupt (one more within 1 sec to abort)")
-            self._state()
 
 
 def _task_words(task: int) -> str:

@@ -12,8 +12,9 @@ import os
 import signal
 
 from cli.steps.console import Console
+from cli.steps.ending import Rules
 from cli.steps.loop import Loop
-from cli.steps.session import Rules, Session
+from cli.steps.session import Session
 from cli.steps.streamclient import State, Stream
 from penstock.cluster import ClusterFile
 from penstock.v1.steps_pb2 import AttachStepReply, CreateStepReply
@@ -68,7 +69,7 @@ class Viewer(Session):
         if kind not in (Kind.GATHER, Kind.STDIN_TAKEN):
             super().on_frame(stream, kind, channel, task, payload)
 
-    def terminate(self, first: int) -> None:
+    def terminate(self) -> None:
         """Nothing that we see is a reason to end it."""
 
     def _say_abort(self) -> None:

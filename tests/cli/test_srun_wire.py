@@ -247,12 +247,13 @@ def test_a_busy_allocation_is_waited_for(make: Callable[..., Scene]) -> None:
     )
     first, *others = scene.of("CreateStep")
     assert [r.step_key for r in others] == [first.step_key] * 2
-    assert [first.wait_s, *(r.wait_s for r in others)] == [0, 25, 25]
+    assert [first.wait_s, *(r.wait_s for r in others)] == [1, 25, 25]
 
 
 def test_on_its_own_it_makes_a_job_and_ends_it(make: Callable[..., Scene]) -> None:
     scene = make(nodes=2)
     scene.waits = ["PENDING", "PENDING"]
+    scene.end(s.AwaitStepReply(state="FAILED"))
     scene.nodes[0].play(exited(0, 3), END)
     scene.nodes[1].play(exited(1), END)
     status, out, err = scene.run("-N2", "--mem=100", "-t", "5", "-p", "debug", "true", env={})
@@ -268,6 +269,8 @@ def test_on_its_own_it_makes_a_job_and_ends_it(make: Callable[..., Scene]) -> No
     assert (scene.created.step.nodes_min, scene.created.step.HasField("mem_per_node_mb")) == (0, False)
     (ended,) = scene.of("EndAllocation")
     assert (ended.job_id, ended.exit) == (77, ExitStatus(code=3))
+    # The controller hears of the step's end before that of the job.
+    assert [name for name, _ in scene.controller.requests[-2:]] == ["AwaitStep", "EndAllocation"]
 
 
 def test_a_job_that_is_taken_away_while_it_waits(make: Callable[..., Scene]) -> None:

@@ -12,7 +12,8 @@ import pytest
 from livecluster import Done, LiveCluster, command
 
 from cli.steps.console import Console, Sink
-from cli.steps.session import Rules, Session
+from cli.steps.ending import Rules
+from cli.steps.session import Session
 from penstock.client import new_request_key
 from penstock.v1 import steps_pb2 as s
 
@@ -68,6 +69,8 @@ def test_on_its_own_it_allocates_runs_and_releases(cluster: LiveCluster) -> None
     job_id = last_job(cluster)
     job = cluster.wait_state(job_id, "COMPLETED")
     assert (job.exit.code, job.request.name) == (0, "sh")
+    states = cluster.run("sacct", "-nP", "-j", str(job_id), "-o", "jobid,state,exitcode").ok().out.splitlines()
+    assert states == [f"{job_id}|COMPLETED|0:0", f"{job_id}.0|COMPLETED|0:0"]
 
 
 def test_its_exit_code_becomes_the_jobs(cluster: LiveCluster) -> None:
@@ -76,6 +79,8 @@ def test_its_exit_code_becomes_the_jobs(cluster: LiveCluster) -> None:
     assert (done.status, done.out) == (5, "")
     assert done.err == f"srun: error: {node}: task 1: Exited with exit code 5\n"
     assert cluster.job(last_job(cluster)).exit.code == 5
+    states = cluster.run("sacct", "-nP", "-j", str(last_job(cluster)), "-o", "state,exitcode").ok().out.splitlines()
+    assert states == ["FAILED|5:0", "FAILED|5:0"]
 
 
 def test_a_signal_counts_128_and_its_number(cluster: LiveCluster) -> None:

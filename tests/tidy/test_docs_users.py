@@ -13,7 +13,7 @@ from cli.run import Answered, CommandError
 README = tree.ROOT / "README.md"
 FOR_SLURM_USERS = tree.ROOT / "docs" / "for-slurm-users.md"
 DOCUMENTS = sorted([*tree.ROOT.glob("*.md"), *(tree.ROOT / "docs").rglob("*.md")])
-MODULES = ("sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sprio", "sshare", "salloc")
+MODULES = ("sbatch", "srun", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sprio", "sshare", "salloc")
 #: Words that the shell knows by itself; everything else in an example is ours.
 OF_THE_SHELL = ("cat", "make", "export")
 
