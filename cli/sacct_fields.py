@@ -205,8 +205,9 @@ def job_only(value: Value) -> Value:
 
 
 def first_node(row: RecordRow, view: RecordView) -> str:
-    """The node of a step's highest values: with one step per job it is the first."""
-    return row.step.node_list.partition(",")[0] if row.step and row.step.HasField("usage") else ""
+    """The node of a step's highest values, where nobody has to guess: there is one."""
+    step = row.step
+    return step.node_list if step and step.nodes_alloc <= 1 and step.HasField("usage") else ""
 
 
 def measured(value: Callable[[StepRecord, RecordView], str]) -> Value:

@@ -184,8 +184,8 @@ def rows_of(client: Client, step: StepInfo, wants_pids: bool) -> Iterator[Row]:
     if not wants_pids:
         yield Row(step, merged(answers.found))
         return
-    for node, answer in answers.found.items():
-        yield Row(step, StepUsage({}, 0), node, tuple(sorted(answer.get("pids", ()))))
+    for node in sorted(answers.found, key=list(attached.plan.nodes).index if attached.plan.nodes else str):
+        yield Row(step, StepUsage({}, 0), node, tuple(sorted(answers.found[node].get("pids", ()))))
 
 
 if __name__ == "__main__":

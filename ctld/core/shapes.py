@@ -68,7 +68,10 @@ _ASIDE = frozenset(
         "name", "account", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "time_limit_s",
         "begin_at_us", "dependency", "array", "requeue", "nice", "rlimits", "umask", "submit_line", "command", "wckey",
         "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "signal", "time_min_s", "deadline_at_us",
-        "priority", "site_factor", "reservation", "reservation_run", "switches_wait_s",
+        "priority", "site_factor", "reservation", "reservation_run", "switches_wait_s", "kind", "ntasks_over",
+        "overcommit", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu", "cpus_per_gpu",
+        "mem_per_gpu_mb", "resv_ports", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind",
+        "gpu_bind", "network",
     )
 )  # fmt: skip
 _what_counts = attrgetter(*(name for name in JobRequest.__struct_fields__ if name not in _ASIDE))
@@ -117,7 +120,7 @@ def fresh_shapes(
         index, units = state.partition_list.index(partition), units_taken(state, request, name)
         order_kind = _order_kind(state, partition, request)
         for place, least, most, ntasks in _alternatives(state, partition, request, known):
-            even = -(-ntasks // least) if request.spread_job else 0
+            even = -(-ntasks // least) if request.spread_job or _goes_round(request) else 0
             limits = (place.ntasks_per_node, tasks_per_node_max(state, request, partition), even)
             for resv in resvs:
                 shape = Shape(
@@ -141,6 +144,11 @@ def fresh_shapes(
                 )
                 found.append((index, shape))
     return found
+
+
+def _goes_round(request: JobRequest) -> bool:
+    """--distribution=cyclic: each node gets as many tasks as the others."""
+    return request.distribution.lower().startswith("cyclic")
 
 
 def _alternatives(

@@ -94,3 +94,12 @@ def test_overcommit_takes_cpus_for_one_task_a_node() -> None:
     assert (request.ntasks, request.ntasks_over, request.nodes_min, request.nodes_max) == (2, 40, 2, 2)
     request = asked(overcommit=True, ntasks=1)
     assert (request.ntasks, request.ntasks_over) == (1, 0)
+
+
+def test_tasks_that_go_round_need_alike_nodes() -> None:
+    for distribution, tasks in (("", [3, 1]), ("block", [3, 1]), ("cyclic:block", [2, 2])):
+        world = World(CONFIG)
+        world.register("n1")
+        world.register("n2")
+        world.submit(WantedJob(name="j", work_dir=b"/", ntasks=4, nodes_min=2, nodes_max=2, distribution=distribution))
+        assert [part.tasks for part in world.core.state.jobs[1].alloc] == tasks, distribution
