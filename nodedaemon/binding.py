@@ -122,7 +122,11 @@ def _cpu_sets(kind: str, cpu_bind: Bind, wanted: Wanted, cpus: list[Cpu], topolo
     """Kernel numbers for each task."""
     count = len(wanted.ranks)
     if kind in _ENTITIES:
-        shares = _distribute(cpus, count, max(wanted.cpus_per_task, 1), _second(wanted.distribution))
+        per_task = max(wanted.cpus_per_task, 1)
+        dealt = cpus
+        if kind == "cores" and per_task == 1 and count <= len({cpu.core for cpu in cpus}):
+            dealt = _one_thread_each(cpus)  # each task a core of its own
+        shares = _distribute(dealt, count, per_task, _second(wanted.distribution))
         return [[cpu.kernel for cpu in _widen(share, cpus, kind)] for share in shares]
     if kind == "rank":
         return [[cpus[local % len(cpus)].kernel] for local in range(count)]

@@ -248,13 +248,10 @@ class StepGroups:
     def remove(self) -> None:
         """Remove the step's groups; the job's, too, when it was the last. What is not empty stays."""
         for _, job, step in self._folders:
+            _remove_step(step)
             if job:
-                _remove_step(step)
                 with contextlib.suppress(OSError):
                     os.rmdir(job)
-            else:
-                with contextlib.suppress(OSError):
-                    os.rmdir(step)
 
 
 def decode(data: bytes) -> Cgroups:

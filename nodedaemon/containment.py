@@ -24,13 +24,15 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
     """Fill in what the order is held to. Raises BadValue when a binding asks for what is not the step's."""
     groups, settings = site.settings.cgroup, site.settings
     job = message.job_allocation if message.HasField("job_allocation") else message.allocation
-    order.no_groups = groups.plugin == "disabled"
+    if groups.plugin == "disabled":
+        order.no_groups = True
     if groups.constrain_ram or site.always_limits_memory:
         order.memory_limit_mb = memory_limit_mb(message.allocation.mem_mb, groups, site.total_memory_mb)
         order.job_memory_limit_mb = memory_limit_mb(job.mem_mb, groups, site.total_memory_mb)
         if groups.constrain_swap and order.job_memory_limit_mb:
             order.swap_limit_mb = swap_limit_mb(job.mem_mb, groups, site.total_memory_mb)
-    order.pids_max = groups.pids_max
+    if groups.pids_max:
+        order.pids_max = groups.pids_max
     if groups.constrain_devices:
         order.denied_devices = denied_devices(message.allocation, site)
         order.job_denied_devices = denied_devices(job, site)

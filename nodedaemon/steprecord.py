@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NAME = "record"
 NEVER = "never"
 STEPD = "stepd"
+#: How the failure of a step begins for which the node had no room: nobody is to blame but the node.
+CANNOT_START = "cannot start a process"
 READ_BYTES_MAX = 128 * 1024  # two frames
 
 

@@ -33,7 +33,7 @@ from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME
 from nodedaemon.lease import LAPSED, Lease
 from nodedaemon.loop import Timer
-from nodedaemon.steprecord import STEPD, TASK_END, Claim, End, place_claim, place_end
+from nodedaemon.steprecord import CANNOT_START, STEPD, TASK_END, Claim, End, place_claim, place_end
 from nodedaemon.stream_server import Connection
 from nodedaemon.streams import Hub
 from nodedaemon.tasks import Task, Tasks
@@ -175,7 +175,7 @@ class Supervisor:
                 plug.open(self)
             self.tasks.start(f"{self._folder_path}/{SCRIPT_NAME}")
         except OSError as error:
-            self.fail(f"cannot start a process: {error.strerror}")
+            self.fail(f"{CANNOT_START}: {error.strerror or error}")
         crash_point("stepd.forked")
 
     def _began(self) -> None:

@@ -18,18 +18,20 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 
+import msgspec
+
 from nodedaemon import orders, proctree, strays
 from nodedaemon.cgroup import Cgroups
 from nodedaemon.core.machine import SCOPE_ALL, NodeMachine
-from nodedaemon.core.messages import Event, SignalStep, StepBegan, StepEnded
+from nodedaemon.core.messages import Event, Notice, SignalStep, StepBegan, StepEnded
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.framing import unpack
 from nodedaemon.holder import CREDENTIALS, is_own_word
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.spool import Spool
-from nodedaemon.steprecord import NEVER, Claim
-from penstock.values.jobid import EXTERN_STEP
+from nodedaemon.steprecord import CANNOT_START, NEVER, Claim
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 
 log = logging.getLogger("penstock.noded")
 
@@ -185,12 +187,23 @@ class Supervisors:
     def _stepd_gone(self, key: StepKey, status: int = 0) -> None:
         claim, end = self._spool.read(key)
         if end is not None:
-            self._post(end)
+            self._ended(end)
         elif claim is not None and claim.by != NEVER:
             log.error("step %s: its supervisor is gone without a word (wait status %d)", key, status)
             self._in_thread(self._clear_lost, key, claim)
         elif self._spool.claim_never(key, self._now_us()):
             self._ended_unstarted(key, f"no supervisor could be started (wait status {status})")
+            if status == os.EX_OSERR << 8:
+                self._post(Notice(f"{CANNOT_START} of step {key}", drain=True, key=key))
+
+    def _ended(self, end: StepEnded) -> None:
+        """As the record says. Where the node had no room for it, it is the node that is looked at, and not the job."""
+        had_no_room = not end.start_at_us and end.failure.startswith(CANNOT_START)
+        if had_no_room and end.key.step_id == BATCH_STEP:  # of several tasks, some may have run
+            end = msgspec.structs.replace(end, untried=True)
+        self._post(end)
+        if had_no_room:
+            self._post(Notice(end.failure, drain=True, key=end.key))
 
     # -- after a restart
 
