@@ -105,8 +105,6 @@ _SITE_PROGRAMS = (
     Key("EpilogSlurmctld", "epilog_slurmctld", kinds.PATTERNS, several=True),
     Key("TaskProlog", "task_prolog", kinds.OPTIONAL_PATH),
     Key("TaskEpilog", "task_epilog", kinds.OPTIONAL_PATH),
-    Key("SrunProlog", "srun_prolog", kinds.OPTIONAL_PATH),
-    Key("SrunEpilog", "srun_epilog", kinds.OPTIONAL_PATH),
     Key("PrologFlags", "prolog_flags", kinds.choices(*_PROLOG_FLAGS)),
     Key("PrologEpilogTimeout", "prolog_epilog_timeout_s", kinds.SCRIPT_TIMEOUT),
     Key("PenstockPrologFailDrains", "prolog_fail_drains", kinds.BOOL),
@@ -257,7 +255,7 @@ _IGNORED_GLOBALS = _ignored(
     ResvProlog RoutePlugin ScronParameters
     SlurmctldDebug=info SlurmctldParameters SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
-    SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunPortRange=0-0
+    SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0 SrunProlog
     SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
     SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters
     TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TrackWCKey=no

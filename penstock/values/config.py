@@ -213,8 +213,6 @@ class Config:
     epilog_slurmctld: tuple[str, ...] = ()
     task_prolog: str = ""
     task_epilog: str = ""
-    srun_prolog: str = ""
-    srun_epilog: str = ""
     prolog_flags: tuple[str, ...] = ()
     prolog_epilog_timeout_s: int = 0  # 0 = none
     prolog_fail_drains: bool = True

@@ -158,3 +158,38 @@ def test_jobs_have_a_tmp_of_their_own(new_cluster: Make, tmp_path: Path) -> None
         assert (cluster.work / f"out-{job}").read_text() == "/dev/shm:\n\n/mnt:\nmine\n"
     assert not Path("/mnt", name).exists() and not Path("/dev/shm", name).exists()
     assert list((base / "n1").iterdir()) == []
+
+
+def test_an_allocation_waits_for_its_prologs_and_ends_with_its_epilogs(new_cluster: Make, tmp_path: Path) -> None:
+    cluster = new_cluster(2, site(tmp_path))
+    log = tmp_path / "log"
+    srun = f"{sys.executable} -P -m cli.srun -N 2 sh -c 'echo step >> {log}'"
+    done = cluster.run("salloc", "-N", "2", "sh", "-c", f"echo inside >> {log}; {srun}")
+    assert done.status == 0, str(done)
+    cluster.wait(
+        lambda: lines(log)[-1:] == ["epilog_slurmctld 1 0:0"], "EpilogSlurmctld has run", show=lambda: lines(log)
+    )
+    assert lines(log) == [
+        "prolog_slurmctld 1", "prolog_slurmd 1", "prolog_slurmd 1", "inside", "step", "step", "epilog_slurmd 1 0:0",
+        "epilog_slurmd 1 0:0", "epilog_slurmctld 1 0:0",
+    ]  # fmt: skip
+    done = cluster.run("srun", "-N", "2", "hostname")
+    assert done.status == 0, str(done)
+
+
+def test_an_allocation_whose_prolog_fails_is_cancelled(new_cluster: Make, tmp_path: Path) -> None:
+    cluster = new_cluster(1, site(tmp_path, prolog="exit 1"))
+    done = cluster.run("salloc", "true")
+    assert done.status == 1, str(done)
+    cluster.wait_state(1, "CANCELLED")
+    assert node_state(cluster, "n1") == "drain|Prolog error"
+
+
+def test_task_prolog_and_task_epilog(new_cluster: Make, tmp_path: Path) -> None:
+    prolog = program(tmp_path / "tp", "echo export FROM_PROLOG=yes; echo print hello; echo $SLURM_SCRIPT_CONTEXT >&2")
+    epilog = program(tmp_path / "te", f"echo epilog $SLURM_JOB_ID >> {tmp_path}/log")
+    cluster = new_cluster(1, ClusterConf(more=(f"TaskProlog={prolog}", f"TaskEpilog={epilog}")))
+    job = cluster.sbatch("-o", "out", "--wrap", "echo job $FROM_PROLOG")
+    cluster.wait_state(job, "COMPLETED")
+    assert (cluster.work / "out").read_text() == "prolog_task\nhello\njob yes\n"
+    assert lines(tmp_path / "log") == [f"epilog {job}"]
