@@ -226,6 +226,7 @@ def step_infos(
         (b"pmix.lpeers", _list(own), pmix.STRING),
         (b"pmix.lldr", min(own), pmix.RANK),
         (b"pmix.nodeid", facts.node_index, pmix.UINT32),
+        (b"pmix.ndosub", len(own) > len(os.sched_getaffinity(0)), pmix.BOOL),  # then tasks that wait let others run
         *((key, os.fsencode(folder), pmix.STRING) for key in (b"pmix.tmpdir", b"pmix.nsdir")),
         (b"pmix.tdir.rmclean", True, pmix.BOOL),
     ]

@@ -135,6 +135,8 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
         spec.time_limit_s = found["time"]
     if "exclusive" in found and not owns_job:
         spec.exact = True
+    if "external_launcher" in found:  # as Open MPI asks for: all that the job has, kept from nobody
+        spec.overlap = spec.whole = True
     _devices(spec, found)
     _paths(spec, values)
     spec.name = found.get("job_name") or _name_of(command)

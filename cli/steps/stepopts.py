@@ -147,6 +147,8 @@ STEP = (
     Option("exact", "", NO, "SLURM_EXACT", "use only the resources requested for the step"),
     Option("overlap", "", NO, "SLURM_OVERLAP", "share all resources of the step with other steps"),
     Option("whole", "", NO, "SLURM_WHOLE", "use whole nodes of the allocation for this step"),
+    Option("external-launcher", "", MAYBE, "", "the step is a launcher's own helper on each node, beside other steps",
+           "args", const=""),
     Option("relative", "r", YES, "", "run job step relative to node n of allocation", "n",
            convert=number("--relative", 0), invalid=NUMERIC),
     Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),

@@ -19,6 +19,7 @@ from ctld.core.effects import (
     TerminateStep,
 )
 from ctld.core.model import JobRow
+from ctld.core.state import ClusterState
 from ctld.core.step_model import StepRow
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.hostlist import compress
@@ -34,6 +35,9 @@ DUE_TO: Final = {
     "SCRIPT END": "",
     "JOB END": "",
 }
+
+#: Below those that the kernel gives to outgoing connections.
+MASTER_PORTS: Final = range(10_000, 30_000)
 
 
 def key_of(effect: Any) -> node_pb2.StepKey:
@@ -114,6 +118,18 @@ def _of_holder(message: node_pb2.LaunchStep, effect: LaunchStep) -> None:
     message.holder.environment.update({name: value for name, value in told.items() if value})
 
 
+def master_port(job_id: int) -> int:
+    """Where a job's processes meet first, on its first node. Two jobs that run at once have different ports, unless their
+    numbers differ by a multiple of 20,000."""
+    return MASTER_PORTS[job_id % len(MASTER_PORTS)]
+
+
+def master_host(state: ClusterState, job: JobRow) -> str:
+    """The address of the node that the job's processes meet on."""
+    node = state.nodes.get(job.alloc[0].node) if job.alloc else None
+    return node.config.addr if node is not None else ""
+
+
 def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
     """What the job's environment says of the job."""
     job = effect.job
@@ -149,6 +165,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         cpus_per_gpu=request.cpus_per_gpu,
         gpus=gpus_of(request.gres_per_job),
         gpus_per_task=gpus_of(request.gres_per_task),
+        master_port=master_port(job.job_id),
     )
     if job.array_task_id is not None:
         facts.array_job_id, facts.array_task_id = job.array_job_id, job.array_task_id

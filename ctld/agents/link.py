@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from ctld.agents.launch import FILL, launch_message, topology_address
+from ctld.agents.launch import FILL, launch_message, master_host, topology_address
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, TerminateStep
 from ctld.core.events import AnyEvent, LaunchRefused, NodeNotice, StepExited, StepStarted
@@ -150,6 +150,7 @@ class NodeLink:
         state = self._runtime.core.state
         launch = launch_message(effect, spec, state.config.cluster_name, self._secret)
         kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
+        launch.facts.master_host = master_host(state, effect.job)
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
         partition = state.partitions.get(effect.job.partition)
         if partition is not None and partition.config.allow_new_privs is not None:

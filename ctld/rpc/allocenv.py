@@ -7,7 +7,7 @@ a test compares the two), as far as they speak of the job and not of a node or t
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ctld.agents.launch import facts_of
+from ctld.agents.launch import facts_of, master_host
 from ctld.core.effects import LaunchStep
 from ctld.core.model import JobRow, NodeAlloc
 from ctld.core.state import ClusterState
@@ -83,6 +83,8 @@ TABLE: Final[dict[str, Callable[[Any, JobRow], Value]]] = {
     "SLURM_SUBMIT_HOST": lambda f, row: f.submit_host or None,
     "SLURM_CLUSTER_NAME": lambda f, row: f.cluster_name,
     "SLURM_EXPORT_ENV": lambda f, row: f.export_env or None,
+    "MASTER_ADDR": lambda f, row: f.master_host or None,
+    "MASTER_PORT": lambda f, row: f.master_port,
 }
 
 
@@ -90,6 +92,7 @@ def allocation_environment(state: ClusterState, row: JobRow) -> dict[str, str]:
     """The variables of a job that has its nodes."""
     effect = LaunchStep(row.batch_node, row.job_id, row.attempt, BATCH_STEP, state.epoch, row)
     facts = facts_of(effect, state.config.cluster_name)
+    facts.master_host = master_host(state, row)
     found: dict[str, str] = {}
     for name, make in TABLE.items():
         value = make(facts, row)

@@ -73,6 +73,12 @@ def test_an_option_is_asked_for(words: list[str], field: str, value: object) -> 
     assert differ - {"submit_line", "nodes_min"} <= {field}
 
 
+@pytest.mark.parametrize("word", ["--external-launcher", "--external-launcher=x"])
+def test_a_launchers_helpers_take_all_that_the_job_has_and_keep_it_from_nobody(word: str) -> None:
+    spec = spec_of(word)
+    assert spec.overlap and spec.whole
+
+
 def test_devices_by_node_step_and_task() -> None:
     spec = spec_of("--gpus=4", "--gpus-per-node=2", "--gpus-per-task=1")
     counts = [
