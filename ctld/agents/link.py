@@ -152,6 +152,10 @@ class NodeLink:
         kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
         launch.facts.master_host = master_host(state, effect.job)
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
+        if effect.master_port:
+            first = state.nodes.get(_first_node(effect))
+            launch.facts.master_host = first.config.addr if first is not None else ""
+            launch.facts.master_port = effect.master_port
         partition = state.partitions.get(effect.job.partition)
         if partition is not None and partition.config.allow_new_privs is not None:
             launch.allow_new_privs = partition.config.allow_new_privs
@@ -216,6 +220,13 @@ class NodeLink:
         self._runtime.metrics.reports += 1
         crash_point(f"{kind}:before-step")
         self._runtime.post(make(self, report))
+
+
+def _first_node(effect: LaunchStep) -> str:
+    """Where rank 0 of what is launched runs."""
+    if effect.step is None or not effect.step.parts:
+        return effect.job.alloc[0].node
+    return next((part.node for part in effect.step.parts if 0 in part.ranks), effect.step.node)
 
 
 #: Figures of a step on one node; there are some ten kinds.

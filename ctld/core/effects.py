@@ -136,6 +136,7 @@ class LaunchStep(Effect, frozen=True):
     lease_s: int = 0  # it stops itself after so long without contact; 0 = never
     lease_grace_s: int = 0
     step: StepRow | None = None  # of srun, with a part on this node
+    master_port: int = 0  # that the job has for itself on its nodes; 0 = none
 
 
 class FenceNode(Effect, frozen=True):

@@ -11,7 +11,7 @@ from ctld.core.reserve_view import view_of
 from ctld.core.reserve_who import names_asked, running_in
 from ctld.core.sharing import units_held
 from ctld.core.state import CLOSED_FLAGS, ClusterState
-from ctld.core.step_invariants import check_steps
+from ctld.core.step_invariants import check_ports, check_steps
 from ctld.core.violation import Violation as Violation
 from ctld.core.violation import need as _need
 from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState, Suspend
@@ -24,6 +24,7 @@ def check(state: ClusterState) -> None:
         _check_job(state, job)
         if job_id in state.desks or any(step.parts is not None for step in job.steps.values()):
             check_steps(state, job)
+    check_ports(state)
     for node in state.node_list:
         _check_node(state, node)
     _check_arrays(state)

@@ -13,7 +13,7 @@ A batch job ends with its script: steps of srun that still run then are ended, a
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, lease, predict, preempt, priority, surround
+from ctld.core import arrays, assocs, depends, lease, ports, predict, preempt, priority, surround
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -85,6 +85,7 @@ def start(
     job.reason, job.reason_detail = Reason.NONE, ""
     job.start_at_us, job.end_at_us = now_us, 0
     state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
+    ports.give_job(state, job)
     job.batch_node = alloc[0].node
     job.tres_alloc = _tres_of(state, job)
     assocs.begin(state, job, now_us)
@@ -162,13 +163,14 @@ def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> No
     head = (
         job.job_id, job.attempt, step.step_id, state.epoch, job_row(job), count, first, last, by, lease_s, grace_s,
     )  # fmt: skip
+    port = state.master_ports.get(job.job_id, 0)
     if step.parts is None:
-        state.emit(LaunchStep(step.node, *head))
+        state.emit(LaunchStep(step.node, *head, None, port))
         return
     row = step_row(step)
     for part in step.parts:
         if part.state is S.CONFIGURING and only in ("", part.node):
-            state.emit(LaunchStep(part.node, *head, row))
+            state.emit(LaunchStep(part.node, *head, row, port))
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:
@@ -302,6 +304,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     move(state, job, end_state)
     if held:
         state.release(job, end_at_us, units_held(state, job))
+        ports.take_back(state, job)
         assocs.end(state, job, end_at_us)
         job.suspended_by = Suspend.NO
         state.note_suspended(job)
@@ -326,6 +329,7 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     state.end_attempt(job, max(now_us, job.start_at_us), reason)
     surround.attempt_ended(state, job)
     state.release(job, now_us, units_held(state, job))
+    ports.take_back(state, job)
     assocs.end(state, job, now_us)
     move(state, job, S.PENDING)
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")

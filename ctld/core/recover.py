@@ -14,6 +14,7 @@ from ctld.core import (
     assocs,
     depends,
     gang,
+    ports,
     predict,
     priority,
     reboot,
@@ -223,6 +224,11 @@ def _set_desks(state: ClusterState, now_us: int) -> None:
                 if isinstance(step, SpreadStep) and step.time_limit_s >= 0 and step.start_at_us:
                     due_us = step.start_at_us + step.time_limit_s * 1_000_000
                     state.timers.set(due_us, Timer.STEP_LIMIT, job.job_id, limit_check(step.attempt, step.step_id))
+                if isinstance(step, SpreadStep) and step.ports:
+                    ports.give_step(state, step, step.ports)
+    for job in state.jobs.values():  # after the steps, whose ports are known
+        if job.state in HOLDING_STATES:
+            ports.give_job(state, job)
 
 
 def _set_timers(state: ClusterState, now_us: int) -> None:

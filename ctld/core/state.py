@@ -95,6 +95,8 @@ class ClusterState:
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
         self.calls = Calls()
         self.desks: dict[int, StepDesk] = {}  # of jobs that have started steps, by job id
+        self.ports: dict[str, dict[int, None]] = {}  # ports.py: taken, by node
+        self.master_ports: dict[int, int] = {}  # by job id
         self.steps_due: dict[int, None] = {}  # jobs whose waiting calls may be answered now
         self.wish_calls: dict[int, tuple[int, str]] = {}  # reply_to of a CreateStep that waits -> (job id, step key)
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who

@@ -8,6 +8,21 @@ from ctld.core.violation import need
 from penstock.values.states import END_STATES, HOLDING_STATES
 
 
+def check_ports(state: ClusterState) -> None:
+    """Each port of a node belongs to one job or one step. Raises Violation."""
+    found: dict[str, list[int]] = {}
+    for job_id, port in state.master_ports.items():
+        for part in state.jobs[job_id].alloc:
+            found.setdefault(part.node, []).append(port)
+    for desk in state.desks.values():
+        for step in desk.live.values():
+            if isinstance(step, SpreadStep) and step.ports:
+                for place in step.all_parts:
+                    found.setdefault(place.node, []).extend(step.ports)
+    known = {node: sorted(ports) for node, ports in state.ports.items()}
+    need({node: sorted(ports) for node, ports in found.items()} == known, f"ports {found}, taken {known}")
+
+
 def check_steps(state: ClusterState, job: Job) -> None:
     """Raise Violation at the first thing that is wrong."""
     name = f"job {job.job_id}"

@@ -4,7 +4,7 @@ Reports are facts about (job, attempt, step) and come at least once: one that is
 attempt which is over, changes nothing but is acknowledged, so that the node can forget it.
 """
 
-from ctld.core import allocations, job_life
+from ctld.core import allocations, job_life, ports
 from ctld.core import step_parts as parts
 from ctld.core.effects import ForgetStep, SignalStep, StepSeen
 from ctld.core.events import LaunchRefused, StepExited, StepStarted
@@ -207,6 +207,7 @@ def part_done(state: ClusterState, job: Job, step: SpreadStep, now_us: int) -> N
         return
     end_state = parts.conclude(step, now_us)
     move(state, step, end_state)
+    ports.step_ended(state, step)
     if step.request is not None and _weight(step.exit_code, step.exit_signal) > _weight(
         job.derived_code, job.derived_signal
     ):

@@ -10,7 +10,7 @@ keeps its place for WISH_KEPT_US, since clients ask in rounds; a step is never s
 
 from typing import Any
 
-from ctld.core import job_life, step_life
+from ctld.core import job_life, ports, step_life
 from ctld.core.effects import Allocation, Refusal, Refused, StepCreated, StepSeen
 from ctld.core.events import Actor, AwaitStep, CreateStep
 from ctld.core.model import NO_STEPS, Job, JobRow, job_row
@@ -134,7 +134,15 @@ def _plan(state: ClusterState, job: Job, desk: StepDesk | None, request: StepReq
     """Raises Unfit, also when the job does not run yet."""
     if job.state in _NOT_YET:
         raise Unfit(Code.NODES_BUSY, f"the job is {job.state.name}")
-    return _plan_with(state, job, {} if desk is None else desk.held, request)
+    plan = _plan_with(state, job, {} if desk is None else desk.held, request)
+    _ports_for(state, job, request, plan)
+    return plan
+
+
+def _ports_for(state: ClusterState, job: Job, request: StepRequest, plan: Plan) -> tuple[int, ...]:
+    """--resv-ports, of the step or of its job. Raises Unfit."""
+    count = request.resv_ports or job.request.resv_ports
+    return ports.find(state, tuple(part.node for part in plan.parts), count) if count else ()
 
 
 def _plan_with(state: ClusterState, job: Job, held: Any, request: StepRequest) -> Plan:
@@ -146,6 +154,7 @@ def _check_ever(state: ClusterState, job: Job, request: StepRequest) -> None:
     """Raise Refused when the job does not have what the step wants, whatever else runs in it."""
     try:
         _plan_with(state, job, {}, request)
+        ports.find(state, (), request.resv_ports or job.request.resv_ports)
     except Unfit as unfit:
         raise Refused(unfit.code, unfit.text) from None
 
@@ -156,6 +165,7 @@ def _start(state: ClusterState, now_us: int, job: Job, desk: StepDesk, event: Cr
         job.steps = {}
     job.steps[step.step_id] = step
     desk.add(step)
+    ports.give_step(state, step, _ports_for(state, job, event.request, plan))
     state.new_specs.append(event.spec)
     state.touch_step(step)
     job_life.emit_launch(state, job, step)

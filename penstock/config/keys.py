@@ -156,6 +156,7 @@ _SUPPORTED_GLOBALS = (
     Key("MaxArraySize", "max_array_size", kinds.integer(0, 4_000_001)),
     Key("MaxStepCount", "max_step_count", kinds.integer(1, 1_000_000)),
     Key("MaxTasksPerNode", "max_tasks_per_node", kinds.integer(1, 65_000)),
+    Key("MpiParams", "mpi_ports", kinds.MPI_PORTS),
     Key("FirstJobId", "first_job_id", kinds.integer(1, 67_043_328)),
     Key("JobRequeue", "job_requeue", kinds.BOOL_AS_NUMBER),
     Key("MaxBatchRequeue", "max_batch_requeue", kinds.integer(0, 1_000_000)),
@@ -246,7 +247,7 @@ _IGNORED_GLOBALS = _ignored(
     HttpParserType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
     JobCompUser=root JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
     LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
-    MaxNodeCount=0 MCSPlugin MCSParameters MetricsType MpiParams
+    MaxNodeCount=0 MCSPlugin MCSParameters MetricsType
     NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
     PrEpParameters PrEpPlugins=prep/script PriorityParameters
     PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none

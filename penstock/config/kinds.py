@@ -325,6 +325,18 @@ def _read_forgetting_s(text: str, what: str) -> int:
     return max(0, parse_duration_s(text))
 
 
+def _read_mpi_ports(text: str, what: str) -> tuple[int, int]:
+    """ports=12000-12999; the lowest ports are the system's."""
+    name, _, value = text.partition("=")
+    first, dash, last = value.partition("-")
+    if name.lower() != "ports" or not dash:
+        raise BadValue(f"Invalid {what}: {shown(text)}; write ports=FIRST-LAST")
+    low, high = (parse_int(number, 1024, 65535, what) for number in (first, last))
+    if high < low:
+        raise BadValue(f"Invalid {what}: {shown(text)} holds no port")
+    return low, high
+
+
 def _read_period_s(text: str, what: str) -> int:
     """An interval of at least a second, written as a time (a plain number is minutes)."""
     found = parse_duration_s(text)
@@ -405,6 +417,7 @@ PORT = integer(1, 65535)
 BACKFILL = Kind(_read_backfill)
 LICENSES = Kind(lambda text, what: parse_licenses(text), format_licenses)
 PREEMPT_MODE = Kind(_read_preempt_mode, lambda modes: ",".join(modes), _show_preempt_mode)
+MPI_PORTS = Kind(_read_mpi_ports, lambda value: f"ports={value[0]}-{value[1]}")
 EXEMPT_TIME = Kind(_read_exempt_s, _write_duration)
 GRACE_TIME = Kind(_read_grace_s, str)
 FIRST_PORT = Kind(_read_first_port)

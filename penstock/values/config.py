@@ -148,7 +148,7 @@ class Config:
     first_job_id: int = 1
     max_step_count: int = 40_000  # steps of one job, ended ones included
     max_tasks_per_node: int = 512  # of one step
-    mpi_params: str = ""
+    mpi_ports: tuple[int, int] = (12_000, 12_999)  # first and last that jobs and steps may have for themselves
     job_requeue: bool = True
     max_batch_requeue: int = 5
     return_to_service: int = 0

@@ -54,6 +54,8 @@ class Code(IntEnum):
     STEP_LIMIT = 9020
     NOT_ALLOCATION = 9021
     INVALID_STEP = 9022
+    PORTS_BUSY = 9023
+    PORTS_INVALID = 9024
     SCRIPT_TOO_LARGE = 9001
     ENVIRONMENT_TOO_LARGE = 9002
     STALE_REQUEST = 9003
@@ -106,6 +108,8 @@ TEXT: dict[Code, str] = {
     Code.STEP_LIMIT: "Step limit reached for this job",
     Code.NOT_ALLOCATION: "The job has a batch script, and ends with it",
     Code.INVALID_STEP: "Invalid job step specified",
+    Code.PORTS_BUSY: "Requires ports are in use",
+    Code.PORTS_INVALID: "Requires more ports than can be reserved",
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",

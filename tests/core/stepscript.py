@@ -121,6 +121,15 @@ class StepCommands:
             for part in step.all_parts
         ]  # fmt: skip
 
+    def ports(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        state = self.world.core.state
+        lines = [f"job {job_id} {port}" for job_id, port in state.master_ports.items()]
+        for desk_id, desk in state.desks.items():
+            for step in desk.live.values():
+                if isinstance(step, SpreadStep) and step.ports:
+                    lines.append(f"step {desk_id}.{step.step_id} {step.ports}")
+        return lines or ["none"]
+
     def job_exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         job = self.world.core.state.jobs[int(plain[0])]
         end = job.end_state.name if job.end_state is not None else "-"

@@ -87,6 +87,8 @@ def _value(text: str) -> object:
 
 def _config_value(name: str, text: str) -> object:
     """A field of Config or PartitionConfig: `SUSPEND,GANG`, `youngest_first,suspend_grace_time=5`."""
+    if name == "mpi_ports":
+        return tuple(map(int, text.split("-")))
     if name == "preempt_mode":
         return tuple(text.split(","))
     if name == "preempt_parameters":
