@@ -13,7 +13,8 @@ class Context:
     """Made once by the launcher; its stepds inherit it by fork."""
 
     __slots__ = (
-        "cgroups", "contact_fd", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path", "tls",
+        "cgroups", "contact_fd", "is_root", "node_name", "null_fd", "packets", "steps_fd", "steps_path",
+        "_tls", "cert_dir",
     )  # fmt: skip
 
     def __init__(
@@ -27,9 +28,10 @@ class Context:
         cgroups: Cgroups,
         is_root: bool,
         contact_fd: int = -1,  # when the controller was last in contact (lease.py)
-        tls: "SSLContext | None" = None,
+        cert_dir: str = "",
     ) -> None:
-        self.tls = tls  # of streams; None: without
+        self.cert_dir = cert_dir  # of the node's certificate, for streams; "": they go without TLS
+        self._tls: SSLContext | None = None
         self.steps_path = steps_path
         self.steps_fd = steps_fd
         self.packets = packets
@@ -38,3 +40,16 @@ class Context:
         self.cgroups = cgroups
         self.is_root = is_root
         self.contact_fd = contact_fd
+
+    @property
+    def lacks_tls(self) -> bool:
+        """True when `tls` would have to be made first."""
+        return bool(self.cert_dir) and self._tls is None
+
+    def tls(self) -> "SSLContext | None":
+        """For a step's streams, None where they go without. Made when it is first asked for. Raises OSError."""
+        if self.lacks_tls:
+            from nodedaemon.stream_server import server_context
+
+            self._tls = server_context(self.cert_dir)
+        return self._tls

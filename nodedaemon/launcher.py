@@ -30,7 +30,6 @@ from nodedaemon import cgroup, lease, orders, plugs, pmi_plug, proctree, samplin
 from nodedaemon.context import Context
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
-from nodedaemon.stream_server import server_context
 
 READ_BYTES = 1024 * 1024
 #: stepds that wait for a step: as many as a large node may run at once, since to fork one costs more than a step's own
@@ -43,8 +42,14 @@ IDLE_KEPT = 8
 SERVED_MAX = 500
 #: Who may take part in a step.
 MAKERS = (pmi_plug.make, sampling.make)
+BATCH_STEP, EXTERN_STEP = -5, -4  # penstock.values.jobid, without what that imports
 #: Out of the way of the numbers that stepds keep.
 FD_HIGH = 64
+
+
+def has_streams(key: str) -> bool:
+    """True for a step of srun or an interactive one, by its key."""
+    return not key.endswith((f".{BATCH_STEP}", f".{EXTERN_STEP}"))
 
 
 class Worker:
@@ -80,7 +85,7 @@ def main(arguments: list[str]) -> None:
         cgroups=cgroup.decode(bytes.fromhex(cgroups)),
         is_root=os.geteuid() == 0,
         contact_fd=lease.open_contact(spool_fd),
-        tls=server_context(cert_dir) if cert_dir else None,
+        cert_dir=cert_dir,
     )
     os.close(spool_fd)
     order_end = socket.socket(fileno=int(order_fd))
@@ -191,6 +196,8 @@ class Launcher:
 
     def _hand(self, key: str, order: bytes) -> None:
         crash_point("launcher.received")
+        if self._context.lacks_tls and has_streams(key):
+            self._load_tls()
         worker = self._idle.pop() if self._idle else self._fork()
         if worker is None:  # process table or memory full: as if a stepd had ended at once
             self._gone.append((key, os.EX_OSERR << 8))
@@ -200,6 +207,19 @@ class Launcher:
         with contextlib.suppress(OSError):  # it died: it will be reaped, and its key told
             worker.feed.sendall(order)
         crash_point("launcher.handed")
+
+    def _load_tls(self) -> None:
+        """The first step with streams: from here on stepds are forked with TLS in them.
+
+        Nodes that run only batch scripts so never pay for it, at each fork, and the others pay once and not in each stepd.
+        """
+        with contextlib.suppress(OSError):  # the stepd will say so, to its log
+            self._context.tls()
+        for worker in self._idle:
+            self._retire(worker)
+        self._idle.clear()
+        gc.collect()
+        gc.freeze()
 
     def _fork(self) -> Worker | None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

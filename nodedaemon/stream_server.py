@@ -7,8 +7,8 @@ there is a deadline; of those who have not said HELLO the oldest goes when there
 Sending is pulled: each connection has its own place among the frames that the hub keeps.
 """
 
-import hmac
 import socket
+from _operator import _compare_digest as compare_digest  # hmac's own, without the OpenSSL that hmac brings along
 
 from nodedaemon.loop import READ, WRITE, Loop
 from penstock.values.packing import Damaged, dump, pack_values, unpack
@@ -33,8 +33,8 @@ _TLS_WANTS_WRITE = 3
 
 
 def server_context(folder: str) -> "SSLContext":
-    """TLS 1.3 with the node's certificate. Made once, before any fork. Raises OSError (SSLError is one)."""
-    import ssl  # only where there are certificates: it is not small
+    """TLS 1.3 with the node's certificate. Raises OSError (SSLError is one)."""
+    import ssl  # only where it is needed: every fork would pay for it
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -163,7 +163,7 @@ class Connection:
     def _hello(self, payload: bytes) -> None:
         shown, role_word, from_word, *_ = unpack(payload)
         key = self._step.order.io_key
-        if len(key) != KEY_BYTES or not hmac.compare_digest(shown, key):
+        if len(key) != KEY_BYTES or not compare_digest(shown, key):
             raise NotAllowed
         role = Role(int(role_word))
         kept = self._hub.kept

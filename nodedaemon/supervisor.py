@@ -261,7 +261,7 @@ class Supervisor:
     def take_connection(self, connection: socket.socket) -> None:
         """A client that noded has sent on."""
         with contextlib.suppress(OSError):  # it is gone already
-            Connection(self, connection, self._context.tls)
+            Connection(self, connection, self._context.tls())
 
     def _freeze(self, frozen: bool) -> None:
         """What SIGSTOP alone would miss: a process that is just being forked."""

@@ -33,6 +33,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         self.settings = node_pb2.NodeSettings()
         self.unkillable_s = 0  # 0 = the node's default
         self.ack_reports = True
+        self.kill_wait_s = 1
         self.registrations: list[node_pb2.Register] = []
         self.acks: dict[int, str] = {}  # of the present stream
         self.reports: list[node_pb2.Report] = []
@@ -64,7 +65,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         first = await anext(aiter(requests))
         self.registrations.append(first.register)
         registered = node_pb2.Registered(
-            epoch=self.epoch, heartbeat_interval_ms=500, refusal=self.refusal, cluster_name="test", kill_wait_s=1,
+            epoch=self.epoch, heartbeat_interval_ms=500, refusal=self.refusal, cluster_name="test", kill_wait_s=self.kill_wait_s,
             settings=self.settings, unkillable_step_timeout_s=self.unkillable_s,
         )  # fmt: skip
         yield node_pb2.ControllerMessage(registered=registered)

@@ -227,13 +227,20 @@ def test_a_terminal_is_typed_into(tmp_path):
 def test_the_first_failure_ends_the_others_when_that_is_asked_for(tmp_path):
     async def scenario():
         async with cluster(tmp_path) as (controller, _):
-            script = "[ $SLURM_PROCID = 1 ] && exit 5; trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done"
-            client = await run_step(controller, 1, ["sh", "-c", script], ranks=(0, 1), spec={"kill_on_bad_exit": True})
+            bad = "if [ $SLURM_PROCID = 1 ]; then while ! test -e $F; do sleep 0.05; done; exit 5; fi; "
+            spec = {"kill_on_bad_exit": True}
+            rest = "trap '' TERM; touch $F; while :; do sleep 0.05; done"
+            argv = ["sh", "-c", f"F={tmp_path}/1; {bad}{rest}"]
+            client = await run_step(controller, 1, argv, ranks=(0, 1), spec=spec)
+            assert client.exits == {0: signal.SIGKILL, 1: 5 << 8}
+            controller.kill_wait_s = 60
+            controller.hang_up()
+            await controller.connected(2)
+            rest = "trap 'echo bye; exit 3' TERM; touch $F; while :; do sleep 0.05; done"
+            argv = ["sh", "-c", f"F={tmp_path}/2; {bad}{rest}"]
+            client = await run_step(controller, 2, argv, ranks=(0, 1), spec=spec)
             assert client.exits == {0: 3 << 8, 1: 5 << 8}
             assert client.output[0, 1] == b"bye\n"
-            script = "[ $SLURM_PROCID = 1 ] && exit 5; trap '' TERM; while :; do sleep 0.05; done"
-            client = await run_step(controller, 2, ["sh", "-c", script], ranks=(0, 1), spec={"kill_on_bad_exit": True})
-            assert client.exits == {0: signal.SIGKILL, 1: 5 << 8}
 
     run(scenario())
 
