@@ -226,7 +226,7 @@ def _read_programs(spec: "StepSpec", command: list[str]) -> None:
     from cli.steps.multiprog import read_config, tasks_of
 
     programs = read_config(command[0])
-    tasks_of(programs, spec.ntasks or 1, command[0])
+    tasks_of(programs, spec.ntasks or max(spec.nodes_min, 1) * max(spec.ntasks_per_node, 1), command[0])
     ask_programs(spec, programs)
 
 

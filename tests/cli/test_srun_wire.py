@@ -330,6 +330,49 @@ def test_ctrl_c_once_only_tells(make: Callable[..., Scene]) -> None:
     assert scene.nodes[0].of(Kind.SIGNAL) == []
 
 
+def test_ctrl_c_goes_to_the_tasks_if_asked(make: Callable[..., Scene]) -> None:
+    scene = make()
+    node = scene.nodes[0]
+    node.play(frame(Kind.NOTE, b"ready"))
+    process = scene.start("-X", "sleep", "100")
+    interrupt_when(process, b"ready\n")
+    assert process.stderr.readline() == b"srun: sending Ctrl-C to StepId=12.1\n"
+    assert node.wait_for(Kind.SIGNAL)[3] == b"2"
+    node.play(exited(0, 0, 2), END)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, err) == (130, b"srun: error: n1: task 0: Interrupt\n")
+    assert scene.of("CancelJobs") == []
+
+
+def test_what_the_node_says_of_a_cancelled_step(make: Callable[..., Scene]) -> None:
+    scene = make()
+    scene.nodes[0].play(
+        frame(Kind.NOTE, b"*** STEP 12.1 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"),
+        frame(Kind.LOST, b"4711"),
+        exited(0, 0, 15),
+        END,
+    )
+    assert scene.run("x") == (
+        143,
+        "",
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+        "slurmstepd: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***\n"
+        "srun: error: n1: 4711 bytes of output were lost while nobody took them\n"
+        "srun: error: n1: task 0: Terminated\n",
+    )
+
+
+def test_programs_for_as_many_tasks_as_nodes(make: Callable[..., Scene]) -> None:
+    scene = make(nodes=2)
+    (scene.folder / "programs").write_text("0 a %t\n1 b '%o x'\n")
+    for index, node in enumerate(scene.nodes):
+        node.play(exited(index), END)
+    assert scene.run("--multi-prog", "programs", env={"SLURM_JOB_ID": "12", "SLURM_NNODES": "2"})[0] == 0
+    programs = [(p.ranks, list(p.argv)) for p in scene.created.step.multi_prog]
+    assert programs == [("0", [b"a", b"%t"]), ("1", [b"b", b"%o x"])]
+    assert list(scene.created.spec.argv) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGQUIT])
 def test_other_signals_go_to_the_tasks(make: Callable[..., Scene], number: int) -> None:
     scene = make(nodes=2)
