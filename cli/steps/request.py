@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 SUBMIT_LINE_MAX = 16 * 1024
 DEVICE_KEYS = ("gres", "gpus", "gpus_per_node", "gpus_per_task", "gpus_per_socket", "tres_per_task")
+#: An interactive step is one shell on the job's first node, whatever the job around it said of its tasks.
+COUNT_KEYS = (
+    "ntasks_per_node", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu", "nodelist", "exclude", "cpus_per_task",
+    "distribution", "mem", "mem_per_cpu", *DEVICE_KEYS,
+)  # fmt: skip
 #: Of the job's own that a step does not inherit, beside what only an allocation has.
 OF_THE_JOB = ("job_name", "time", "licenses", "signal")
 #: Slurm's numbers for whom standard input is.
@@ -128,6 +133,10 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     if owns_job:
         for key in ("mem", "mem_per_cpu", "nodelist", "exclude", "immediate", "signal", *DEVICE_KEYS):
             found.pop(key, None)
+    if found.get("interactive"):
+        for key in COUNT_KEYS:
+            found.pop(key, None)
+        found |= {"nodes": (1, 1), "ntasks": 1, "relative": 0}
     spec = StepSpec(**{field: found[key] for key, field in _SAME.items() if key in found})
     if "nodes" in found and not owns_job:
         spec.nodes_min, spec.nodes_max = found["nodes"]

@@ -310,3 +310,14 @@ def test_a_mistake_in_the_file_names_its_line(text: str, ntasks: int, words: str
     with pytest.raises(CommandError) as error:
         tasks_of(parse_config(text, "conf"), ntasks, "conf")
     assert words in error.value.text
+
+
+def test_an_interactive_step_is_one_shell_on_the_first_node() -> None:
+    """Whatever the job around it said of its tasks, as it does when salloc starts it."""
+    job = {"SLURM_JOB_ID": "12", "SLURM_NNODES": "4", "SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "4",
+           "SLURM_GPUS_PER_TASK": "1", "SLURM_MEM_PER_CPU": "10"}  # fmt: skip
+    spec = spec_of("--interactive", "--preserve-env", "--pty", "/bin/sh", env=job)
+    assert (spec.interactive, spec.pty, spec.ntasks, spec.nodes_min, spec.nodes_max, spec.relative) == (
+        True, True, 1, 1, 1, 0,
+    )  # fmt: skip
+    assert not spec.ntasks_per_node and not spec.gres_per_task and not spec.HasField("mem_per_cpu_mb")

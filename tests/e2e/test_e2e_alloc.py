@@ -270,7 +270,32 @@ def test_sbcast_to_three_nodes(cluster: LiveCluster) -> None:
 def test_sstat_of_a_running_step(cluster: LiveCluster, batch: int) -> None:
     done = cluster.run("sstat", "-nPj", f"{batch}.0", "-o", "JobID,NTasks,Nodelist")
     assert (done.status, done.out) == (0, f"{batch}.0|4|{cluster.job(batch).node_list}\n"), done
+    figures = "AveCPU,MinCPU,MaxRSS,AveRSS,MaxVMSize,MaxRSSNode,MaxRSSTask,TRESUsageInTot"
+    shown = cluster.run("sstat", "-nPj", f"{batch}.0", "-o", figures).ok().out.strip().split("|")
+    assert all(shown) and shown[5] in ("n1", "n2", "n3", "n4") and shown[6] in ("0", "1", "2", "3")
+    assert shown[7].startswith("cpu=00:00:0") and ",mem=" in shown[7] and ",vmem=" in shown[7]
+    assert cluster.run("sstat", "-nPj", f"{batch}.batch", "-o", "NTasks,MaxRSSTask").ok().out == "1|0\n"
     pids = cluster.run("sstat", "-i", "-nPj", f"{batch}.0").ok().out.splitlines()
     assert len(pids) == 2 and all(line.split("|")[2] for line in pids)
     missing = cluster.run("sstat", "-nj", f"{batch}.9")
     assert (missing.status, missing.err) == (1, f"sstat: error: couldn't get steps for job {batch}.9\n")
+
+
+# ---- devices by task, by job ---------------------------------------------------------------------------------------
+
+
+def test_gpus_by_task_and_by_job(cluster: LiveCluster) -> None:
+    """Four GPUs a node: what is asked for by task or job becomes equal parts of nodes, and tasks have their own."""
+    show = f"{SRUN} sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
+    out = cluster.run("salloc", "-Q", "--mem=100", "--gpus-per-task=1", "-n8", "sh", "-c", show).ok().out
+    found = [line.split() for line in out.splitlines()]
+    assert sorted(gpu for _, gpu in found) == sorted("01230123") and len({node for node, _ in found}) == 2
+    show = "echo $SLURM_NNODES $SLURM_GPUS $SLURM_MEM_PER_GPU ${SLURM_MEM_PER_NODE-none} $SLURM_CPUS_PER_GPU"
+    done = cluster.run(
+        "salloc", "-Q", "--gpus=8", "--mem-per-gpu=100", "--cpus-per-gpu=2", "sh", "-c", f"{show}; {SRUN} true"
+    )
+    assert done.ok().out == "2 8 100 none 2\n"
+    job = cluster.job(last_job(cluster))
+    assert (job.nodes, job.cpus, job.tres_alloc.split(",")[1]) == (2, 16, "mem=800M")
+    refused = cluster.run("sbatch", "--gpus=5", "-N2", "--wrap", "true")
+    assert refused.status == 1 and "5 gpu and the tasks do not divide into equal parts for 2 nodes" in refused.err
