@@ -97,7 +97,7 @@ class Faults:
 
     def part(self) -> None:
         """A node is cut off for longer; now and then for longer than any lease."""
-        self._part(self._random.randint(16 * US, self._random.choice((100, 500, 900)) * US))
+        self._part(self._random.randint(16 * US, 500 * US))
 
     def _part(self, duration_us: int) -> None:
         node = self._node()

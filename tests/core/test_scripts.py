@@ -41,6 +41,7 @@ from ctld.core.events import (
     CancelJobs,
     ChangeAccounts,
     ChangeQos,
+    ClockJumped,
     ControlAction,
     ControlJobs,
     CreateReservation,
@@ -245,9 +246,11 @@ class Script(StepCommands):
         return self.world.settle()
 
     def clock(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """The wall clock is set, by so many seconds."""
-        self.world.now_us += int(plain[0]) * 1_000_000
-        return []
+        """The wall clock is set, by so many seconds; forward, the runtime says so before it is."""
+        jump_us = int(plain[0]) * 1_000_000
+        lines = self.world.do(ClockJumped(jump_us)) if jump_us > 0 else []
+        self.world.now_us += jump_us
+        return lines
 
     def reload(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """A configuration with these nodes only."""

@@ -6,6 +6,7 @@ Times are as short as the daemons allow: heartbeats come every 5 s, a stream is 
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -95,6 +96,38 @@ def test_scenarios_12_13_14_19_nodes_out_of_reach(new_cluster: New) -> None:
             assert [r.state for r in cluster.records(job_id)] == ["REQUEUED", "COMPLETED"]
         for name in ("n1", "n2"):
             cluster.wait(lambda name=name: not cluster.held_steps(name), f"{name}'s spool is empty")
+
+
+def test_a_step_over_two_nodes_gives_way_as_a_whole(new_cluster: New) -> None:
+    """One of them is out of reach: its tasks stop themselves, the other's are ended, then both run again elsewhere."""
+    cluster = new_cluster(4, ClusterConf(more=LEASED))
+    gate = cluster.work / "gate"
+    task = cluster.script("task.sh", f"""#!/bin/sh
+trap 'echo "stopped $SLURM_JOB_ID $SLURMD_NODENAME $(date +%s%N)" >>{cluster.work}/log; exit 0' TERM
+echo "begin $SLURM_JOB_ID $SLURMD_NODENAME $(date +%s%N)" >>{cluster.work}/log
+while [ ! -e {gate} ]; do sleep 0.1; done
+""")  # fmt: skip
+    cluster.run("scontrol", "update", "nodename=n3,n4", "state=drain", "reason=test").ok()
+    srun = f"{sys.executable} -P -m cli.srun"
+    job_id = cluster.sbatch("-N2", "--node-fail-policy=stop", "-o", "out", "--wrap", f"{srun} {task}")
+    cluster.wait(
+        lambda: len(lines(cluster, job_id)) == 2, "both tasks have begun", show=lambda: read(cluster.work / "out")
+    )
+    cluster.run("scontrol", "update", "nodename=n3,n4", "state=resume").ok()
+    cluster.daemons["n2"].process.send_signal(signal.SIGSTOP)
+    cluster.wait(
+        lambda: len([line for line in lines(cluster, job_id) if line[0] == "begin"]) == 4, "both run again", LIMIT_S,
+        show=lambda: (shown(cluster.job(job_id)), lines(cluster, job_id)),
+    )  # fmt: skip
+    told = lines(cluster, job_id)
+    stopped_ns = max(int(line[-1]) for line in told if line[0] == "stopped")
+    begins = sorted(int(line[-1]) for line in told if line[0] == "begin")
+    assert sorted(line[2] for line in told if line[0] == "stopped") == ["n1", "n2"]
+    assert stopped_ns < begins[2]  # neither has begun again before both had ended
+    cluster.daemons["n2"].process.send_signal(signal.SIGCONT)
+    gate.touch()
+    job = cluster.wait_state(job_id, "COMPLETED")
+    assert job.attempt == 1, shown(job)
 
 
 def test_scenario_11_a_short_partition(new_cluster: New) -> None:

@@ -150,3 +150,23 @@ def test_one_process_has_the_state_folder(tmp_path):
 
 def folder_again(folder: StateFolder) -> StateFolder:
     return StateFolder(str(folder.path))
+
+
+def test_the_clock_tells_by_how_much_it_was_set_forward():
+    hands = Hands()
+    clock = hands.clock()
+    hands.pass_us(5_000_000)
+    clock()
+    assert clock.take_jump() == 0
+    hands.wall_us += 3_600_000_000
+    hands.pass_us(2_000_000)
+    clock()
+    assert (clock.take_jump(), clock.take_jump()) == (3_600_000_000, 0)
+    hands.wall_us += 500_000  # what keeps clocks right does this
+    clock()
+    assert clock.take_jump() == 0
+    hands.wall_us -= 60_000_000  # set back, and right again by waiting: nothing has jumped
+    for _ in range(200):
+        hands.pass_us(1_000_000)
+        clock()
+    assert clock.take_jump() == 0
