@@ -242,7 +242,7 @@ def own_address(cluster: ClusterFile) -> str:
         return ""
     host, port = split_address(cluster.address)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)  # nothing is sent: the kernel chooses the way
             return str(probe.getsockname()[0])

@@ -16,6 +16,7 @@ nothing is kept without bound.
 import signal
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cli.steps.console import Console, Sink
 from cli.steps.ending import Ending, Rules
@@ -24,7 +25,6 @@ from cli.steps.outcome import Outcome, ranks_text
 from cli.steps.signals import SignalDesk, stop_ourselves
 from cli.steps.stdin import StdinPump
 from cli.steps.streamclient import Place, State, Stream, Ticket, number
-from cli.steps.terminal import Terminal
 from cli.steps.trust import Trust
 from cli.steps.watcher import ENDED, Watcher
 from penstock.cluster import ClusterFile
@@ -32,6 +32,9 @@ from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
 from penstock.values.exchange import BadExchange, Hub
 from penstock.values.packing import pack_values
 from penstock.values.stepframes import NO_TASK, Kind, Role, frame
+
+if TYPE_CHECKING:
+    from cli.steps.terminal import Terminal
 
 #: A step that runs longer than this is watched through the controller, too.
 WATCH_AFTER_S = 1.0
@@ -96,7 +99,7 @@ class Session:
         if targets:
             self._pump = StdinPump(self.loop, fd, targets, task)
 
-    def use_terminal(self, terminal: Terminal) -> None:
+    def use_terminal(self, terminal: "Terminal") -> None:
         """--pty: the keys of a terminal are the task's, and so is the size of its window."""
         self._terminal = terminal
 

@@ -170,7 +170,8 @@ class Stream:
         self._loop.watch(sock.fileno(), write=self._connected)
 
     def _resolve(self) -> tuple[int, int, int, str, tuple[object, ...]]:
-        found = socket.getaddrinfo(self.place.host, self.place.port, type=socket.SOCK_STREAM)
+        # As bytes: the codec for international names is not loaded for names that are none.
+        found = socket.getaddrinfo(self.place.host.encode(), self.place.port, type=socket.SOCK_STREAM)
         return found[self.failures % len(found)]
 
     @staticmethod

@@ -18,6 +18,7 @@ from penstock.client import new_request_key
 from penstock.v1 import steps_pb2 as s
 
 LIMIT_S = 60.0
+NOBODY = 65534
 #: In scripts: the command as it is run from this tree.
 SRUN = f"{sys.executable} -P -m cli.srun"
 
@@ -370,6 +371,19 @@ def test_a_job_that_is_cancelled_ends_its_steps(cluster: LiveCluster, allocation
     status, _, err = finish(process)
     assert status == 143
     assert "CANCELLED AT" in err
+
+
+@pytest.mark.root
+def test_tasks_run_as_the_user_who_asks(cluster: LiveCluster, allocation: int) -> None:
+    """Of 'nobody': the tasks, the files that they open, and no step in the job of somebody else."""
+    done = cluster.run("srun", "-N2", "--mem=50", "-o", "mine-%t", "sh", "-c", "id -u; id -g; id -G", uid=NOBODY).ok()
+    assert done.out == ""
+    paths = [cluster.work / f"mine-{t}" for t in (0, 1)]
+    assert [path.read_text() for path in paths] == [f"{NOBODY}\n{NOBODY}\n{NOBODY}\n"] * 2
+    assert {path.stat().st_uid for path in paths} == {NOBODY}
+    refused = cluster.run("srun", f"--jobid={allocation}", "true", uid=NOBODY)
+    words = f"srun: error: Unable to create step for job {allocation}: Access/permission denied\n"
+    assert (refused.status, refused.err) == (1, words)
 
 
 def test_no_such_job(cluster: LiveCluster) -> None:

@@ -21,6 +21,8 @@ def main() -> None:
         importlib.import_module(module)
     for module in ("penstock.security.tls", "penstock.values.hostlist", "penstock.values.taskset", "pwd", "grp"):
         importlib.import_module(module)
+    for module in ("session", "terminal", "watcher", "bcast", "multiprog") if name == "srun" else ():
+        importlib.import_module(f"cli.steps.{module}")
     command = importlib.import_module(f"cli.{name}")
     os.setgroups([])
     os.setresgid(uid, uid, uid)
