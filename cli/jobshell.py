@@ -5,10 +5,12 @@ reach it and not us, and when it stops we stop too, so that the shell around us 
 process group of its own as well, so that a signal for it never hits us; what we are sent is passed on to it.
 
 It is started by posix_spawn: the calling process has threads of gRPC, and a fork that is not followed at once by exec
-may hang. The new group gets the terminal from here; whoever was quicker and was stopped for it is continued.
+may hang. Any of these threads may be given our signals, so they are waited for by a pipe. The new group gets the
+terminal from here; whoever was quicker and was stopped for it is continued.
 """
 
 import os
+import select
 import signal
 from collections.abc import Sequence
 
@@ -31,9 +33,14 @@ class Shell:
         self.pid = 0
         self.has_terminal = is_interactive()
         self._own_group = os.getpgrp()
+        self._news, self._write = os.pipe()
 
     def start(self, argv: Sequence[str], environment: dict[bytes, bytes]) -> None:
         """Run it. Raises CommandError when it cannot run."""
+        for end in (self._news, self._write):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _noted)
         for number in FORWARDED:
             signal.signal(number, self._forward)
         if self.has_terminal:
@@ -50,16 +57,24 @@ class Shell:
     def wait(self) -> tuple[int, int]:
         """Until it ends: (exit code, signal), one of them 0."""
         while True:
-            _, status = os.waitpid(self.pid, os.WUNTRACED if self.has_terminal else 0)
+            status = self._changed()
             if os.WIFSTOPPED(status):
                 self._stop_too()
                 continue
-            pid, self.pid = self.pid, 0
+            self.pid = 0
             self._take_terminal()
             if os.WIFSIGNALED(status):
                 return 0, os.WTERMSIG(status)
-            assert pid
             return os.WEXITSTATUS(status), 0
+
+    def _changed(self) -> int:
+        """Wait until it has ended or stopped. Signals are waited for by a pipe: any thread may be the one that gets them."""
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | (os.WUNTRACED if self.has_terminal else 0))
+            if pid:
+                return status
+            select.select([self._news], [], [])
+            os.read(self._news, 4096)
 
     def kill(self, number: int) -> None:
         """Signal the command, and what it has in the foreground."""
@@ -92,7 +107,14 @@ class Shell:
     def _stop_too(self) -> None:
         self._take_terminal()
         os.killpg(self._own_group, signal.SIGSTOP)
-        self._give_terminal()  # we were continued, in the foreground
+        if terminal_group() == self._own_group:  # the shell around us has put us into its foreground (fg)
+            self._give_terminal()
+        else:
+            _kill_group(self.pid, signal.SIGCONT)
+
+
+def _noted(number: int, frame: object) -> None:
+    """The number is in the pipe already."""
 
 
 def is_interactive() -> bool:

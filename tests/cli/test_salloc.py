@@ -273,6 +273,10 @@ def test_the_command_has_the_terminal_and_ctrl_c_is_its_own(desk):
     shown = b""
     while b"prepared" not in shown:
         shown += os.read(terminal, 4096)
+    os.write(terminal, b"\x1a")  # Ctrl-Z stops both, so that a shell around us sees one job
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    os.kill(pid, signal.SIGCONT)
     os.write(terminal, b"\x03")
     with contextlib.suppress(OSError):  # how the end of a terminal reads
         while more := os.read(terminal, 4096):

@@ -281,6 +281,17 @@ def test_sstat_of_a_running_step(cluster: LiveCluster, batch: int) -> None:
     assert (missing.status, missing.err) == (1, f"sstat: error: couldn't get steps for job {batch}.9\n")
 
 
+def test_sacct_has_the_samples_of_all_nodes(cluster: LiveCluster, batch: int) -> None:
+    cluster.run("sstat", "-j", f"{batch}.0").ok()  # a sample is taken when somebody asks
+    (cluster.work / "batch-gate").touch()
+    cluster.wait_ends(batch)
+    fields = "NTasks,NNodes,AllocCPUS,MaxRSS,MaxRSSNode,MaxRSSTask,AveCPU,MinCPUNode,TRESUsageInTot,Layout,ExitCode"
+    row = cluster.run("sacct", "-nPj", f"{batch}.0", "-o", fields).ok().out.strip().split("|")
+    assert row[:3] == ["4", "2", "4"] and row[-2:] == ["Block", "3:0"]
+    assert row[3][-1] in "KM" and {row[4], row[7]} <= set(cluster.node_names) and row[5] in ("0", "1", "2", "3")
+    assert row[6].startswith("00:00:") and row[8].startswith("cpu=00:00:") and ",mem=" in row[8]
+
+
 # ---- devices by task, by job ---------------------------------------------------------------------------------------
 
 
