@@ -350,3 +350,28 @@ def test_tasks_are_bound_and_say_so(tmp_path):
             assert "CPU binding outside of job step allocation" in await controller.acked(refused)
 
     run(scenario())
+
+
+@pytest.mark.root
+@as_root
+def test_short_memory_is_the_jobs_trouble(tmp_path):
+    """Daemon, launcher and stepd are exempt from the kernel's memory killer, and a job is not."""
+    own = read_text("/proc/self/oom_score_adj").strip()
+    try:
+        Path("/proc/self/oom_score_adj").write_text("-1000")
+        exempt = "-1000"
+    except OSError:  # a container may forbid it; then nothing is changed, and everything goes on
+        exempt = own
+    Path("/proc/self/oom_score_adj").write_text(own)
+
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            controller.launch(1, "exec sleep 1000", work_dir=str(tmp_path).encode())
+            task = (await controller.started(1)).pid
+            below = children(daemon.process.pid)
+            assert task in below
+            score = {pid: read_text(f"/proc/{pid}/oom_score_adj").strip() for pid in (daemon.process.pid, *below)}
+            assert score.pop(task) == "0"
+            assert set(score.values()) == {exempt}
+
+    run(scenario())
