@@ -151,6 +151,8 @@ SlurmdSpoolDir="{home}/noded"
 
 # A node that was away is used again as soon as it is back.
 ReturnToService=2
+# All is on one machine, so no node can be cut off; and jobs shall go on when a laptop has slept.
+PenstockLeaseTime=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 # A job that asks for no memory gets its CPUs' share of the node's.
