@@ -18,6 +18,7 @@ from ctld.core.events import (
     StepStarted,
     WantedJob,
 )
+from penstock.values.config import PartitionConfig
 from penstock.values.states import JobState
 from tests.core.world import World, make_config
 
@@ -326,3 +327,34 @@ def test_the_controllers_prolog_is_run_again_after_a_restart() -> None:
     assert site.do(ScriptEnded(1, 0)) == ["launch 1.0 on n1 [n1:1cpu/1task]"]
     site.started(1)
     assert site.state(1) == "RUNNING None"
+
+
+def test_a_job_that_waits_for_its_turn_begins_with_its_holder() -> None:
+    """Time slices: the second job has its nodes, and nothing of it is there before its turn comes."""
+    partition = PartitionConfig("debug", ("n1",), is_default=True, over_subscribe="FORCE:2")
+    site = Site(cpus=1, prolog=("/p",), preempt_mode=("GANG",), sched_time_slice_s=30, partitions=(partition,))
+    assert site.batch() == ["submitted 1", "hold 1.0 on n1"]
+    site.up(1)
+    site.started(1)
+    assert site.batch() == ["submitted 2"]
+    assert site.state(2).startswith("SUSPENDED")
+    assert "hold 2.0 on n1" in site.advance(31)
+    assert site.state(2).startswith("CONFIGURING")
+    assert "launch 2.0 on n1 [n1:1cpu/1task]" in site.up(2)
+    site.started(2)
+    assert (site.state(1), site.state(2)) == ("SUSPENDED None", "RUNNING None")
+    site.advance(31)
+    assert (site.state(1), site.state(2)) == ("RUNNING None", "SUSPENDED None")
+
+
+def test_a_turn_ends_during_a_prolog() -> None:
+    partition = PartitionConfig("debug", ("n1",), is_default=True, over_subscribe="FORCE:2")
+    site = Site(cpus=1, prolog=("/p",), preempt_mode=("GANG",), sched_time_slice_s=30, partitions=(partition,))
+    site.batch()
+    site.batch()
+    site.advance(31)  # the first one's prolog has not ended
+    assert site.up(1) == []
+    assert (1, 0) not in site.launches
+    site.up(2)
+    site.started(2)
+    assert "launch 1.0 on n1 [n1:1cpu/1task]" in site.advance(31)
