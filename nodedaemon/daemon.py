@@ -110,7 +110,7 @@ class Daemon:
         self._adoption = Adoption(spool.path, spool, cgroups, self._machine.live_steps)
         self._stream_port = StreamPort(settings.listener, self._stepd_address)
         self._supervisors.tell_ready = self._stream_port.is_here
-        self._programs = SitePrograms(settings.node, self._executor, lambda: bool(self._machine.live_steps()))
+        self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
             spool.contact,
@@ -120,6 +120,10 @@ class Daemon:
         """Hand an event to the machine; only from the loop's thread."""
         self._inbox.append(event)
         self._wake.set()
+
+    def _jobs(self) -> set[str]:
+        """JOB.ATTEMPT of all steps that are here."""
+        return {f"{step.key.job_id}.{step.key.attempt}" for step in self._machine.live_steps()}
 
     def stop(self) -> None:
         """End after what is in hand; steps go on."""

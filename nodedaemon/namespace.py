@@ -90,6 +90,14 @@ def _make_folders(base: str, folder: str, count: int, user_id: int, group_id: in
         raise NamespaceError(f"private /tmp: {error.filename}: {error.strerror}") from None
 
 
+def leftovers(base: str, node_name: str) -> list[str]:
+    """Jobs (JOB.ATTEMPT) that have folders there."""
+    try:
+        return os.listdir(f"{base}/{node_name.replace('/', '_')}")
+    except OSError:  # no job has had any yet
+        return []
+
+
 def enter(fd: int) -> None:
     """Move the calling process, which has one thread, into the namespace of that descriptor."""
     _call("cannot enter the namespace", _libc.setns(fd, _CLONE_NEWNS))

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
-from nodedaemon import scripts
+from nodedaemon import namespace, scripts
 from nodedaemon.core.scriptenv import context
 from nodedaemon.wire import NodeFacts
 
@@ -41,16 +41,31 @@ def applies(states: str, is_busy: bool) -> bool:
 
 
 class SitePrograms:
-    """Runs them in worker threads."""
+    """Runs them in worker threads; also removes what jobs have left in private folders."""
 
-    def __init__(self, node: NodeFacts, executor: Executor, is_busy: Callable[[], bool]) -> None:
+    def __init__(self, node: NodeFacts, executor: Executor, jobs: Callable[[], set[str]]) -> None:
+        """jobs: those that steps are here of, as JOB.ATTEMPT."""
         self._node = node
         self._executor = executor
-        self._is_busy = is_busy
+        self._jobs = jobs
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        node.site.listeners.append(self._changed.set)
+        self._swept = ""
+        node.site.listeners += [self._changed.set, self.sweep]
+
+    def sweep(self) -> None:
+        """Remove private folders of jobs that are not here any more: a reboot, or a holder that was killed, left them."""
+        base = self._node.site.settings.private_tmp
+        if not base or base == self._swept:
+            return
+        self._swept = base
+        found = namespace.leftovers(base, self._node.node_name)
+        here = self._jobs()  # after the look: who comes later is not in it
+        for job in found:
+            if job not in here:
+                path = namespace.folder_of(base, self._node.node_name, f"{job}.0")
+                self._executor.submit(_remove, path)
 
     def reboot(self, reason: str) -> None:
         """Run RebootProgram."""
@@ -90,7 +105,7 @@ class SitePrograms:
                 if "CYCLE" in states:
                     await self._pause(interval_s * random.random())  # noqa: S311 (spreads the nodes, protects nothing)
                     continue
-            elif program and applies(states, self._is_busy()):
+            elif program and applies(states, bool(self._jobs())):
                 await self._run(program, "health_check", HEALTH_CHECK_S)
             await self._pause(interval_s if program and interval_s else None)
 
@@ -113,3 +128,11 @@ class SitePrograms:
             log.info("%s said: %s", what, outcome.output.decode("utf-8", "replace").rstrip())
         if outcome.failure:
             log.warning("%s: %s", what, outcome.failure)
+
+
+def _remove(path: str) -> None:
+    try:
+        namespace.remove(path)
+        log.info("removed %s, which nobody has any more", path)
+    except OSError as error:
+        log.warning("cannot remove %s: %s", path, error.strerror or error)

@@ -164,7 +164,7 @@ def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node:
     if not isinstance(step, SpreadStep):
         job_life.step_done(state, job, step, now_us)
         return
-    if step.live and not step.note and not (step.request is not None and step.request.no_kill):
+    if step.request is not None and step.live and not step.note and not step.request.no_kill:
         job_life.emit_terminate(state, job, step, "NODE FAILURE")
     part_done(state, job, step, now_us)
 

@@ -6,9 +6,11 @@ import pytest
 
 from ctld.core.effects import LaunchStep, RunScript, TerminateStep
 from ctld.core.events import (
+    AwaitAllocation,
     CancelJobs,
     ControlAction,
     ControlJobs,
+    EndAllocation,
     HeldStep,
     JobFilter,
     LaunchRefused,
@@ -18,6 +20,8 @@ from ctld.core.events import (
     StepStarted,
     WantedJob,
 )
+from penstock.values.config import PartitionConfig
+from penstock.values.jobkind import JobKind
 from penstock.values.states import JobState
 from tests.core.world import World, make_config
 
@@ -325,4 +329,75 @@ def test_the_controllers_prolog_is_run_again_after_a_restart() -> None:
     assert site.register("n1") == []
     assert site.do(ScriptEnded(1, 0)) == ["launch 1.0 on n1 [n1:1cpu/1task]"]
     site.started(1)
+    assert site.state(1) == "RUNNING None"
+
+
+def test_a_job_that_waits_for_its_turn_begins_with_its_holder() -> None:
+    """Time slices: the second job has its nodes, and nothing of it is there before its turn comes."""
+    partition = PartitionConfig("debug", ("n1",), is_default=True, over_subscribe="FORCE:2")
+    site = Site(cpus=1, prolog=("/p",), preempt_mode=("GANG",), sched_time_slice_s=30, partitions=(partition,))
+    assert site.batch() == ["submitted 1", "hold 1.0 on n1"]
+    site.up(1)
+    site.started(1)
+    assert site.batch() == ["submitted 2"]
+    assert site.state(2).startswith("SUSPENDED")
+    assert "hold 2.0 on n1" in site.advance(31)
+    assert site.state(2).startswith("CONFIGURING")
+    assert "launch 2.0 on n1 [n1:1cpu/1task]" in site.up(2)
+    site.started(2)
+    assert (site.state(1), site.state(2)) == ("SUSPENDED None", "RUNNING None")
+    site.advance(31)
+    assert (site.state(1), site.state(2)) == ("RUNNING None", "SUSPENDED None")
+
+
+def test_a_turn_ends_during_a_prolog() -> None:
+    partition = PartitionConfig("debug", ("n1",), is_default=True, over_subscribe="FORCE:2")
+    site = Site(cpus=1, prolog=("/p",), preempt_mode=("GANG",), sched_time_slice_s=30, partitions=(partition,))
+    site.batch()
+    site.batch()
+    site.advance(31)  # the first one's prolog has not ended
+    assert site.up(1) == []
+    assert (1, 0) not in site.launches
+    site.up(2)
+    site.started(2)
+    assert "launch 1.0 on n1 [n1:1cpu/1task]" in site.advance(31)
+
+
+def allocation(site: Site, **fields: Any) -> list[str]:
+    """salloc: its owner is there and waits."""
+    lines = site.batch(kind=JobKind.SALLOC, **fields)
+    site.do(AwaitAllocation(site.actor("ann"), 1, True, site.reply_to()))
+    return lines
+
+
+def test_an_allocation_begins_with_its_holders_and_ends_with_them() -> None:
+    site = Site(nodes=2, prolog=("/p",))
+    assert allocation(site, nodes_min=2) == ["submitted 1", "hold 1.0 on n1", "hold 1.0 on n2"]
+    site.up(1, "n1")
+    assert site.state(1) == "CONFIGURING None"
+    site.up(1, "n2")
+    assert site.state(1) == "RUNNING None"
+    end = EndAllocation(site.actor("ann"), 1, 2, 0, site.reply_to())
+    assert site.do(end) == ["done", "release 1 on n1", "release 1 on n2"]
+    site.down(1, "n1")
+    site.down(1, "n2")
+    assert site.state(1) == "FAILED NonZeroExitCode"
+
+
+def test_an_allocation_whose_prolog_fails_is_cancelled() -> None:
+    site = Site(prolog=("/p",))
+    allocation(site)
+    site.down(1, failure="/p: exit status 1", stage="prolog")
+    assert site.state(1) == "CANCELLED JobLaunchFailure /p: exit status 1"
+
+
+def test_an_allocation_goes_on_without_a_node_when_it_said_so() -> None:
+    site = Site(nodes=2, prolog=("/p",))
+    allocation(site, nodes_min=2, no_kill=True)
+    site.up(1, "n1")
+    site.up(1, "n2")
+    site.disconnect("n2")
+    site.reboot("n2")
+    site.held["n2"].clear()
+    assert "release 1 on n1" not in site.register("n2")
     assert site.state(1) == "RUNNING None"

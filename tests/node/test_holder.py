@@ -277,3 +277,32 @@ def test_private_folders_that_would_hide_the_spool_are_refused(tmp_path):
             assert "would hide the spool folder" in ended.failure
 
     run(scenario())
+
+
+@pytest.mark.root
+@ROOT
+def test_private_folders_that_nobody_has_any_more_are_removed(tmp_path):
+    async def scenario():
+        base = tmp_path / "base"
+        settings = site(tmp_path, private_tmp=str(base), private_tmp_folders=["/mnt"])
+        async with cluster(tmp_path, settings=settings) as (controller, daemon):
+            for job in (1, 2):
+                controller.hold(job)
+                await controller.step_started(job, EXTERN)
+            deep = base / "n1" / "1.1" / "0"
+            for _ in range(100):
+                deep /= "d"
+                deep.mkdir()
+            (base / "n1" / "1.1" / "0" / "link").symlink_to("/etc")
+            started = next(s for s in controller.starts(1) if s.key.step_id == EXTERN)
+            os.kill(started.pid, 9)
+            await controller.step_exited(1, EXTERN)
+            await daemon.kill()
+            await daemon.start()
+            await controller.connected(2)
+            await eventually(lambda: os.listdir(base / "n1") == ["2.1"])
+            assert Path("/etc/passwd").exists()
+            controller.terminate(2, step_id=EXTERN)
+            assert (await controller.step_exited(2, EXTERN)).failure == ""
+
+    run(scenario())
