@@ -119,8 +119,7 @@ def _of_holder(message: node_pb2.LaunchStep, effect: LaunchStep) -> None:
 
 
 def master_port(job_id: int) -> int:
-    """Where a job's processes meet first, on its first node. Two jobs that run at once have different ports, unless their
-    numbers differ by a multiple of 20,000."""
+    """Of a job that has no port of its own (ctld/core/ports.py): one that no job of a near number has."""
     return MASTER_PORTS[job_id % len(MASTER_PORTS)]
 
 
@@ -165,7 +164,7 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         cpus_per_gpu=request.cpus_per_gpu,
         gpus=gpus_of(request.gres_per_job),
         gpus_per_task=gpus_of(request.gres_per_task),
-        master_port=master_port(job.job_id),
+        master_port=effect.master_port or master_port(job.job_id),
     )
     if job.array_task_id is not None:
         facts.array_job_id, facts.array_task_id = job.array_job_id, job.array_task_id

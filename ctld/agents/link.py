@@ -23,6 +23,7 @@ from ctld.agents.launch import FILL, launch_message, master_host, topology_addre
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, TerminateStep
 from ctld.core.events import AnyEvent, LaunchRefused, NodeNotice, StepExited, StepStarted
+from ctld.core.step_model import StepRow
 from ctld.runtime.loop import Runtime
 from ctld.runtime.points import crash_point
 from penstock.v1 import common_pb2, node_pb2
@@ -152,10 +153,9 @@ class NodeLink:
         kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
         launch.facts.master_host = master_host(state, effect.job)
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
-        if effect.master_port:
-            first = state.nodes.get(_first_node(effect))
+        if effect.step is not None and effect.step.parts:
+            first = state.nodes.get(_first_node(effect.step))
             launch.facts.master_host = first.config.addr if first is not None else ""
-            launch.facts.master_port = effect.master_port
         partition = state.partitions.get(effect.job.partition)
         if partition is not None and partition.config.allow_new_privs is not None:
             launch.allow_new_privs = partition.config.allow_new_privs
@@ -222,11 +222,9 @@ class NodeLink:
         self._runtime.post(make(self, report))
 
 
-def _first_node(effect: LaunchStep) -> str:
-    """Where rank 0 of what is launched runs."""
-    if effect.step is None or not effect.step.parts:
-        return effect.job.alloc[0].node
-    return next((part.node for part in effect.step.parts if 0 in part.ranks), effect.step.node)
+def _first_node(step: StepRow) -> str:
+    """Where rank 0 of a step runs."""
+    return next((part.node for part in step.parts or () if 0 in part.ranks), step.node)
 
 
 #: Figures of a step on one node; there are some ten kinds.

@@ -90,7 +90,8 @@ TABLE: Final[dict[str, Callable[[Any, JobRow], Value]]] = {
 
 def allocation_environment(state: ClusterState, row: JobRow) -> dict[str, str]:
     """The variables of a job that has its nodes."""
-    effect = LaunchStep(row.batch_node, row.job_id, row.attempt, BATCH_STEP, state.epoch, row)
+    port = state.master_ports.get(row.job_id, 0)
+    effect = LaunchStep(row.batch_node, row.job_id, row.attempt, BATCH_STEP, state.epoch, row, master_port=port)
     facts = facts_of(effect, state.config.cluster_name)
     facts.master_host = master_host(state, row)
     found: dict[str, str] = {}

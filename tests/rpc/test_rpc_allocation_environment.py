@@ -1,0 +1,50 @@
+"""What salloc gives its command agrees with what a batch script of the same job finds."""
+
+import pytest
+
+from ctld.agents.launch import launch_message, master_host
+from ctld.core.effects import LaunchStep
+from ctld.core.events import WantedJob
+from ctld.core.model import job_row
+from ctld.rpc.allocenv import TABLE, allocation_environment
+from nodedaemon.core.environment import TABLE as OF_BATCH
+from nodedaemon.core.environment import step_environment
+from nodedaemon.wire import NodeFacts, step_facts
+from penstock.v1 import common_pb2
+from tests.core.world import World, make_config
+
+#: Of one node, task or step, or of the machine: not of the allocation.
+OF_NODE = {
+    "SLURM_CPUS_ON_NODE", "SLURM_JOB_GPUS", "SLURM_SHARDS_ON_NODE", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID",
+    "SLURM_GTIDS", "SLURMD_NODENAME", "ENVIRONMENT", "HOSTNAME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "PENSTOCK_CLUSTER", "SLURM_PRIO_PROCESS", "SLURM_TOPOLOGY_ADDR",
+    "SLURM_TOPOLOGY_ADDR_PATTERN",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"nodes_min": 2, "ntasks": 6, "time_limit_s": 60, "cpus_per_task": 1, "comment": "c", "account": "a"},
+        {"nodes_min": 2, "ntasks_per_node": 2, "mem_per_node_mb": 0, "gres_per_node": (("gpu", "a100", 2),)},
+        {"ntasks": 3, "mem_per_cpu_mb": 7, "export_env": "NONE", "submit_host": "h", "submit_dir": b"/d"},
+    ],
+)
+def test_both_say_the_same(wanted: dict[str, object]) -> None:
+    world = World(make_config(nodes=2, cpus=4, gpus=2))
+    for node in world.config.nodes:
+        world.register(node.name)
+    world.submit(WantedJob(name="x", work_dir=b"/tmp", **wanted))  # type: ignore[arg-type]
+    state = world.core.state
+    row = job_row(state.jobs[1])
+    port = state.master_ports.get(1, 0)
+    launch = LaunchStep(row.batch_node, 1, 0, -5, 1, row, master_port=port)
+    message = launch_message(launch, common_pb2.JobSpec(script=b"#!"), state.config.cluster_name)
+    message.facts.master_host = master_host(state, row)
+    facts = step_facts(message, NodeFacts(row.batch_node, "host", ""))
+    batch = {k.decode(): v.decode() for k, v in step_environment([], facts).items()}
+    shown = allocation_environment(state, row)
+    for name in (*TABLE, *OF_BATCH):
+        if name not in OF_NODE:
+            assert shown.get(name) == batch.get(name), name
