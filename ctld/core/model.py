@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ctld.core.step_model import GpuShare as GpuShare
 from ctld.core.step_model import Step as Step
 from ctld.core.step_model import StepRow as StepRow
 from ctld.core.step_model import step_row as step_row
@@ -113,16 +114,6 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""
         return tuple(Gres(*entry) for entry in self.gres_per_node)
-
-
-class GpuShare(NamedTuple):
-    """A part of one GPU: `units` of the `of` shares (GRES shard or mps) that it was divided into."""
-
-    name: str
-    type: str
-    gpu: int
-    units: int
-    of: int
 
 
 class NodeAlloc(NamedTuple):

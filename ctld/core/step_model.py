@@ -9,14 +9,11 @@ tells them apart. A `StepRow` is the frozen image of either; of a batch step the
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.values.states import END_STATES, JobState
-
-if TYPE_CHECKING:
-    from ctld.core.model import GpuShare
 
 Kinds = tuple[tuple[str, str, int], ...]  # (name, type, count)
 
@@ -100,6 +97,16 @@ class StepRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.overlap or self.interactive
 
 
+class GpuShare(NamedTuple):
+    """A part of one GPU: `units` of the `of` shares (GRES shard or mps) that it was divided into."""
+
+    name: str
+    type: str
+    gpu: int
+    units: int
+    of: int
+
+
 class StepPart(NamedTuple):
     """A step on one node. It is never changed, only replaced. `gres`: (name, type, bit mask of device indices)."""
 
@@ -107,7 +114,7 @@ class StepPart(NamedTuple):
     cpus: int
     mem_mb: int  # its limit; see StepRequest.asks_memory
     gres: tuple[tuple[str, str, int], ...] = ()
-    shares: "tuple[GpuShare, ...]" = ()
+    shares: tuple[GpuShare, ...] = ()
     cpu_ids: int = 0  # bit mask of cpu numbers; 0 = not pinned
     ranks: tuple[int, ...] = ()  # of its tasks, rising
     state: JobState = JobState.CONFIGURING
