@@ -45,6 +45,7 @@ class Option(NamedTuple):
     convert: Callable[[str], Any] | None = None
     invalid: str = "Invalid --{name} specification"  # Slurm's words for a value that does not convert
     counted: bool = False  # how often it was given (-vv)
+    joined: bool = False  # given again, it adds to the list
     supported: bool = True
 
     @property
@@ -212,6 +213,8 @@ def _store(option: Option, value: str | None, values: dict[str, Any], source: st
         values[option.key] = values.get(option.key, 0) + 1
     elif value is None:
         values[option.key] = option.const
+    elif option.joined and values.get(option.key):
+        values[option.key] += f",{value}"
     elif option.convert is None:
         values[option.key] = value
     else:

@@ -72,7 +72,7 @@ COMMAND = Command(
         Option("group", "g", YES, help="jobs of these groups", metavar="gid_or_group_list"),
         Option("gid", "", YES, dest="group"),
         Option("helpformat", "e", help="list the fields for --format"),
-        Option("jobs", "j", YES, help="jobs or steps to show", metavar="job(.step)"),
+        Option("jobs", "j", YES, help="jobs or steps to show", metavar="job(.step)", joined=True),
         Option("json", value=MAYBE, help="produce JSON output", const=""),
         Option("local", env="SACCT_LOCAL", help="the local cluster only (the default)"),
         Option("long", "l", help="many fields"),

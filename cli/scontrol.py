@@ -5,6 +5,7 @@ has not is listed by name and fails with that message; what Slurm does not know 
 Interactive mode is left out: a shell does it.
 """
 
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -116,6 +117,9 @@ def control(action: Any, words: str) -> Callable[[Call], int]:
     """A keyword that does one thing to jobs."""
 
     def do(call: Call) -> int:
+        if action in (Action.REQUEUE, Action.REQUEUE_HOLD):
+            # A job that requeues itself ends with all that is in it, this too: whoever called it shall learn that it worked.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         request = pb.ControlJobsRequest(ids=check_ids(call.words), action=action)
         return tell_results(ask("ControlJobs", request, words).results)
 

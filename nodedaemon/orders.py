@@ -66,6 +66,7 @@ class LaunchOrder:
     std_err: bytes = b""  # empty: with std_out
     std_in: bytes = b""  # empty: nothing to read
     open_append: bool = False
+    make_folders: bool = False  # of the output files: their names hold the job's number, so nobody could make them
     rlimits: dict[str, int]  # soft limits, -1 = unlimited
     umask: int = 0o022
     memory_limit_mb: int = 0  # of the step; 0 = not limited

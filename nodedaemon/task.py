@@ -193,11 +193,22 @@ def _open_files(order: orders.LaunchOrder, start: Start) -> None:
         write |= os.O_APPEND
     write |= os.O_APPEND if order.open_append or start.appends else os.O_TRUNC
     _open_as(0, "stdin", task.std_in, os.O_RDONLY, start.std_in)
+    if order.make_folders:
+        for path in (task.std_out, task.std_err):
+            _make_folder(path)
     _open_as(1, "stdout", task.std_out, write, start.std_out)
     if task.std_out and task.std_err in (b"", task.std_out) and start.std_err < 0:
         os.dup2(1, 2)
     else:
         _open_as(2, "stderr", task.std_err, write, start.std_err)
+
+
+def _make_folder(path: bytes) -> None:
+    """What cannot be made is told when the file is opened."""
+    folder = path.rpartition(b"/")[0]
+    if folder:
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
 
 
 def _open_as(number: int, what: str, path: bytes, flags: int, made: int) -> None:

@@ -140,6 +140,7 @@ def _batch_order(
         std_out=expand_pattern(message.std_out or default_output(is_array), names),
         std_err=expand_pattern(message.std_err, names) if message.std_err else b"",
         std_in=expand_pattern(message.std_in, names) if message.std_in else b"",
+        make_folders=any(b"%" in path.rpartition(b"/")[0] for path in (message.std_out, message.std_err)),
         open_append=message.open_append,
         rlimits=dict(message.rlimits),
         umask=message.umask if message.HasField("umask") else 0o022,

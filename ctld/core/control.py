@@ -126,9 +126,15 @@ def signal_job(state: ClusterState, target: Target, event: CancelJobs) -> None:
     if job.state is JobState.SUSPENDED:
         raise Refused(Code.JOB_SUSPENDED)
     one = step_of(target)
+    live = job_life.live_steps(state, job) if one is None else [one]
+    # As Slurm: with steps of srun, only they are signalled, and the script that waits for them is not (--batch, --full)
+    has_steps = any(step.step_id >= 0 for step in live)
+    spares_script = has_steps and one is None and not (event.batch_only or event.full)
     # -- apply
-    for step in job_life.live_steps(state, job) if one is None else [one]:
+    for step in live:
         if event.batch_only and step.step_id != BATCH_STEP:
+            continue
+        if spares_script and step.step_id == BATCH_STEP:
             continue
         if step.step_id == EXTERN_STEP and one is None:
             continue

@@ -49,6 +49,12 @@ def test_a_line_that_stops_at_the_first_positional(argv, values, positional):
     assert parse(STOPS, argv) == (values, positional)
 
 
+def test_a_list_that_is_given_in_pieces():
+    command = Command("show", "", (Option("jobs", "j", YES, joined=True), Option("name", "", YES)))
+    line = parse(command, ["-j", "1", "--jobs=2,3", "--name=a", "--name=b", "-j4"])
+    assert line.values == {"jobs": "1,2,3,4", "name": "b"}
+
+
 def test_an_interspersed_line():
     assert parse(MIXES, ["5", "-H", "6", "--name", "a", "7", "--", "-Q"]) == (
         {"hold": True, "name": "a"},

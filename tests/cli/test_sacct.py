@@ -293,7 +293,7 @@ def test_submitit(monkeypatch, capsys):
         "JobID|State|NodeList\n20|COMPLETED|n1\n20.batch|COMPLETED|n1\n23_[0-9%2]|PENDING|None assigned\n"
         "23_10|RUNNING|n[1-2]\n23_10.batch|RUNNING|n1\n"
     )
-    assert list(client.request.ids) == ["23"]  # the last one wins, as in Slurm's own parser
+    assert list(client.request.ids) == ["20", "23"]
 
 
 def test_snakemake(client, capsys):

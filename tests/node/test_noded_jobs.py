@@ -91,6 +91,18 @@ def test_stdin_is_a_file_or_nothing(tmp_path):
     run(scenario())
 
 
+def test_a_folder_with_the_jobs_number_is_made_as_nobody_could_make_it_before(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            fields = where(tmp_path, std_out=b"logs/%j/out-%j", std_err=b"logs/%j/err-%j")
+            controller.launch(6, "echo here; echo there >&2", **fields)
+            assert (await controller.exited(6)).failure == ""
+            assert lines(tmp_path / "logs" / "6" / "out-6") == ["here"]
+            assert lines(tmp_path / "logs" / "6" / "err-6") == ["there"]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("fields", "failure"),
     [
