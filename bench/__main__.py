@@ -9,8 +9,8 @@ from bench.parts import PARTS, QUICK, Effort, Figures, ratios, run_part
 from bench.report import document, machine, table, write
 
 OUT = Path(__file__).parent / "out" / "main.json"
-#: The peer is a comparison: where it cannot run, the run is whole all the same.
-OPTIONAL = frozenset({"slurm"})
+#: The peer is a comparison, and MPICH is somebody else's: where they are not there, the run is whole all the same.
+OPTIONAL = frozenset({"slurm", "mpi"})
 
 
 def main() -> int:

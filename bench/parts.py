@@ -7,7 +7,7 @@ that always stand in bench/out/main.json; what else a part measures stands besid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bench import cluster, incore, restart, slurmpeer
+from bench import cluster, incore, mpi, restart, slurmpeer
 from bench.local import private_cluster
 from bench.measure import CannotMeasure
 
@@ -123,12 +123,20 @@ def start_again(effort: Effort) -> Figures:
     }
 
 
+def mpi_start(effort: Effort) -> Figures:
+    """64 ranks of MPICH to the end of MPI_Init."""
+    with private_cluster(mpi.NODES, mpi.RANKS // mpi.NODES) as local:
+        found = mpi.measure(local, effort.runs)
+    return {"mpi_init_64_ms": found.init_ms, "mpi_init_64_hydra_ms": found.hydra_ms, "step_64_tasks_ms": found.step_ms}
+
+
 PARTS: dict[str, Callable[[Effort], Figures]] = {
     "core": core,
     "slurm": slurm,
     "array": array,
     "submits": submits,
     "restart": start_again,
+    "mpi": mpi_start,
 }
 
 
