@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import zlib
 
 from nodedaemon import orders, pmi, task
 from nodedaemon.loop import READ, WRITE
@@ -51,10 +52,11 @@ def make(order: orders.LaunchOrder) -> Plug | None:
     return PmixPlug(order) if order.mpi.startswith("pmix") else None
 
 
-def step_name(key: str) -> bytes:
-    """What the step is called towards libraries: JOB.STEP."""
-    job, _, step = key.split(".")
-    return f"{job}.{step}".encode()
+def step_name(order: orders.LaunchOrder) -> bytes:
+    """What the step is called towards libraries: JOB.STEP and a number that no other run and no other cluster has, since
+    libraries name their shared memory after it and would wait for ever on what a killed program has left there."""
+    job, attempt, step = order.key.split(".")
+    return f"{job}.{step}.{zlib.crc32(order.io_key + attempt.encode()):08x}".encode()
 
 
 class _MpiPlug(Plug):
@@ -81,7 +83,7 @@ class PmiPlug(_MpiPlug):
     def __init__(self, order: orders.LaunchOrder) -> None:
         super().__init__(order)
         ranks = [one.rank for one in order.tasks]
-        facts = pmi.Step(step_name(order.key), order.ntasks, order.node_index, order.nodes, ranks)
+        facts = pmi.Step(step_name(order), order.ntasks, order.node_index, order.nodes, ranks)
         self.server = pmi.Server(facts)
         self._ours: dict[int, socket.socket] = {}
         self._theirs: dict[int, socket.socket] = {}  # until the task is forked
@@ -210,7 +212,7 @@ class PmixPlug(_MpiPlug):
         step.loop.watch(ours.fileno(), self._ready)
         order = self._order
         lists = [b",".join(b"%d" % number for number in numbers) for numbers in (ranks, writers)]
-        name = b"penstock." + step_name(order.key)
+        name = b"penstock." + step_name(order)
         self._send(
             frame(Kind.HELLO, pack_values(name, order.ntasks, order.node_index, order.nodes, order.node_name, *lists))
         )

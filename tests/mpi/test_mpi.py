@@ -22,7 +22,6 @@ LOOPBACK = {
     "UCX_NET_DEVICES": "lo",
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl_tcp_if_include": "lo",
-    "PRTE_MCA_prte_if_include": "lo",
 }
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from mpivenv import programs_of
 
+from nodedaemon.orders import LaunchOrder
+from nodedaemon.pmi_plug import step_name
 from penstock.values.exchange import Hub
 from penstock.values.stepframes import Kind, Role
 from tests.node.fakectl import IO_KEY, cluster
@@ -25,7 +27,7 @@ def ask(line):
 ask("cmd=init pmi_version=1 pmi_subversion=1")
 ask(f"cmd=put kvsname=x key=k{rank} value=v{rank}")
 ask("cmd=barrier_in")
-print(os.environ["PMI_JOBID"], [ask(f"cmd=get kvsname=x key=k{other}").split("=")[-1] for other in range(size)])
+print(os.environ["PMI_JOBID"].rpartition(".")[0], [ask(f"cmd=get kvsname=x key=k{other}").split("=")[-1] for other in range(size)])
 print(ask("cmd=get kvsname=x key=PMI_process_mapping"))
 """
 ABORT = TALK.partition('ask("cmd=init')[0] + "pmi.sendall(b'cmd=abort exitcode=7\\n'); import time; time.sleep(1000)"
@@ -167,3 +169,12 @@ def test_pmix_without_its_library_is_a_failure_that_says_so(tmp_path):
             assert failure.startswith("--mpi=pmix: /nowhere/libpmix.so.2: "), failure
 
     asyncio.run(scenario())
+
+
+def test_no_two_runs_of_a_step_have_the_same_name_and_all_its_nodes_do():
+    def name(key: str, io_key: bytes, node_index: int) -> bytes:
+        return step_name(LaunchOrder(key=key, io_key=io_key, node_index=node_index))
+
+    assert name("7.1.0", b"a", 0) == name("7.1.0", b"a", 1)
+    names = {name(key, io_key, 0) for key in ("7.1.0", "7.2.0", "7.1.1", "8.1.0") for io_key in (b"a", b"b")}
+    assert len(names) == 8 and all(one.count(b".") == 2 for one in names)
