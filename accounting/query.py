@@ -141,15 +141,20 @@ def _in_state(state: JobState, start_us: int, end_us: int) -> ColumnElement[bool
         # CONFIGURING and COMPLETING pass in seconds and are not recorded with times of their own.
         now = true() if state is JobState.RUNNING else JOB.c.state == int(state)
         return and_(now, JOB.c.start_at_us > 0, *_overlap(JOB.c.start_at_us, JOB.c.end_at_us, start_us, end_us))
-    bounds = [JOB.c.end_at_us >= start_us, *([JOB.c.end_at_us <= end_us] if end_us else [])]
-    return and_(or_(JOB.c.state == int(state), _also(state)), *bounds)
+    # What is ending now has no time of its end yet: it is in a window that is open to now.
+    bounds = [JOB.c.end_at_us >= start_us, JOB.c.end_at_us <= end_us]
+    ended = and_(*bounds) if end_us else or_(bounds[0], JOB.c.end_at_us == 0)
+    return and_(or_(JOB.c.state == int(state), _also(state)), ended)
 
 
 def _also(state: JobState) -> ColumnElement[bool]:
     """Rows of another state that count as this one: see `records.shown_state`."""
-    if state is not JobState.PREEMPTED:
+    if state is JobState.REQUEUED:
         return false()
-    return and_(JOB.c.state == int(JobState.REQUEUED), JOB.c.reason == Reason.PREEMPTED.value)
+    ending = and_(JOB.c.state == int(JobState.COMPLETING), JOB.c.end_state == int(state))
+    if state is not JobState.PREEMPTED:
+        return ending
+    return or_(ending, and_(JOB.c.state == int(JobState.REQUEUED), JOB.c.reason == Reason.PREEMPTED.value))
 
 
 def _overlap(

@@ -132,7 +132,7 @@ def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], s
     shares = {share[0]: share for share in _decode_alloc(job["alloc"])}
     chosen = asking.wanted_steps(job["job_id"], job["array_job_id"], job["array_task_id"], job["array_tasks"])
     record = Record(
-        state=shown_state(_STATES[job["state"]], job["reason"]),
+        state=shown_state(job["state"], job["end_state"], job["reason"]),
         array_tasks=job["array_tasks"] or "",
         steps=tuple(
             _step(asked, step, shares.get(step["node"]))
@@ -147,9 +147,18 @@ def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], s
     return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))
 
 
-def shown_state(state: JobState, reason: str) -> JobState:
-    """An attempt that was preempted and queued again is REQUEUED to the controller, and PREEMPTED to who asks later."""
-    return JobState.PREEMPTED if state is JobState.REQUEUED and reason == Reason.PREEMPTED else state
+def shown_state(state: int, end_state: int | None, reason: str) -> JobState:
+    """What the controller's word for an attempt's state is to who asks later.
+
+    One that was preempted and queued again is REQUEUED to the controller, and PREEMPTED here. One whose end is decided is
+    what it will be, as in Slurm, also while processes of it are still there (COMPLETING): programs that have cancelled a
+    job wait for this word.
+    """
+    if state == JobState.REQUEUED and reason == Reason.PREEMPTED:
+        return JobState.PREEMPTED
+    if state == JobState.COMPLETING and end_state is not None and end_state != JobState.REQUEUED:
+        return _STATES[end_state]
+    return _STATES[state]
 
 
 def _step(asked: RecordFilter, step: Any, share: _NodeShare | None) -> StepRecord:

@@ -170,7 +170,7 @@ def test_states_now_and_in_a_window(past: Past) -> None:
             states=tuple(states.split(",")), start_at_us=at(start) if start else 0, end_at_us=at(stop) if stop else 0
         )
 
-    assert (of("RUNNING"), of("pd"), of("CD,F"), of("COMPLETING")) == ([2], [3], [1, 4, 6], [7])
+    assert (of("RUNNING"), of("pd"), of("CD,F"), of("COMPLETING")) == ([2], [3], [1, 4, 6, 7], [7])
     assert of("SUSPENDED") == []
     assert of("R", 12, 15) == [1, 2, 4]
     assert of("R", 45, 45) == [2, 6, 7]
@@ -178,7 +178,7 @@ def test_states_now_and_in_a_window(past: Past) -> None:
     assert of("PD", 12, 15) == [3, 5, 6, 7]
     assert of("PD", 16, 17) == [3, 6, 7]
     assert of("CD", 15, 30) == [1]
-    assert of("CD", 15) == [1, 6]
+    assert of("CD", 15) == [1, 6, 7]
     assert of("CA,F", 1, 30) == [4, 5]
     assert of("CD", 21, 59) == []
     with pytest.raises(BadValue, match="Invalid job state specified: NONSENSE"):
@@ -355,3 +355,21 @@ def test_a_step_on_several_nodes_says_what_it_had_and_used(past: Past) -> None:
     (metric,) = shown[1].metrics
     assert (metric.total, metric.max, metric.max_node, metric.max_task) == (8000, 3000, "n2", 3)
     assert (metric.min, metric.min_node, metric.min_task, shown[1].submit_at_us) == (1000, "n1", 0, at(3))
+
+
+def test_a_job_whose_end_is_decided_is_shown_as_what_it_will_be(past: Past) -> None:
+    """As in Slurm: who cancelled it need not wait for the last of its processes."""
+    ending = {"state": JobState.COMPLETING, "end_at_us": 0}
+    past.put(
+        life(1, 1, 10, 0, **ending, end_state=JobState.CANCELLED),
+        life(2, 1, 10, 0, **ending, end_state=JobState.REQUEUED),
+        life(3, 1, 10, 0, **ending),
+        life(4, 1, 10, 20, state=JobState.CANCELLED),
+    )
+    shown = {r.job_id: r.state for r in past.ask(ids=("1", "2", "3", "4"))}
+    still = JobState.COMPLETING
+    assert shown == {1: JobState.CANCELLED, 2: still, 3: still, 4: JobState.CANCELLED}
+    assert past.ids(states=("CA",)) == [1, 4]
+    assert past.ids(states=("CA",), start_at_us=at(5)) == [1, 4]
+    assert past.ids(states=("CA",), start_at_us=at(5), end_at_us=at(30)) == [4]
+    assert past.ids(states=("RQ",)) == []
