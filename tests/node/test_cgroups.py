@@ -289,6 +289,7 @@ def test_a_fork_bomb_is_stopped_and_killed(v1):
         pytest.skip("no pids control group")
     groups = v1.of(order(pids_max=40))
     groups.create()
+    others = set(proctree.children(os.getpid()))  # clusters of other tests, for instance
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
     try:
         bomb = spawn(groups, sys.executable, "-c", BOMB)
@@ -297,9 +298,8 @@ def test_a_fork_bomb_is_stopped_and_killed(v1):
         assert len(groups.members()) <= 40
         assert v1.kill(KEY)
         bomb.wait()
-        with pytest.raises(ChildProcessError):
-            while True:
-                os.waitpid(-1, 0)
+        for orphan in set(proctree.children(os.getpid())) - others:
+            os.waitpid(orphan, 0)
     finally:
         proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 0)
     groups.remove()
