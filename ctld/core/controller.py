@@ -221,6 +221,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.DEADLINE: _deadline,
     Timer.OWNER: allocations.owner_due,
     Timer.STEP_LIMIT: steps.limit_due,
+    Timer.STEP_WARNING: steps.warning_due,
     Timer.IMMEDIATE: allocations.immediate_due,
     Timer.SWITCH_WAIT: _switch_wait,
     Timer.PREEMPT_EXEMPT: preempt.exempt_ends,

@@ -78,6 +78,8 @@ def _take(state: ClusterState, nodes: list[str], ports: tuple[int, ...]) -> None
 
 
 def _free(state: ClusterState, nodes: list[str], ports: tuple[int, ...]) -> None:
+    state.steps_due.update(state.port_waiters)
+    state.port_waiters.clear()
     for node in nodes:
         taken = state.ports.get(node, {})
         for port in ports:

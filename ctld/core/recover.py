@@ -31,7 +31,7 @@ from ctld.core.ready import PLANNER_REASONS
 from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, StepRow, step_from
-from ctld.core.step_parts import limit_check
+from ctld.core.step_parts import set_limit_timers
 from ctld.core.stepdesk import StepDesk
 from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
@@ -221,10 +221,8 @@ def _set_desks(state: ClusterState, now_us: int) -> None:
         if job.state in HOLDING_STATES and any(isinstance(step, SpreadStep) for step in job.steps.values()):
             desk = state.desks[job.job_id] = StepDesk(job.steps.values())
             for step in list(desk.live.values()):
-                if isinstance(step, SpreadStep) and step.time_limit_s >= 0 and step.start_at_us:
-                    due_us = step.start_at_us + step.time_limit_s * 1_000_000
-                    state.timers.set(due_us, Timer.STEP_LIMIT, job.job_id, limit_check(step.attempt, step.step_id))
-                if isinstance(step, SpreadStep) and step.ports:
+                if isinstance(step, SpreadStep):
+                    set_limit_timers(state, step)
                     ports.give_step(state, step, step.ports)
     for job in state.jobs.values():  # after the steps, whose ports are known
         if job.state in HOLDING_STATES:

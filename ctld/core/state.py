@@ -97,6 +97,7 @@ class ClusterState:
         self.desks: dict[int, StepDesk] = {}  # of jobs that have started steps, by job id
         self.ports: dict[str, dict[int, None]] = {}  # ports.py: taken, by node
         self.master_ports: dict[int, int] = {}  # by job id
+        self.port_waiters: dict[int, None] = {}  # jobs with steps that wait for ports, which any job may free
         self.steps_due: dict[int, None] = {}  # jobs whose waiting calls may be answered now
         self.wish_calls: dict[int, tuple[int, str]] = {}  # reply_to of a CreateStep that waits -> (job id, step key)
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who

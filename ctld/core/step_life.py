@@ -14,7 +14,7 @@ from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, is_live_on, live_nodes, part_on, step_row
 from ctld.core.step_usage import add_usage
 from ctld.core.timers import Timer
-from penstock.values.jobid import BATCH_STEP
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, JobState, Reason
 
@@ -259,6 +259,8 @@ def end_warning(state: ClusterState, now_us: int, job_id: int, attempt: int) -> 
     if due_us > now_us:
         return  # the raised limit has a timer of its own
     for step in job_life.live_steps(state, job):
+        if step.step_id == EXTERN_STEP:
+            continue
         if step.state is S.RUNNING and (step.step_id == BATCH_STEP) == warning.batch_shell:
             state.record(now_us, job, "signal", str(warning.signal_no))
             for node_name in live_nodes(step):

@@ -11,6 +11,7 @@ from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, StepPart, part_on
 from ctld.core.step_usage import add_usage
 from ctld.core.timers import Timer
+from penstock.values.signals import parse_end_warning
 from penstock.values.states import JobState
 
 S = JobState
@@ -57,9 +58,19 @@ def started(state: ClusterState, job: Job, step: SpreadStep, event: StepStarted)
     put(state, step, at, part._replace(state=S.RUNNING, start_at_us=event.at_us))
     if step.state is S.CONFIGURING:
         step.state, step.start_at_us = S.RUNNING, event.at_us
-        if step.time_limit_s >= 0:
-            check = limit_check(step.attempt, step.step_id)
-            state.timers.set(event.at_us + step.time_limit_s * US, Timer.STEP_LIMIT, step.job_id, check)
+        set_limit_timers(state, step)
+
+
+def set_limit_timers(state: ClusterState, step: SpreadStep) -> None:
+    """Keep the time limit of a step that has one and runs, and the warning before it."""
+    if step.time_limit_s < 0 or not step.start_at_us:
+        return
+    check = limit_check(step.attempt, step.step_id)
+    due_us = step.start_at_us + step.time_limit_s * US
+    state.timers.set(due_us, Timer.STEP_LIMIT, step.job_id, check)
+    if step.request is not None and step.request.signal:
+        before_us = parse_end_warning(step.request.signal).before_end_s * US
+        state.timers.set(max(step.start_at_us, due_us - before_us), Timer.STEP_WARNING, step.job_id, check)
 
 
 def ended(state: ClusterState, step: SpreadStep, event: StepExited) -> StepPart:

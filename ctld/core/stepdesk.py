@@ -8,22 +8,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from ctld.core.step_model import SpreadStep, Step, StepPart
-from ctld.core.step_plan import Held
+from ctld.core.step_plan import Held, Unfit
 from penstock.values.states import END_STATES
 
-#: Ended steps that are remembered for those who ask late; the database has them all.
+#: Ended steps of a job that are remembered for those who ask late, and read at a start; the database has them all.
 ENDED_KEPT = 1_000
 
 
 class Wish:
     """A step that waits for resources of its job. `reply_to` 0: its caller is gone, and may ask again."""
 
-    __slots__ = ("event", "reply_to", "stopped_at_us")
+    __slots__ = ("event", "reply_to", "since_us", "stopped_at_us", "unfit")
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: Any, now_us: int) -> None:
         self.event = event  # events.CreateStep
         self.reply_to: int = event.reply_to
+        self.since_us = now_us
         self.stopped_at_us = 0
+        self.unfit: Unfit  # what it lacked when it was last tried
 
 
 class StepDesk:

@@ -11,12 +11,12 @@ keeps its place for WISH_KEPT_US, since clients ask in rounds; a step is never s
 from typing import Any
 
 from ctld.core import job_life, ports, step_life
-from ctld.core.effects import Allocation, Refusal, Refused, StepCreated, StepSeen
+from ctld.core.effects import Allocation, Refusal, Refused, SignalStep, StepCreated, StepSeen
 from ctld.core.events import Actor, AwaitStep, CreateStep
 from ctld.core.model import NO_STEPS, Job, JobRow, job_row
 from ctld.core.rights import may_touch
 from ctld.core.state import ClusterState
-from ctld.core.step_model import SpreadStep, Step, StepRequest, step_row
+from ctld.core.step_model import SpreadStep, Step, StepRequest, live_nodes, step_row
 from ctld.core.step_parts import limit_step
 from ctld.core.step_plan import Plan, Unfit, plan_step
 from ctld.core.stepdesk import StepDesk, Wish
@@ -25,6 +25,7 @@ from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress
 from penstock.values.jobid import INTERACTIVE_STEP
 from penstock.values.refusals import TEXT, Code
+from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, JobState
 from penstock.values.text import check_name
 from penstock.values.tres import format_tres
@@ -59,10 +60,11 @@ def create_step(state: ClusterState, now_us: int, event: CreateStep) -> None:
         return
     _check_request(event.request)
     _check_limits(state, job, desk, event)
-    plan = None
+    plan, lack = None, Unfit(Code.NODES_BUSY)
     try:
         plan = _plan(state, job, desk, event.request)
     except Unfit as unfit:
+        lack = unfit
         _check_ever(state, job, event.request)
         if not event.wait or event.request.immediate_s == 0:
             raise Refused(Code.NODES_BUSY, unfit.text) from None
@@ -77,9 +79,10 @@ def create_step(state: ClusterState, now_us: int, event: CreateStep) -> None:
         return
     wish = desk.wishes.get(event.step_key)
     if wish is None:
-        desk.wishes[event.step_key] = Wish(event)
+        wish = desk.wishes[event.step_key] = Wish(event, now_us)
     else:
         wish.event, wish.reply_to, wish.stopped_at_us = event, event.reply_to, 0
+    _lacks(state, job, wish, lack)
     state.calls.enter(job.job_id, event.reply_to)
     state.wish_calls[event.reply_to] = (job.job_id, event.step_key)
 
@@ -111,6 +114,11 @@ def _check_request(request: StepRequest) -> None:
     for what in ("mem_per_node_mb", "mem_per_cpu_mb"):
         if (getattr(request, what) or 0) < 0:
             raise Refused(Code.INVALID_TASK_MEMORY, what)
+    if request.signal:
+        try:
+            parse_end_warning(request.signal)
+        except BadValue as error:
+            raise Refused(Code.INVALID_VALUE, str(error)) from None
     limit = request.time_limit_s
     if limit is not None and limit != -1 and limit <= 0:
         raise Refused(Code.INVALID_TIME_LIMIT, f"{limit} seconds")
@@ -253,7 +261,8 @@ def _serve(state: ClusterState, now_us: int, job: Job, desk: StepDesk) -> None:
         elif wish.reply_to:
             try:
                 plan = _plan(state, job, desk, wish.event.request)
-            except Unfit:
+            except Unfit as unfit:
+                _lacks(state, job, wish, unfit)
                 continue
             if desk.next_id >= state.config.max_step_count:
                 _drop(state, now_us, desk, key, wish, Code.STEP_LIMIT)
@@ -261,6 +270,13 @@ def _serve(state: ClusterState, now_us: int, job: Job, desk: StepDesk) -> None:
             del desk.wishes[key]
             state.wish_calls.pop(wish.reply_to, None)
             _start(state, now_us, job, desk, wish.event, plan)
+
+
+def _lacks(state: ClusterState, job: Job, wish: Wish, unfit: Unfit) -> None:
+    """What a step that waits was short of; ports may come free with another job."""
+    wish.unfit = unfit
+    if unfit.code is Code.PORTS_BUSY:
+        state.port_waiters[job.job_id] = None
 
 
 def _drop(state: ClusterState, now_us: int, desk: StepDesk, key: str, wish: Wish, code: Code) -> None:
@@ -299,15 +315,38 @@ def await_step(state: ClusterState, now_us: int, event: AwaitStep) -> None:
 # ---- time limits ------------------------------------------------------------------------------------------------------
 
 
+def _limited(state: ClusterState, job_id: int, check: int) -> tuple[Job, SpreadStep] | None:
+    """The step of a timer, unless it has ended or is about to."""
+    found = step_life.find(state, job_id, *limit_step(check))
+    if found is None:
+        return None
+    job, step = found
+    return (job, step) if isinstance(step, SpreadStep) and step.live and not step.note else None
+
+
 def limit_due(state: ClusterState, now_us: int, job_id: int, check: int) -> None:
     """--time of a step is over. No step is ended while its job stands still."""
-    found = step_life.find(state, job_id, *limit_step(check))
+    found = _limited(state, job_id, check)
     if found is None:
         return
     job, step = found
-    if not isinstance(step, SpreadStep) or step.state in END_STATES or step.note:
-        return
     if job.state is S.SUSPENDED:
         state.timers.set(now_us + SUSPENDED_PAUSE_US, Timer.STEP_LIMIT, job_id, check)
     else:
         step_life.end_step(state, job, step, "TIME LIMIT")
+
+
+def warning_due(state: ClusterState, now_us: int, job_id: int, check: int) -> None:
+    """--signal of a step: its --time is over soon. All its tasks get the signal; a step has no script that B: could mean."""
+    found = _limited(state, job_id, check)
+    if found is None:
+        return
+    job, step = found
+    assert step.request is not None
+    if job.state is S.SUSPENDED:
+        state.timers.set(now_us + SUSPENDED_PAUSE_US, Timer.STEP_WARNING, job_id, check)
+        return
+    number = parse_end_warning(step.request.signal).signal_no
+    state.record(now_us, job, "signal", f"{number} to step {step.step_id}")
+    for node in live_nodes(step):
+        state.emit(SignalStep(node, job_id, step.attempt, step.step_id, number, False, False))

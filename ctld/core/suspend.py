@@ -16,16 +16,16 @@ a node starts a step once, whatever it is sent.
 """
 
 from ctld.core import job_life, surround
-from ctld.core.devices import pick_cpus
+from ctld.core.devices import choose_cpus, pick_cpus
 from ctld.core.effects import SuspendStep
 from ctld.core.expect import expected_end_s
-from ctld.core.model import Job
+from ctld.core.model import Job, NodeAlloc
 from ctld.core.sharing import RELEASED, shares, units_taken
 from ctld.core.state import ClusterState
 from ctld.core.step_model import live_nodes
 from penstock.values.config import SUSPEND_GRACE_S
 from penstock.values.runtime import ran_us
-from penstock.values.states import JobState, Suspend
+from penstock.values.states import END_STATES, JobState, Suspend
 
 S = JobState
 
@@ -65,7 +65,7 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
     """The job goes on; the caller knows that its cpus are free."""
     stop_clock(job, now_us)
     if job.suspended_by is Suspend.RESUMING and not shares(state, job):
-        state.number_cpus(job, [pick_cpus(state.nodes[part.node], part.cpus, part.gres) for part in job.alloc])
+        state.number_cpus(job, [_numbers(state, job, part) for part in job.alloc])
     job.suspended_by, job.preemptor_id = Suspend.NO, 0
     live = job_life.live_steps(state, job)
     own = job_life.working_steps(state, job)
@@ -80,6 +80,21 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
             job_life.emit_launch(state, job, step)
     emit_suspended(state, job)
     job_life.set_end_timers(state, job)
+
+
+def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:
+    """Cpu numbers on a node: those that its live steps are bound to there if they are free, since these stay bound."""
+    bound = 0
+    for step in job_life.live_steps(state, job):
+        for place in step.parts or ():
+            if place.node == part.node and place.state not in END_STATES:
+                bound |= place.cpu_ids
+    node = state.nodes[part.node]
+    if not bound or bound & node.cpus_used or bound.bit_count() > part.cpus:
+        return pick_cpus(node, part.cpus, part.gres)
+    rest = ((1 << node.cpus) - 1) & ~node.cpus_used & ~bound
+    more = choose_cpus(node.inside, rest, part.cpus - bound.bit_count(), part.gres)
+    return bound | more if (bound | more).bit_count() == part.cpus else 0
 
 
 def stop_clock(job: Job, now_us: int) -> None:

@@ -33,6 +33,7 @@ class Timer(IntEnum):
     TELLING = 50  # the next slice of reasons
     OWNER = 80  # key = job id: is its salloc or srun still there
     STEP_LIMIT = 81  # key = job id, check = attempt and step id (steps.limit_check)
+    STEP_WARNING = 83  # key = job id, check as of STEP_LIMIT: --signal of a step
     IMMEDIATE = 82  # key = job id: --immediate
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 

@@ -1,5 +1,8 @@
 """Reads what a start needs: the live queue and what ended lately, never history.
 
+Of the steps of a job that has started very many, those that live and the newest that have ended: as many as the core
+keeps (stepdesk.ENDED_KEPT). The highest exit of them all is in the job's own row.
+
 `state < 10` and `end_at_us > 0` appear as written-out conditions, since that is how a database knows that a partial
 index will do.
 """
@@ -7,11 +10,12 @@ index will do.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, or_, select
 
 from ctld.core.fairshare import ROOT_ID, AccountRow, LoadedShares, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
+from ctld.core.stepdesk import ENDED_KEPT
 from ctld.store import rows, steprows
 from ctld.store.errors import StoreError
 from ctld.store.schema import (
@@ -101,11 +105,20 @@ def _jobs(connection: Connection, reader: rows.JobReader, condition: ColumnEleme
 
 
 def _steps(connection: Connection, job_ids: Sequence[int], attempts: Mapping[int, int]) -> Iterator[StepRow]:
-    query = select(STEP).where(STEP.c.job_id.in_(job_ids)).order_by(*STEP.primary_key)
-    for values in connection.execute(query):
-        step = steprows.step_from(tuple(values))
-        if step.attempt == attempts[step.job_id]:
-            yield step
+    """Steps of the present attempts; of a job with very many the live ones and the newest ENDED_KEPT numbers."""
+    highest = select(STEP.c.job_id, STEP.c.attempt, func.max(STEP.c.step_id)).where(STEP.c.job_id.in_(job_ids))
+    highest = highest.group_by(STEP.c.job_id, STEP.c.attempt).having(func.max(STEP.c.step_id) >= ENDED_KEPT)
+    long = {job_id: last for job_id, attempt, last in connection.execute(highest) if attempts[job_id] == attempt}
+    short = [job_id for job_id in job_ids if job_id not in long]
+    conditions: list[ColumnElement[bool]] = [STEP.c.job_id.in_(short)] if short else []
+    for job_id, last in sorted(long.items()):
+        is_kept = or_(STEP.c.step_id < 0, STEP.c.step_id > last - ENDED_KEPT, STEP.c.state < ENDED_FROM)
+        conditions.append(and_(STEP.c.job_id == job_id, STEP.c.attempt == attempts[job_id], is_kept))
+    for condition in conditions:
+        for values in connection.execute(select(STEP).where(condition).order_by(*STEP.primary_key)):
+            step = steprows.step_from(tuple(values))
+            if step.attempt == attempts[step.job_id]:
+                yield step
 
 
 def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Iterator[ArrayCounts]:

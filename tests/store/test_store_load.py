@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ctld.core.controller import Core
 from ctld.core.effects import Batch
 from ctld.core.recover import ArrayCounts
+from ctld.core.stepdesk import ENDED_KEPT
 from ctld.store.committer import Store
 from ctld.store.errors import StoreError
 from penstock.values.config import Config
@@ -158,3 +159,19 @@ def test_job_without_its_request_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="job 1: its request 1 is not in the database"):
         store.load(NOW_US, 0, 0)
     store.close()
+
+
+def test_of_a_job_with_very_many_steps_the_live_and_the_newest_are_read(tmp_path: Path) -> None:
+    store = leading(tmp_path / "db")
+    job, other = (start(make_job(job_id)) for job_id in (1, 2))
+    old = make_step(job)._replace(step_id=7, state=JobState.COMPLETED)
+    count = 3 * ENDED_KEPT
+    steps = [make_step(job), make_step(other), make_step(other)._replace(attempt=1)]
+    steps += [old._replace(step_id=i, attempt=1) for i in range(2 * ENDED_KEPT)]
+    steps += [old._replace(step_id=i) for i in range(count)]
+    steps[-count + 5] = old._replace(step_id=5, state=JobState.RUNNING)
+    store.commit(submitted(1, [job, other], steps=steps))
+    loaded = store.load(NOW_US, NOW_US, NOW_US).steps
+    assert [(s.job_id, s.attempt, s.step_id) for s in loaded] == [
+        (2, 0, -5), (1, 0, -5), (1, 0, 5), *((1, 0, i) for i in range(count - ENDED_KEPT, count)),
+    ]  # fmt: skip
