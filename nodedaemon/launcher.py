@@ -199,7 +199,7 @@ class Launcher:
         if self._context.lacks_tls and has_streams(key):
             self._load_tls()
         worker = self._idle.pop() if self._idle else self._fork()
-        if worker is None:  # process table or memory full: as if a stepd had ended at once
+        if worker is None:  # no process, memory or descriptor left: as if a stepd had ended at once
             self._gone.append((key, os.EX_OSERR << 8))
             return
         worker.key = key
@@ -222,7 +222,10 @@ class Launcher:
         gc.freeze()
 
     def _fork(self) -> Worker | None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError:
+            return None
         try:
             pid = os.fork()
         except OSError:

@@ -35,6 +35,8 @@ KEPT_BYTES_MAX = exchange.BLOB_BYTES_MAX
 _WORD_OVERHEAD_BYTES = 128
 #: Threads of a task that wait for a word of the node.
 WAITING_MAX_A_TASK = 64
+#: What is kept of them.
+_WAITING_WORDS = (b"key", b"wait", b"thrid")
 MAPPING = b"PMI_process_mapping"
 _OK: "Pairs" = []
 
@@ -169,12 +171,15 @@ class Server:
     def _wait(self, rank: int, message: pmi_wire.Message) -> "Pairs | None":
         if len(self._waiting) >= WAITING_MAX_A_TASK * len(self.step.ranks):
             return _failure(b"too many questions wait")
+        message.words = {name: message.words[name] for name in _WAITING_WORDS if name in message.words}
+        if sum(map(len, message.words.values())) > VALUE_BYTES_MAX:
+            return _failure(b"key too long")
         self._waiting.append((rank, message))
         return None
 
     def _end(self, rank: int, message: pmi_wire.Message) -> "Pairs | None":
         code = message.get(b"exitcode", b"1")
-        number = int(code) if code.lstrip(b"-").isdigit() and len(code) < 10 else 1
+        number = int(code) if code.removeprefix(b"-").isdigit() and len(code) < 10 else 1
         text = message.get(b"message") or message.get(b"error_msg")
         if self.abort is None:
             self.abort = (rank, number, text)
@@ -290,7 +295,7 @@ def _jobid(server: Server, _rank: int, _message: pmi_wire.Message) -> "Pairs":
 def _by_index(server: Server, _rank: int, message: pmi_wire.Message) -> "Pairs":
     """An old way to read everything: by number."""
     index = message.get(b"idx")
-    at = int(index) if index.isdigit() else -1
+    at = int(index) if index.isdigit() and len(index) < 10 else -1
     words = list(server._words.items())
     if not 0 <= at < len(words):
         return [(b"rc", b"-2"), (b"reason", b"no_more_keyvals")]

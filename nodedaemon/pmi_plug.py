@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import zlib
 
 from nodedaemon import orders, pmi, task
@@ -249,8 +250,6 @@ class PmixPlug(_MpiPlug):
         self._send(frame(Kind.EXITED, b"", task.rank))
         control = self._control
         if control is not None and self._step.tasks.have_ended:
-            control.setblocking(True)
-            control.settimeout(PMIXD_WAIT_S)
             self._finish(control)
             self._hang_up()
 
@@ -261,12 +260,16 @@ class PmixPlug(_MpiPlug):
         return {}
 
     def _finish(self, control: socket.socket) -> None:
-        """Say that it is over, and wait until pmixd has gone."""
+        """Say that it is over, and wait until pmixd has gone. It is the user's, so the wait as a whole has an end."""
+        end_s = time.monotonic() + PMIXD_WAIT_S
         try:
+            control.settimeout(PMIXD_WAIT_S)
             control.sendall(self._to_send)
             control.shutdown(socket.SHUT_WR)
-            while control.recv(_READ_BYTES):
-                continue
+            while (left_s := end_s - time.monotonic()) > 0:
+                control.settimeout(left_s)
+                if not control.recv(_READ_BYTES):
+                    return
         except OSError:  # too slow, or gone without a word: it is killed with all that is left of the step
             return
 

@@ -9,6 +9,7 @@ certificates the port is on the loopback address only, and streams go without TL
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -26,6 +27,9 @@ STEP_WAIT_S = 5.0
 #: Connections that wait, for their own greeting or for a step. Far more than a large step's start brings at once.
 WAITING_MAX = 512
 BACKLOG = 512
+#: Without descriptors or memory: how long nobody is accepted.
+PAUSE_S = 1.0
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 LOOPBACK = "127.0.0.1"
 #: Where the last port is kept, so that "any free" is the same one after a restart if it can be.
 PORT_FILE = "stream-port"
@@ -85,6 +89,7 @@ class StreamPort:
         self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._waiting: dict[int, Waiting] = {}  # by descriptor, the oldest first
         self._by_key: dict[StepKey, list[Waiting]] = {}
+        self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(listener.fileno(), self._accept)
 
     @property
@@ -94,6 +99,8 @@ class StreamPort:
 
     def close(self) -> None:
         """Take no more; who waits is sent away."""
+        if self._pause is not None:
+            self._pause.cancel()
         self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
         for one in list(self._waiting.values()):
@@ -108,8 +115,12 @@ class StreamPort:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:  # it is gone again, or there are no descriptors: the next one may fare better
-            return
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # who waits still waits: without a pause we would be called again at once
+                log.error("cannot accept clients of steps: %s", error.strerror)
+                self._loop.remove_reader(self._listener.fileno())
+                self._pause = self._loop.call_later(PAUSE_S, self._go_on)
+            return  # else it is gone again
         sock.setblocking(False)
         if len(self._waiting) >= WAITING_MAX:
             self._refuse(next(iter(self._waiting.values())), "too many connections wait")
@@ -117,6 +128,9 @@ class StreamPort:
         timer = self._loop.call_later(GREETING_S, self._late, fd)
         self._waiting[fd] = Waiting(sock, timer)
         self._loop.add_reader(fd, self._read, fd)
+
+    def _go_on(self) -> None:
+        self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def _late(self, fd: int) -> None:
         one = self._waiting[fd]

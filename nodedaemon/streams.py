@@ -43,6 +43,10 @@ LINE_BYTES_MAX = 64 * 1024
 TELL_TAKEN_BYTES = 64 * 1024
 #: Standard input beyond the window that is still taken, for viewers who type; whoever sends more is cut off.
 INPUT_BYTES_MAX = 4 * STDIN_WINDOW_BYTES
+#: Pieces of standard input below this size are put together while they wait.
+PIECE_BYTES_MIN = 4096
+#: What stepd says by itself (notes, progress of standard input) is not kept beyond this for an owner who takes nothing.
+KEPT_WORDS_BYTES_MAX = 2 * KEPT_BYTES_MAX
 _END_OF_TERMINAL_INPUT = b"\x04"
 _WINDOW = struct.Struct("HHHH")
 
@@ -72,6 +76,15 @@ class Input:
         self.pending: deque[memoryview] = deque()
         self.pending_bytes = 0
         self.ends = False  # nothing follows what is pending
+
+    def add(self, data: bytes) -> None:
+        """One more piece. Small ones are put together: a piece costs more than the byte that it may hold."""
+        last = self.pending[-1] if self.pending else b""
+        if self.pending and len(last) + len(data) <= PIECE_BYTES_MIN:
+            self.pending[-1] = memoryview(bytes(last) + data)
+        else:
+            self.pending.append(memoryview(data))
+        self.pending_bytes += len(data)
 
 
 class Hub:
@@ -138,6 +151,8 @@ class Hub:
 
     def send(self, kind: Kind, payload: bytes = b"", task: int = NO_TASK, stream: int = 0) -> None:
         """A frame for the owner and all viewers."""
+        if kind == Kind.NOTE and self.kept.size >= KEPT_WORDS_BYTES_MAX:
+            return
         self.kept.append(stepframes.frame(kind, payload, task, stream))
         self._bound()
 
@@ -267,6 +282,7 @@ class Hub:
         self.kept.acknowledge(position)
         if self.kept.size <= KEPT_LOW_BYTES:
             self._read_on()
+            self._tell_taken()
 
     # -- the owner
 
@@ -313,8 +329,7 @@ class Hub:
         for rank in targets:
             source = self._inputs[rank]
             if data:
-                source.pending.append(memoryview(data))
-                source.pending_bytes += len(data)
+                source.add(data)
             elif is_owners:
                 source.ends = True
             if source.pending_bytes > INPUT_BYTES_MAX:
@@ -373,6 +388,8 @@ class Hub:
         waiting = max((source.pending_bytes for source in self._inputs.values()), default=0)
         taken = max(self.stdin_received - waiting, self._stdin_told)
         progress = taken - self._stdin_told
+        if self.kept.size >= KEPT_WORDS_BYTES_MAX:
+            return  # told when there is room again
         if progress >= TELL_TAKEN_BYTES or (progress and taken == self.stdin_received):
             self._stdin_told = taken
             self.send(Kind.STDIN_TAKEN, b"%d" % taken)
@@ -396,4 +413,5 @@ class Hub:
 def set_window(fd: int, rows: int, columns: int) -> None:
     """Set a terminal's size; what is out of range is cut to what fits."""
     with contextlib.suppress(OSError):
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, _WINDOW.pack(min(rows, 0xFFFF), min(columns, 0xFFFF), 0, 0))
+        size = (min(max(number, 0), 0xFFFF) for number in (rows, columns))
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, _WINDOW.pack(*size, 0, 0))

@@ -235,7 +235,8 @@ class Supervisor:
     def _signal_script(self, signum: int) -> None:
         for task in self.tasks.all:
             if task.pid and task.status is None:  # not reaped yet, so the number is still the task's
-                os.kill(task.pid, signum)
+                with contextlib.suppress(PermissionError):  # it has become somebody else (sudo), and we are not root
+                    os.kill(task.pid, signum)
 
     def signal_tasks(self, signum: int) -> None:
         """The owner's wish; ValueError for what is no signal."""
@@ -295,7 +296,10 @@ class Supervisor:
         error_fd = self.tasks.error_fd
         if error_fd < 0 or not stat.S_ISREG(os.fstat(error_fd).st_mode):
             return
-        self._note_pid = os.fork()
+        try:
+            self._note_pid = os.fork()
+        except OSError:  # the process table is full: perhaps that is why the step is being ended
+            return
         if self._note_pid == 0:
             try:
                 os.write(error_fd, note.encode() + b"\n")

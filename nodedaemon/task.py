@@ -48,6 +48,11 @@ _SIGNALS_TO_RESTORE = (
 )  # fmt: skip
 
 
+#: Limits that a submission may set (slurm.conf, PropagateResourceLimits). No others: with RTPRIO or NICE a job could
+#: take the processors from the node's own daemons.
+PROPAGATED = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
+
+
 class TaskError(Exception):
     """The task cannot be started; the text is the step's failure."""
 
@@ -270,7 +275,8 @@ def _limits(rlimits: dict[str, int]) -> list[tuple[int, int]]:
     """Known limits as (resource, soft value)."""
     found = []
     for name, value in rlimits.items():
-        number = getattr(resource, f"RLIMIT_{name.removeprefix('RLIMIT_')}", None)
+        word = name.removeprefix("RLIMIT_")
+        number = getattr(resource, f"RLIMIT_{word}", None) if word in PROPAGATED else None
         if isinstance(number, int):
             found.append((number, resource.RLIM_INFINITY if value < 0 else value))
     return found

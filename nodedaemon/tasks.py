@@ -263,6 +263,8 @@ class Tasks:
                     os.killpg(one.pid, signum)
                 except ProcessLookupError:  # it has not made its group yet, or all in it are dead
                     os.kill(one.pid, signum)
+                except PermissionError:  # it has become somebody else (sudo), and we are not root
+                    continue
 
     def status(self) -> int:
         """The wait status of the step's part: the highest exit code, where a signal counts 128 and its number."""

@@ -4,6 +4,8 @@ The plan says which ranks are here; everything else of a task follows from the s
 decides what the step may use: that is the plan's allocation, and which processor a task is bound to is binding.py's.
 """
 
+from collections.abc import Sequence
+
 from nodedaemon import orders
 from nodedaemon.core.environment import NodeShare, StepFacts
 from nodedaemon.core.stepenv import StepShape, step_task_environment, task_environments
@@ -15,6 +17,9 @@ from penstock.values.text import check_no_nul, shown
 
 #: Slurm's own limit of MaxTasksPerNode.
 TASKS_MAX = 65_533
+#: Ranks that the lines of --multi-prog may name together, and digits of one range.
+RANKS_MAX = 1_000_000
+RANK_WORD_MAX = 64
 #: A terminal of a client that did not say how large it is.
 ROWS, COLUMNS = 24, 80
 UMASK = 0o022
@@ -103,11 +108,11 @@ def _shape(message: node_pb2.LaunchStep, facts: StepFacts) -> StepShape:
 def _tasks(message: node_pb2.LaunchStep, shape: StepShape, names: FileNames) -> list[orders.TaskOrder]:
     spec = message.step.spec
     environments = task_environments(shape)
-    programs = [(command, parse_ranks(command.ranks, shape.ntasks)) for command in spec.multi_prog]
+    programs = _programs(spec.multi_prog, shape)
     found = []
     for local, rank in enumerate(shape.ranks):
         task = orders.TaskOrder(rank, environment=environments[local])
-        if programs:
+        if spec.multi_prog:
             task.argv = _program(programs, rank)
         of_task = FileNames(
             job_id=names.job_id,
@@ -135,16 +140,33 @@ def parse_ranks(text: str, ntasks: int) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not is_digits(first) or (dash and not is_digits(last)):
+        if not is_digits(first) or (dash and not is_digits(last)) or len(part) > RANK_WORD_MAX:
             raise BadValue(f"{shown(text)}: not a list of task ranks like 0,4-7")
         found += range(int(first), min(int(last) if dash else int(first), ntasks - 1) + 1)
+        if len(found) > RANKS_MAX:
+            raise BadValue(f"--multi-prog: {shown(text)}: more than {RANKS_MAX} ranks")
     return found
 
 
-def _program(programs: "list[tuple[steps_pb2.RankCommand, list[int]]]", rank: int) -> list[bytes]:
-    """A task's program: %t is its rank, %o its place among the ranks of its line. `*` is for those of no other line."""
-    for command, ranks in sorted(programs, key=lambda program: program[0].ranks.strip() == "*"):
-        if rank in ranks:
-            offset = ranks.index(rank)
-            return [word.replace(b"%t", b"%d" % rank).replace(b"%o", b"%d" % offset) for word in command.argv]
-    raise BadValue(f"--multi-prog: no line says what task {rank} runs")
+def _programs(
+    commands: Sequence[steps_pb2.RankCommand], shape: StepShape
+) -> "dict[int, tuple[steps_pb2.RankCommand, int]]":
+    """By rank of this node: the first line that names it, and its place there. `*` is for those of no other line."""
+    here, found, seen = set(shape.ranks), {}, 0
+    for command in sorted(commands, key=lambda command: command.ranks.strip() == "*"):
+        ranks = parse_ranks(command.ranks, shape.ntasks)
+        seen += len(ranks)
+        if seen > RANKS_MAX:  # a line for each task is far below it; this is work for the whole node
+            raise BadValue(f"--multi-prog: its lines name more than {RANKS_MAX} ranks")
+        for offset, rank in enumerate(ranks):
+            if rank in here and rank not in found:
+                found[rank] = (command, offset)
+    return found
+
+
+def _program(programs: "dict[int, tuple[steps_pb2.RankCommand, int]]", rank: int) -> list[bytes]:
+    """A task's program: %t is its rank, %o its place among the ranks of its line."""
+    if rank not in programs:
+        raise BadValue(f"--multi-prog: no line says what task {rank} runs")
+    command, offset = programs[rank]
+    return [word.replace(b"%t", b"%d" % rank).replace(b"%o", b"%d" % offset) for word in command.argv]

@@ -68,7 +68,8 @@ def _nodes(name: str, text: str) -> tuple[str, ...]:
 def _commands(entries: Any) -> tuple[RankCommand, ...]:
     _check_length("multi_prog", len(entries), COMMANDS_MAX)
     found = tuple(RankCommand(one.ranks, tuple(one.argv)) for one in entries)
-    _check_length("multi_prog", sum(len(word) for one in found for word in one.argv), COMMAND_BYTES_MAX)
+    size = sum(len(one.ranks) + sum(map(len, one.argv)) for one in found)
+    _check_length("multi_prog", size, COMMAND_BYTES_MAX)
     if any(b"\0" in word for one in found for word in one.argv):
         raise BadRequest(Code.INVALID_VALUE, "multi_prog has a NUL byte")
     return found

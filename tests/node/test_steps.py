@@ -130,7 +130,8 @@ def test_a_task_that_cannot_start_fails_the_step(tmp_path):
     async def scenario():
         async with cluster(tmp_path) as (controller, _):
             mark = uuid.uuid4().hex
-            (tmp_path / "in-0").write_text("")
+            for present in ("in-0", "in-2"):  # of two that lacked theirs, either might say so first
+                (tmp_path / present).write_text("")
             spec = {"std_in": b"in-%t"}
             client = await run_step(
                 controller, 1, ["sh", "-c", f"sleep 1000; : {mark}"], ranks=(0, 1, 2), spec=spec, work_dir=tmp_path

@@ -1,0 +1,327 @@
+"""What a hostile user can do to a step's supervisor from inside his own step, and what a node that has run out of
+something does to it: the supervisor is root's, so it bends and does not break."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import socket
+import threading
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodedaemon import launcher as launcher_module
+from nodedaemon import orders, pmi, pmi_plug, stream_port, supervisor, task, tasks
+from nodedaemon.core.stepenv import StepShape
+from nodedaemon.launcher import Launcher
+from nodedaemon.loop import Loop
+from nodedaemon.streams import INPUT_BYTES_MAX, KEPT_WORDS_BYTES_MAX, Hub, set_window
+from nodedaemon.supervisor import Supervisor
+from nodedaemon.wire_steps import RANKS_MAX, _programs
+from penstock.v1 import steps_pb2
+from penstock.values.errors import BadValue
+from penstock.values.packing import pack_values
+from penstock.values.stepframes import HEAD, NO_TASK, Kind, Role
+from tests.node.fakectl import IO_KEY, cluster
+from tests.node.streamclient import Client
+
+
+@pytest.fixture
+def hub():
+    made = Hub(Loop())
+    made.open()
+    yield made
+    made.close()
+
+
+# -- PMI: whatever a task writes to its descriptor
+
+
+def server() -> pmi.Server:
+    return pmi.Server(pmi.Step(b"7.0", 1, 0, 1, [0]))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"cmd=getbyidx idx=" + b"9" * 5000,  # more digits than int() takes
+        b"cmd=abort exitcode=--5",
+        b"cmd=abort exitcode=-",
+        b"cmd=abort exitcode=" + b"1" * 5000,
+    ],
+)
+def test_numbers_that_are_none(line):
+    made = server()
+    made.received(0, line + b"\n")
+    assert made.broken == []
+
+
+_WORDS = st.sampled_from(sorted({name for _, name in pmi._COMMANDS}))
+_KEYS = st.sampled_from([b"key", b"value", b"idx", b"exitcode", b"pmi_version", b"wait", b"thrid", b"kvsname", b"x"])
+_TEXT = st.one_of(st.binary(max_size=12), st.sampled_from([b"-", b"--1", b"TRUE", b"9" * 5000, b"PMI_process_mapping"]))
+
+
+@given(st.lists(st.tuples(_WORDS, st.dictionaries(_KEYS, _TEXT, max_size=4), st.booleans()), max_size=6))
+def test_any_command_with_any_words(said):
+    made = server()
+    for name, words, is_framed in said:
+        if is_framed:
+            body = b"cmd=" + name + b";" + b"".join(key + b"=" + text + b";" for key, text in words.items())
+            made.received(0, b"%6d" % len(body) + body)
+        else:
+            made.received(0, b" ".join([b"cmd=" + name, *(k + b"=" + t for k, t in words.items())]) + b"\n")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_as_pmi(data):
+    server().received(0, data)
+
+
+def test_questions_that_wait_do_not_hold_what_came_with_them():
+    made = server()
+    junk = b"cmd=info-getnodeattr;key=k;wait=TRUE;junk=" + b"x" * 60_000 + b";"
+    for _ in range(pmi.WAITING_MAX_A_TASK):
+        made.received(0, b"%6d" % len(junk) + junk)
+    held = sum(len(value) for _, message in made._waiting for value in message.words.values())
+    assert (len(made._waiting), held < 64 * 1024) == (pmi.WAITING_MAX_A_TASK, True)
+    long = b"cmd=info-getnodeattr;wait=TRUE;key=" + b"k" * 60_000 + b";"
+    made.received(0, b"%6d" % len(long) + long)
+    assert made.replies[-1][1].count(b"rc=-1")
+
+
+def test_a_helper_that_never_stops_talking_does_not_hold_up_the_end(monkeypatch):
+    """pmixd is the user's process: he may have it say a byte for ever."""
+    monkeypatch.setattr(pmi_plug, "PMIXD_WAIT_S", 0.2)
+    plug = pmi_plug.PmixPlug(orders.LaunchOrder(key="1.1.0", mpi="pmix"))
+    loop = Loop()
+    plug._step = types.SimpleNamespace(loop=loop, tasks=types.SimpleNamespace(have_ended=True))  # type: ignore[assignment]
+    ours, theirs = socket.socketpair()
+    plug._control = ours
+    loop.watch(ours.fileno(), lambda events: None)
+    let_go = threading.Event()
+
+    def chatter() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                theirs.send(b"x")
+                let_go.wait(0.05)
+
+    talker = threading.Thread(target=chatter, daemon=True)
+    talker.start()
+    plug.ended(types.SimpleNamespace(rank=0))  # type: ignore[arg-type]
+    assert plug._control is None
+    let_go.set()
+    talker.join(10)
+    theirs.close()
+
+
+# -- streams
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(-1, 80), (24, -(1 << 70)), (1 << 70, 1 << 70)])
+def test_a_window_of_any_size(rows, columns):
+    ours, theirs = os.openpty()
+    set_window(ours, rows, columns)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_input_byte_by_byte_costs_no_more_than_its_bytes(hub):
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    hub.add_input(write_end, 0)
+    size = 200_000  # beyond what the pipe takes
+    for number in range(size):
+        assert hub.take_stdin(0, b"%d" % (number % 10), False)
+    assert len(hub._inputs[0].pending) <= size // 2048
+    got = b""
+    while len(got) < size:
+        got += os.read(read_end, 1 << 20)
+        hub._write_input(0)
+    assert got == b"0123456789" * (size // 10)
+    assert not hub.take_stdin(0, b"x" * (INPUT_BYTES_MAX + 70_000), False)
+    os.close(read_end)
+
+
+def test_words_of_stepd_are_not_kept_without_end_for_an_owner_who_takes_nothing(hub):
+    class Owner:
+        def close(self) -> None:
+            pass
+
+        def pump(self) -> None:
+            pass
+
+    hub.take_owner(Owner())
+    read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    hub.add_input(write_end, 0)
+    note = b"n" * 60_000
+    for _ in range(100):
+        hub.send(Kind.NOTE, note)
+    assert hub.kept.size < KEPT_WORDS_BYTES_MAX + 2 * len(note)
+    size = hub.kept.size
+    for _ in range(1000):
+        assert hub.take_stdin(0, b"x", True)
+        os.read(read_end, 10)
+    assert hub.kept.size == size
+    hub.acknowledge(hub.kept.end)
+    assert hub._stdin_told == 1000  # what he was not told he is told when there is room
+    os.close(read_end)
+
+
+ODD = [
+    b"", b"1", b"-1", b"64", b"9" * 5000, b"\xff", b"pids", b"usage", pack_values(-1, 80), pack_values(1 << 70, -5),
+    pack_values(1), pack_values("x", "y"), b"\xff" * 40,
+]  # fmt: skip
+FRAMES = st.lists(
+    st.tuples(
+        st.sampled_from([*(int(kind) for kind in Kind), 0, 200]), st.integers(0, 255), st.sampled_from([0, 1, 7, NO_TASK]),
+        st.one_of(
+            st.binary(max_size=20), st.sampled_from([b"", b"1", b"-1", b"15", b"64", b"9" * 5000, b"pids", b"usage"]),
+            st.builds(pack_values, st.integers(-(1 << 70), 1 << 70), st.integers(-5, 5)),
+        ),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+def test_any_frames_after_the_right_key_and_before(tmp_path):
+    """The step lives through all of it, and ends as its task does."""
+    found: list[list[tuple[int, int, int, bytes]]] = []
+
+    @given(FRAMES)
+    def collect(some):
+        found.append(some)
+
+    collect()
+    for kind in (*range(8), *(int(kind) for kind in Kind)):
+        found.extend([(kind, 0, 0, payload)] for payload in ODD)
+        found.extend([(kind, 0, NO_TASK, payload)] for payload in ODD[:4])
+
+    def storm(port: int) -> None:
+        for number, some in enumerate(found):
+            with contextlib.suppress(OSError):
+                client = Client(port, (1, 1, 0))
+                if number % 8:
+                    client.hello(IO_KEY, Role(0 if number % 3 else number % 2 + 1), 0)
+                for kind, stream, rank, payload in some:
+                    is_fatal = kind == Kind.SIGNAL and payload in (b"15", b"64", b"1")
+                    if not is_fatal:
+                        client.sock.sendall(HEAD.pack(kind, stream, rank, len(payload)) + payload)
+                client.sock.close()
+            with socket.create_connection(("127.0.0.1", port)) as raw, contextlib.suppress(OSError):
+                raw.sendall(b"PENSTOCK-STEP/1 1.1.%d\n" % (-4 - number % 3) + b"".join(x[3] for x in some))
+
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            gate = tmp_path / "gate"
+            controller.launch_step(
+                1, ["sh", "-c", f"until [ -e {gate} ]; do sleep 0.1; done; exit 7"], spec={"pty": True}
+            )
+            await controller.step_started(1, 0)
+            await asyncio.to_thread(storm, controller.registrations[-1].stream_port)
+            assert controller.exits(1) == []
+            gate.touch()
+            ended = await controller.step_exited(1, 0)
+            assert (ended.exit.code, ended.failure) == (7, "")
+            assert "supervisor" not in daemon.text()
+
+    asyncio.run(scenario())
+
+
+# -- a node that has run out of something
+
+
+def test_no_process_for_a_note_ends_nobody(tmp_path, monkeypatch):
+    def no_process() -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(supervisor.os, "fork", no_process)
+    with open(tmp_path / "err", "wb") as file:
+        step = Supervisor.__new__(Supervisor)
+        step.order = orders.LaunchOrder(key="1.1.-5")
+        step._note_pid = 0
+        step.tasks = types.SimpleNamespace(error_fd=file.fileno())  # type: ignore[assignment]
+        step._write_note("CANCELLED")
+    assert step._note_pid == 0
+
+
+def test_a_task_that_has_become_somebody_else_cannot_be_signalled_and_that_is_all(monkeypatch):
+    def refuse(pid: int, signum: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(tasks.os, "killpg", refuse)
+    monkeypatch.setattr(supervisor.os, "kill", refuse)
+    one = tasks.Task(orders.TaskOrder(0), False)
+    one.pid = 1
+    some = tasks.Tasks.__new__(tasks.Tasks)
+    some.all = [one]
+    some.signal(15)
+    step = Supervisor.__new__(Supervisor)
+    step.tasks = some
+    step._signal_script(15)
+
+
+def test_a_launcher_without_descriptors_says_so_and_goes_on(monkeypatch):
+    def no_pair(*args: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    one = Launcher.__new__(Launcher)
+    one._context = types.SimpleNamespace(lacks_tls=False)  # type: ignore[assignment]
+    one._idle, one._gone = [], []
+    monkeypatch.setattr(launcher_module.socket, "socketpair", no_pair)
+    one._hand("1.1.-5", b"")
+    assert one._gone == [("1.1.-5", os.EX_OSERR << 8)]
+
+
+def test_a_port_without_descriptors_rests_and_takes_who_waited(monkeypatch):
+    monkeypatch.setattr(stream_port, "PAUSE_S", 0.05)
+
+    class Poor(socket.socket):
+        tries = 0
+
+        def accept(self):
+            Poor.tries += 1
+            if Poor.tries == 1:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return super().accept()
+
+    async def scenario():
+        real = stream_port.open_port("", 0, False)
+        listener = Poor(fileno=real.detach())
+        port = stream_port.StreamPort(listener, lambda key: None)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        writer.write(b"PENSTOCK-STEP/1 1.1.0\n")
+        async with asyncio.timeout(10):
+            assert (await reader.readline()).startswith(b"no step 1.1.0 is not here")
+        assert Poor.tries <= 4  # one a rest, and not as often as the loop turns
+        writer.close()
+        port.close()
+
+    asyncio.run(scenario())
+
+
+# -- what a launch may say
+
+
+def test_only_limits_that_are_propagated_can_be_set():
+    """RTPRIO and NICE would let a job starve the node's daemons; the others are not a submission's either."""
+    asked = dict.fromkeys((name for name in dir(resource) if name.startswith("RLIMIT_")), -1)
+    numbers = {number for number, _ in task._limits(asked)}
+    assert numbers == {getattr(resource, f"RLIMIT_{name}") for name in task.PROPAGATED}
+    assert not numbers & {resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE}
+
+
+def shape(ntasks: int) -> StepShape:
+    return types.SimpleNamespace(ranks=tuple(range(ntasks)), ntasks=ntasks)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["0-499," * 3000], ["0-499"] * (RANKS_MAX // 500 + 1), ["9" * 65], ["0-" + "9" * 5000]],
+)
+def test_lines_of_multi_prog_that_only_make_work(lines):
+    with pytest.raises(BadValue):
+        _programs([steps_pb2.RankCommand(ranks=text.strip(","), argv=[b"x"]) for text in lines], shape(500))
