@@ -93,6 +93,9 @@ JOB = Table(
     Column("preempt_at_us", BigInteger, nullable=False, server_default="0"),
     Column("preempt_end_at_us", BigInteger, nullable=False, server_default="0"),
     Column("preemptor_id", BigInteger, nullable=False, server_default="0"),
+    # of a heterogeneous job; they never change
+    Column("het_job_id", BigInteger, nullable=False, server_default="0"),
+    Column("het_offset", Integer, nullable=False, server_default="0"),
     PrimaryKeyConstraint("job_id", "attempt"),
 )
 # Each index is partial where that keeps rows out of it that no query looks for there: every entry is paid for at
@@ -105,6 +108,9 @@ Index("job_user_end", JOB.c.user_id, JOB.c.end_at_us, sqlite_where=JOB.c.end_at_
 Index("job_name", JOB.c.name)
 Index("job_array", JOB.c.array_job_id, sqlite_where=JOB.c.array_job_id > _ZERO,
       postgresql_where=JOB.c.array_job_id > _ZERO)  # fmt: skip
+
+Index("job_het", JOB.c.het_job_id, sqlite_where=JOB.c.het_job_id > _ZERO,
+      postgresql_where=JOB.c.het_job_id > _ZERO)  # fmt: skip
 
 #: What a user asked for, written once: all tasks of an array share it, and a change makes a new one.
 JOB_REQUEST = Table(

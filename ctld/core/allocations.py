@@ -11,7 +11,7 @@ then are ended with it. Without an owner (callers.py says when he is gone) it do
 It is never queued again: nobody waits for its second run.
 """
 
-from ctld.core import job_life, preempt
+from ctld.core import het, job_life, preempt
 from ctld.core.callers import OWNER_GONE_US, Owner
 from ctld.core.effects import Allocation, Done, Refused
 from ctld.core.events import Actor, AwaitAllocation, EndAllocation
@@ -43,18 +43,25 @@ def await_allocation(state: ClusterState, now_us: int, event: AwaitAllocation) -
     """Answer now if the job has its nodes or has ended, else when that is so. Raises Refused."""
     job = _job_of(state, event.actor, event.job_id)
     if event.actor.uid == job.user_id:
-        state.calls.enter(job.job_id, event.reply_to)
-    if event.wait and job.state in (S.PENDING, S.CONFIGURING):
+        state.calls.enter(het.whole_id(job), event.reply_to)
+    if event.wait and not het.is_up(state, job):
         state.calls.wait((job.job_id,), event.reply_to)
     else:
         state.calls.leave(event.reply_to, now_us)
-        state.reply(event.reply_to, Allocation(job_row(job)))
+        state.reply(event.reply_to, allocation_of(state, job))
+
+
+def allocation_of(state: ClusterState, job: Job) -> Allocation:
+    """How things stand with a job, and with the other components of a heterogeneous one."""
+    others = [job_row(other) for other in het.members(state, job) if other is not job]
+    return Allocation(job_row(job), tuple(others))
 
 
 def end_allocation(state: ClusterState, now_us: int, event: EndAllocation) -> None:
     """The owner needs it no more. Raises Refused."""
     job = _job_of(state, event.actor, event.job_id)
-    if job.request.kind is JobKind.BATCH:
+    job = state.jobs.get(het.whole_id(job), job)
+    if not job.request.has_owner():
         raise Refused(Code.NOT_ALLOCATION)
     # -- apply
     state.reply(event.reply_to, Done())
@@ -104,7 +111,7 @@ def _without_owner(state: ClusterState, job: Job, now_us: int, gone_us: int) -> 
     limit_us = state.config.inactive_limit_s * US
     if job.state is S.PENDING:
         job_life.terminate(state, job, S.CANCELLED, Reason.NONE, now_us, "its owner is gone")
-    elif job_life.working_steps(state, job):
+    elif _works(state, job):
         return
     elif job.request.kind is JobKind.SRUN:
         _end_alone(state, job, now_us)
@@ -113,7 +120,7 @@ def _without_owner(state: ClusterState, job: Job, now_us: int, gone_us: int) -> 
 
 
 def _end_alone(state: ClusterState, job: Job, now_us: int) -> None:
-    if any(step.step_id != EXTERN_STEP for step in job.steps.values()):
+    if any(step.step_id != EXTERN_STEP for member in het.members(state, job) for step in member.steps.values()):
         end(state, job, now_us, job.derived_code, job.derived_signal, "its owner is gone")
     else:
         job_life.terminate(state, job, S.CANCELLED, Reason.NONE, now_us, "its owner is gone")
@@ -121,16 +128,20 @@ def _end_alone(state: ClusterState, job: Job, now_us: int) -> None:
 
 def step_gone(state: ClusterState, job: Job, now_us: int) -> None:
     """A step of the job has ended: the job of an srun that is gone ends with its last one."""
-    owner = state.calls.owners.get(job.job_id)
+    owner, job = state.calls.owners.get(het.whole_id(job)), state.jobs.get(het.whole_id(job), job)
     if owner is None or owner.calls:
         return
     if job.request.kind is not JobKind.SRUN:
         owner.seen_at_us = now_us  # InactiveLimit begins now
         return
-    if job.state in END_STATES or job.state is S.COMPLETING or job_life.working_steps(state, job):
+    if job.state in END_STATES or job.state is S.COMPLETING or _works(state, job):
         return
     if now_us - owner.seen_at_us >= OWNER_GONE_US:
         _end_alone(state, job, now_us)
+
+
+def _works(state: ClusterState, job: Job) -> bool:
+    return any(job_life.working_steps(state, member) for member in het.active(state, job))
 
 
 def immediate_due(state: ClusterState, now_us: int, job_id: int, check: int) -> None:

@@ -19,6 +19,7 @@ from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, live_nodes
 from penstock.values.errors import BadValue
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, format_step
+from penstock.values.jobkind import JobKind
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
 
@@ -203,7 +204,7 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
         raise Refused(Code.ALREADY_DONE)
     if job.state is JobState.COMPLETING:
         raise Refused(Code.DISABLED_STATE, "the job is completing, try again later")
-    if job.request.kind:
+    if job.request.kind in (JobKind.SALLOC, JobKind.SRUN):
         raise Refused(Code.DISABLED_STATE, "a job without a script is not run again")
     if not job.request.requeue:
         raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")

@@ -23,6 +23,8 @@ from ctld.core import (
     depends,
     explain,
     gang,
+    het_life,
+    het_submit,
     holders,
     job_life,
     layout,
@@ -38,7 +40,6 @@ from ctld.core import (
     schedule,
     step_life,
     steps,
-    submit,
     suspend,
     update,
     victims,
@@ -141,7 +142,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
 
 
 HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
-    SubmitJob: submit.submit_job,
+    SubmitJob: het_submit.submit_job,
     AwaitJob: await_job,
     AwaitAllocation: allocations.await_allocation,
     EndAllocation: allocations.end_allocation,
@@ -283,6 +284,8 @@ class Core:
             HANDLERS[type(event)](state, now_us, event)
         except Refused as refused:
             state.reply(getattr(event, "reply_to", 0), Refusal(int(refused.code), refused.text))
+        if state.hets_due:
+            het_life.settle(state, now_us)
         if state.steps_due:
             steps.serve_due(state, now_us)
 
@@ -313,6 +316,8 @@ class Core:
             if suspend.go_on(state, now_us) and gang.is_on(state):
                 gang.make_room(state, now_us)
             gang.fill(state, now_us)
+        if state.hets_due:
+            het_life.settle(state, now_us)
         if state.steps_due:
             steps.serve_due(state, now_us)
         self._scheduled = True

@@ -56,6 +56,7 @@ class Allocation(msgspec.Struct, frozen=True, gc=False):
     """Answer to AwaitAllocation."""
 
     job: JobRow
+    components: tuple[JobRow, ...] = ()  # of a heterogeneous job: the others
 
 
 class StepCreated(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +138,7 @@ class LaunchStep(Effect, frozen=True):
     lease_grace_s: int = 0
     step: StepRow | None = None  # of srun, with a part on this node
     master_port: int = 0  # that the job has for itself on its nodes; 0 = none
+    components: tuple[JobRow, ...] = ()  # of a heterogeneous job: all
 
 
 class FenceNode(Effect, frozen=True):

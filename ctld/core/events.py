@@ -155,6 +155,7 @@ class SubmitJob(Event, frozen=True):
     spec: SpecRow
     test_only: bool = False
     reply_to: int = 0
+    components: tuple[WantedJob, ...] = ()  # of a heterogeneous job: those after `job`
 
 
 class AwaitJob(Event, frozen=True):

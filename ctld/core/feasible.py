@@ -50,10 +50,11 @@ def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ..
 
 def can_ever_run(state: ClusterState, partition: Partition, request: JobRequest) -> bool:
     """True when the configured nodes of the partition could run it in some way, if they were all up and empty."""
-    return any(_is_possible(state, shape) for shape in shapes_in(state, partition, request))
+    return any(is_possible(state, shape) for shape in shapes_in(state, partition, request))
 
 
-def _is_possible(state: ClusterState, shape: Shape) -> bool:
+def is_possible(state: ClusterState, shape: Shape) -> bool:
+    """The same of one of its ways to run."""
     known = state.feasible.get(shape)
     if known is None:
         known = bool(_plan_alone(state, shape, True))

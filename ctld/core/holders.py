@@ -107,7 +107,7 @@ def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> No
 
 def _back_to_queue(state: ClusterState, job: Job, now_us: int, why: str, untried: bool = False) -> None:
     config = state.config
-    if job.request.kind:
+    if job.request.has_owner():
         job.reason_detail = why
         job_life.terminate(state, job, S.CANCELLED, Reason.JOB_LAUNCH_FAILURE, now_us)
         return

@@ -4,7 +4,7 @@
 finds one ends.
 """
 
-from ctld.core import arrays, shares
+from ctld.core import arrays, het_life, shares
 from ctld.core.devices import device_masks
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.reserve_view import view_of
@@ -28,6 +28,7 @@ def check(state: ClusterState) -> None:
     for node in state.node_list:
         _check_node(state, node)
     _check_arrays(state)
+    het_life.check(state)
     _check_licenses(state)
     _check_shares(state)
     _check_reservations(state)

@@ -13,7 +13,7 @@ A batch job ends with its script: steps of srun that still run then are ended, a
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, lease, ports, predict, preempt, priority, surround
+from ctld.core import arrays, assocs, depends, het, lease, ports, predict, preempt, priority, surround
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -64,6 +64,10 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
     job.state = to
     if job.request.kind or job.job_id in state.desks:
         state.steps_due[job.job_id] = None
+    if job.request.het_job_id:
+        state.steps_due[job.request.het_job_id] = None
+        if to is not S.CONFIGURING and to is not S.RUNNING:
+            state.hets_due[job.request.het_job_id] = None
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
         state.active_count -= len(job.array_tasks) if job.array_tasks is not None else 1
@@ -122,8 +126,17 @@ def launch(state: ClusterState, job: Job) -> None:
     """The job's nodes are ready for it: launch its script, or let its owner use them."""
     if job.request.kind:
         move(state, job, S.RUNNING)
-    else:
+        if job.request.het_job_id:
+            _launch_leader(state, job)
+    elif not job.request.het_job_id or het.others_are_up(state, job):
         emit_launch(state, job, job.steps[BATCH_STEP])
+
+
+def _launch_leader(state: ClusterState, job: Job) -> None:
+    """A component is up: with the last of them the leader's script begins."""
+    leader = het.members(state, job)[0]
+    if leader.state is S.CONFIGURING and not leader.request.kind and surround.is_done(state, leader):
+        launch(state, leader)
 
 
 def set_end_timers(state: ClusterState, job: Job) -> None:
@@ -164,13 +177,14 @@ def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> No
         job.job_id, job.attempt, step.step_id, state.epoch, job_row(job), count, first, last, by, lease_s, grace_s,
     )  # fmt: skip
     port = state.master_ports.get(job.job_id, 0)
+    rows = tuple(job_row(one) for one in het.members(state, job)) if job.request.het_job_id else ()
     if step.parts is None:
-        state.emit(LaunchStep(step.node, *head, None, port))
+        state.emit(LaunchStep(step.node, *head, None, port, rows))
         return
     row = step_row(step)
     for part in step.parts:
         if part.state is S.CONFIGURING and only in ("", part.node):
-            state.emit(LaunchStep(part.node, *head, row, port))
+            state.emit(LaunchStep(part.node, *head, row, port, rows))
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:

@@ -110,6 +110,13 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     mem_bind: str = ""
     gpu_bind: str = ""
     network: str = ""
+    het_job_id: int = 0  # of a heterogeneous job (het.py): the leader's id; 0 = it is none
+    het_offset: int = 0
+    het_size: int = 0
+
+    def has_owner(self) -> bool:
+        """True for a job that a salloc or srun is the owner of."""
+        return self.kind in (JobKind.SALLOC, JobKind.SRUN) and not self.het_offset
 
     def gres(self) -> tuple[Gres, ...]:
         """What is asked for on each node, as counts by kind."""

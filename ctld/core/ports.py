@@ -73,7 +73,7 @@ def step_ended(state: ClusterState, step: SpreadStep) -> None:
 
 
 def _take(state: ClusterState, nodes: list[str], ports: tuple[int, ...]) -> None:
-    for node in nodes:
+    for node in nodes if ports else ():
         state.ports.setdefault(node, {}).update(dict.fromkeys(ports))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctld.core import assocs
+from ctld.core import assocs, het
 from ctld.core.factors import Points, Scale, age_points, part, points_of, scale_of
 from ctld.core.fairshare import Assoc, Decay
 from ctld.core.model import Job, Partition
@@ -257,7 +257,8 @@ def rerank(state: ClusterState) -> None:
     for assoc in tree.by_id.values():
         if assoc.user_name:
             points[assoc.assoc_id] = table.of_assoc(assoc)
-    state.pending.rerank(table.calculate(points))
+    ranks = table.calculate(points)
+    state.pending.rerank(het.level(state.pending, ranks) if state.hets else ranks)
     state.changed()
 
 

@@ -10,16 +10,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import arrays, predict, preempt, priority
+from ctld.core import arrays, het, predict, preempt, priority
 from ctld.core.expect import UNLIMITED_S
+from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
-from ctld.core.pending import NO_DEADLINE, Terms
+from ctld.core.pending import NO_DEADLINE, Shape, Terms
 from ctld.core.reserve_view import choices
 from ctld.core.reserve_who import least_s
 from ctld.core.shapes import shapes
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
-from penstock.values.states import Hold, JobState, Reason
+from penstock.values.states import END_STATES, Hold, JobState, Reason
 
 US = 1_000_000
 #: Reasons that the planner gives to ready jobs; a refresh leaves them as they are.
@@ -109,39 +110,26 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if job.state is not JobState.PENDING:
         return
     if not state.pending.rows_of(job.job_id):
-        any_switches = bool(job.request.switches_max) and now_us >= switch_wait_ends_us(state, job) > 0
-        # A job whose reservations are not for it any more keeps rows, which never get ready.
-        resvs = choices(state, job) or (-1,)
-        found = shapes(state, job.request, resvs, any_switches=any_switches)
-        state.pending.add(job.job_id, found, terms_of(state, job))
-        preempt.tell_pending(state, job)
-        if job.request.switches_max and not any_switches:
-            _await_switches(state, job)
-    reason = None
-    for check in CHECKS:
-        reason = check(state, job, now_us)
-        if reason is not None:
-            break
+        _enter(state, job, now_us)
+    reason = _obstacle(state, job, now_us)
     if reason is None and not job.eligible_at_us:
         job.eligible_at_us = now_us  # also when a clock that was set back puts that before its submission
         state.touch(job)
         if job.request.switches_max:
             _await_switches(state, job)
-    open_to: list[Partition | None] = []
-    for row in state.pending.rows_of(job.job_id):
-        partition = state.partition_list[state.pending.partition[row]]
-        open_to.append(partition if reason or not partition_reason(partition, job) else None)
-    ranks = priority.ranks(state, job, open_to)
-    ranks = predict.aged(state, job, ranks)
+    ranks = _ranks(state, job, reason)
     if reason is not None:
-        state.pending.set_waiting(job.job_id)
+        _wait(state, job)
         if reason is Reason.BEGIN_TIME is not job.reason:
             # also a time that had come once, before the clock was set back
             due_us = max(job.request.begin_at_us, job.eligible_at_us)
             state.timers.set(due_us, Timer.BEGIN_TIME, job.job_id)
         set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")
         return
-    state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
+    if job.request.het_job_id:
+        _join(state, job, ranks, now_us)
+    else:
+        state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)
     if state.quick_pass_due or _only_waits(state, job):
@@ -150,11 +138,75 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         state.changed()
 
 
+def _enter(state: ClusterState, job: Job, now_us: int) -> None:
+    """Give the job its rows."""
+    any_switches = bool(job.request.switches_max) and now_us >= switch_wait_ends_us(state, job) > 0
+    # A job whose reservations are not for it any more keeps rows, which never get ready.
+    resvs = choices(state, job) or (-1,)
+    found = shapes(state, job.request, resvs, any_switches=any_switches)
+    if job.request.het_job_id:
+        found = _one_way(state, found)
+    state.pending.add(job.job_id, found, terms_of(state, job))
+    preempt.tell_pending(state, job)
+    if job.request.switches_max and not any_switches:
+        _await_switches(state, job)
+
+
+def _one_way(state: ClusterState, found: list[tuple[int, Shape]]) -> list[tuple[int, Shape]]:
+    """Of a component's alternatives the first that could ever run: the planner has no others for it."""
+    return [next((one for one in found if is_possible(state, one[1])), found[0])] if len(found) > 1 else found
+
+
+def _obstacle(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+    for check in CHECKS:
+        reason = check(state, job, now_us)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _ranks(state: ClusterState, job: Job, reason: Reason | None) -> list[int | None]:
+    open_to: list[Partition | None] = []
+    for row in state.pending.rows_of(job.job_id):
+        partition = state.partition_list[state.pending.partition[row]]
+        open_to.append(partition if reason or not partition_reason(partition, job) else None)
+    return predict.aged(state, job, priority.ranks(state, job, open_to))
+
+
+def _wait(state: ClusterState, job: Job) -> None:
+    """It is not ready, and neither is any component that starts with it."""
+    for member in het.members(state, job) if job.request.het_job_id else (job,):
+        if member.state is JobState.PENDING:
+            state.pending.set_waiting(member.job_id)
+
+
+def _join(state: ClusterState, job: Job, ranks: list[int | None], now_us: int) -> None:
+    """A component is ready as far as it goes: if the others are, all may start, with the lowest of their ranks."""
+    given = {job.job_id: ranks}
+    members = [member for member in het.members(state, job) if member.state not in END_STATES]
+    for member in members:
+        if member.state is not JobState.PENDING or not state.pending.rows_of(member.job_id):
+            return _wait(state, job)
+        if member is not job:
+            if not member.eligible_at_us or _obstacle(state, member, now_us) is not None:
+                return _wait(state, job)
+            given[member.job_id] = _ranks(state, member, None)
+    known = [rank for ranks in given.values() for rank in ranks]
+    lowest = min((rank for rank in known if rank is not None), default=None)
+    if None in known or lowest is None:
+        return _wait(state, job)
+    for member in members:
+        state.pending.set_ready(member.job_id, [lowest], 1, member.eligible_at_us // US)
+        if member.reason not in PLANNER_REASONS:
+            set_reason(state, member, Reason.PRIORITY)
+    return None
+
+
 def _only_waits(state: ClusterState, job: Job) -> bool:
     """No pass is due for it: the last of the queue, it asks for more cpus than are free in all, and a planned start for it
     is not wanted (PenstockBackfillEstimate). Who joins behind all others enables nobody.
     """
-    if state.policy.estimate:
+    if state.policy.estimate or job.request.het_job_id:
         return False
     job_id, row = state.pending.last_ready()
     if job_id != job.job_id or state.pending.table.preempts[row]:
@@ -185,15 +237,21 @@ def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None
 
 def terms_of(state: ClusterState, job: Job) -> Terms:
     """The job's own side of its rows."""
-    limit_s = UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
+    limit_s = _limit_s(job)
+    leader = het.members(state, job)[0] if job.request.het_offset else job  # alike, so that they stay together
     return Terms(
         state.user_number(job.user_id),
         limit_s,
         min(limit_s, least_s(job) or limit_s),
         latest_s=latest_start_s(job),
+        het=job.request.het_job_id,
         assoc=state.assoc_number(job),
-        expected_s=predict.expected_s(state, job, limit_s),
+        expected_s=predict.expected_s(state, leader, limit_s if leader is job else _limit_s(leader)),
     )
+
+
+def _limit_s(job: Job) -> int:
+    return UNLIMITED_S if job.time_limit_s < 0 else job.time_limit_s
 
 
 def latest_start_s(job: Job) -> int:

@@ -136,6 +136,8 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
         job.steps = NO_STEPS
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:
+            if job.request.het_job_id:
+                state.hets[job.request.het_job_id] = None
             state.enter_name_index(job)
             state.active_count += arrays.weight(job)
     for step_row in loaded.steps:
@@ -216,7 +218,7 @@ def _set_desks(state: ClusterState, now_us: int) -> None:
     for job in state.jobs.values():
         if job.state in END_STATES:
             continue
-        if job.request.kind:
+        if job.request.has_owner():
             allocations.watch(state, job, now_us)
         if job.state in HOLDING_STATES and any(isinstance(step, SpreadStep) for step in job.steps.values()):
             desk = state.desks[job.job_id] = StepDesk(job.steps.values())

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, gang, job_life, victims
+from ctld.core import arrays, gang, het, job_life, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
@@ -48,8 +48,10 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
     depth = state.policy.quick_depth
     for _ in range(QUICK_ROUNDS_MAX):
         rows = state.pending.first(depth)
+        if state.hets:
+            rows = het.whole(state.pending, het.pending_counts(state), rows)
         if not len(rows):
-            return
+            break
         state.rows_seen += len(rows)
         whole = len(rows) == len(state.pending.ready)
         answer = _ask_now(state, now_us, rows)
@@ -118,6 +120,9 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
         holder = state.jobs.get(start.job_id)
         if holder is None or not is_startable(state, holder) or start.partition >= len(state.partition_list):
             continue
+        if holder.request.het_job_id:
+            done += _start_together(state, now_us, holder, starts)
+            continue
         partition = state.partition_list[start.partition].name
         moved, gpus = steer(state, now_us, holder, start, holds)
         alloc = _allocation(state, now_us, holder, partition, moved, gpus)
@@ -127,18 +132,53 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
             state.changed()
             continue
         job = arrays.take_task(state, holder)
-        limit_s = min(start.limit_s, most_s(job.request, now_us))
-        if limit_s < job.time_limit_s or (job.time_limit_s < 0 and limit_s < UNLIMITED_S):
-            job.time_limit_s = limit_s
-        if state.reservations:
-            enter(state, job, start.reservation)
-        runs = gang.has_room(state, job, partition, alloc)
-        job_life.start(state, job, partition, alloc, now_us, launch=runs)
-        gang.begin(state, job, runs, now_us)
+        _start(state, now_us, job, start, alloc)
         if holder is not job:
             _recount(state, holder)
         done += 1
     return done
+
+
+def _start(state: ClusterState, now_us: int, job: Job, start: Start, alloc: tuple[NodeAlloc, ...]) -> None:
+    partition = state.partition_list[start.partition].name
+    limit_s = min(start.limit_s, most_s(job.request, now_us))
+    if limit_s < job.time_limit_s or (job.time_limit_s < 0 and limit_s < UNLIMITED_S):
+        job.time_limit_s = limit_s
+    if state.reservations:
+        enter(state, job, start.reservation)
+    runs = gang.has_room(state, job, partition, alloc)
+    job_life.start(state, job, partition, alloc, now_us, launch=runs)
+    gang.begin(state, job, runs, now_us)
+
+
+def _start_together(state: ClusterState, now_us: int, first: Job, starts: tuple[Start, ...]) -> int:
+    """The components of a heterogeneous job, all of them or none. Returns how many started.
+
+    Each placement is verified with what those before it take; it is taken back before the jobs themselves take it.
+    """
+    by_id = {start.job_id: start for start in starts}
+    jobs = het.active(state, first)
+    placed = [by_id.get(job.job_id) for job in jobs]
+    if any(start is None or start.partition >= len(state.partition_list) for start in placed):
+        return 0
+    booked: list[tuple[Job, Start, tuple[NodeAlloc, ...], int]] = []
+    for job, start in zip(jobs, placed, strict=True):
+        assert start is not None
+        partition = state.partition_list[start.partition].name
+        alloc = _allocation(state, now_us, job, partition, start) if is_startable(state, job) else None
+        if alloc is None:
+            break
+        units = units_taken(state, job.request, partition)
+        state.book(job, alloc, units)
+        booked.append((job, start, alloc, units))
+    for job, _, alloc, units in reversed(booked):
+        state.unbook(job, alloc, units)
+    if len(booked) < len(jobs):
+        state.changed()
+        return 0
+    for job, start, alloc, _ in booked:
+        _start(state, now_us, job, start, alloc)
+    return len(jobs)
 
 
 def _allocation(
@@ -236,7 +276,8 @@ def _limited(state: ClusterState, rows: Rows) -> Rows:
     ):  # fmt: skip
         if len(rows) > most:
             rows = rows[_occurrence(column[rows]) < most]
-    return rows[: policy.rows_max]
+    rows = rows[: policy.rows_max]
+    return het.whole(pending, het.pending_counts(state), rows) if state.hets else rows
 
 
 def _occurrence(values: Any) -> Rows:

@@ -7,11 +7,10 @@ differ. Going over all jobs is the price of a filter that a user gives, never of
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from ctld.core import arrays
+from ctld.core import arrays, het
 from ctld.core.events import JobFilter
 from ctld.core.model import Job, JobRow
 from ctld.core.state import ClusterState
-from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, parse_selector
 from penstock.values.states import END_STATES, JobState
 from penstock.values.taskset import TaskSet
@@ -63,15 +62,27 @@ def targets_of(state: ClusterState, text: str) -> list[Target]:
     """The records that one id means; empty = no such job. Raises BadValue for text that is no id."""
     selector = parse_selector(text)
     if selector.het_offset is not None:
-        raise BadValue(f"{text}: heterogeneous jobs are not supported yet")
+        found = het.component(state, selector.job_id, selector.het_offset)
+        if found is None:
+            return []
+        chosen = het.members(state, found) if _takes_all(state) else [found]
+        return [Target(job, None, selector.step_id) for job in chosen]
     record = state.arrays.get(selector.job_id)
     if record is None or (selector.tasks is None and selector.job_id not in (record.array_job_id,)):
         job = state.jobs.get(selector.job_id)
-        return [Target(job, None, selector.step_id)] if job is not None and selector.tasks is None else []
+        if job is None or selector.tasks is not None:
+            return []
+        is_whole = job.request.het_job_id and (not job.request.het_offset or _takes_all(state))
+        return [Target(one, None, selector.step_id) for one in (het.members(state, job) if is_whole else (job,))]
     members = arrays.records_of(state, record.array_job_id)
     if selector.tasks is None:
         return [Target(job, None, selector.step_id) for job in members]
     return [t for job in members if (t := _part(job, selector)) is not None]
+
+
+def _takes_all(state: ClusterState) -> bool:
+    """SchedulerParameters=whole_hetjob: what is asked of one component is done to all."""
+    return any(name == "whole_hetjob" for name, _ in state.config.scheduler_parameters)
 
 
 def _part(job: Job, selector: JobSelector) -> Target | None:

@@ -99,6 +99,8 @@ class ClusterState:
         self.master_ports: dict[int, int] = {}  # by job id
         self.port_waiters: dict[int, None] = {}  # jobs with steps that wait for ports, which any job may free
         self.steps_due: dict[int, None] = {}  # jobs whose waiting calls may be answered now
+        self.hets: dict[int, None] = {}  # heterogeneous jobs that have not ended, by their leader's id (het.py)
+        self.hets_due: dict[int, None] = {}  # those of which something has ended or gone back to the queue
         self.wish_calls: dict[int, tuple[int, str]] = {}  # reply_to of a CreateStep that waits -> (job id, step key)
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
         self.shapes_known: dict[Any, list[tuple[int, Shape]]] = {}  # shapes.py, by what counts of a request
@@ -362,6 +364,12 @@ class ClusterState:
         """Give the job what `alloc` says, `units` cpu units a cpu, until `end_s`. The caller has verified that it is free."""
         job.alloc = alloc
         self.hold(job, units, end_s)
+        self.book(job, alloc, units)
+        self.enter_reservation(job)
+        self.revision += 1  # what is taken makes no other job fit, so no pass is due for it
+
+    def book(self, job: Job, alloc: tuple[NodeAlloc, ...], units: int) -> None:
+        """Count on the nodes what `alloc` says, without giving it to the job."""
         for part in alloc:
             node = self.nodes[part.node]
             self._count(node, part, -1, units, job.request.exclusive)
@@ -372,8 +380,19 @@ class ClusterState:
             for share in part.shares:
                 shares.take(node.gpu_shares, share)
             node.jobs[job.job_id] = None
-        self.enter_reservation(job)
-        self.revision += 1  # what is taken makes no other job fit, so no pass is due for it
+
+    def unbook(self, job: Job, alloc: tuple[NodeAlloc, ...], units: int) -> None:
+        """The reverse."""
+        for part in alloc:
+            node = self.nodes[part.node]
+            if job.job_id not in node.jobs:
+                continue
+            del node.jobs[job.job_id]
+            self._count(node, part, 1, units, job.request.exclusive)
+            for name, type_, mask in part.gres:
+                node.gres_used[name, type_] &= ~mask
+            for share in part.shares:
+                shares.give_back(node.gpu_shares, share)
 
     def hold(self, job: Job, units: int, end_s: int) -> None:
         """Enter a job with its allocation among the running ones; units 0 = it is suspended and its cpus are free."""
@@ -433,15 +452,9 @@ class ClusterState:
         self.running.remove(-job.job_id)
         for part in job.alloc:
             node = self.nodes[part.node]
-            if job.job_id not in node.jobs:
-                continue
-            del node.jobs[job.job_id]
-            self._count(node, part, 1, units, job.request.exclusive)
-            for name, type_, mask in part.gres:
-                node.gres_used[name, type_] &= ~mask
-            for share in part.shares:
-                shares.give_back(node.gpu_shares, share)
-            node.last_busy_at_us = now_us
+            if job.job_id in node.jobs:
+                node.last_busy_at_us = now_us
+        self.unbook(job, job.alloc, units)
         self._leave_reservation(job, now_us)
         self.changed()
 

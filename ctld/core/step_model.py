@@ -87,6 +87,12 @@ class StepRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     het_group: int = 0
     het_groups: tuple[str, ...] = ()
     launch_node: bytes = b""
+    #: of a step over several components of a heterogeneous job: its place among the others (het.py)
+    rank_offset: int = 0
+    het_ntasks: int = 0
+    node_offset: int = 0
+    het_nodes: int = 0
+    het_step: int | None = None  # the number that it is to have
 
     def asks_memory(self) -> bool:
         """True when the step keeps memory from other steps."""

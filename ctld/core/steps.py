@@ -10,10 +10,11 @@ keeps its place for WISH_KEPT_US, since clients ask in rounds; a step is never s
 
 from typing import Any
 
-from ctld.core import job_life, ports, step_life
-from ctld.core.effects import Allocation, Refusal, Refused, SignalStep, StepCreated, StepSeen
+from ctld.core import het, job_life, ports, step_life
+from ctld.core.allocations import allocation_of
+from ctld.core.effects import Refusal, Refused, SignalStep, StepCreated, StepSeen
 from ctld.core.events import Actor, AwaitStep, CreateStep
-from ctld.core.model import NO_STEPS, Job, JobRow, job_row
+from ctld.core.model import NO_STEPS, Job, job_row
 from ctld.core.rights import may_touch
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, StepRequest, live_nodes, step_row
@@ -43,7 +44,7 @@ LIVE_MAX = 10_000
 COUNT_MAX = 16_000_000
 COUNTS = (
     "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "ntasks_per_core", "ntasks_per_socket",
-    "ntasks_per_gpu", "threads_per_core", "resv_ports",
+    "ntasks_per_gpu", "threads_per_core", "resv_ports", "rank_offset", "het_ntasks", "node_offset", "het_nodes",
 )  # fmt: skip
 NAME_MAX = 1024
 #: States in which a job takes no step yet, and will.
@@ -83,7 +84,7 @@ def create_step(state: ClusterState, now_us: int, event: CreateStep) -> None:
     else:
         wish.event, wish.reply_to, wish.stopped_at_us = event, event.reply_to, 0
     _lacks(state, job, wish, lack)
-    state.calls.enter(job.job_id, event.reply_to)
+    state.calls.enter(het.whole_id(job), event.reply_to)
     state.wish_calls[event.reply_to] = (job.job_id, event.step_key)
 
 
@@ -105,6 +106,8 @@ def _check_request(request: StepRequest) -> None:
         value = getattr(request, what)
         if not 0 <= value <= COUNT_MAX:
             raise Refused(Code.INVALID_VALUE, f"{what} must be between 1 and {COUNT_MAX}, not {value}")
+    if request.het_step is not None and request.het_step > COUNT_MAX:
+        raise Refused(Code.INVALID_STEP, f"{request.het_step}")
     if request.nodes_max and request.nodes_max < request.nodes_min:
         raise Refused(Code.INVALID_NODE_COUNT, f"{request.nodes_min}-{request.nodes_max}")
     for kinds in (request.gres_per_node, request.gres_per_step, request.gres_per_task):
@@ -130,6 +133,9 @@ def _check_request(request: StepRequest) -> None:
 
 def _check_limits(state: ClusterState, job: Job, desk: StepDesk | None, event: CreateStep) -> None:
     most = state.config.max_step_count
+    asked = event.request.het_step
+    if asked is not None and (not job.request.het_job_id or (desk is not None and asked < desk.next_id)):
+        raise Refused(Code.INVALID_STEP, f"{job.job_id}.{asked}")
     if desk is not None and desk.next_id >= most:
         raise Refused(Code.STEP_LIMIT, f"MaxStepCount={most}")
     if desk is not None and len(desk.live) >= LIVE_MAX:
@@ -177,7 +183,7 @@ def _start(state: ClusterState, now_us: int, job: Job, desk: StepDesk, event: Cr
     state.new_specs.append(event.spec)
     state.touch_step(step)
     job_life.emit_launch(state, job, step)
-    state.calls.enter(job.job_id, event.reply_to)
+    state.calls.enter(het.whole_id(job), event.reply_to)
     state.calls.leave(event.reply_to, now_us)
     _reply_created(state, job, step, event.reply_to, plan.warnings)
 
@@ -186,7 +192,7 @@ def _new_step(state: ClusterState, now_us: int, job: Job, desk: StepDesk, event:
     request, parts = event.request, plan.parts
     step = SpreadStep()
     step.job_id, step.attempt = job.job_id, job.attempt
-    step.step_id = INTERACTIVE_STEP if request.interactive else desk.next_id
+    step.step_id = INTERACTIVE_STEP if request.interactive else next_step_id(state, job, desk, request)
     step.name = request.name or _program(event)
     step.state, step.node, step.epoch = S.CONFIGURING, parts[0].node, state.epoch
     step.tasks = sum(len(part.ranks) for part in parts)
@@ -202,6 +208,17 @@ def _new_step(state: ClusterState, now_us: int, job: Job, desk: StepDesk, event:
     step.time_limit_s = -1 if request.time_limit_s is None else request.time_limit_s
     step.cancelled_by_uid, step.usage, step.note, step.ports = -1, "", "", ()
     return step
+
+
+def next_step_id(state: ClusterState, job: Job, desk: StepDesk | None, request: StepRequest) -> int:
+    """The number of a job's next step; of a heterogeneous job's the one after those of all components."""
+    own = desk.next_id if desk is not None else 0
+    if not job.request.het_job_id:
+        return own
+    if request.het_step is not None:
+        return request.het_step
+    desks = [state.desks.get(member.job_id) for member in het.members(state, job)]
+    return max(own, *(other.next_id for other in desks if other is not None), 0)
 
 
 def _program(event: CreateStep) -> str:
@@ -235,11 +252,11 @@ def serve_due(state: ClusterState, now_us: int) -> None:
         job = state.jobs.get(job_id)
         if job is None:
             continue
-        if job.state not in (S.PENDING, S.CONFIGURING):
+        if het.is_up(state, job):
             callers = state.calls.take((job_id,), now_us)
-            row: JobRow | None = job_row(job) if callers else None
+            body = allocation_of(state, job) if callers else None
             for reply_to in callers:
-                state.reply(reply_to, Allocation(row))  # type: ignore[arg-type]
+                state.reply(reply_to, body)
         desk = state.desks.get(job_id)
         if desk is not None and desk.wishes:
             _serve(state, now_us, job, desk)
@@ -304,7 +321,7 @@ def await_step(state: ClusterState, now_us: int, event: AwaitStep) -> None:
     if not may_touch(event.actor, job):
         raise Refused(Code.ACCESS_DENIED)
     if event.actor.uid == job.user_id:
-        state.calls.enter(job.job_id, event.reply_to)
+        state.calls.enter(het.whole_id(job), event.reply_to)
     if step.state in END_STATES or not event.wait:
         state.calls.leave(event.reply_to, now_us)
         state.reply(event.reply_to, StepSeen(step_row(step), job.state.name))

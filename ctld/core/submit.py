@@ -59,24 +59,18 @@ class Accepted(NamedTuple):
 
 def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     """Handle a submission. Raises Refused."""
-    known = state.submit_keys.get(event.submit_key)
-    if known is not None:
-        state.reply(event.reply_to, Submitted(known))
+    if is_known(state, now_us, event):
         return
-    if not now_us - SUBMIT_KEY_AGE_US <= event.key_at_us <= now_us + CLOCK_SKEW_US:
-        raise Refused(Code.STALE_REQUEST, "the clocks of this host and the controller may differ")
     found = _check_once(state, now_us, event.actor, event.job)
     number = len(found.tasks) if found.tasks is not None else 1
-    if state.active_count + number > state.config.max_job_count:
-        raise Refused(Code.MAX_JOB_COUNT, f"MaxJobCount={state.config.max_job_count} would be exceeded")
+    check_room(state, number)
     if event.test_only:
-        state.reply(event.reply_to, _would_start(state, now_us, found))
+        state.reply(event.reply_to, would_start(state, now_us, found))
         return
-    immediate_s = event.job.immediate_s
-    if immediate_s == 0 and not _would_start(state, now_us, found).nodes:
+    if event.job.immediate_s == 0 and not would_start(state, now_us, found).nodes:
         raise Refused(Code.NODES_BUSY)
     # -- apply
-    job = _new_job(state, now_us, event, found)
+    job = new_job(state, now_us, event, found)
     remember_key(state, event.submit_key, job.job_id, now_us)
     state.active_count += number
     state.add_job(job)
@@ -84,13 +78,36 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         arrays.create(state, job, found.tasks)
     depends.attach(state, job, found.dependency, now_us)
     set_deadline(state, job)
-    if immediate_s is not None:
-        state.timers.set(now_us + max(AT_ONCE_US, immediate_s * 1_000_000), Timer.IMMEDIATE, job.job_id)
+    set_immediate(state, job, now_us)
     if job.request.kind:
         allocations.watch(state, job, now_us)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")
     state.reply(event.reply_to, Submitted(job.job_id, found.warnings))
+
+
+def is_known(state: ClusterState, now_us: int, event: SubmitJob) -> bool:
+    """Answer a submission that has been seen before. Raises Refused for one that is too old to know."""
+    known = state.submit_keys.get(event.submit_key)
+    if known is not None:
+        state.reply(event.reply_to, Submitted(known))
+        return True
+    if not now_us - SUBMIT_KEY_AGE_US <= event.key_at_us <= now_us + CLOCK_SKEW_US:
+        raise Refused(Code.STALE_REQUEST, "the clocks of this host and the controller may differ")
+    return False
+
+
+def check_room(state: ClusterState, number: int) -> None:
+    """Raise Refused when there are too many jobs for so many more."""
+    if state.active_count + number > state.config.max_job_count:
+        raise Refused(Code.MAX_JOB_COUNT, f"MaxJobCount={state.config.max_job_count} would be exceeded")
+
+
+def set_immediate(state: ClusterState, job: Job, now_us: int) -> None:
+    """--immediate: look whether it has started in time."""
+    immediate_s = job.request.immediate_s
+    if immediate_s is not None:
+        state.timers.set(now_us + max(AT_ONCE_US, immediate_s * 1_000_000), Timer.IMMEDIATE, job.job_id)
 
 
 def set_deadline(state: ClusterState, job: Job) -> None:
@@ -218,7 +235,8 @@ def is_open_to(partition: Partition, actor: Actor) -> bool:
     return not groups or actor.role >= Role.OPERATOR or bool(set(groups) & {actor.group_name, *actor.groups})
 
 
-def _new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted) -> Job:
+def new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted) -> Job:
+    """The job with its ids and what goes with it, not among the others yet."""
     job = draft(state, now_us, event, found, state.new_job_id())
     job.request_id = state.new_request(job.request)
     state.new_specs.append(event.spec)
@@ -264,7 +282,7 @@ def tres_requested(state: ClusterState, request: JobRequest) -> str:
     return format_tres({key: value for key, value in tres.items() if value or key == "cpu"})
 
 
-def _would_start(state: ClusterState, now_us: int, found: Accepted) -> Submitted:
+def would_start(state: ClusterState, now_us: int, found: Accepted) -> Submitted:
     """--test-only: where it would start if it were the only one that waits."""
     for partition in found.partitions:
         nodes = where_now(state, partition, found.request)

@@ -18,6 +18,7 @@ Deliberately absent: what failures lead to (holders.py).
 
 from collections.abc import Iterable
 
+from ctld.core import het
 from ctld.core.effects import RunScript
 from ctld.core.model import Job, job_row
 from ctld.core.state import ClusterState
@@ -89,6 +90,8 @@ def is_up(step: SpreadStep) -> bool:
 def is_held_back(state: ClusterState, job: Job) -> bool:
     """True while nothing of the job itself may be launched, because what comes before it is not done."""
     if state.prologs.get(job.job_id) == (job.attempt, False):
+        return True
+    if job.request.het_job_id and not job.request.kind and not het.others_are_up(state, job):
         return True
     step = job.steps.get(EXTERN_STEP)
     return isinstance(step, SpreadStep) and not is_up(step)

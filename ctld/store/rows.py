@@ -117,7 +117,8 @@ def _life(row: JobRow) -> Params:
 
 def job_insert(row: JobRow) -> Params:
     """All columns, for a new row or one whose request has changed."""
-    return (row.job_id, row.attempt, *_fixed(row), *_life(row))
+    request = row.request
+    return (row.job_id, row.attempt, *_fixed(row), *_life(row), request.het_job_id, request.het_offset)
 
 
 def job_update(row: JobRow) -> Params:

@@ -30,8 +30,8 @@ from ctld.store.schema import (
     STEP,
 )
 
-#: Columns of a job that change during its life: from here to the end of the table.
-_LIFE_FROM = "array_task_id"
+#: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
+_LIFE_FROM, _LIFE_UNTIL = "array_task_id", "het_job_id"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
             statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
         return text(statement, names)
 
-    life = list(JOB.c.keys())[list(JOB.c.keys()).index(_LIFE_FROM) :]
+    names = list(JOB.c.keys())
+    life = names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)]
     change = update(JOB).values({name: bindparam(name) for name in life})
     change = change.where(JOB.c.job_id == bindparam("key_job_id"), JOB.c.attempt == bindparam("key_attempt"))
     return Statements(

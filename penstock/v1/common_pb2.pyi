@@ -12,9 +12,11 @@ class JobKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BATCH: _ClassVar[JobKind]
     SALLOC: _ClassVar[JobKind]
     SRUN: _ClassVar[JobKind]
+    COMPONENT: _ClassVar[JobKind]
 BATCH: JobKind
 SALLOC: JobKind
 SRUN: JobKind
+COMPONENT: JobKind
 
 class GresCount(_message.Message):
     __slots__ = ("name", "type", "count")

@@ -9,3 +9,4 @@ class JobKind(IntEnum):
     BATCH = 0
     SALLOC = 1  # ends when its owner says so
     SRUN = 2  # the same; without an owner it ends with its last step
+    COMPONENT = 3  # of a heterogeneous batch job, after the first: the leader's script is its owner

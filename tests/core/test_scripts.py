@@ -5,6 +5,7 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE   a fresh cluster, all nodes registered (KEY: field of Config;
                                                         partition.NAME=FIELD=VALUE;... : fields of PartitionConfig)
     site KEY=VALUE ...                                  a fresh cluster with switches, sockets, features: sites.py
+    het 0.FIELD=VALUE 1.FIELD=VALUE ... / ready          a heterogeneous job / the queue of ready jobs
     submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob; begin_in and deadline_in in seconds
     held 1 / licenses                                   what a job holds inside its nodes / what is free of each kind
     start 1 / exit 1 code=0 signal=0 ago=0              what the node reports, and how long ago it was
@@ -63,6 +64,7 @@ from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
 from penstock.values.taskset import TaskSet
+from tests.core.hetscript import HetCommands
 from tests.core.sites import make_site
 from tests.core.stepscript import StepCommands
 from tests.core.world import START_US, USERS, World, make_config
@@ -97,7 +99,7 @@ def _config_value(name: str, text: str) -> object:
     return _value(text) if isinstance(text, str) else text
 
 
-class Script(StepCommands):
+class Script(StepCommands, HetCommands):
     """Runs the commands of one file against one world."""
 
     world: World

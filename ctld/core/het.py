@@ -1,0 +1,95 @@
+"""Heterogeneous jobs: several jobs (components) that start together, each with resources of its own kind.
+
+Rules
+    - A component is a job like any other, with an id of its own; the ids of one heterogeneous job follow each other. The
+      first is the leader: its id is the whole job's, and the batch script is its alone. `JobRequest.het_*` say who belongs
+      together, so that neither a job nor its row has more fields than before.
+    - All components that have not ended are ready, or none is (ready.py). Ready ones have the same rank, the lowest of
+      theirs, so that they stand next to each other in the queue: the planner starts such rows together (contract.py,
+      rule 8). A pass that would see some of them only sees none (`whole`), and what it starts is started as a whole
+      (schedule.py).
+    - The script, or the owner's `salloc`, begins when all components have their nodes ready (`is_up`).
+    - What becomes of the others when one ends: het_life.py.
+
+Each component has one way to run: of several partitions or alternatives of features the first that could ever do.
+Deliberately absent: arrays of them (Slurm has none either), preemption for the sake of one.
+"""
+
+import numpy as np
+
+from ctld.core.model import Job
+from ctld.core.pending import PendingColumns
+from ctld.core.state import ClusterState
+from penstock.values.jobid import HET_OFFSET_MAX
+from penstock.values.states import END_STATES, JobState
+
+#: Components of one job.
+COMPONENTS_MAX = HET_OFFSET_MAX + 1
+_NOT_UP = (JobState.PENDING, JobState.CONFIGURING)
+
+
+def members(state: ClusterState, job: Job) -> list[Job]:
+    """All components that are in memory, the leader first; of a plain job itself."""
+    request = job.request
+    if not request.het_job_id:
+        return [job]
+    ids = range(request.het_job_id, request.het_job_id + request.het_size)
+    return [state.jobs[job_id] for job_id in ids if job_id in state.jobs]
+
+
+def active(state: ClusterState, job: Job) -> list[Job]:
+    """Those of them that have not ended."""
+    return [member for member in members(state, job) if member.state not in END_STATES]
+
+
+def whole_id(job: Job) -> int:
+    """The id of the whole: the leader's, or a plain job's own."""
+    return job.request.het_job_id or job.job_id
+
+
+def component(state: ClusterState, job_id: int, offset: int) -> Job | None:
+    """What `12+1` means."""
+    job = state.jobs.get(job_id + offset)
+    if job is None or job.request.het_job_id != job_id or job.request.het_offset != offset:
+        return None
+    return job
+
+
+def others_are_up(state: ClusterState, job: Job) -> bool:
+    """True when no other component still waits for its nodes or for what comes before their use."""
+    return all(other is job or other.state not in _NOT_UP for other in members(state, job))
+
+
+def is_up(state: ClusterState, job: Job) -> bool:
+    """True when no component of it waits any more."""
+    return job.state not in _NOT_UP and others_are_up(state, job)
+
+
+def whole(pending: PendingColumns, wanted: dict[int, int], rows: np.ndarray) -> np.ndarray:
+    """Without the rows of which a pass would see only some. `wanted`: by leader, how many belong together."""
+    het = pending.table.het[rows]
+    ids, counts = np.unique(het[het > 0], return_counts=True)
+    cut = [i for i, count in zip(ids.tolist(), counts.tolist(), strict=True) if count != wanted.get(i, 0)]
+    return rows[~np.isin(het, cut)] if cut else rows
+
+
+def pending_counts(state: ClusterState) -> dict[int, int]:
+    """By leader: how many of its components are to start together."""
+    return {i: sum(job.state is JobState.PENDING for job in of(state, i)) for i in state.hets}
+
+
+def of(state: ClusterState, het_id: int) -> list[Job]:
+    """All components in memory, by the leader's id, which may have been forgotten already."""
+    some = next((job for offset in range(COMPONENTS_MAX) if (job := component(state, het_id, offset))), None)
+    return members(state, some) if some is not None else []
+
+
+def level(pending: PendingColumns, ranks: np.ndarray) -> np.ndarray:
+    """The ranks of all rows, with those of components that belong together made one: the lowest."""
+    table = pending.table
+    rows = ((table.het > 0) & (table.job > 0)).nonzero()[0]
+    ids, group = np.unique(table.het[rows], return_inverse=True)
+    lowest = np.full(len(ids), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, group, ranks[rows])
+    ranks[rows] = lowest[group]
+    return ranks

@@ -1,0 +1,92 @@
+"""What becomes of a heterogeneous job's components when one of them ends, or goes back to the queue.
+
+    the leader ends or is ended       the others are ended, with its end state and exit code (as in Slurm)
+    one goes back to the queue        all that hold nodes go with it: they only start together
+    one ends before it has started    the others that wait end likewise
+    another one ends while it runs    the rest goes on without it, also when it is queued again
+
+`settle` looks at those that something has happened to, after each event and pass, so that none of the many ways in
+which a job ends must know of this.
+"""
+
+from ctld.core import het, job_life
+from ctld.core.model import Job
+from ctld.core.state import ClusterState
+from ctld.core.violation import need
+from penstock.values.states import END_STATES, HOLDING_STATES, JobState, Reason
+
+S = JobState
+_HOLDS = HOLDING_STATES - {S.COMPLETING}
+#: What a job that waits may end as; anything else becomes CANCELLED.
+_ENDS_OF_PENDING = (S.CANCELLED, S.FAILED, S.DEADLINE)
+#: What ends the others, in the words of the orders to their steps.
+_NOTES = {S.CANCELLED: "CANCELLED", S.TIMEOUT: "TIME LIMIT", S.NODE_FAIL: "NODE FAILURE", S.PREEMPTED: "PREEMPTION"}
+
+
+def settle(state: ClusterState, now_us: int) -> None:
+    """Bring every heterogeneous job in order of which a component has ended or gone back."""
+    while state.hets_due:
+        het_id = next(iter(state.hets_due))
+        del state.hets_due[het_id]
+        jobs = het.of(state, het_id)
+        active = [job for job in jobs if job.state not in END_STATES]
+        if not active:
+            state.hets.pop(het_id, None)
+        elif not _follow_leader(state, jobs[0], active, now_us):
+            _go_back_together(state, active, now_us)
+            _end_waiting(state, jobs, active, now_us)
+
+
+def _follow_leader(state: ClusterState, leader: Job, active: list[Job], now_us: int) -> bool:
+    """End what is left when the leader ends. True when it does."""
+    end_state = leader.end_state if leader.state is S.COMPLETING else leader.state
+    if leader.request.het_offset or end_state is None or end_state not in END_STATES or end_state is S.REQUEUED:
+        return False
+    for job in active:
+        if job is leader:
+            continue
+        if job.state is S.PENDING:
+            _end_pending(state, job, end_state, leader, now_us)
+            continue
+        if job.state is not S.COMPLETING:
+            job.exit_code, job.exit_signal = leader.exit_code, leader.exit_signal
+        note = _NOTES.get(end_state, "SCRIPT END")
+        job_life.terminate(state, job, end_state, leader.reason, now_us, note, leader.cancelled_by_uid)
+    return True
+
+
+def _end_pending(state: ClusterState, job: Job, end_state: JobState, cause: Job, now_us: int) -> None:
+    fitting = end_state if end_state in _ENDS_OF_PENDING else S.CANCELLED
+    job_life.terminate(state, job, fitting, cause.reason, now_us, "CANCELLED", cause.cancelled_by_uid)
+
+
+def _go_back_together(state: ClusterState, active: list[Job], now_us: int) -> None:
+    back = [job for job in active if job.state is S.PENDING or job.end_state is S.REQUEUED]
+    for job in active if back else ():
+        if job.state in _HOLDS:
+            reason = Reason.PREEMPTED if any(one.reason is Reason.PREEMPTED for one in back) else Reason.NONE
+            job_life.terminate(state, job, S.REQUEUED, reason, now_us, "REQUEUE")
+
+
+def _end_waiting(state: ClusterState, jobs: list[Job], active: list[Job], now_us: int) -> None:
+    cause = next((job for job in jobs if job.state in END_STATES and not job.start_at_us), None)
+    for job in active if cause is not None else ():
+        if job.state is S.PENDING:
+            assert cause is not None
+            _end_pending(state, job, cause.state, cause, now_us)
+
+
+def check(state: ClusterState) -> None:
+    """Raise Violation when components of one job are ready or started apart from each other."""
+    found = {job.request.het_job_id: None for job in state.jobs.values() if job.state not in END_STATES}
+    found.pop(0, None)
+    need(sorted(found) == sorted(state.hets), f"heterogeneous jobs {sorted(found)}, known {sorted(state.hets)}")
+    for het_id in found:
+        active = [job for job in het.of(state, het_id) if job.state not in END_STATES]
+        waiting = [job for job in active if job.state is S.PENDING]
+        need(
+            not waiting or all(job.state not in _HOLDS for job in active),
+            f"job {het_id}: some components have started and others have not",
+        )
+        ranks = {state.pending.key_of(row) >> 64 for job in waiting for row in state.pending.rows_of(job.job_id)}
+        need(len(ranks) <= 1, f"job {het_id}: its components are ready apart from each other")

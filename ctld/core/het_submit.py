@@ -1,0 +1,93 @@
+"""Submission of a heterogeneous job: one job for each component, all or none, with ids that follow each other.
+
+What each component asks for is checked as that of any job. A component after the first has no script: it is there for
+the leader's steps.
+"""
+
+import msgspec
+
+from ctld.core import depends, het, submit
+from ctld.core.allocations import watch
+from ctld.core.effects import Refused, Submitted
+from ctld.core.events import SubmitJob, WantedJob
+from ctld.core.feasible import can_ever_run, where_now
+from ctld.core.model import Job
+from ctld.core.ready import refresh
+from ctld.core.state import ClusterState
+from penstock.values.jobkind import JobKind
+from penstock.values.refusals import Code
+
+
+def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
+    """sbatch, salloc or srun, of a plain job or of a heterogeneous one. Raises Refused."""
+    if event.job.kind == JobKind.COMPONENT:
+        raise Refused(Code.NOT_SUPPORTED, f"jobs of kind {event.job.kind}")
+    if not event.components:
+        submit.submit_job(state, now_us, event)
+    elif not submit.is_known(state, now_us, event):
+        _submit(state, now_us, event)
+
+
+def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> None:
+    events = _events(event)
+    found = [_checked(state, now_us, one) for one in events]
+    submit.check_room(state, len(found))
+    warnings = tuple(dict.fromkeys(text for one in found for text in one.warnings))
+    if event.test_only:
+        state.reply(event.reply_to, submit.would_start(state, now_us, found[0]))
+        return
+    immediate_s = event.job.immediate_s
+    if immediate_s == 0 and not all(where_now(state, one.partitions[0], one.request) for one in found):
+        raise Refused(Code.NODES_BUSY)
+    # -- apply
+    jobs: list[Job] = []
+    state.hets[state.next_job_id] = None
+    het_id = state.next_job_id
+    for offset, (one, accepted) in enumerate(zip(events, found, strict=True)):
+        place = {"het_job_id": het_id, "het_offset": offset, "het_size": len(found)}
+        request = msgspec.structs.replace(accepted.request, requeue=found[0].request.requeue, **place)
+        job = submit.new_job(state, now_us, one, accepted._replace(request=request))
+        if offset:
+            job.submit_key = ""  # the key names the whole
+        if jobs and jobs[0].request.priority is job.request.priority is None:
+            job.priority = jobs[0].priority
+        jobs.append(job)
+    submit.remember_key(state, event.submit_key, het_id, now_us)
+    state.active_count += len(jobs)
+    for job in jobs:
+        state.add_job(job)
+    for job, accepted in zip(jobs, found, strict=True):
+        depends.attach(state, job, accepted.dependency, now_us)
+        submit.set_deadline(state, job)
+    submit.set_immediate(state, jobs[0], now_us)
+    if jobs[0].request.has_owner():
+        watch(state, jobs[0], now_us)
+    for job in jobs:
+        refresh(state, job, now_us)
+        state.record(now_us, job, "submit", f"uid {job.user_id}")
+    state.reply(event.reply_to, Submitted(het_id, warnings))
+
+
+def _events(event: SubmitJob) -> list[SubmitJob]:
+    """One submission for each component."""
+    wishes: list[WantedJob] = [event.job, *event.components]
+    if len(wishes) > het.COMPONENTS_MAX:
+        raise Refused(Code.INVALID_VALUE, f"{len(wishes)} components of a job, the limit is {het.COMPONENTS_MAX}")
+    if any(wish.array for wish in wishes):
+        raise Refused(Code.INVALID_ARRAY, "Job arrays not supported for heterogeneous jobs")
+    kind = event.job.kind or JobKind.COMPONENT
+    wishes[1:] = [msgspec.structs.replace(wish, kind=int(kind), hold=event.job.hold) for wish in wishes[1:]]
+    return [msgspec.structs.replace(event, job=wish, components=()) for wish in wishes]
+
+
+def _checked(state: ClusterState, now_us: int, event: SubmitJob) -> submit.Accepted:
+    """What was found, with one partition and one number of nodes: the planner has no alternatives for components."""
+    found = submit.check(state, now_us, event.actor, event.job)
+    request = found.request
+    partition = next(p for p in found.partitions if can_ever_run(state, p, request))
+    fields: dict[str, object] = {"partitions": (partition.name,)}
+    if not request.ntasks_asked or request.spread_job:
+        least = msgspec.structs.replace(request, nodes_max=request.nodes_min, **fields)
+        if can_ever_run(state, partition, least):
+            fields["nodes_max"] = request.nodes_min
+    return found._replace(request=msgspec.structs.replace(request, **fields), partitions=(partition,))
