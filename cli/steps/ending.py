@@ -3,7 +3,9 @@
     terminate   its tasks get SIGTERM through the streams, and SIGKILL after KillWait; the step's state is what its
                 tasks make of it
     cancel      as scancel would: the controller ends the step, and it counts as cancelled
-    force       the same, with SIGKILL at once
+    quit        srun itself was told to end: cancel. A batch script that is ended has its srun told, too, and the tasks
+                shall have their KillWait. The streams tell them when the controller cannot; a second time is force
+    force       cancel, with SIGKILL at once
 
 Whatever was begun is begun once. The controller is asked by a thread, the streams are told by `signal_tasks`: the step
 ends also when one of the two cannot be reached.
@@ -19,6 +21,8 @@ from cli.steps.watcher import Watcher
 
 KILL_WAIT_S = 30.0
 ABORT_TEXT = "Job step aborted: Waiting up to 32 seconds for job step to finish."
+#: So long the controller has to answer before the streams tell the tasks to end.
+CONTROLLER_WAIT_S = 5.0
 #: Two Ctrl-C within this are an order, one is a question.
 INTERRUPT_S = 1.0
 
@@ -69,6 +73,20 @@ class Ending:
             self._begin()
             self.say_abort()
             self._watcher.cancel()
+
+    def quit(self) -> None:
+        """SIGTERM or SIGHUP has come."""
+        if self.has_begun:
+            self.force()
+            return
+        self._say("forcing job termination")
+        self.cancel()
+        self._loop.at(CONTROLLER_WAIT_S, self._tell_tasks)
+
+    def _tell_tasks(self) -> None:
+        if not self._watcher.was_cancelled:
+            self._signal_tasks(signal.SIGCONT)
+            self._signal_tasks(signal.SIGTERM)
 
     def force(self) -> None:
         """Nobody is asked."""

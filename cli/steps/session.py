@@ -366,7 +366,7 @@ class Session:
         elif caught == signal.SIGINT:
             self.ending.interrupted(self._title, self._state)
         elif caught in (signal.SIGTERM, signal.SIGHUP):
-            self.ending.force()
+            self.ending.quit()
         elif caught == signal.SIGWINCH:
             if self._terminal is not None:
                 self._to_all(frame(Kind.WINDOW, pack_values(*self._terminal.size())))

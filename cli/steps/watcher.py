@@ -40,6 +40,7 @@ class Watcher:
         self._pipe: tuple[int, int] | None = None
         self._stopping = threading.Event()
         self.is_running = False
+        self.was_cancelled = False  # the controller has been told to end the step, or has nothing to end
 
     def start(self) -> None:
         """Begin to ask, once."""
@@ -65,8 +66,11 @@ class Watcher:
         try:
             with Client.open(CANCEL_LIMIT_S, retry=True, cluster=self._cluster) as client:
                 client.call("CancelJobs", CancelJobsRequest(filter=wanted))
-        except PenstockError:
-            return  # it has ended, or the controller is away
+        except Unreachable:
+            return
+        except PenstockError:  # it has ended
+            pass
+        self.was_cancelled = True
 
     def _ask(self) -> None:
         request = AwaitStepRequest(job_id=self._job_id, step_id=self._step_id, attempt=self._attempt, wait_s=WAIT_S)

@@ -386,18 +386,22 @@ def test_other_signals_go_to_the_tasks(make: Callable[..., Scene], number: int) 
     assert process.wait(LIMIT_S) == 0
 
 
-def test_term_ends_the_step(make: Callable[..., Scene]) -> None:
+def test_term_lets_the_controller_end_the_step(make: Callable[..., Scene]) -> None:
+    """The tasks have their KillWait: an srun in a batch script is told to end when its job is. A second one is an order."""
     scene = make()
     node = scene.nodes[0]
     node.play(frame(Kind.NOTE, b"ready"))
     process = scene.start("sleep", "100")
     assert process.stderr.readline() == b"ready\n"
     process.terminate()
+    assert process.stderr.readline() == b"srun: forcing job termination\n"
+    node.wait_until(lambda: scene.of("CancelJobs") != [])
+    assert [list(request.filter.ids) for request in scene.of("CancelJobs")] == [["12.1"]]
+    assert node.of(Kind.SIGNAL) == []
+    process.terminate()
     assert node.wait_for(Kind.SIGNAL)[3] == b"9"
     node.play(exited(0, 0, 9), END)
-    _, err = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 137
-    assert b"srun: forcing job termination\n" in err
+    assert process.communicate(timeout=LIMIT_S) and process.returncode == 137
 
 
 def test_kill_on_bad_exit_ends_the_others(make: Callable[..., Scene]) -> None:
