@@ -102,6 +102,20 @@ def test_components_are_shown_held_and_cancelled(cluster: LiveCluster) -> None:
     ends(cluster, job_id)
 
 
+def test_they_outlive_the_controller(cluster: LiveCluster) -> None:
+    words = ("-n1", "--mem=100", "--nodelist=n1", ":", "-n1", "--mem=100", "--nodelist=n2")
+    job_id = cluster.sbatch("--hold", *words, "--wrap", f"{SRUN} --het-group=0,1 true && echo done > ran && sleep 600")
+    cluster.kill("ctld")
+    cluster.start_controller()
+    cluster.run("scontrol", "release", str(job_id)).ok()
+    cluster.wait_text(cluster.work / "ran", "done")
+    cluster.kill("ctld")
+    cluster.start_controller()
+    assert [job.state for job in cluster.jobs(job_id)] == ["RUNNING", "RUNNING"]
+    cluster.run("scancel", str(job_id)).ok()
+    assert [job.state for job in ends(cluster, job_id)] == ["CANCELLED", "CANCELLED"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
