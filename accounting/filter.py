@@ -112,5 +112,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepRecord, ...] = ()
     suspended_us: int = 0
     suspended_at_us: int = 0
+    het_job_id: int = 0
+    het_offset: int = 0
     script: bytes = b""
     environment: tuple[bytes, ...] = ()

@@ -11,7 +11,7 @@ RUNNING from its start to its end, whatever it is now; an end state belongs to t
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, case, false, literal_column, or_, select, true
 
@@ -23,7 +23,7 @@ from penstock.values.jobid import JobSelector, parse_selector
 from penstock.values.states import HOLDING_STATES, JobState, Reason, parse_job_states
 from penstock.values.taskset import TaskSet
 
-#: Job ids in one question: two parameters each, and SQLite takes 32,766.
+#: Job ids in one question: three parameters each, and SQLite takes 32,766.
 IDS_MAX = 10_000
 #: Values of the other fields together.
 VALUES_MAX = 10_000
@@ -33,9 +33,13 @@ _HOSTLISTS_KEPT = 4_096
 IS_ACTIVE = JOB.c.state < literal_column(str(ENDED_FROM))
 HAS_ENDED = JOB.c.end_at_us > literal_column("0")
 IS_OF_ARRAY = JOB.c.array_job_id > literal_column("0")
+IS_OF_HET = JOB.c.het_job_id > literal_column("0")
 
 #: What `Question.matches` looks at, beside the key.
-COLUMNS = (JOB.c.job_id, JOB.c.attempt, JOB.c.array_job_id, JOB.c.array_task_id, JOB.c.array_tasks, JOB.c.node_list)
+COLUMNS = (
+    JOB.c.job_id, JOB.c.attempt, JOB.c.array_job_id, JOB.c.array_task_id, JOB.c.array_tasks, JOB.c.node_list,
+    JOB.c.het_job_id, JOB.c.het_offset,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,24 +50,38 @@ class Question:
     selectors: tuple[JobSelector, ...]
     nodes: frozenset[str]
 
-    def matches(self, array_job_id: int, task_id: int | None, tasks: str | None, job_id: int, node_list: str) -> bool:
+    def matches(self, ids: "Ids", node_list: str) -> bool:
         """What SQL cannot say: sets of array tasks and of nodes."""
         if self.nodes and self.nodes.isdisjoint(_expanded(node_list)):
             return False
-        return not self.selectors or any(True for _ in self._of(job_id, array_job_id, task_id, tasks))
+        return not self.selectors or any(True for _ in self._of(ids))
 
-    def wanted_steps(self, job_id: int, array_job_id: int, task_id: int | None, tasks: str | None) -> set[int] | None:
+    def wanted_steps(self, ids: "Ids") -> set[int] | None:
         """The steps that were asked for by id; None = all."""
-        found = {s.step_id for s in self._of(job_id, array_job_id, task_id, tasks)}
+        found = {s.step_id for s in self._of(ids)}
         return None if not found or None in found else {step_id for step_id in found if step_id is not None}
 
-    def _of(self, job_id: int, array_job_id: int, task_id: int | None, tasks: str | None) -> Iterator[JobSelector]:
+    def _of(self, ids: "Ids") -> Iterator[JobSelector]:
         for selector in self.selectors:
-            if selector.tasks is None:
-                if selector.job_id in (job_id, array_job_id):
+            if selector.het_offset is not None:
+                if (selector.job_id, selector.het_offset) == (ids.het_job_id, ids.het_offset):
                     yield selector
-            elif selector.job_id == array_job_id and _has_task(selector.tasks, task_id, tasks):
+            elif selector.tasks is None:
+                if selector.job_id in (ids.job_id, ids.array_job_id, ids.het_job_id):
+                    yield selector
+            elif selector.job_id == ids.array_job_id and _has_task(selector.tasks, ids.task_id, ids.tasks):
                 yield selector
+
+
+class Ids(NamedTuple):
+    """Everything by which a row may be meant."""
+
+    job_id: int
+    array_job_id: int
+    task_id: int | None
+    tasks: str | None
+    het_job_id: int
+    het_offset: int
 
 
 def _has_task(wanted: TaskSet, task_id: int | None, tasks: str | None) -> bool:
@@ -87,8 +105,7 @@ def question(asked: RecordFilter) -> Question:
         raise BadValue(f"more than {VALUES_MAX} values in one question; ask for less at a time")
     if len(asked.ids) > IDS_MAX:
         raise BadValue(f"{len(asked.ids)} job ids, the limit is {IDS_MAX}; ask for them in parts")
-    # There are no heterogeneous jobs, so that a component of one names nothing.
-    selectors = tuple(s for s in map(parse_selector, asked.ids) if s.het_offset is None)
+    selectors = tuple(map(parse_selector, asked.ids))
     nodes = frozenset(name for text in asked.nodes for name in expand(text))
     if (asked.ids and not selectors) or (asked.nodes and not nodes):
         return Question((), selectors, nodes)
@@ -100,7 +117,8 @@ def question(asked: RecordFilter) -> Question:
 def _sources(asked: RecordFilter, ids: list[int]) -> tuple[ColumnElement[bool], ...]:
     """Conditions that have an index each, alone or (names, users) with one of `_plain`."""
     if ids:
-        return JOB.c.job_id.in_(ids), and_(IS_OF_ARRAY, JOB.c.array_job_id.in_(ids))
+        by_leader = and_(IS_OF_HET, JOB.c.het_job_id.in_(ids))
+        return JOB.c.job_id.in_(ids), and_(IS_OF_ARRAY, JOB.c.array_job_id.in_(ids)), by_leader
     if asked.names:
         return (true(),)
     return and_(HAS_ENDED, JOB.c.end_at_us >= asked.start_at_us), IS_ACTIVE

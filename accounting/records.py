@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
 from accounting.filter import Record, RecordFilter, StepRecord
-from accounting.query import Question, question
+from accounting.query import Ids, Question, question
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, split_strings
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState, Reason
@@ -87,8 +87,8 @@ class Records:
 def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":
     found = array("q")
     for statement in asking.selects:
-        for job_id, attempt, array_job_id, task_id, tasks, node_list in _stream(connection, statement):
-            if asking.matches(array_job_id, task_id, tasks, job_id, node_list):
+        for job_id, attempt, array_job_id, task_id, tasks, node_list, het_id, offset in _stream(connection, statement):
+            if asking.matches(Ids(job_id, array_job_id, task_id, tasks, het_id, offset), node_list):
                 found.append(job_id << _ATTEMPT_BITS | attempt)
                 if len(found) > RECORDS_MAX:
                     raise BadValue(f"more than {RECORDS_MAX} records match; ask for a shorter time or fewer users")
@@ -130,7 +130,8 @@ def _read_page(connection: Connection, asking: Question, asked: RecordFilter, ke
 
 def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], spec: Any) -> Record:
     shares = {share[0]: share for share in _decode_alloc(job["alloc"])}
-    chosen = asking.wanted_steps(job["job_id"], job["array_job_id"], job["array_task_id"], job["array_tasks"])
+    names = ("job_id", "array_job_id", "array_task_id", "array_tasks", "het_job_id", "het_offset")
+    chosen = asking.wanted_steps(Ids(*(job[name] for name in names)))
     record = Record(
         state=shown_state(job["state"], job["end_state"], job["reason"]),
         array_tasks=job["array_tasks"] or "",

@@ -52,10 +52,10 @@ class Allocation:
         if not self.quiet:
             complain(self.name, f"{self.name}: {text}", plain=True)
 
-    def submit(self, job: JobRequest) -> list[str]:
+    def submit(self, job: JobRequest, *components: JobRequest) -> list[str]:
         """Hand the request in; warnings are shown. Raises CommandError in Slurm's words."""
         key = new_request_key(time.time_ns() // 1000, os.urandom(16))
-        self._request = SubmitJobRequest(request_key=key, job=job, spec=JobSpec())
+        self._request = SubmitJobRequest(request_key=key, job=job, spec=JobSpec(), components=components)
         try:
             reply = self.client.call("SubmitJob", self._request)
         except PenstockError as error:

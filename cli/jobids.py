@@ -1,6 +1,7 @@
 """Small things about jobs that several commands share."""
 
 import os
+from typing import Any
 
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.jobid import JobSelector, format_step
@@ -15,6 +16,11 @@ def selector_text(selector: JobSelector) -> str:
     if len(selector.tasks) == 1:
         return f"{selector.job_id}_{selector.tasks.first()}"
     return f"{selector.job_id}_[{selector.tasks.format()}]"
+
+
+def component_text(job: Any) -> str:
+    """`12+1` for a component of a heterogeneous job, else ""."""
+    return f"{job.het_job_id}+{job.het_offset}" if job.het_job_id else ""
 
 
 #: By the words of --distribution, as Slurm names layouts.

@@ -7,7 +7,7 @@ sent as said: the controller, which knows the nodes, makes numbers for each node
 
 `SBATCH_ONLY` names what means nothing to a job without a script; `allocation_options` leaves it out.
 
-Left out on purpose: --uid and --gid (a job belongs to who submits it), several clusters, heterogeneous jobs.
+Left out on purpose: --uid and --gid (a job belongs to who submits it), several clusters.
 """
 
 import os

@@ -44,7 +44,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int) -> Json:
         "failed_node": job.failed_node,
         "flags": [],
         "group": job.group_name,
-        "het": {"job_id": 0, "job_offset": number(None)},
+        "het": {"job_id": job.het_job_id, "job_offset": number(job.het_offset if job.het_job_id else None)},
         "job_id": job.job_id,
         "name": request.name,
         "licenses": request.licenses,

@@ -111,8 +111,8 @@ def check_ids(words: list[str], error_text: str = "") -> list[str]:
     for word in words:
         try:
             for selector in parse_selectors(word):
-                if selector.step_id is not None or selector.het_offset is not None:
-                    raise CommandError(f"{word}: steps and components of jobs are not supported yet by Penstock")
+                if selector.step_id is not None:
+                    raise CommandError(f"{word}: steps are not supported yet by Penstock")
                 ids.append(selector_text(selector))
         except BadValue as error:
             text = error_text or f"Invalid job id specified for job {word}"

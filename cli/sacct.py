@@ -8,6 +8,7 @@ people there too: from midnight on; with -j everything; with -s only what is in 
 import grp
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cli.format import Clock, TableColumn, TableStyle, parse_table, table_lines
@@ -205,6 +206,8 @@ def _style(options: dict[str, Any]) -> TableStyle:
 def build_query(options: dict[str, Any], clock: Clock) -> Query:
     """The options as a question to the controller."""
     selectors = _selectors(options.get("jobs", ""))
+    if "whole_hetjob" in options and str(options["whole_hetjob"]).lower() != "no":
+        selectors = [s if s.het_offset is None else replace(s, het_offset=None) for s in selectors]
     states = _states(options)
     start_us, end_us = _window(options, clock.now_us)
     request = ListRecordsRequest(
@@ -224,7 +227,7 @@ def build_query(options: dict[str, Any], clock: Clock) -> Query:
         with_script=bool(options.get("batch_script")),
         with_environment=bool(options.get("env_vars")),
     )
-    return Query(request, selectors, list(_extra_filters(options)), states == {""})
+    return Query(request, selectors, list(_extra_filters(options, selectors)), states == {""})
 
 
 def _selectors(text: str) -> list[JobSelector]:
@@ -236,7 +239,8 @@ def _selectors(text: str) -> list[JobSelector]:
 
 def _id(selector: JobSelector) -> str:
     tasks = f"_[{selector.tasks.format()}]" if selector.tasks is not None else ""
-    return f"{selector.job_id}{tasks}"
+    component = f"+{selector.het_offset}" if selector.het_offset is not None else ""
+    return f"{selector.job_id}{tasks}{component}"
 
 
 def _states(options: dict[str, Any]) -> set[str]:
@@ -294,7 +298,10 @@ def _users(options: dict[str, Any], has_jobs: bool) -> list[str]:
     return uids
 
 
-def _extra_filters(options: dict[str, Any]) -> Iterator[Callable[[JobRecord], bool]]:
+def _extra_filters(options: dict[str, Any], selectors: list[JobSelector]) -> Iterator[Callable[[JobRecord], bool]]:
+    if str(options.get("whole_hetjob", "")).lower() == "no" and selectors:
+        named = {s.job_id + (s.het_offset or 0) for s in selectors}
+        yield lambda job: not job.het_offset or job.job_id in named
     if options.get("nnodes"):
         yield _between("nodes_alloc", *numbers_in(options["nnodes"], "node range -i"))
     if options.get("ncpus"):
@@ -333,7 +340,8 @@ def _group_id(name: str) -> int:
 def make_rows(records: Iterable[JobRecord], selectors: list[JobSelector], by_task: bool) -> Iterator[RecordRow]:
     """A line per job and per step; with named steps (`-j 12.batch`) those steps alone."""
     for record in records:
-        asked = [s for s in selectors if s.job_id in (record.job_id, record.array_job_id)]
+        asked = [s for s in selectors if s.job_id in (record.job_id, record.array_job_id, record.het_job_id)]
+        asked = [s for s in asked if s.het_offset in (None, record.het_offset)]
         step_ids = {s.step_id for s in asked} - {None}
         if len(step_ids) == 0 or any(s.step_id is None for s in asked):
             yield from _job_rows(record, by_task)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cli.format import Clock, TableColumn, amount, clipped_tasks, text_of
-from cli.jobids import layout_name
+from cli.jobids import component_text, layout_name
 from cli.stepusage import FIELDS, Sizes, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.duration import format_duration
@@ -50,6 +50,8 @@ class RecordRow(NamedTuple):
         base = str(self.job.job_id)
         if self.task_text and not raw:
             base = f"{self.job.array_job_id or self.job.job_id}_{self.task_text}"
+        elif self.job.het_job_id and not raw:
+            base = component_text(self.job)
         return f"{base}.{format_step(self.step.step_id)}" if self.step else base
 
 

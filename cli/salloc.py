@@ -17,8 +17,9 @@ import time
 from typing import Any, NoReturn
 
 from cli.allocation import Allocation, ring
+from cli.components import join, parse_components
 from cli.environment import Pairs, current_umask, outside_job
-from cli.jobopts import allocation_options, job_request, merge, shown, with_environment
+from cli.jobopts import allocation_options, job_request, shown, with_environment
 from cli.jobshell import Shell, come_to_foreground, is_interactive
 from cli.options import MAYBE, NO, Command, Option, later, parse
 from cli.run import CommandError, complain, run
@@ -73,9 +74,8 @@ def main() -> NoReturn:
 
 def body(argv: list[str]) -> int:
     """Ask, wait, run, give back."""
-    line = parse(COMMAND, argv)
-    values = merge(parse(COMMAND, [], os.environ).values, line.values)
-    command = line.positional
+    lines, command = parse_components(COMMAND, argv)
+    values, *others = join((), parse(COMMAND, [], os.environ).values, lines)
     if values.get("no_shell") and command:
         raise CommandError("The --no-shell option requires that no command be given")
     if "chdir" in values and not os.path.isdir(values["chdir"]):
@@ -87,7 +87,8 @@ def body(argv: list[str]) -> int:
         complain(COMMAND.name, f"{COMMAND.name}: options: {shown}", plain=True)
     with Client.open(retry=False) as client:
         allocation = Allocation(client, COMMAND.name, bool(values.get("quiet")))
-        granted = _allocate(allocation, _job(values, command, argv), values)
+        jobs = [_job(one, command, argv) for one in (values, *others)]
+        granted = _allocate(allocation, jobs, values)
         if granted is None:
             return 1
         if values.get("no_shell"):
@@ -107,11 +108,11 @@ def _job(values: dict[str, Any], command: list[str], argv: list[str]) -> JobRequ
     return job
 
 
-def _allocate(allocation: Allocation, job: JobRequest, values: dict[str, Any]) -> AllocationReply | None:
+def _allocate(allocation: Allocation, jobs: list[JobRequest], values: dict[str, Any]) -> AllocationReply | None:
     """The allocation, or None when a signal came first. A job that waits is not left behind."""
     with _Signals() as signals:
         try:
-            allocation.submit(job)
+            allocation.submit(*jobs)
             granted = allocation.wait(values.get("immediate"))
         except _Signalled:
             if allocation.take_back():
@@ -119,7 +120,8 @@ def _allocate(allocation: Allocation, job: JobRequest, values: dict[str, Any]) -
             complain(COMMAND.name, f"{COMMAND.name}: Job aborted due to signal", plain=True)
             return None
         signals.ignore()
-    allocation.say(f"Nodes {granted.node_list} are ready for job")
+    for one in (granted, *granted.components):
+        allocation.say(f"Nodes {one.node_list} are ready for job")
     ring(values, allocation.waited_s, BELL_AFTER_S)
     return granted
 

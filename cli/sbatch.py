@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
+from cli.components import join, parse_components
 from cli.environment import current_umask, job_environment, soft_limits
 from cli.jobopts import JOB_OPTIONS, REFUSED, job_request, merge, shown, with_environment
 from cli.options import YES, Command, Option, parse
@@ -63,17 +64,19 @@ def main() -> NoReturn:
 
 def body(argv: list[str]) -> int:
     """Submit, and wait if asked to."""
-    line = parse(COMMAND, argv)
-    source = _read_source(line.values, line.positional)
-    scripted = {} if "wrap" in line.values else _read_directives(source, line.positional)
+    lines, positional = parse_components(COMMAND, argv)
+    said = merge(*lines)
+    source = _read_source(said, positional)
+    scripted = [{}] if "wrap" in said else _read_directives(source, positional)
     from_environment = parse(COMMAND, [], os.environ).values
-    values = merge(scripted, from_environment, line.values)
+    values, *others = join(scripted, from_environment, lines)
     _tell(values, source)
     request = SubmitJobRequest(
         request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
         job=_job(values, source, argv),
-        spec=_spec(values, source, line.positional[1:]),
+        spec=_spec(values, source, positional[1:]),
         test_only=bool(values.get("test_only")),
+        components=[_job(other, source, argv) for other in others],
     )
     with Client.open() as client:
         return _submit(client, request, values)
@@ -125,11 +128,16 @@ def _read_source(values: dict[str, Any], positional: list[str]) -> Script:
     return from_file(positional[0]) if positional else from_stdin()
 
 
-def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
-    """The options of the script's own lines. --help and --wrap mean nothing there, as in Slurm."""
+def _read_directives(source: Script, positional: list[str]) -> list[dict[str, Any]]:
+    """The options of the script's own lines, by component. --help and --wrap mean nothing there, as in Slurm."""
     where = positional[0] if positional else "the batch script"
+    found: list[dict[str, Any]] = []
     values: dict[str, Any] = {}
     for directive in directives(source.data, where):
+        if directive.is_separator():
+            found.append(values)
+            values = {}
+            continue
         try:
             line = parse(COMMAND, directive.words)
             if line.positional:
@@ -141,8 +149,10 @@ def _read_directives(source: Script, positional: list[str]) -> dict[str, Any]:
             text = f"{error.text}\n{COMMAND.name}: error: " if error.plain else f"{error.text}\n"
             text += f"line {directive.line} of {where}: #SBATCH {' '.join(directive.words)}"
             raise CommandError(text, STATUS_BAD_DIRECTIVE, plain=error.plain) from error
-    values.pop("wrap", None)
-    return values
+    found.append(values)
+    for one in found:
+        one.pop("wrap", None)
+    return found
 
 
 def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from cli.jobids import selector_text, wire_id
+from cli.jobids import component_text, selector_text, wire_id
 from cli.options import NO, YES, Command, Option, later, parse
 from cli.run import CommandError, complain, run
 from penstock.client import Client
@@ -148,8 +148,6 @@ def _split_ids(positional: list[str]) -> tuple[list[str], list[str]]:
         except BadValue as error:
             raise CommandError(f"Invalid job id {text[:80]}\n{error}") from error
         for selector in selectors:
-            if selector.het_offset is not None:
-                raise CommandError(f"Invalid job id {text}: heterogeneous jobs are not supported yet by Penstock")
             if selector.step_id == BATCH_STEP:
                 batch.append(selector_text(selector))
             else:
@@ -208,6 +206,8 @@ def _ask(client: Client, wanted: JobFilter) -> list[str]:
 def _shown_id(job: JobInfo) -> str:
     if job.array_tasks:
         return f"{job.array_job_id}_[{job.array_tasks}]"
+    if job.het_job_id:
+        return component_text(job)
     return format_job(job.job_id, job.array_job_id, job.array_task_id if job.HasField("array_task_id") else None)
 
 

@@ -39,6 +39,10 @@ class Directive(NamedTuple):
     line: int
     words: list[str]
 
+    def is_separator(self) -> bool:
+        """True for `#SBATCH hetjob`: what follows is the next component's."""
+        return bool(self.words) and self.words[0] in COMPONENT_WORDS
+
 
 class Script(NamedTuple):
     """A script and where it came from. `path` is "" for stdin and --wrap."""
@@ -97,8 +101,6 @@ def directives(data: bytes, where: str = "the batch script") -> list[Directive]:
         if line.startswith(MARK):
             place = f"line {number} of {where}"
             words = split_words(os.fsdecode(line[len(MARK) :]), place)
-            if any(word in COMPONENT_WORDS for word in words):
-                raise CommandError(f"{place}: heterogeneous jobs are not supported yet by Penstock")
             found.append(Directive(number, words))
     return found
 

@@ -60,6 +60,7 @@ def _job_head(job: JobInfo, report: Report) -> Record:
     request = job.request
     lines = [
         f"{job_title(job)} JobName={request.name}",
+        *([f"HetJobIdSet={job.het_job_ids}"] if job.het_job_id else []),
         f"UserId={job.user_name}({job.user_id}) GroupId={job.group_name}({job.group_id}) MCS_label=N/A",
         f"Priority={job.priority} Nice={request.nice} Account={_null(request.account)} QOS={_null(request.qos)}"
         + (f" WCKey={request.wckey}" if request.wckey else ""),
@@ -76,6 +77,8 @@ def is_batch(request: JobRequest) -> bool:
 
 def job_title(job: JobInfo) -> str:
     """JobId and, for arrays, which tasks."""
+    if job.het_job_id:
+        return f"JobId={job.job_id} HetJobId={job.het_job_id} HetJobOffset={job.het_offset}"
     if not job.array_job_id:
         return f"JobId={job.job_id}"
     tasks = str(job.array_task_id) if job.HasField("array_task_id") else job.array_tasks

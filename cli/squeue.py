@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
+from cli.jobids import selector_text
 from cli.listing import (
     STATE_OF_WORD,
     check_clusters,
@@ -193,7 +194,7 @@ def _wants_plan(options: dict[str, Any]) -> bool:
 
 def words_of_ids(selectors: Iterable[JobSelector]) -> list[str]:
     """Job ids for the controller: steps do not matter to it."""
-    return [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else str(s.job_id) for s in selectors]
+    return [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else selector_text(s) for s in selectors]
 
 
 def _selectors(text: str, steps: bool) -> list[JobSelector]:

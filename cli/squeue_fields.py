@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cli.format import Clock, Field, amount, clipped_tasks, text_of
-from cli.jobids import start_at
+from cli.jobids import component_text, start_at
 from penstock.v1.common_pb2 import BATCH, GresCount
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
@@ -50,7 +50,7 @@ class JobRow(NamedTuple):
         """`%i`: 12, 12_4 or 12_[5-99%3]."""
         task = self.task_text
         if not task:
-            return str(self.job.job_id)
+            return component_text(self.job) or str(self.job.job_id)
         base = self.job.array_job_id or self.job.job_id
         return f"{base}_{task}" if self.single or not self.tasks else f"{base}_[{task}]"
 
@@ -254,8 +254,6 @@ _ABSENT = {
     "containerid": ("CONTAINER_ID", "(null)"),
     "deadline": ("DEADLINE", "N/A"),
     "delayboot": ("DELAY_BOOT", "0:00"), "extra": ("EXTRA", "(null)"), "failednode": ("FAILED_NODE", "(null)"),
-    "hetjobid": ("HET_JOB_ID", "N/A"), "hetjobidset": ("HET_JOB_ID_SET", "N/A"),
-    "hetjoboffset": ("HET_JOB_OFFSET", "N/A"),
     "mcslabel": ("MCSLABEL", "(null)"), "mintime": ("TIME_MIN", "0:00"),
     "network": ("NETWORK", "(null)"), "ntperboard": ("NTASKS_PER_BOARD", "0"), "ntpercore": ("NTASKS_PER_CORE", "N/A"),
     "ntpersocket": ("NTASKS_PER_SOCKET", "N/A"), "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
@@ -284,6 +282,9 @@ NAMES: dict[str, Field] = (
         "cluster": Field("CLUSTER", lambda r, v: v.cluster),
         "cpus-per-task": Field("CPUS_PER_TASK", lambda r, v: str(max(r.job.request.cpus_per_task, 1))),
         "eligibletime": _time("ELIGIBLE_TIME", "eligible_at_us"),
+        "hetjobid": _job("HET_JOB_ID", "het_job_id", "N/A"),
+        "hetjobidset": _job("HET_JOB_ID_SET", "het_job_ids", "N/A"),
+        "hetjoboffset": Field("HET_JOB_OFFSET", lambda r, v: str(r.job.het_offset) if r.job.het_job_id else "N/A"),
         "exit_code": Field("EXIT_CODE", lambda r, v: str(r.job.exit.code or r.job.exit.signal)),
         "lastschedeval": _time("LAST_SCHED_EVAL", "last_sched_at_us"),
         "maxcpus": _job("MAX_CPUS", "cpus"),
@@ -313,6 +314,8 @@ def _number(name: str, row: JobRow, view: JobView) -> int:
 
 def _id(row: JobRow, view: JobView) -> tuple[int, int]:
     job = row.job
+    if job.het_job_id:
+        return job.het_job_id, job.het_offset
     if not job.HasField("array_task_id"):
         return job.array_job_id or job.job_id, int(row.tasks) if row.single else LATE
     return job.array_job_id, job.array_task_id

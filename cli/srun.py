@@ -34,6 +34,7 @@ from penstock.client import Client
 
 if TYPE_CHECKING:
     from cli.steps.console import Console, Mode, Sink
+    from cli.steps.ending import Rules
     from cli.steps.session import Session
     from penstock.v1.steps_pb2 import CreateStepReply, StepSpec
 
@@ -65,6 +66,10 @@ def _body(argv: list[str]) -> int:
     values, command = read_values(COMMAND, argv, os.environ)
     if values.get("mpi") == "list":
         raise Answered(MPI_LIST)
+    if ":" in argv or "het_group" in values.all:
+        from cli.steps.hetrun import run_pieces
+
+        return run_pieces(COMMAND, argv)
     if not command:
         raise CommandError("No command given to execute.")
     warn = _nobody if values.get("quiet") else _warn
@@ -120,7 +125,7 @@ def _serve(maker: StepMaker, client: Client, created: "CreateStepReply", values:
             from cli.steps.terminal import Terminal
 
             session.use_terminal(Terminal(STDIN))
-        _feed(session, spec, streams_of(values).input, created)
+        feed(session, spec, streams_of(values).input, created)
     except CommandError:
         maker.cancel(created)
         raise
@@ -129,20 +134,26 @@ def _serve(maker: StepMaker, client: Client, created: "CreateStepReply", values:
 
 
 def _session(client: Client, created: "CreateStepReply", values: Values) -> "Session":
-    from cli.steps.ending import Rules
     from cli.steps.session import Session
 
-    rules = Rules(
+    return Session(client.cluster, created, console_of(created, values), rules_of(values))
+
+
+def rules_of(values: Values) -> "Rules":
+    """How the options want the step to be dealt with."""
+    from cli.steps.ending import Rules
+
+    return Rules(
         kill_on_bad_exit=bool(values.get("kill_on_bad_exit")),
         wait_s=values.get("wait", 0),
         disable_status=bool(values.get("disable_status")),
         quit_on_interrupt=bool(values.get("quit_on_interrupt")),
         verbose=values.get("verbose", 0),
     )
-    return Session(client.cluster, created, _console(created, values), rules)
 
 
-def _console(created: "CreateStepReply", values: Values) -> "Console":
+def console_of(created: "CreateStepReply", values: Values) -> "Console":
+    """Where the output of all tasks goes."""
     from cli.steps.console import STDERR as ERR
     from cli.steps.console import STDOUT as OUT
     from cli.steps.console import Console, Sink
@@ -193,7 +204,7 @@ def _expanded(path: str, created: "CreateStepReply") -> bytes:
     return expand_pattern(os.fsencode(path), names)
 
 
-def _feed(session: "Session", spec: "StepSpec", mode: "Mode", created: "CreateStepReply") -> None:
+def feed(session: "Session", spec: "StepSpec", mode: "Mode", created: "CreateStepReply") -> None:
     """Standard input, from where --input says."""
     if spec.stdin_to == STDIN_TO_NONE:
         return

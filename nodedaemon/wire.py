@@ -223,6 +223,7 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
         master_host=facts.master_host,
         master_port=facts.master_port,
         more=tuple(facts.more),
+        het_job_id=facts.het_job_id,
     )
 
 

@@ -102,6 +102,10 @@ def _shape(message: node_pb2.LaunchStep, facts: StepFacts) -> StepShape:
         threads_per_core=spec.threads_per_core,
         overcommit=spec.overcommit,
         pty=(spec.rows or ROWS, spec.columns or COLUMNS) if spec.pty else (0, 0),
+        rank_offset=spec.rank_offset,
+        het_ntasks=spec.het_ntasks,
+        node_offset=spec.node_offset,
+        het_nodes=spec.het_nodes,
     )
 
 

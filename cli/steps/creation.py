@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from cli.run import CommandError, complain
@@ -87,10 +87,12 @@ def interruptible() -> Iterator[None]:
 class OwnJob:
     """The job that srun makes for its one step."""
 
-    def __init__(self, client: Client, job: JobRequest, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: Client, job: JobRequest, say: Callable[[str], None], components: Sequence[JobRequest] = ()
+    ) -> None:
         self._client = client
         self._say = say
-        self._request = SubmitJobRequest(request_key=new_key(), job=job, spec=JobSpec())
+        self._request = SubmitJobRequest(request_key=new_key(), job=job, spec=JobSpec(), components=components)
         self.job_id = 0
 
     def allocate(self) -> None:
@@ -143,13 +145,14 @@ class OwnJob:
             return
         self._say(f"Job allocation {self.job_id} has been revoked")
 
-    def await_step(self, created: CreateStepReply) -> None:
+    def await_step(self, *created: CreateStepReply) -> None:
         """Its tasks have ended; let the controller hear it from the nodes first, or it would end the step itself."""
-        request = AwaitStepRequest(
-            job_id=self.job_id, step_id=created.step_id, attempt=created.attempt, wait_s=STEP_END_WAIT_S
-        )
-        with contextlib.suppress(PenstockError):
-            self._client.call("AwaitStep", request, 2 * STEP_END_WAIT_S)
+        for one in created:
+            request = AwaitStepRequest(
+                job_id=one.job_id, step_id=one.step_id, attempt=one.attempt, wait_s=STEP_END_WAIT_S
+            )
+            with contextlib.suppress(PenstockError):
+                self._client.call("AwaitStep", request, 2 * STEP_END_WAIT_S)
 
     def end(self, status: int) -> None:
         """Its step has ended so: give everything back."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cli.steps.loop import Loop
-from cli.steps.watcher import Watcher
+from cli.steps.watcher import Watchers
 
 KILL_WAIT_S = 30.0
 ABORT_TEXT = "Job step aborted: Waiting up to 32 seconds for job step to finish."
@@ -43,7 +43,7 @@ class Ending:
     def __init__(
         self,
         loop: Loop,
-        watcher: Watcher,
+        watcher: Watchers,
         rules: Rules,
         say: Callable[[str], None],
         signal_tasks: Callable[[int], None],

@@ -155,9 +155,7 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     spec.umask = current_umask()
     spec.rlimits.update(soft_limits(found.get("propagate", "")))
     groups = found.get("het_group", ())
-    if len(groups) > 1:
-        raise CommandError("--het-group: a step over several components is not supported yet by Penstock; give one")
-    if groups:
+    if len(groups) == 1:
         spec.het_group = groups[0]
     return spec
 

@@ -15,7 +15,7 @@ nothing is kept without bound.
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cli.steps.console import Console, Sink
@@ -26,7 +26,7 @@ from cli.steps.signals import SignalDesk, stop_ourselves
 from cli.steps.stdin import StdinPump
 from cli.steps.streamclient import Place, State, Stream, Ticket, number
 from cli.steps.trust import Trust
-from cli.steps.watcher import ENDED, Watcher
+from cli.steps.watcher import ENDED, Watcher, Watchers
 from penstock.cluster import ClusterFile
 from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
 from penstock.values.exchange import BadExchange, Hub
@@ -57,37 +57,61 @@ class Session:
         *,
         name: str = "srun",
         role: Role = Role.OWNER,
+        others: Sequence[CreateStepReply] = (),
     ) -> None:
+        """`others`: the step's parts in other components of a heterogeneous job; their tasks are counted on."""
         self.loop = Loop()
         self.console = console
         self.created = created
         self._rules = rules
         self._name = name
         self._title = f"StepId={created.job_id}.{created.step_id}"
-        plan = created.plan
-        self.outcome = Outcome(self.say, tasks=plan.ntasks)
-        self._ranks = [tuple(ranks.rank) for ranks in plan.ranks]
-        ticket = Ticket(created.job_id, created.attempt, created.step_id, created.io_key, role)
+        self._parts = (created, *others)
+        self.outcome = Outcome(self.say, tasks=sum(part.plan.ntasks for part in self._parts))
+        self._ranks: list[tuple[int, ...]] = []
+        self._nodes: list[str] = []
+        self.streams: list[Stream] = []
+        self._part_of: dict[Stream, int] = {}
+        self._first_rank: list[int] = []  # of each part
         trust = Trust(cluster)
-        index_of = {node: index for index, node in enumerate(plan.nodes)}
-        self.streams = [
-            Stream(self.loop, Place(at.node, at.host, at.port, at.tls, index_of.get(at.node, 0)), ticket, trust, self)
-            for at in created.streams
-        ]
+        for part in self._parts:
+            self._add(part, trust, role)
         self._hub: Hub | None = None  # made when a node brings something
         self._touched: dict[Stream, None] = {}
         self._settled: dict[Stream, None] = {}  # of which nothing more will come
         self._blocked: list[Sink] = []
         self._pump: StdinPump | None = None
         self._terminal: Terminal | None = None
-        ids = (created.job_id, created.step_id, created.attempt)
-        self._watcher = Watcher(self.loop, cluster, ids, self._controller_says)
+        self._watcher = Watchers([self._watch(cluster, number) for number in range(len(self._parts))])
         self._telling: Timer | None = None
-        self._final: AwaitStepReply | None = None
+        self._finals: dict[int, AwaitStepReply] = {}  # by part: what became of it
         self._drained = (-1, 0.0)
         self.ending = Ending(self.loop, self._watcher, rules, self.say, self._signal)
         self._first_exit: float | None = None
         self._distrusted = False
+
+    def _add(self, part: CreateStepReply, trust: Trust, role: Role) -> None:
+        first = sum(other.plan.ntasks for other in self._parts[: len(self._first_rank)])
+        ticket = Ticket(part.job_id, part.attempt, part.step_id, part.io_key, role)
+        index_of = {node: len(self._nodes) + index for index, node in enumerate(part.plan.nodes)}
+        for at in part.streams:
+            place = Place(at.node, at.host, at.port, at.tls, index_of.get(at.node, len(self._nodes)))
+            stream = Stream(self.loop, place, ticket, trust, self)
+            self.streams.append(stream)
+            self._part_of[stream] = len(self._first_rank)
+        self._nodes += part.plan.nodes
+        self._ranks += [tuple(first + rank for rank in ranks.rank) for ranks in part.plan.ranks]
+        self._first_rank.append(first)
+
+    def _watch(self, cluster: ClusterFile, number: int) -> Watcher:
+        part = self._parts[number]
+        ids = (part.job_id, part.step_id, part.attempt)
+        return Watcher(self.loop, cluster, ids, lambda reply: self._controller_says(number, reply))
+
+    @property
+    def _is_over(self) -> bool:
+        """True when the controller has told the end of every part."""
+        return len(self._finals) == len(self._parts)
 
     # ---- set up ----------------------------------------------------------------------------------------------------
 
@@ -96,6 +120,7 @@ class Session:
         targets = self.streams
         if task != NO_TASK:
             targets = [s for s in self.streams if task in self._ranks[s.place.node_index]]
+            task -= self._first_rank[self._part_of[targets[0]]] if targets else 0
         if targets:
             self._pump = StdinPump(self.loop, fd, targets, task)
 
@@ -117,7 +142,7 @@ class Session:
             if not all(stream.place.port for stream in self.streams) or not self.streams:
                 self._watcher.start()
             self.loop.at(WATCH_AFTER_S, self._watcher.start)
-            while len(self._settled) < len(self.streams) or (not self.streams and self._final is None):
+            while len(self._settled) < len(self.streams) or (not self.streams and not self._is_over):
                 self.loop.once()
                 self._settle()
             self._finish()
@@ -155,8 +180,9 @@ class Session:
         self._blocked = blocked
 
     def _finish(self) -> None:
-        if self._final is not None and (self.outcome.lost or not self.outcome.all_ended):
-            self.outcome.step_ended(self._final.exit.code, self._final.exit.signal)
+        if self.outcome.lost or not self.outcome.all_ended:
+            for final in self._finals.values():
+                self.outcome.step_ended(final.exit.code, final.exit.signal)
         if self._distrusted:
             self.outcome.step_ended(1, 0)
         self.console.all_ended()
@@ -196,6 +222,8 @@ class Session:
     def on_frame(self, stream: Stream, kind: int, channel: int, task: int, payload: bytes) -> None:
         """What a node says."""
         self._touched[stream] = None
+        if task != NO_TASK:
+            task += self._first_rank[self._part_of[stream]]
         if kind == Kind.DATA:
             self.console.data(task, channel, payload)
         elif kind in _ON:
@@ -274,7 +302,7 @@ class Session:
             self.terminate()
         if self._hub.aborted is not None and not self.ending.has_begun:
             node, code, text = self._hub.aborted
-            self.say(f"error: {self.created.plan.nodes[node]}: abort requested with code {code}: {text}".rstrip(": "))
+            self.say(f"error: {self._nodes[node]}: abort requested with code {code}: {text}".rstrip(": "))
             self.outcome.step_ended(code & 0xFF or 1, 0)
             self.say(f"Terminating {self._title}")
             self.terminate()
@@ -297,12 +325,13 @@ class Session:
 
     # ---- from the controller ---------------------------------------------------------------------------------------
 
-    def _controller_says(self, reply: AwaitStepReply) -> None:
+    def _controller_says(self, number_: int, reply: AwaitStepReply) -> None:
         if reply.note and not self.ending.has_begun:
             self._say_abort()
         if reply.state in ENDED:
-            self._final = reply
-            self._drain()
+            self._finals[number_] = reply
+            if self._is_over:
+                self._drain()
 
     def _drain(self) -> None:
         """The step has ended: whoever still has something to bring may, as long as something comes."""
@@ -321,15 +350,15 @@ class Session:
         if stream in self._settled:
             return
         stream.close()
-        if self._final is not None:
-            self._take_end(stream)
+        final = self._finals.get(self._part_of[stream])
+        if final is not None:
+            self._take_end(stream, final)
         self._settle_end(stream)
 
-    def _take_end(self, stream: Stream) -> None:
+    def _take_end(self, stream: Stream, final: AwaitStepReply) -> None:
         """What became of a node's tasks, as the controller has it."""
-        assert self._final is not None
         ranks = self._ranks[stream.place.node_index]
-        for node in self._final.nodes:
+        for node in final.nodes:
             if node.node != stream.place.node:
                 continue
             if node.failure:
@@ -339,7 +368,7 @@ class Session:
                 for rank in ranks:
                     self.outcome.exited(node.node, rank, status)
             return
-        self.outcome.node_failed(stream.place.node, ranks, self._final.note.capitalize())
+        self.outcome.node_failed(stream.place.node, ranks, final.note.capitalize())
 
     # ---- ending it -------------------------------------------------------------------------------------------------
 

@@ -97,3 +97,25 @@ class Watcher:
         replies, self._replies = self._replies, []
         for reply in replies:
             self._on_reply(reply)
+
+
+class Watchers:
+    """Those of all parts of a step."""
+
+    def __init__(self, watchers: list[Watcher]) -> None:
+        self._watchers = watchers
+
+    def start(self) -> None:
+        """Begin to ask, once."""
+        for watcher in self._watchers:
+            watcher.start()
+
+    def stop(self) -> None:
+        """No answer is wanted any more."""
+        for watcher in self._watchers:
+            watcher.stop()
+
+    def cancel(self) -> None:
+        """Ask the controller to end the step."""
+        for watcher in self._watchers:
+            watcher.cancel()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from ctld.agents.hetenv import het_variables
 from ctld.agents.stepmessages import allocation_of, part_allocation, step_plan, step_spec, stream_key
 from ctld.core.effects import (
     Effect,
@@ -166,6 +167,9 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         gpus_per_task=gpus_of(request.gres_per_task),
         master_port=effect.master_port or master_port(job.job_id),
     )
+    if request.het_job_id:
+        facts.het_job_id, facts.het_offset, facts.het_size = request.het_job_id, request.het_offset, request.het_size
+        facts.more.extend(het_variables(effect.components))
     if job.array_task_id is not None:
         facts.array_job_id, facts.array_task_id = job.array_job_id, job.array_task_id
         facts.array_task_count, facts.array_task_min = effect.array_count, effect.array_min

@@ -46,7 +46,7 @@ def step_spec(request: StepRequest) -> steps_pb2.StepSpec:
 
 #: Fields whose 0 differs from not said.
 _OPTIONAL: Final = (
-    "mem_per_node_mb", "mem_per_cpu_mb", "relative", "time_limit_s", "immediate_s", "umask",
+    "mem_per_node_mb", "mem_per_cpu_mb", "relative", "time_limit_s", "immediate_s", "umask", "het_step",
 )  # fmt: skip
 
 

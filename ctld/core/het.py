@@ -65,17 +65,16 @@ def is_up(state: ClusterState, job: Job) -> bool:
     return job.state not in _NOT_UP and others_are_up(state, job)
 
 
-def whole(pending: PendingColumns, wanted: dict[int, int], rows: np.ndarray) -> np.ndarray:
-    """Without the rows of which a pass would see only some. `wanted`: by leader, how many belong together."""
-    het = pending.table.het[rows]
+def whole(state: ClusterState, rows: np.ndarray) -> np.ndarray:
+    """Without the rows of which a pass would see only some."""
+    het = state.pending.table.het[rows]
     ids, counts = np.unique(het[het > 0], return_counts=True)
-    cut = [i for i, count in zip(ids.tolist(), counts.tolist(), strict=True) if count != wanted.get(i, 0)]
+    cut = [
+        het_id
+        for het_id, count in zip(ids.tolist(), counts.tolist(), strict=True)
+        if count != sum(job.state is JobState.PENDING for job in of(state, het_id))
+    ]
     return rows[~np.isin(het, cut)] if cut else rows
-
-
-def pending_counts(state: ClusterState) -> dict[int, int]:
-    """By leader: how many of its components are to start together."""
-    return {i: sum(job.state is JobState.PENDING for job in of(state, i)) for i in state.hets}
 
 
 def of(state: ClusterState, het_id: int) -> list[Job]:

@@ -3,13 +3,14 @@
     the leader ends or is ended       the others are ended, with its end state and exit code (as in Slurm)
     one goes back to the queue        all that hold nodes go with it: they only start together
     one ends before it has started    the others that wait end likewise
+    one fails before the script began the whole ends likewise; cancelled, the script begins without it
     another one ends while it runs    the rest goes on without it, also when it is queued again
 
 `settle` looks at those that something has happened to, after each event and pass, so that none of the many ways in
 which a job ends must know of this.
 """
 
-from ctld.core import het, job_life
+from ctld.core import het, job_life, surround
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
 from ctld.core.violation import need
@@ -35,6 +36,7 @@ def settle(state: ClusterState, now_us: int) -> None:
         elif not _follow_leader(state, jobs[0], active, now_us):
             _go_back_together(state, active, now_us)
             _end_waiting(state, jobs, active, now_us)
+            _begin_without(state, jobs, now_us)
 
 
 def _follow_leader(state: ClusterState, leader: Job, active: list[Job], now_us: int) -> bool:
@@ -74,6 +76,25 @@ def _end_waiting(state: ClusterState, jobs: list[Job], active: list[Job], now_us
         if job.state is S.PENDING:
             assert cause is not None
             _end_pending(state, job, cause.state, cause, now_us)
+
+
+def _begin_without(state: ClusterState, jobs: list[Job], now_us: int) -> None:
+    """Of a job whose script has not begun a component has ended in this attempt: nothing else would look after it."""
+    leader = jobs[0]
+    if leader.request.het_offset or leader.request.kind or leader.state is not S.CONFIGURING:
+        return
+    ended = [
+        (job, job.end_state or job.state)
+        for job in jobs[1:]
+        if job.attempt == leader.attempt and (job.state is S.COMPLETING or job.state in END_STATES)
+    ]
+    failed = [(job, how) for job, how in ended if how not in (S.CANCELLED, S.REQUEUED)]
+    if failed:
+        job, how = failed[0]
+        leader.reason_detail = job.reason_detail
+        job_life.terminate(state, leader, how, job.reason, now_us, _NOTES.get(how, "CANCELLED"))
+    elif ended and surround.is_done(state, leader):
+        job_life.launch(state, leader)
 
 
 def check(state: ClusterState) -> None:

@@ -154,6 +154,7 @@ def _enter(state: ClusterState, job: Job, now_us: int) -> None:
 
 def _one_way(state: ClusterState, found: list[tuple[int, Shape]]) -> list[tuple[int, Shape]]:
     """Of a component's alternatives the first that could ever run: the planner has no others for it."""
+    found = [one for one in found if one[1].resv < 0] or found  # no magnetic reservations
     return [next((one for one in found if is_possible(state, one[1])), found[0])] if len(found) > 1 else found
 
 

@@ -49,7 +49,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
     for _ in range(QUICK_ROUNDS_MAX):
         rows = state.pending.first(depth)
         if state.hets:
-            rows = het.whole(state.pending, het.pending_counts(state), rows)
+            rows = het.whole(state, rows)
         if not len(rows):
             break
         state.rows_seen += len(rows)
@@ -116,12 +116,13 @@ def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, s
 def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], forecast: Forecast | None = None) -> int:
     """Start each placement that still holds, parts of GPUs where fractions.py says. Returns how many did."""
     done, holds = 0, Holds(forecast, len(state.node_list))
+    by_id = {start.job_id: start for start in starts} if state.hets else {}
     for start in starts:
         holder = state.jobs.get(start.job_id)
         if holder is None or not is_startable(state, holder) or start.partition >= len(state.partition_list):
             continue
         if holder.request.het_job_id:
-            done += _start_together(state, now_us, holder, starts)
+            done += _start_together(state, now_us, holder, by_id)
             continue
         partition = state.partition_list[start.partition].name
         moved, gpus = steer(state, now_us, holder, start, holds)
@@ -151,14 +152,13 @@ def _start(state: ClusterState, now_us: int, job: Job, start: Start, alloc: tupl
     gang.begin(state, job, runs, now_us)
 
 
-def _start_together(state: ClusterState, now_us: int, first: Job, starts: tuple[Start, ...]) -> int:
+def _start_together(state: ClusterState, now_us: int, first: Job, starts: dict[int, Start]) -> int:
     """The components of a heterogeneous job, all of them or none. Returns how many started.
 
     Each placement is verified with what those before it take; it is taken back before the jobs themselves take it.
     """
-    by_id = {start.job_id: start for start in starts}
     jobs = het.active(state, first)
-    placed = [by_id.get(job.job_id) for job in jobs]
+    placed = [starts.get(job.job_id) for job in jobs]
     if any(start is None or start.partition >= len(state.partition_list) for start in placed):
         return 0
     booked: list[tuple[Job, Start, tuple[NodeAlloc, ...], int]] = []
@@ -277,7 +277,7 @@ def _limited(state: ClusterState, rows: Rows) -> Rows:
         if len(rows) > most:
             rows = rows[_occurrence(column[rows]) < most]
     rows = rows[: policy.rows_max]
-    return het.whole(pending, het.pending_counts(state), rows) if state.hets else rows
+    return het.whole(state, rows) if state.hets else rows
 
 
 def _occurrence(values: Any) -> Rows:

@@ -4,25 +4,15 @@ The names and values are those that a batch script of the job would find (nodeda
 a test compares the two), as far as they speak of the job and not of a node or task.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from ctld.agents.launch import facts_of, master_host
 from ctld.core.effects import LaunchStep
 from ctld.core.model import JobRow, NodeAlloc
 from ctld.core.state import ClusterState
+from penstock.values.counts import compress_counts
 from penstock.values.jobid import BATCH_STEP
-
-
-def compress_counts(counts: Iterable[int]) -> str:
-    """`8(x4),2`: one number per node, runs written once."""
-    runs: list[list[int]] = []
-    for count in counts:
-        if runs and runs[-1][0] == count:
-            runs[-1][1] += 1
-        else:
-            runs.append([count, 1])
-    return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in runs)
 
 
 def _ntasks(f: Any) -> int:
@@ -40,8 +30,8 @@ def _gpus_on(part: NodeAlloc) -> int:
 Value = str | int | bytes | None
 #: Name -> value of (facts, row); None = the variable does not apply.
 TABLE: Final[dict[str, Callable[[Any, JobRow], Value]]] = {
-    "SLURM_JOB_ID": lambda f, row: row.job_id,
-    "SLURM_JOBID": lambda f, row: row.job_id,
+    "SLURM_JOB_ID": lambda f, row: f.het_job_id or row.job_id,
+    "SLURM_JOBID": lambda f, row: f.het_job_id or row.job_id,
     "SLURM_JOB_NAME": lambda f, row: f.job_name,
     "SLURM_JOB_USER": lambda f, row: row.user_name,
     "SLURM_JOB_UID": lambda f, row: row.user_id,

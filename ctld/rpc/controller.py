@@ -93,7 +93,9 @@ class ControllerService:
         key, key_at_us = wanted.submit_key(request.request_key)
         job = wanted.wanted_job(request.job)
         spec = wanted.spec_row(request.spec, self._runtime.core.state.config, not job.kind)
-        event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, self._runtime.new_reply_to())
+        components = wanted.components(request.components)
+        reply_to = self._runtime.new_reply_to()
+        event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, reply_to, components)
         crash_point("submit:before-step")
         body: Submitted = await self._ask(event, context)
         if request.test_only:

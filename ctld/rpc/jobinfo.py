@@ -89,6 +89,9 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
         fields["node_list"] = compress(part.node for part in row.alloc)
         if detail:
             fields["allocation"] = [allocation_of(part) for part in row.alloc]
+    if request.het_job_id:
+        fields["het_job_id"], fields["het_offset"] = request.het_job_id, request.het_offset
+        fields["het_job_ids"] = f"{request.het_job_id}-{request.het_job_id + request.het_size - 1}"
     fields |= counts(row)
     if row.exit_code or row.exit_signal:
         fields["exit"] = common_pb2.ExitStatus(code=row.exit_code, signal=row.exit_signal)

@@ -57,7 +57,17 @@ async def named_rows(snapshot: Snapshot, ids: Iterable[str]) -> list[JobRow]:
                 or (row.array_task_id is not None and row.array_task_id in wanted)
             ]
         elif not rows and selector.job_id in snapshot.jobs:
-            rows = [snapshot.jobs[selector.job_id]]
+            rows = _components(snapshot, snapshot.jobs[selector.job_id], selector.het_offset)
         for row in rows:
             found[row.job_id] = row
     return list(found.values())
+
+
+def _components(snapshot: Snapshot, row: JobRow, offset: int | None) -> list[JobRow]:
+    """A plain job itself; of a heterogeneous one all components, when its leader is named, or the one that is meant."""
+    request = row.request
+    if request.het_offset or not request.het_job_id:
+        return [row] if offset is None else []
+    ids = range(row.job_id, row.job_id + request.het_size) if offset is None else (row.job_id + offset,)
+    rows = [snapshot.jobs[job_id] for job_id in ids if job_id in snapshot.jobs]
+    return [one for one in rows if one.request.het_job_id == row.job_id]

@@ -27,7 +27,8 @@ _RECORD_FIELDS: Final = (
     "job_id", "attempt", "array_job_id", "array_tasks", "array_throttle", "reason", "user_id", "group_id", "user_name",
     "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s",
     "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tres_req", "tres_alloc", "cancelled_by_uid",
-    "admin_comment", "failed_node", "script", "environment", "suspended_us", "suspended_at_us",
+    "admin_comment", "failed_node", "script", "environment", "suspended_us", "suspended_at_us", "het_job_id",
+    "het_offset",
 )  # fmt: skip
 _STEP_FIELDS: Final = (
     "step_id", "name", "start_at_us", "end_at_us", "cpus_alloc", "tasks", "tres_alloc", "submit_at_us",

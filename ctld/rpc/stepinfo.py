@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ctld.agents.hetenv import het_environment
 from ctld.agents.launch import end_of
 from ctld.agents.stepmessages import allocation_of, step_plan, step_spec, stream_address
 from ctld.core.model import JobRow
@@ -33,6 +34,18 @@ def note_of(row: JobRow) -> str:
     if row.state is S.CANCELLED and row.reason is Reason.NODES_BUSY:
         return "NODES BUSY"
     return NOTES.get(row.end_state if row.end_state is not None else row.state, "")
+
+
+def whole_reply(state: ClusterState, row: JobRow, others: Iterable[JobRow]) -> steps_pb2.AllocationReply:
+    """The same of a heterogeneous job: with the components, and the variables of all."""
+    reply = allocation_reply(state, row)
+    rows = sorted((row, *others), key=lambda one: one.job_id)
+    if len(rows) > 1:
+        reply.components.extend(allocation_reply(state, one) for one in rows if one is not row)
+        reply.environment.update(het_environment(rows))
+        if row.state is S.RUNNING and any(one.state in (S.PENDING, S.CONFIGURING) for one in rows):
+            reply.state = S.CONFIGURING.name  # granted, and not ready as a whole
+    return reply
 
 
 def allocation_reply(state: ClusterState, row: JobRow) -> steps_pb2.AllocationReply:
@@ -88,6 +101,8 @@ def step_info(job: JobRow, row: StepRow) -> steps_pb2.StepInfo:
     fields: dict[str, Any] = {}
     if job.array_task_id is not None:
         fields["array_job_id"], fields["array_task_id"] = job.array_job_id, job.array_task_id
+    if request.het_job_id:
+        fields["het_job_id"], fields["het_offset"] = request.het_job_id, request.het_offset
     if row.request is not None:
         fields["spec"] = step_spec(row.request)
     if row.state in END_STATES:

@@ -67,7 +67,7 @@ class StepsService:
         reply_to = self._runtime.new_reply_to()
         event = AwaitAllocation(caller(), request.job_id, request.wait_s > 0, reply_to)
         body: Allocation = await self._ask_or_see(event, request.wait_s, context)
-        return stepinfo.allocation_reply(self._runtime.core.state, body.job)
+        return stepinfo.whole_reply(self._runtime.core.state, body.job, body.components)
 
     @translated
     async def EndAllocation(self, request: Any, context: Any) -> Any:

@@ -14,6 +14,7 @@ from ctld.core.model import SpecRow
 from ctld.rpc.refusals import BadRequest
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.values.config import Config
+from penstock.values.jobid import HET_OFFSET_MAX
 from penstock.values.refusals import TEXT, Code
 
 #: Any text of a request without a limit of its own: a hostlist or dependency of thousands of entries fits.
@@ -62,6 +63,13 @@ def wanted_job(message: JobRequest) -> WantedJob:
             raise BadRequest(code, f"{TEXT[code]}: {name} has {len(value)} characters, the limit is {limit}")
         fields[name] = value
     return WantedJob(**fields)
+
+
+def components(messages: Any) -> tuple[WantedJob, ...]:
+    """The components of a heterogeneous job after the first. Raises BadRequest."""
+    if len(messages) > HET_OFFSET_MAX:
+        raise BadRequest(Code.INVALID_VALUE, f"{len(messages) + 1} components, the limit is {HET_OFFSET_MAX + 1}")
+    return tuple(wanted_job(message) for message in messages)
 
 
 def spec_row(message: JobSpec, config: Config, has_script: bool = True) -> SpecRow:

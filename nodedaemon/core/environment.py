@@ -86,6 +86,7 @@ class StepFacts(msgspec.Struct, frozen=True, gc=False):
     master_host: str = ""
     master_port: int = 0  # reserved for the job; 0 = none
     more: tuple[bytes, ...] = ()  # NAME=VALUE made by the controller
+    het_job_id: int = 0  # of a heterogeneous job: its leader's id, which is the id that its tasks see
 
 
 def compress_counts(counts: Iterable[int]) -> str:
@@ -123,8 +124,8 @@ Value = str | int | bytes | None
 
 #: Name -> value; None = the variable does not apply. Zero or empty counts as absent where `or None` says so.
 TABLE: dict[str, Callable[[StepFacts], Value]] = {
-    "SLURM_JOB_ID": lambda f: f.job_id,
-    "SLURM_JOBID": lambda f: f.job_id,
+    "SLURM_JOB_ID": lambda f: f.het_job_id or f.job_id,
+    "SLURM_JOBID": lambda f: f.het_job_id or f.job_id,
     "SLURM_JOB_NAME": lambda f: f.job_name,
     "SLURM_JOB_USER": lambda f: f.user_name,
     "SLURM_JOB_UID": lambda f: f.user_id,
@@ -198,7 +199,7 @@ _FOREIGN = (
     b"SLURM_UMASK", b"SLURM_PTY_WIN_ROW", b"SLURM_PTY_WIN_COL", b"SLURM_SCRIPT_CONTEXT",
 )  # fmt: skip
 #: What heterogeneous jobs have; only the controller's own are passed on.
-_FOREIGN_PREFIX = b"SLURM_HET_"
+_FOREIGN_PREFIX, _FOREIGN_PART = b"SLURM_HET_", b"_HET_GROUP_"
 #: Secrets: whoever holds them acts as the user, and an environment is copied far and wide.
 _SECRET = (b"SLURM_JWT", b"PENSTOCK_TOKEN", b"PENSTOCK_JOIN_TOKEN")
 #: Of the table, what the user may set himself when it does not apply here.
@@ -217,7 +218,7 @@ def base_environment(submitted: Iterable[bytes], facts: StepFacts, over: dict[st
     env: dict[bytes, bytes] = {}
     for entry in submitted:
         key, equals, value = entry.partition(b"=")
-        if key and equals and key not in _DROPPED and not key.startswith(_FOREIGN_PREFIX):
+        if key and equals and key not in _DROPPED and not (key.startswith(_FOREIGN_PREFIX) or _FOREIGN_PART in key):
             env[key] = value
     for name, key, make in _TABLE:
         made = over[name] if name in over else make(facts)

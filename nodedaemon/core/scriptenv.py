@@ -38,6 +38,7 @@ def script_environment(facts: StepFacts, paths: Mapping[str, bytes], added: Mapp
         value = TABLE[name](facts)
         if value is not None and value != "":
             env[name] = _text(value)
+    env["SLURM_JOB_ID"] = env["SLURM_JOBID"] = str(facts.job_id)  # a component's own
     env["SLURM_JOB_RESTART_COUNT"] = str(facts.restart_count)
     env |= {name: _text(value) for name, value in paths.items() if name in ADDED and value}
     env |= allowed(added)

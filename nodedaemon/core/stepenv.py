@@ -35,6 +35,11 @@ class StepShape(msgspec.Struct, frozen=True, gc=False):
     threads_per_core: int = 0
     overcommit: bool = False
     pty: tuple[int, int] = (0, 0)  # rows and columns of the terminal
+    #: of a step over several components of a heterogeneous job: what stands before this one, and all together
+    rank_offset: int = 0
+    het_ntasks: int = 0
+    node_offset: int = 0
+    het_nodes: int = 0
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -76,11 +81,11 @@ STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
     "SLURM_STEPID": lambda s: s.step_id,
     "SLURM_STEP_NODELIST": lambda s: s.node_list,
     "SLURM_NODELIST": lambda s: s.node_list,
-    "SLURM_STEP_NUM_NODES": lambda s: len(s.tasks_per_node),
-    "SLURM_NNODES": lambda s: len(s.tasks_per_node),
-    "SLURM_STEP_NUM_TASKS": lambda s: s.ntasks,
-    "SLURM_NTASKS": lambda s: s.ntasks,
-    "SLURM_NPROCS": lambda s: s.ntasks,
+    "SLURM_STEP_NUM_NODES": lambda s: s.het_nodes or len(s.tasks_per_node),
+    "SLURM_NNODES": lambda s: s.het_nodes or len(s.tasks_per_node),
+    "SLURM_STEP_NUM_TASKS": lambda s: s.het_ntasks or s.ntasks,
+    "SLURM_NTASKS": lambda s: s.het_ntasks or s.ntasks,
+    "SLURM_NPROCS": lambda s: s.het_ntasks or s.ntasks,
     "SLURM_STEP_TASKS_PER_NODE": lambda s: compress_counts(s.tasks_per_node),
     "SLURM_TASKS_PER_NODE": lambda s: compress_counts(s.tasks_per_node),
     "SLURM_NTASKS_PER_NODE": lambda s: s.ntasks_per_node or None,
@@ -97,8 +102,8 @@ STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
     "SLURM_THREADS_PER_CORE": lambda s: s.threads_per_core or None,
     "SLURM_OVERCOMMIT": lambda s: 1 if s.overcommit else None,
     "SLURM_UMASK": lambda s: f"{s.umask:04o}",
-    "SLURM_NODEID": lambda s: s.node_index,
-    "SLURM_GTIDS": lambda s: join_ids(s.ranks),
+    "SLURM_NODEID": lambda s: s.node_offset + s.node_index,
+    "SLURM_GTIDS": lambda s: join_ids(tuple(s.rank_offset + rank for rank in s.ranks)),
     "SLURM_PTY_WIN_ROW": lambda s: s.pty[0] or None,
     "SLURM_PTY_WIN_COL": lambda s: s.pty[1] or None,
     **_bind("SLURM_CPU_BIND", lambda s: s.cpu_bind),
@@ -124,7 +129,7 @@ def task_environments(shape: StepShape) -> list[dict[bytes, bytes]]:
     gpus = gpus_of_tasks(shape.share.gpus, len(shape.ranks), shape.gpus_per_task, shape.gpu_bind)
     found = []
     for local, rank in enumerate(shape.ranks):
-        env = {b"SLURM_PROCID": encode(rank), b"SLURM_LOCALID": encode(local)}
+        env = {b"SLURM_PROCID": encode(shape.rank_offset + rank), b"SLURM_LOCALID": encode(local)}
         if gpus[local] != shape.share.gpus:
             env[b"CUDA_VISIBLE_DEVICES"] = encode(join_ids(gpus[local]))
         found.append(env)

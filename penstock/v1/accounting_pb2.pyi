@@ -48,7 +48,7 @@ class ListRecordsReply(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tasks", "exit", "derived_exit", "tres_req", "tres_alloc", "request", "cancelled_by_uid", "admin_comment", "failed_node", "steps", "cluster", "script", "environment", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us")
+    __slots__ = ("job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tasks", "exit", "derived_exit", "tres_req", "tres_alloc", "request", "cancelled_by_uid", "admin_comment", "failed_node", "steps", "cluster", "script", "environment", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "het_job_id", "het_offset")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,8 @@ class JobRecord(_message.Message):
     STD_IN_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_US_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    HET_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     attempt: int
     array_job_id: int
@@ -133,7 +135,9 @@ class JobRecord(_message.Message):
     std_in: bytes
     suspended_us: int
     suspended_at_us: int
-    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus_req: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., nodes_req: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., cancelled_by_uid: _Optional[int] = ..., admin_comment: _Optional[str] = ..., failed_node: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cluster: _Optional[str] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ...) -> None: ...
+    het_job_id: int
+    het_offset: int
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus_req: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., nodes_req: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., cancelled_by_uid: _Optional[int] = ..., admin_comment: _Optional[str] = ..., failed_node: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cluster: _Optional[str] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ...) -> None: ...
 
 class StepRecord(_message.Message):
     __slots__ = ("step_id", "name", "state", "start_at_us", "end_at_us", "exit", "node_list", "cpus_alloc", "nodes_alloc", "tasks", "usage", "tres_alloc", "cancelled_by_uid", "metrics", "distribution", "submit_line", "submit_at_us")

@@ -297,8 +297,8 @@ SINCE = {"start_at_us": at(1000)}
 @pytest.mark.parametrize(
     ("asked", "indexes"),
     [
-        (RecordFilter(ids=("5", "6_1")), ["sqlite_autoindex_job_1", "job_array"]),
-        (RecordFilter(ids=("5",), uids=(7,), states=("CD",)), ["sqlite_autoindex_job_1", "job_array"]),
+        (RecordFilter(ids=("5", "6_1")), ["sqlite_autoindex_job_1", "job_array", "job_het"]),
+        (RecordFilter(ids=("5",), uids=(7,), states=("CD",)), ["sqlite_autoindex_job_1", "job_array", "job_het"]),
         (RecordFilter(**SINCE), ["job_end", "job_active"]),
         (RecordFilter(**SINCE, end_at_us=at(2000), states=("R", "PD", "CD")), ["job_end", "job_active"]),
         (RecordFilter(**SINCE, accounts=("physics",), nodes=("n1",)), ["job_end", "job_active"]),

@@ -57,9 +57,9 @@ def test_the_search_ends_at_the_first_command():
     assert script.directives(data) == [(4, ["-J", "a"]), (8, ["--hold"])]
 
 
-def test_het_jobs_are_not_there_yet():
-    with pytest.raises(CommandError, match=r"line 2 of a\.sh: heterogeneous jobs are not supported yet"):
-        script.directives(b"#!/bin/sh\n#SBATCH hetjob\n", "a.sh")
+def test_components_are_told_apart():
+    found = script.directives(b"#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH packjob\n", "a.sh")
+    assert [one.is_separator() for one in found] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_variables_are_filters(monkeypatch, capsys):
         (["5_[5-1]"], "scancel: error: Invalid job id 5_[5-1]\n"),
         (["9223372036854775808"], "scancel: error: Invalid job id 9223372036854775808\n"),
         (["５"], "scancel: error: Invalid job id ５\n"),
-        (["5+0"], "scancel: error: Invalid job id 5+0: heterogeneous jobs are not supported yet by Penstock\n"),
+        (["5+128"], "scancel: error: Invalid job id 5+128\n"),
         (["-s", "FOO", "5"], "Unknown job signal: FOO\n"),
         (["-s", "300", "5"], "Unknown job signal: 300\n"),
         (["-t", "foo"], "Invalid job state specified: foo\nValid job states are PENDING, RUNNING, and SUSPENDED\n"),

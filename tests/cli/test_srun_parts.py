@@ -164,7 +164,6 @@ def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
         (["--mpi=lam", "x"], "Invalid MPI type 'lam', --mpi=list for acceptable types"),
         (["--x11", "x"], "option --x11 is not supported yet by Penstock"),
         (["--container-image=a", "x"], "option --container-image is not supported yet by Penstock"),
-        (["--het-group=0,1", "x"], "several components is not supported yet"),
         (["--pty", "-o", "f", "x"], "--pty cannot be used together with --output"),
     ],
 )

@@ -3,7 +3,7 @@
 The core's own check (het_life.check) runs after every deed; here is what it cannot see, the order of starts.
 """
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctld.core.events import CancelJobs, ControlAction, ControlJobs, JobFilter, UpdateJobs, WantedJob
@@ -113,6 +113,7 @@ class Play:
     st.sampled_from([1, 2, 3, 100]),
     st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 30), st.integers(0, 30)), max_size=40),
 )
+@example("priority/basic", 1, [("het", 17, 5)])  # a pass that would see the leader alone
 def test_components_start_together(priority_type: str, depth: int, deeds: list[tuple[str, int, int]]) -> None:
     play = Play(priority_type, depth)
     for name, a, b in deeds:

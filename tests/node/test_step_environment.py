@@ -143,3 +143,17 @@ def test_ranks_of_a_line(text, ranks):
 def test_ranks_that_are_none(text):
     with pytest.raises(BadValue):
         parse_ranks(text, 4)
+
+
+def test_a_step_over_components_counts_tasks_and_nodes_of_all():
+    part = msgspec.structs.replace(SHAPE, rank_offset=10, het_ntasks=14, node_offset=3, het_nodes=5, gpus_per_task=0)
+    facts = msgspec.structs.replace(FACTS, het_job_id=41)
+    env = step_task_environment([b"SLURM_NTASKS_HET_GROUP_7=1"], facts, part)
+    wanted = {
+        b"SLURM_JOB_ID": b"41", b"SLURM_JOBID": b"41", b"SLURM_NTASKS": b"14", b"SLURM_NPROCS": b"14",
+        b"SLURM_STEP_NUM_TASKS": b"14", b"SLURM_NNODES": b"5", b"SLURM_STEP_NUM_NODES": b"5", b"SLURM_NODEID": b"3",
+        b"SLURM_GTIDS": b"10,11", b"SLURM_STEP_NODELIST": b"n[2-3]", b"SLURM_TASKS_PER_NODE": b"2(x2)",
+    }  # fmt: skip
+    assert {name: env[name] for name in wanted} == wanted
+    assert b"SLURM_NTASKS_HET_GROUP_7" not in env
+    assert [task[b"SLURM_PROCID"] for task in task_environments(part)] == [b"10", b"11"]

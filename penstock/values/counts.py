@@ -1,0 +1,14 @@
+"""Numbers by node as Slurm writes them: `8(x4),2`."""
+
+from collections.abc import Iterable
+
+
+def compress_counts(counts: Iterable[int]) -> str:
+    """`8(x4),2`: one number per node, runs written once."""
+    runs: list[list[int]] = []
+    for count in counts:
+        if runs and runs[-1][0] == count:
+            runs[-1][1] += 1
+        else:
+            runs.append([count, 1])
+    return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in runs)
