@@ -165,7 +165,7 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
 
 def _bind_gpus(found: dict[str, Any]) -> None:
     """--gpus-per-task=N implies --gpu-bind=per_task:N; a step that has all of its own job would not know of it else."""
-    asked = {key: found[key] for key in ("gpus_per_task", "tres_per_task") if key in found}
+    asked: dict[str, Any] = {key: found[key] for key in ("gpus_per_task", "tres_per_task") if key in found}
     each = sum(gres.count for gres in job_request(asked).gres_per_task if gres.name == "gpu") if asked else 0
     if each and "gpu_bind" not in found:
         found["gpu_bind"] = f"per_task:{each}"

@@ -1,7 +1,7 @@
 """What a step waits for, in words: for `penstock why` and `scontrol show step`. It decides nothing.
 
-The step is planned again as if other steps kept nothing of one kind (CPUs, memory, one GRES). Where that is enough, this
-kind is what it waits for; where no single one is, it waits for all that others keep.
+The step is planned again as if other steps kept nothing of some kinds (CPUs, memory, each GRES). It waits for the kinds
+without which it would still have no place; of several such sets one is named.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +15,8 @@ from ctld.core.stepdesk import StepDesk, Wish, holding
 from penstock.values.refusals import Code
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
+
+Relax = Callable[[Held], Held]
 
 
 class WaitingStep(NamedTuple):
@@ -40,9 +42,11 @@ def _why(state: ClusterState, job: Job, desk: StepDesk, wish: Wish) -> str:
     if wish.unfit.code is Code.PORTS_BUSY:
         count = request.resv_ports or job.request.resv_ports
         return f"waits for {count} ports (--resv-ports) that are free on all of its nodes"
-    kinds = [name for name, without in _relaxations(desk) if _fits(state, job, desk, wish, without)]
-    if not kinds:
-        kinds = [name for name, _ in _relaxations(desk)]
+    needed = _relaxations(desk)
+    for kind in list(needed):
+        fewer = {name: without for name, without in needed.items() if name != kind}
+        if _fits(state, job, desk, wish, fewer):
+            needed = fewer
     steps = [
         step.step_id
         for step in desk.live.values()
@@ -50,24 +54,30 @@ def _why(state: ClusterState, job: Job, desk: StepDesk, wish: Wish) -> str:
     ]
     own = TaskSet.of(sorted(step_id for step_id in steps if step_id >= 0)).format()
     who = f" that steps {own} of the job have" if len(steps) > 1 else f" that step {own} of the job has" if own else ""
-    return f"waits for {' and '.join(kinds) or 'resources'}{who}"
+    return f"waits for {' and '.join(needed) or 'resources'}{who}"
 
 
-def _relaxations(desk: StepDesk) -> list[tuple[str, Callable[[Held], Held]]]:
+def _relaxations(desk: StepDesk) -> dict[str, Relax]:
     """What others keep, and how it would be without one kind of it."""
     held = list(desk.held.values())
-    found: list[tuple[str, Callable[[Held], Held]]] = []
+    found: dict[str, Relax] = {}
     if any(h.cpus for h in held):
-        found.append(("CPUs", lambda h: h._replace(cpus=0, cpu_ids=0)))
+        found["CPUs"] = lambda h: h._replace(cpus=0, cpu_ids=0)
     if any(h.mem_mb for h in held):
-        found.append(("memory", lambda h: h._replace(mem_mb=0)))
+        found["memory"] = lambda h: h._replace(mem_mb=0)
     for name in sorted({name for h in held for name, _, mask in h.gres if mask}):
-        found.append((f"gres/{name}", lambda h, n=name: h._replace(gres=tuple(g for g in h.gres if g[0] != n))))  # type: ignore[misc]
+        found[f"gres/{name}"] = _without_gres(name)
     return found
 
 
-def _fits(state: ClusterState, job: Job, desk: StepDesk, wish: Wish, without: Callable[[Held], Held]) -> bool:
-    held = {node: without(one) for node, one in desk.held.items()}
+def _without_gres(name: str) -> Relax:
+    return lambda h: h._replace(gres=tuple(entry for entry in h.gres if entry[0] != name))
+
+
+def _fits(state: ClusterState, job: Job, desk: StepDesk, wish: Wish, relaxed: dict[str, Relax]) -> bool:
+    held = dict(desk.held)
+    for without in relaxed.values():
+        held = {node: without(one) for node, one in held.items()}
     most = state.config.max_tasks_per_node
     try:
         plan_step(job.alloc, wish.event.request, held, lambda name: state.nodes[name].inside, most)
