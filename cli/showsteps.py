@@ -10,7 +10,7 @@ from cli.jobids import layout_name, own_node, wire_id
 from cli.keywords import NAME, Call, ask, refused
 from cli.run import CommandError, complain
 from cli.show import NULL, Record, Report
-from cli.stepids import attach, is_live, list_steps, names_step, one_step, step_name, step_text
+from cli.stepids import attach, is_live, job_text, list_steps, names_step, one_step, step_name, step_text, waiting_steps
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
@@ -22,6 +22,8 @@ from penstock.values.jobid import format_step
 from penstock.values.numbers import parse_int
 
 PID_MAX = 2**22
+#: In the place of the number that a step has not got yet, as in Slurm.
+WAITING = "TBD"
 LOAD_STEPS = "slurm_get_job_steps"
 
 
@@ -38,10 +40,14 @@ def steps_of(words: list[str], users: tuple[str, ...] = ()) -> list[StepInfo]:
 def show_steps(call: Call) -> int:
     """`show step [ID]`."""
     steps = steps_of(call.words)
+    selectors = [one_step(part) for word in call.words for part in word.split(",") if part]
+    if not selectors or any(selector.step_id is None for selector in selectors):
+        with Client.open() as client:
+            steps += waiting_steps(client, selectors)
     if not steps and not call.words:
         print("No job steps in the system")  # noqa: T201
     call.put([step_record(step, call.report()) for step in steps])
-    missing = [s for s in map(one_step, call.words) if not any(names_step(s, step) for step in steps)]
+    missing = [s for s in selectors if not any(names_step(s, step) for step in steps)]
     for selector in missing:
         what = "Job step" if selector.step_id is not None else "No job steps found for job"
         text = f"{what} {wire_id(selector)}"
@@ -54,8 +60,9 @@ def step_record(step: StepInfo, report: Report) -> Record:
     spec = step.spec
     nodes = len(expand(step.node_list)) if step.node_list else 0
     limit = format_duration(step.time_limit_s) if step.time_limit_s > 0 else "UNLIMITED"
+    which = f"{job_text(step)}.{WAITING}" if step.waits_for else step_text(step)
     lines = [
-        f"StepId={step_text(step)} UserId={step.user_id} StartTime={report.date(step.start_at_us)} TimeLimit={limit}",
+        f"StepId={which} UserId={step.user_id} StartTime={report.date(step.start_at_us)} TimeLimit={limit}",
         f"State={step.state} Partition={step.partition} NodeList={step.node_list or NULL}",
         f"Nodes={nodes} CPUs={step.cpus} Tasks={step.tasks} Name={step_name(step)} Network={NULL}",
         f"TRES={step.tres or NULL}",
@@ -65,6 +72,7 @@ def step_record(step: StepInfo, report: Report) -> Record:
     ]
     gres = ",".join(f"gres/{':'.join(filter(None, (g.name, g.type, str(g.count))))}" for g in spec.gres_per_node)
     lines += [f"TresPerNode={gres}"] if gres else []
+    lines += [f"ReasonDetail={step.waits_for} since {report.date(step.waits_since_us)}"] if step.waits_for else []
     lines += [f"SubmitLine={spec.submit_line}"] if spec.submit_line else []
     return lines
 

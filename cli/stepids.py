@@ -56,6 +56,13 @@ def list_steps(client: Any, selectors: Iterable[JobSelector] = (), users: Iterab
     return sorted(steps, key=lambda step: (step.job_id, step.step_id))
 
 
+def waiting_steps(client: Any, selectors: Iterable[JobSelector] = ()) -> list[StepInfo]:
+    """Those that wait for room in their jobs; they have no number yet."""
+    chosen = [s for s in selectors if s.step_id is None]
+    reply = client.call("ListSteps", ListStepsRequest(ids=[wire_id(s) for s in chosen]))
+    return [step for step in reply.waiting if not chosen or any(names_step(selector, step) for selector in chosen)]
+
+
 def is_live(step: StepInfo) -> bool:
     """Whether it has not ended."""
     return step.state not in ENDED

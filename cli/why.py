@@ -49,7 +49,8 @@ def report(why: Any, clock: Clock) -> list[str]:
     title = f"Job {why.shown_id} ({why.name}, {why.user_name})"
     if why.state != "PENDING" or why.last_event:
         last = f"; last: {why.last_event} at {clock.text(why.last_event_at_us)}" if why.last_event else ""
-        return [f"{title} is {why.state}{last}"]
+        lines = [f"{title} is {why.state}{last}"]
+        return lines + _section("Its steps that wait:", _steps(why, clock))
     word = sentence(why.reason)
     lines = [f"{title} waits: {why.reason}{'. ' + word if word else ''}"]
     lines += _section("In its way:", _obstacles(why, clock))
@@ -63,6 +64,11 @@ def report(why: Any, clock: Clock) -> list[str]:
 def _section(title: str, items: Iterator[str] | list[str]) -> list[str]:
     found = [INDENT + item for item in items]
     return [title, *found] if found else []
+
+
+def _steps(why: Any, clock: Clock) -> Iterator[str]:
+    for one in why.steps:
+        yield f"{one.name} {one.waits_for} (since {clock.text(one.since_us)})"
 
 
 def _obstacles(why: Any, clock: Clock) -> Iterator[str]:

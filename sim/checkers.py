@@ -15,6 +15,8 @@ Each is a method that the world calls when something has really happened, and ra
     books               the rows of the database do not agree with what ran
     liveness            after all faults have stopped something does not end (world.py)
 
+Those of steps are in stepcheckers.py.
+
 Known limits: a job that may not be requeued is given up as NODE_FAIL while its node is silent, and may run on there
 unseen (docs/jobs.md); it is a ghost, and only `capacity` still counts it.
 """
@@ -28,20 +30,15 @@ from ctld.core.model import GpuShare, JobRow
 from ctld.core.recover import Loaded
 from ctld.store.schema import JOB, STEP
 from penstock.values.config import Config
-from penstock.values.states import END_STATES, JobState
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.states import END_STATES, JobState, Reason
+from sim.broken import Broken as Broken
+from sim.stepcheckers import StepCheckers
 from sim.timeline import US, Timeline
 
 #: What undisturbed work may take on the way: slow commits, slow passes, the longest delays.
 SLACK_US = 25 * US
 UNLIMITED = -1
-
-
-class Broken(Exception):
-    """An oracle says no. `oracle` is its name."""
-
-    def __init__(self, oracle: str, text: str, job_id: int = 0) -> None:
-        super().__init__(f"{oracle}: {text}")
-        self.oracle, self.text, self.job_id = oracle, text, job_id
 
 
 class Wish(NamedTuple):
@@ -68,7 +65,7 @@ class Checkers:
         self.wishes: dict[str, Wish] = {}
         self.ids: dict[str, int] = {}  # submit key -> the job id that was answered
         self.by_script: dict[bytes, Wish] = {}
-        self.launched: dict[Any, Any] = {}  # every process there ever was, by key
+        self.launched: dict[Any, Any] = {}  # every process there ever was, by its place: (node, key)
         self.live: dict[Any, Any] = {}
         self.ghosts: dict[Any, None] = {}
         self.sent: dict[tuple[int, int], None] = {}  # (job, attempt) whose launch has left the controller
@@ -83,6 +80,7 @@ class Checkers:
         self.clock_jumped = False  # clocks disagree: no oracle compares their times
         self._good_since: dict[str, int] = {}  # node -> since when nothing stands between it and the controller
         self._streams: dict[str, Any] = {}
+        self.steps = StepCheckers(self.live, self.ghosts, self._good_since)
 
     # ---- what is told --------------------------------------------------------------------------------------------
 
@@ -168,17 +166,20 @@ class Checkers:
                 self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} is {row.state.name} {row.reason.value}")
             if row.state in END_STATES:
                 self._check_end(row)
+            elif row.request.kind and row.alloc:  # it has begun, with or without a launch
+                self.sent[row.job_id, row.attempt] = None
+        self.steps.committed(batch.steps)
 
     def _check_end(self, row: JobRow) -> None:
-        for key, process in self.live.items():
-            if (key.job_id, key.attempt) != (row.job_id, row.attempt) or key in self.ghosts:
+        for place, process in self.live.items():
+            if (process.key.job_id, process.key.attempt) != (row.job_id, row.attempt) or place in self.ghosts:
                 continue
             if row.state is JobState.NODE_FAIL and process.node not in self._good_since:
-                self.ghosts[key] = None
+                self.ghosts[place] = None
                 continue
             text = f"job {row.job_id}.{row.attempt} is {row.state.name} and lives on {process.node}"
             raise Broken("ended", text, row.job_id)
-        if row.state is JobState.TIMEOUT and not self.clock_jumped:
+        if row.state is JobState.TIMEOUT and row.reason is Reason.TIME_LIMIT and not self.clock_jumped:
             ran_us = row.end_at_us - row.start_at_us
             if ran_us < row.time_limit_s * US - SLACK_US and row.job_id not in self.limit_changed:
                 raise Broken("time limit", f"job {row.job_id} was ended after {ran_us / US:.1f} s", row.job_id)
@@ -197,6 +198,8 @@ class Checkers:
                 if why and key not in had_left:
                     raise Broken(why, f"job {effect.job_id}.{effect.attempt} is launched all the same", effect.job_id)
         self.sent[key] = None
+        if effect.step is not None:
+            self.steps.released(effect)
 
     def answered_stop(self, job_id: int, why: str) -> None:
         """A cancel or a hold of a whole job was answered with success: what has not left by now may not leave."""
@@ -211,22 +214,27 @@ class Checkers:
 
     def started(self, process: Any) -> None:
         """A process runs from now on."""
-        key, job = process.key, process.job
-        if key in self.launched:
-            raise Broken("once", f"step {key} is started a second time", key.job_id)
-        for other_key, other in self.live.items():
+        key, job, place = process.key, process.job, process.place
+        if place in self.launched:
+            raise Broken("once", f"step {key} is started a second time on {process.node}", key.job_id)
+        for other_place, other in self.live.items():
             same_task = job.array_job_id and (job.array_job_id, job.array_task_id) == (
                 other.job.array_job_id, other.job.array_task_id,
             )  # fmt: skip
-            if (other_key.job_id == key.job_id or same_task) and other_key not in self.ghosts:
-                raise Broken("once", f"step {key} starts on {process.node} while {other_key} lives", key.job_id)
-        self.launched[key] = self.live[key] = process
+            own = (other.key.job_id, other.key.attempt) == (key.job_id, key.attempt) and other.key != key
+            own |= other.key == key and process.part is not None
+            if (other.key.job_id == key.job_id or same_task) and not own and other_place not in self.ghosts:
+                raise Broken("once", f"step {key} starts on {process.node} while {other.key} lives", key.job_id)
+        self.launched[place] = self.live[place] = process
         self._check_capacity(process)
+        if process.part is not None:
+            self.steps.started(process)
+            return
         self._check_placement(process)
         self._check_dependency(process)
         if job.array_job_id and job.array_throttle and job.array_job_id not in self.unthrottled:
-            alive = (p for key, p in self.live.items() if key not in self.ghosts)  # no one can end what nobody reaches
-            number = sum(1 for p in alive if p.job.array_job_id == job.array_job_id)
+            alive = (p for place, p in self.live.items() if place not in self.ghosts)  # no one ends what nobody reaches
+            number = len({p.key.job_id for p in alive if p.job.array_job_id == job.array_job_id})
             if number > job.array_throttle:
                 raise Broken(
                     "array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id
@@ -237,12 +245,15 @@ class Checkers:
             cpus = mem_mb = 0
             devices: dict[str, int] = {}
             pieces: dict[int, list[GpuShare]] = {}
-            holders = []
-            for other in self.live.values():
+            holders: dict[tuple[int, int], None] = {}  # a job holds its nodes once, whatever runs of it
+            for place, other in self.live.items():
                 for share in other.job.alloc:
-                    if share.node != part.node or (other.key in self.ghosts and share.node != other.node):
+                    if share.node != part.node or (place in self.ghosts and share.node != other.node):
                         continue
-                    holders.append(other.key)
+                    holder = (other.key.job_id, other.key.attempt)
+                    if holder in holders:
+                        continue
+                    holders[holder] = None
                     cpus, mem_mb = cpus + share.cpus, mem_mb + share.mem_mb
                     for name, _, mask in share.gres:
                         if devices.get(name, 0) & mask:
@@ -251,7 +262,9 @@ class Checkers:
                         devices[name] = devices.get(name, 0) | mask
                     for piece in share.shares:
                         pieces.setdefault(piece.gpu, []).append(piece)
-                    if other is not process and (other.job.request.exclusive or process.job.request.exclusive):
+                    if holder[0] != process.key.job_id and (
+                        other.job.request.exclusive or process.job.request.exclusive
+                    ):
                         raise Broken("capacity", f"{other.key} and {process.key} share {part.node}", process.key.job_id)
             for gpu, held in pieces.items():
                 if devices.get("gpu", 0) >> gpu & 1 or gpu >= self.sizes[part.node][2].get("gpu", 0):
@@ -287,7 +300,7 @@ class Checkers:
             for other in self.live.values():
                 theirs = other.job.array_job_id or other.job.job_id
                 same = (other.job.user_id, other.job.request.name) == (job.user_id, job.request.name)
-                if same and theirs < own and other.key not in self.ghosts:
+                if same and theirs < own and other.place not in self.ghosts:
                     raise Broken("dependency", f"job {own} starts beside its namesake {theirs}", job.job_id)
         elif kind:
             rows = [row for row in self.last.values() if target in (row.job_id, row.array_job_id)]
@@ -305,15 +318,16 @@ class Checkers:
 
     def ended(self, process: Any) -> None:
         """It is over."""
-        del self.live[process.key]
-        self.ghosts.pop(process.key, None)
+        del self.live[process.place]
+        self.ghosts.pop(process.place, None)
         since_us = self._good_since.get(process.node)
         if since_us is not None:
             self._check_overrun(process, since_us)
 
     def _check_overrun(self, process: Any, since_us: int) -> None:
         limit_s = self.limit_max_s.get(process.key.job_id, UNLIMITED)
-        if limit_s == UNLIMITED or self.clock_jumped:
+        is_holder = process.part is not None and process.request is None  # it goes last, whenever that is
+        if limit_s == UNLIMITED or self.clock_jumped or is_holder:
             return
         nature = process.nature
         allowed_us = self.kill_wait_s * US + max(nature.on_kill_us, 0) + SLACK_US
@@ -331,14 +345,17 @@ class Checkers:
         with engine.connect() as connection:
             columns = (JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.exit_code)
             jobs = {(r.job_id, r.attempt): r for r in connection.execute(select(*columns))}
-            steps = {(r.job_id, r.attempt): r for r in connection.execute(select(STEP))}
+            scripts = select(STEP).where(STEP.c.step_id == BATCH_STEP)
+            steps = {(r.job_id, r.attempt): r for r in connection.execute(scripts)}
+            self.steps.final(connection, self.launched)
         self._check_rows(jobs)
         self._check_answers()
         for process in self.launched.values():
-            self._check_books(process, jobs, steps)
-        ran = {(key.job_id, key.attempt) for key in self.launched}
+            if process.part is None:
+                self._check_books(process, jobs, steps)
+        ran = {(process.key.job_id, process.key.attempt) for process in self.launched.values()}
         for key, row in jobs.items():
-            if row.state == JobState.COMPLETED and key not in ran:
+            if row.state == JobState.COMPLETED and key not in ran and not self.rows[key].request.kind:
                 raise Broken("books", f"job {key[0]}.{key[1]} is COMPLETED and has never run", key[0])
 
     def _check_rows(self, jobs: dict[tuple[int, int], Any]) -> None:

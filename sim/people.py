@@ -30,15 +30,19 @@ from ctld.core.events import (
 )
 from ctld.core.model import JobRow, SpecRow
 from penstock.values.config import Config
+from penstock.values.jobkind import JobKind
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
 from sim.checkers import Checkers, Wish
 from sim.simctld import SimController
-from sim.simstep import Nature
+from sim.simstep import HOLDER, Nature
+from sim.stepping import Clients
 from sim.swarm import Options
 from sim.timeline import US, Timeline
 
 USERS = {"ann": 1001, "bob": 1002}
 ROOT = Actor(0, 0, "root", "root", ("root",), Role.ADMINISTRATOR)
+#: A holder goes on until it is told to end.
+HOLDER_RUN_US = 10**9 * US
 #: How often a submission is sent. With the pauses this is longer than a submit key is remembered.
 TRIES_MAX = 12
 DEPENDENCIES = ("afterok", "afterany", "afternotok", "after", "singleton")
@@ -65,6 +69,7 @@ class People:
         self._loose: dict[int, None] = {}  # jobs that somebody has released: a hold of them proves nothing
         self.open_requests = 0
         self.lost_replies = options.lost_replies
+        self.clients: Clients
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
@@ -148,16 +153,19 @@ class People:
             fields["signal"] = "B:USR1@5"
         return WantedJob(**fields | more)
 
-    def _submit(self, wanted: WantedJob, tasks: int = 0, throttle: int = 0, depends: tuple[str, int] = ("", 0)) -> None:
+    def _submit(
+        self, wanted: WantedJob, tasks: int = 0, throttle: int = 0, depends: tuple[str, int] = ("", 0),
+        actor: Actor | None = None, then: Callable[[int], None] = lambda job_id: None,
+    ) -> None:  # fmt: skip
         self._number += 1
-        user = self._random.choice(tuple(USERS))
+        actor = actor or self.somebody()
+        user = actor.user_name
         wish = Wish(
             key=f"{self._number:032x}", user=user, name=wanted.name, script=b"script %d" % self._number, tasks=tasks,
             throttle=throttle, depends=depends, begin_at_us=wanted.begin_at_us,
             nodes_excluded=(wanted.nodes_excluded,) if wanted.nodes_excluded else (),
         )  # fmt: skip
         self._checkers.wished(wish)
-        actor = Actor(USERS[user], USERS[user], user, user, (user,))
         spec = SpecRow(wish.script.rjust(32, b"."), wish.script, (), ())
         at_us = self._timeline.now_us
 
@@ -167,16 +175,50 @@ class People:
                     body.job_id, f"{user} is told: submitted {body.job_id} ({wanted.dependency or wanted.array})"
                 )
                 self._checkers.submitted(wish, body)
+                then(body.job_id)
 
         event = SubmitJob(actor, wish.key, at_us, wanted, spec)
         self.ask(lambda reply_to: msgspec.structs.replace(event, reply_to=reply_to), heard, TRIES_MAX)
         if self._random.random() < self._options.repeats:
             self.ask(lambda reply_to: msgspec.structs.replace(event, reply_to=reply_to), heard, 2)
 
-    def nature_of(self, script: bytes, job: JobRow) -> Nature:
+    def somebody(self) -> Actor:
+        """One of the users."""
+        return self.actor(self._random.choice(tuple(USERS)))
+
+    def actor(self, user: str) -> Actor:
+        """A user as the controller sees him."""
+        return Actor(USERS[user], USERS[user], user, user, (user,))
+
+    def submit_allocation(self, actor: Actor, kind: JobKind, then: Callable[[int], None]) -> None:
+        """salloc, or srun outside of a job."""
+        wanted = msgspec.structs.replace(self._wanted(), kind=int(kind), hold=False, begin_at_us=0)
+        self._submit(wanted, actor=actor, then=then)
+
+    def submit_srun(self) -> None:
+        """srun outside of a job."""
+        self.clients.submit(JobKind.SRUN)
+
+    def submit_salloc(self) -> None:
+        """salloc, with some steps."""
+        self.clients.submit(JobKind.SALLOC)
+
+    def make_steps(self) -> None:
+        """srun in a job that is there."""
+        self.clients.in_job()
+
+    def cancel_step(self) -> None:
+        """scancel of a step."""
+        self.clients.cancel()
+
+    def nature_of(self, script: bytes, job: JobRow, node: str) -> Nature:
         """How the script of this attempt behaves: always the same for the same seed, script, task and attempt."""
         task = job.array_task_id if job.array_task_id is not None else ""
-        random = Random(f"{self._options.seed} {script!r} {task} {job.attempt}")  # noqa: S311 (chance for tests)
+        if script == HOLDER:
+            random = Random(f"{self._options.seed} {node} {job.job_id} {job.attempt}")  # noqa: S311 (chance for tests)
+            return Nature(run_us=HOLDER_RUN_US, on_term_us=random.choice((500, 2 * US)), cpu_share=0.0)
+        where = "" if script.startswith(b"script") else node
+        random = Random(f"{self._options.seed} {script!r} {task} {job.attempt}{where}")  # noqa: S311 (chance for tests)
         fate = random.random()
         return Nature(
             run_us=random.randint(1_000, self._options.run_max_s * US),
@@ -345,6 +387,7 @@ class People:
         """What good administrators do every now and then: open everything, release, and cancel what is hopeless."""
         if not self._ctld.up:
             return
+        self.clients.tend(self._cancel_for_good)
         for partition in self._ctld.core.state.partition_list:
             if partition.state != "UP":
                 self._set_partition(partition.name, "UP")
@@ -360,6 +403,11 @@ class People:
                 self._timeline.say(job_id, f"scancel {job_id}: {row.reason.value}")
                 which = JobFilter(ids=(_id_of(row),))
                 self.ask(lambda reply_to, w=which: CancelJobs(ROOT, w, reply_to=reply_to), lambda body: None)  # type: ignore[misc]
+
+    def _cancel_for_good(self, job_id: int) -> None:
+        self._timeline.say(job_id, f"scancel {job_id}: nobody owns it")
+        which = JobFilter(ids=(str(job_id),))
+        self.ask(lambda reply_to: CancelJobs(ROOT, which, reply_to=reply_to), lambda body: None)
 
 
 def _id_of(row: JobRow) -> str:

@@ -26,7 +26,16 @@ from ctld.core.effects import (
     StartPlan,
     TerminateStep,
 )
-from ctld.core.events import AnyEvent, ClockJumped, LaunchRefused, NodeDisconnected, StepExited, StepStarted, Tick
+from ctld.core.events import (
+    AnyEvent,
+    ClockJumped,
+    LaunchRefused,
+    NodeDisconnected,
+    StepExited,
+    StepStarted,
+    StopWaiting,
+    Tick,
+)
 from ctld.core.planning import run_plan
 from ctld.core.recover import Loaded, Misfit
 from ctld.core.submit import SUBMIT_KEY_AGE_US
@@ -39,6 +48,7 @@ from ctld.store.migrate import migrate
 from penstock.values.config import Config
 from sim.checkers import Broken, Checkers
 from sim.network import CTLD, Network, Stream
+from sim.simstep import HOLDER
 from sim.timeline import US, Timeline
 
 #: Where a controller may die. "effect" is between two effects of a batch.
@@ -223,6 +233,16 @@ class SimController:
         self._waiting[self._replies] = answered
         self.post(make(self._replies))
 
+    @property
+    def run(self) -> int:
+        """Which run of the controller this is."""
+        return self._run
+
+    def stop_waiting(self, run: int, reply_to: int) -> None:
+        """The caller of that run's request has gone."""
+        if self.up and run == self._run and self._waiting.pop(reply_to, None) is not None:
+            self.post(StopWaiting(reply_to))
+
     def _pump(self) -> None:
         self._pump_due = False
         inbox, self._inbox = self._inbox, []
@@ -331,8 +351,10 @@ class SimController:
             stream.send(CTLD, ("command", self.core.state.epoch, stream.commands, effect, spec))
 
     def _spec(self, effect: LaunchStep) -> bytes | None:
-        spec = self.store.spec(effect.job.spec_hash)
-        return None if spec is None else spec.script
+        if effect.step is not None and effect.step.request is None:
+            return HOLDER
+        spec = self.store.spec(effect.step.spec_hash if effect.step is not None else effect.job.spec_hash)
+        return None if spec is None else spec.script or spec.argv[0]
 
     def _admit(self, effect: AdmitNode) -> None:
         stream = self._links.get(effect.link_id)

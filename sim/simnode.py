@@ -17,19 +17,24 @@ from ctld.core.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
 from ctld.core.events import HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
 from ctld.core.model import JobRow
 from nodedaemon.core import messages as core
-from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, NodeMachine
+from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, SIGTERM, NodeMachine
 from nodedaemon.core.steps import NO_LEASE, StepKey
 from nodedaemon.lease import LAPSED, LOOKS
 from penstock.values.config import NodeConfig
+from penstock.values.jobid import BATCH_STEP
 from sim.checkers import Broken, Checkers
 from sim.network import CTLD, NODE, Listener, Network, Side, Stream
-from sim.simstep import Disk, Nature, Process
+from sim.simstep import HOLDER, Disk, Nature, Process
 from sim.timeline import US, Timeline
 
 CRASH_POINTS = ("journal:before", "journal:written", "journal:synced", "effect")
 REGISTER_TIMEOUT_US = 20 * US
 BEAT_US = 5 * US
 PAUSE_FIRST_US, PAUSE_MAX_US = 100_000, 10 * US
+
+
+def _name(key: StepKey) -> str:
+    return f"job {key.job_id}.{key.attempt}" + ("" if key.step_id == BATCH_STEP else f" step {key.step_id}")
 
 
 class NodeCrash(Exception):
@@ -41,7 +46,7 @@ class SimNode:
 
     def __init__(
         self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: Listener,
-        nature_of: Callable[[bytes, JobRow], Nature], skew_us: int,
+        nature_of: Callable[[bytes, JobRow, str], Nature], skew_us: int,
     ) -> None:  # fmt: skip
         self.config, self.name = config, config.name
         self.powered = True
@@ -132,7 +137,7 @@ class SimNode:
         """A stepd dies (kill -9); what it supervised is killed, by this daemon or the next one."""
         process = self.processes[key]
         process.is_lost = True
-        self._timeline.say(key.job_id, f"{self.name}: the stepd of job {key.job_id}.{key.attempt} dies")
+        self._timeline.say(key.job_id, f"{self.name}: the stepd of {_name(key)} dies")
         self._end(process, SIGKILL)
         self._later(self._random.randint(500, 5_000), self._lost, key)
 
@@ -216,7 +221,7 @@ class SimNode:
             return
         process.lapsed = True
         self._timeline.say(process.key.job_id, f"job {process.key.job_id} stops itself on {self.name}: no contact")
-        self._hit(process, 15, process.nature.on_term_us)
+        self._hit(process, SIGTERM, process.nature.on_term_us)
         self._timeline.after(grace_us, self._hit, process, SIGKILL, process.nature.on_kill_us)
 
     def _guarded(self, act: Callable[..., None], *args: Any) -> None:
@@ -332,29 +337,31 @@ class SimNode:
 
     # ---- steps ---------------------------------------------------------------------------------------------------
 
-    def _order(self, key: StepKey, job: JobRow, script: bytes, lease: tuple[int, int]) -> None:
+    def _order(self, key: StepKey, launch: LaunchStep, script: bytes, lease: tuple[int, int]) -> None:
         """The order goes to the launcher, which may outlive the daemon."""
-        self._timeline.after(
-            self._random.randint(200, 5_000), self._begin, key, job, script, lease, self.boots, self.daemons
-        )
+        delay_us = self._random.randint(200, 5_000)
+        self._timeline.after(delay_us, self._begin, key, launch, script, lease, self.boots, self.daemons)
 
-    def _begin(self, key: StepKey, job: JobRow, script: bytes, lease: tuple[int, int], boot: int, daemon: int) -> None:
+    def _begin(
+        self, key: StepKey, launch: LaunchStep, script: bytes, lease: tuple[int, int], boot: int, daemon: int
+    ) -> None:
         if boot != self.boots or not self.powered or key in self.disk.claims:
             return
         if daemon != self.daemons and self._random.random() < 0.5:
             return  # the order was still in the dead daemon's buffer
-        nature = self._nature_of(script, job)
+        job = launch.job
+        nature = self._nature_of(script, job, self.name)
         if nature.failure:
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=nature.failure))
             return
         self.disk.claims[key] = True
-        process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us)
+        process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us, launch.step)
         process.lease = lease
         if lease != NO_LEASE:
             self._look(process)
             if not self._beats:
                 self._beat()
-        self._timeline.say(key.job_id, f"job {key.job_id}.{key.attempt} starts on {self.name}")
+        self._timeline.say(key.job_id, f"{_name(key)} starts on {self.name}")
         self._checkers.started(process)
         self._timeline.at(process.end_planned_us, self._exit, process, process.end_planned_us, 0)
         if daemon == self.daemons:
@@ -366,7 +373,7 @@ class SimNode:
             return
         nature = process.nature
         delay_us = nature.on_kill_us if SIGKILL in effect.signals else nature.on_term_us
-        if set(effect.signals) & {SIGKILL, 15}:
+        if set(effect.signals) & {SIGKILL, SIGTERM}:
             self._hit(process, effect.signals[-1], delay_us)
 
     def _hit(self, process: Process, signal: int, delay_us: int) -> None:
@@ -383,6 +390,8 @@ class SimNode:
             return
         self._end(process, signal)
         nature = process.nature
+        if signal == SIGTERM and process.script == HOLDER:  # that is how it is told to end
+            signal = 0
         code, signal = (0, signal) if signal else (nature.exit_code, nature.exit_signal)
         start_us = process.start_us + self._skew_us
         process.reported = core.StepEnded(
@@ -404,9 +413,7 @@ class SimNode:
         process.cpu_us = int((process.end_us - process.start_us) * process.nature.cpu_share)
         del self.processes[process.key]
         how = f"signal {signal}" if signal else f"exit {process.nature.exit_code}"
-        self._timeline.say(
-            process.key.job_id, f"job {process.key.job_id}.{process.key.attempt} is over on {self.name}: {how}"
-        )
+        self._timeline.say(process.key.job_id, f"{_name(process.key)} is over on {self.name}: {how}")
         self._checkers.ended(process)
 
     # ---- the stream ----------------------------------------------------------------------------------------------
@@ -471,7 +478,7 @@ class SimNode:
         head = (stream.number, sequence, epoch, key)
         if isinstance(effect, LaunchStep):
             lease = (effect.lease_s, effect.lease_grace_s) if effect.lease_s else NO_LEASE
-            self.post(core.Launch(*head, (effect.job, script, lease), lease=lease))
+            self.post(core.Launch(*head, (effect, script, lease), lease=lease))
         elif isinstance(effect, SignalStep):
             scope = SCOPE_BATCH if effect.batch_only and not effect.full else SCOPE_ALL
             self.post(core.Signal(*head, effect.signal_no, scope))

@@ -3,8 +3,12 @@
 import msgspec
 
 from ctld.core.model import JobRow
+from ctld.core.step_model import StepRow
 from nodedaemon.core import messages as core
 from nodedaemon.core.steps import StepKey
+
+#: What a holder runs.
+HOLDER = b"holder"
 
 
 class Nature(msgspec.Struct, frozen=True):
@@ -21,10 +25,16 @@ class Nature(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """The processes of one step, as one. Times are true times."""
+    """The processes of one step on one node, as one. Times are true times."""
 
-    def __init__(self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int) -> None:
+    def __init__(
+        self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int, step: StepRow | None
+    ) -> None:
         self.key, self.node, self.job, self.nature, self.script = key, node, job, nature, script
+        self.place = (node, key)
+        parts = step.parts or () if step is not None else ()
+        self.part = next((part for part in parts if part.node == node), None)  # None = of a batch script
+        self.request = step.request if step is not None else None
         self.start_us = start_us
         self.end_us = 0  # 0 = it runs
         self.end_planned_us = start_us + nature.run_us

@@ -16,6 +16,8 @@ DEEDS = {
     "submit": 14, "submit_array": 4, "submit_dependent": 4, "cancel": 4, "hold": 2, "release": 2, "requeue": 3,
     "requeue_hold": 1, "update": 3, "await_job": 1, "drain": 2, "resume": 3, "partition_state": 1, "reconfigure": 2,
 }  # fmt: skip
+#: The same, of those who start steps: some worlds have them, drawn from a source of their own.
+STEP_DEEDS = {"submit_srun": 6, "submit_salloc": 3, "make_steps": 12, "cancel_step": 3}
 #: Always there: without them nothing happens.
 NEEDED = ("submit", "resume")
 #: What goes wrong: word -> weight. Words are methods of `sim.faults.Faults`.
@@ -51,6 +53,9 @@ class Options(msgspec.Struct, frozen=True):
     pause_mean_s: float
     run_max_s: int
     deeds: dict[str, int]
+    vanish: float  # share of sruns and sallocs that go without a word
+    inactive_limit_s: int
+    holders: bool
     faults: dict[str, int]
 
     def text(self) -> str:
@@ -65,6 +70,10 @@ def draw(seed: int, steps: int) -> Options:
     random = Random(f"penstock world {seed}")  # noqa: S311 (chance for tests)
     pick = random.choice
     leases = Random(f"penstock world {seed} leases")  # noqa: S311 (chance for tests; of its own: seeds stay what they were)
+    steps_of = Random(f"penstock world {seed} steps of srun")  # noqa: S311 (chance for tests; likewise)
+    step_deeds = {word: weight for word, weight in STEP_DEEDS.items() if steps_of.random() < 0.8}
+    if steps_of.random() < 0.4:
+        step_deeds = {}
     fault_share = pick((0.0, 0.3, 0.6, 1.0))
     return Options(
         seed=seed,
@@ -88,7 +97,10 @@ def draw(seed: int, steps: int) -> Options:
         skew_max_us=pick((0, 0, 3_000_000, 3_600_000_000)),
         pause_mean_s=pick((0.5, 3.0, 10.0)),
         run_max_s=pick((5, 60, 400)),
-        deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7},
+        deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7} | step_deeds,
+        vanish=steps_of.choice((0.0, 0.3)),
+        inactive_limit_s=steps_of.choice((0, 120)),
+        holders=steps_of.random() < 0.25,
         faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share},
     )
 
@@ -120,4 +132,7 @@ def configuration(options: Options) -> Config:
         min_job_age_s=options.min_job_age_s,
         return_to_service=options.return_to_service,
         max_batch_requeue=options.max_batch_requeue,
+        mpi_ports=(12_000, 12_007),
+        inactive_limit_s=options.inactive_limit_s,
+        prolog_flags=("Alloc", "Contain") if options.holders else (),
     )

@@ -18,6 +18,7 @@ from sim.network import Network
 from sim.people import People
 from sim.simctld import SimController
 from sim.simnode import SimNode
+from sim.stepping import Clients
 from sim.swarm import Options, configuration, draw
 from sim.timeline import US, Timeline
 
@@ -52,6 +53,9 @@ class World:
         self.ctld = SimController(self.timeline, network, self.checkers, self._source("controller"), config, record)
         self.ctld.commit_max_us, self.ctld.plan_max_us = self.options.commit_max_us, self.options.plan_max_us
         self.people = People(self.options, self.timeline, self._source("people"), self.ctld, self.checkers, config)
+        self.people.clients = Clients(
+            self.options, self.timeline, self._source("clients"), self.ctld, self.checkers, self.people
+        )
         self.nodes: dict[str, SimNode] = {}
         for entry in config.nodes:
             random = self._source(entry.name)

@@ -131,6 +131,7 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     """What is asked of the step. In a job of srun's own it takes what the job has, without counting it again."""
     found = dict(values.all)
     if owns_job:
+        _bind_gpus(found)
         for key in ("mem", "mem_per_cpu", "nodelist", "exclude", "immediate", "signal", *DEVICE_KEYS):
             found.pop(key, None)
     if found.get("interactive"):
@@ -158,6 +159,14 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     if len(groups) == 1:
         spec.het_group = groups[0]
     return spec
+
+
+def _bind_gpus(found: dict[str, Any]) -> None:
+    """--gpus-per-task=N implies --gpu-bind=per_task:N; a step that has all of its own job would not know of it else."""
+    asked: dict[str, Any] = {key: found[key] for key in ("gpus_per_task", "tres_per_task") if key in found}
+    each = sum(gres.count for gres in job_request(asked).gres_per_task if gres.name == "gpu") if asked else 0
+    if each and "gpu_bind" not in found:
+        found["gpu_bind"] = f"per_task:{each}"
 
 
 def _devices(spec: StepSpec, found: dict[str, Any]) -> None:

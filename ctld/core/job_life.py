@@ -299,7 +299,8 @@ def _script_done(state: ClusterState, job: Job, batch: Step, now_us: int) -> Non
 
 
 def _last_end_us(job: Job, step: Step, batch: Step | None) -> int:
-    if step.step_id == EXTERN_STEP:  # the time that an epilog takes is not the job's
+    """When the job has ended. One without a script may have gone on long after its last step of srun."""
+    if step.step_id == EXTERN_STEP and batch is not None:  # the time that an epilog takes is not the job's
         return max((other.end_at_us for other in job.steps.values() if other is not step), default=step.end_at_us)
     return max(step.end_at_us, batch.end_at_us) if batch is not None else step.end_at_us
 

@@ -173,11 +173,11 @@ def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node:
 
 
 def _part_exited(state: ClusterState, now_us: int, job: Job, step: SpreadStep, event: StepExited) -> None:
+    state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
     if event.rebooted:
         lost(state, job, step, now_us, event.failure, event.node)
         return
     part = parts.ended(state, step, event)
-    state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
     if event.failure:
         state.record(now_us, job, "step failure", f"{step.step_id} on {event.node}: {event.failure}")
     failed = bool(part.exit_code or part.exit_signal or part.failure)

@@ -193,7 +193,7 @@ def _new_step(state: ClusterState, now_us: int, job: Job, desk: StepDesk, event:
     step = SpreadStep()
     step.job_id, step.attempt = job.job_id, job.attempt
     step.step_id = INTERACTIVE_STEP if request.interactive else next_step_id(state, job, desk, request)
-    step.name = request.name or _program(event)
+    step.name = request.name or program_of(event)
     step.state, step.node, step.epoch = S.CONFIGURING, parts[0].node, state.epoch
     step.tasks = sum(len(part.ranks) for part in parts)
     step.dead_after_s = step.start_at_us = step.end_at_us = step.exit_code = step.exit_signal = 0
@@ -221,8 +221,8 @@ def next_step_id(state: ClusterState, job: Job, desk: StepDesk | None, request: 
     return max(own, *(other.next_id for other in desks if other is not None), 0)
 
 
-def _program(event: CreateStep) -> str:
-    """The program's name, as far as it is text."""
+def program_of(event: CreateStep) -> str:
+    """The program's name, as far as it is text: what a step is called without --job-name."""
     argv = event.spec.argv or (event.request.multi_prog[0].argv if event.request.multi_prog else ())
     name = argv[0].rpartition(b"/")[2].decode("utf-8", "replace") if argv else ""
     return "".join(c if c.isprintable() else "?" for c in name)[:NAME_MAX] or "step"

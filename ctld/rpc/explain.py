@@ -9,8 +9,10 @@ from typing import Any, Final
 from ctld.core.events import Actor
 from ctld.core.fits import find_fits, inquire_fits
 from ctld.core.model import JobRow
+from ctld.core.step_wait import waiting_steps
 from ctld.core.why import Inquiry, Why, explain, inquire
 from ctld.metrics import OTHERS, Passes
+from ctld.rpc import stepinfo
 from ctld.rpc.auth import caller
 from ctld.rpc.controller import translated
 from ctld.rpc.listing import named_rows
@@ -48,6 +50,10 @@ class ExplainService:
         actor = caller()
         found = await self._services.thinker.ask(_explain, lambda: self._inquiry(row.job_id, actor))
         if found is None:
+            state = self._runtime.core.state
+            job = state.jobs.get(row.job_id)
+            for one in waiting_steps(state, job) if job is not None else ():
+                reply.steps.add(name=stepinfo.name_of(one.wish.event), since_us=one.since_us, waits_for=one.why)
             await self._tell_story(reply, row)
             return reply
         return why_reply(reply, found, self._runtime.snapshot)

@@ -6,9 +6,12 @@ from typing import Any, Final
 from ctld.agents.hetenv import het_environment
 from ctld.agents.launch import end_of
 from ctld.agents.stepmessages import allocation_of, step_plan, step_spec, stream_address
+from ctld.core.events import CreateStep
 from ctld.core.model import JobRow
 from ctld.core.state import ClusterState
 from ctld.core.step_model import StepRow
+from ctld.core.step_wait import waiting_steps
+from ctld.core.steps import program_of
 from ctld.rpc.allocenv import allocation_environment
 from ctld.rpc.jobinfo import request_message
 from ctld.rpc.records import exit_status
@@ -115,3 +118,28 @@ def step_info(job: JobRow, row: StepRow) -> steps_pb2.StepInfo:
         cpus=row.cpus or sum(part.cpus for part in here), tres=row.tres_alloc or job.tres_alloc, plan=step_plan(row),
         account=request.account, qos=request.qos, job_name=request.name, **fields,
     )  # fmt: skip
+
+
+def waiting_infos(state: ClusterState, row: JobRow) -> list[steps_pb2.StepInfo]:
+    """The job's steps that wait for room in it."""
+    job = state.jobs.get(row.job_id)
+    if job is None or job.job_id not in state.desks:
+        return []
+    fields: dict[str, Any] = {}
+    if row.array_task_id is not None:
+        fields["array_job_id"], fields["array_task_id"] = row.array_job_id, row.array_task_id
+    return [
+        steps_pb2.StepInfo(
+            job_id=row.job_id, attempt=row.attempt, name=name_of(one.wish.event), state=S.PENDING.name,
+            user_id=row.user_id, user_name=row.user_name, partition=row.partition,
+            time_limit_s=-1 if one.wish.event.request.time_limit_s is None else one.wish.event.request.time_limit_s,
+            tasks=one.wish.event.request.ntasks, spec=step_spec(one.wish.event.request), account=row.request.account,
+            qos=row.request.qos, job_name=row.request.name, waits_for=one.why, waits_since_us=one.since_us, **fields,
+        )
+        for one in waiting_steps(state, job)
+    ]  # fmt: skip
+
+
+def name_of(event: CreateStep) -> str:
+    """What a step is called that is not there yet."""
+    return event.request.name or program_of(event)

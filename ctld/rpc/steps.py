@@ -167,13 +167,17 @@ class StepsService:
         else:
             chosen = [(row, None) for row in list(snapshot.jobs.values()) if row.state in HOLDING_STATES]
         found: dict[tuple[int, int], Any] = {}
+        reply = steps_pb2.ListStepsReply()
         for job, step_id in chosen:
             if unknown or (uids and job.user_id not in uids):
                 continue
+            if step_id is None:
+                reply.waiting.extend(stepinfo.waiting_infos(self._runtime.core.state, job))
             for row in self._steps_of(job):
                 if step_id in (None, row.step_id):
                     found[job.job_id, row.step_id] = (job, row)
-        return steps_pb2.ListStepsReply(steps=[stepinfo.step_info(*found[key]) for key in sorted(found)])
+        reply.steps.extend(stepinfo.step_info(*found[key]) for key in sorted(found))
+        return reply
 
     @translated
     async def NotifyJob(self, request: Any, context: Any) -> Any:

@@ -13,7 +13,7 @@ class WhyJobRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
 class WhyJobReply(_message.Message):
-    __slots__ = ("job_id", "shown_id", "state", "reason", "user_name", "last_event", "last_event_at_us", "now_us", "obstacles", "planned", "needs", "licenses", "reservations", "in_front", "in_front_more", "may_preempt", "victims", "hints", "name")
+    __slots__ = ("job_id", "shown_id", "state", "reason", "user_name", "last_event", "last_event_at_us", "now_us", "obstacles", "planned", "needs", "licenses", "reservations", "in_front", "in_front_more", "may_preempt", "victims", "hints", "name", "steps")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SHOWN_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class WhyJobReply(_message.Message):
     VICTIMS_FIELD_NUMBER: _ClassVar[int]
     HINTS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     shown_id: str
     state: str
@@ -52,7 +53,18 @@ class WhyJobReply(_message.Message):
     victims: _containers.RepeatedScalarFieldContainer[int]
     hints: _containers.RepeatedCompositeFieldContainer[Hint]
     name: str
-    def __init__(self, job_id: _Optional[int] = ..., shown_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_name: _Optional[str] = ..., last_event: _Optional[str] = ..., last_event_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., obstacles: _Optional[_Iterable[_Union[Obstacle, _Mapping]]] = ..., planned: _Optional[_Union[PlannedStart, _Mapping]] = ..., needs: _Optional[_Iterable[_Union[NodesNeeded, _Mapping]]] = ..., licenses: _Optional[_Iterable[_Union[LicensesNeeded, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[ReservationInTheWay, _Mapping]]] = ..., in_front: _Optional[_Iterable[_Union[JobInFront, _Mapping]]] = ..., in_front_more: _Optional[int] = ..., may_preempt: bool = ..., victims: _Optional[_Iterable[int]] = ..., hints: _Optional[_Iterable[_Union[Hint, _Mapping]]] = ..., name: _Optional[str] = ...) -> None: ...
+    steps: _containers.RepeatedCompositeFieldContainer[StepThatWaits]
+    def __init__(self, job_id: _Optional[int] = ..., shown_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_name: _Optional[str] = ..., last_event: _Optional[str] = ..., last_event_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., obstacles: _Optional[_Iterable[_Union[Obstacle, _Mapping]]] = ..., planned: _Optional[_Union[PlannedStart, _Mapping]] = ..., needs: _Optional[_Iterable[_Union[NodesNeeded, _Mapping]]] = ..., licenses: _Optional[_Iterable[_Union[LicensesNeeded, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[ReservationInTheWay, _Mapping]]] = ..., in_front: _Optional[_Iterable[_Union[JobInFront, _Mapping]]] = ..., in_front_more: _Optional[int] = ..., may_preempt: bool = ..., victims: _Optional[_Iterable[int]] = ..., hints: _Optional[_Iterable[_Union[Hint, _Mapping]]] = ..., name: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepThatWaits, _Mapping]]] = ...) -> None: ...
+
+class StepThatWaits(_message.Message):
+    __slots__ = ("name", "since_us", "waits_for")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    since_us: int
+    waits_for: str
+    def __init__(self, name: _Optional[str] = ..., since_us: _Optional[int] = ..., waits_for: _Optional[str] = ...) -> None: ...
 
 class Obstacle(_message.Message):
     __slots__ = ("reason", "text", "at_us")

@@ -330,13 +330,15 @@ class ListStepsRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListStepsReply(_message.Message):
-    __slots__ = ("steps",)
+    __slots__ = ("steps", "waiting")
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     steps: _containers.RepeatedCompositeFieldContainer[StepInfo]
-    def __init__(self, steps: _Optional[_Iterable[_Union[StepInfo, _Mapping]]] = ...) -> None: ...
+    waiting: _containers.RepeatedCompositeFieldContainer[StepInfo]
+    def __init__(self, steps: _Optional[_Iterable[_Union[StepInfo, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[StepInfo, _Mapping]]] = ...) -> None: ...
 
 class StepInfo(_message.Message):
-    __slots__ = ("job_id", "step_id", "attempt", "name", "state", "user_id", "user_name", "partition", "array_job_id", "array_task_id", "start_at_us", "end_at_us", "time_limit_s", "node_list", "tasks", "cpus", "tres", "spec", "plan", "exit", "account", "qos", "job_name", "het_job_id", "het_offset")
+    __slots__ = ("job_id", "step_id", "attempt", "name", "state", "user_id", "user_name", "partition", "array_job_id", "array_task_id", "start_at_us", "end_at_us", "time_limit_s", "node_list", "tasks", "cpus", "tres", "spec", "plan", "exit", "account", "qos", "job_name", "het_job_id", "het_offset", "waits_for", "waits_since_us")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -362,6 +364,8 @@ class StepInfo(_message.Message):
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     HET_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    WAITS_SINCE_US_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     step_id: int
     attempt: int
@@ -387,7 +391,9 @@ class StepInfo(_message.Message):
     job_name: str
     het_job_id: int
     het_offset: int
-    def __init__(self, job_id: _Optional[int] = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., user_id: _Optional[int] = ..., user_name: _Optional[str] = ..., partition: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., tres: _Optional[str] = ..., spec: _Optional[_Union[StepSpec, _Mapping]] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., job_name: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ...) -> None: ...
+    waits_for: str
+    waits_since_us: int
+    def __init__(self, job_id: _Optional[int] = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., user_id: _Optional[int] = ..., user_name: _Optional[str] = ..., partition: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., tres: _Optional[str] = ..., spec: _Optional[_Union[StepSpec, _Mapping]] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., job_name: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., waits_for: _Optional[str] = ..., waits_since_us: _Optional[int] = ...) -> None: ...
 
 class AttachStepRequest(_message.Message):
     __slots__ = ("job_id", "step_id")

@@ -5,6 +5,7 @@ import msgspec
 from ctld.core.events import AwaitAllocation, AwaitStep, CreateStep, EndAllocation, NotifyJob, StopWaiting
 from ctld.core.model import SpecRow
 from ctld.core.step_model import SpreadStep, StepRequest
+from ctld.core.step_wait import waiting_steps
 from penstock.values.taskset import TaskSet
 from tests.core.world import World
 
@@ -110,6 +111,12 @@ class StepCommands:
             exit_ = f" {step.exit_code}:{step.exit_signal}" if step.end_at_us else ""
             lines.append(f"{step.step_id} {step.name} {step.state.name}{exit_}{note}{parts}")
         return lines or ["none"]
+
+    def step_waits(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """What the steps of a job wait for that are not there yet."""
+        state = self.world.core.state
+        found = waiting_steps(state, state.jobs[int(plain[0])])
+        return [f"{one.wish.event.request.name} {one.why}" for one in found] or ["none"]
 
     def held_cpus(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """The cpu numbers and devices of each live part."""

@@ -10,6 +10,7 @@ from ctld.core.events import (
     CancelJobs,
     ControlAction,
     ControlJobs,
+    CreateStep,
     EndAllocation,
     HeldStep,
     JobFilter,
@@ -20,10 +21,12 @@ from ctld.core.events import (
     StepStarted,
     WantedJob,
 )
+from ctld.core.model import SpecRow
+from ctld.core.step_model import StepRequest
 from penstock.values.config import PartitionConfig
 from penstock.values.jobkind import JobKind
 from penstock.values.states import JobState
-from tests.core.world import World, make_config
+from tests.core.world import US, World, make_config
 
 EXTERN = -4
 
@@ -382,6 +385,21 @@ def test_an_allocation_begins_with_its_holders_and_ends_with_them() -> None:
     site.down(1, "n1")
     site.down(1, "n2")
     assert site.state(1) == "FAILED NonZeroExitCode"
+
+
+def test_an_allocation_that_ran_no_step_at_last_ends_when_its_owner_says_so() -> None:
+    site = Site(prolog=("/p",))
+    allocation(site)
+    site.up(1)
+    site.do(CreateStep(site.actor("ann"), 1, "k" * 32, StepRequest(), SpecRow(b"s", b"", (b"a",), ()), True, 99))
+    site.step_started(1, 0)
+    site.step_exited(1, 0)
+    site.advance(3_600)
+    site.do(EndAllocation(site.actor("ann"), 1, 0, 0, site.reply_to()))
+    site.down(1)
+    row = site.jobs[1, 0]
+    assert row.state is JobState.COMPLETED
+    assert row.end_at_us - row.start_at_us >= 3_600 * US
 
 
 def test_an_allocation_whose_prolog_fails_is_cancelled() -> None:

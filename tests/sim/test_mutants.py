@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctld.core import arrays, depends, expect, job_life, schedule, shapes, step_life, submit
+from ctld.core import arrays, depends, expect, job_life, schedule, shapes, step_life, step_parts, steps, submit
 from ctld.core.controller import HANDLERS, Core
 from ctld.core.effects import LaunchStep, Submitted
 from ctld.core.events import CancelJobs, StepExited
 from ctld.core.sharing import units_held
 from ctld.core.state import ClusterState
+from ctld.core.stepdesk import StepDesk
 from ctld.store.committer import Store
 from nodedaemon.core.machine import NodeMachine
 from penstock.values.states import Hold, JobState
@@ -296,15 +297,46 @@ def relaunches_after_loss(patch: Patch) -> None:
     patch.setattr(job_life, "requeue", requeue)
 
 
+def same_cpus_for_all_steps(patch: Patch) -> None:
+    """A step is planned as if no other step of its job held anything."""
+    real = steps._plan_with
+    patch.setattr(steps, "_plan_with", lambda state, job, held, request: real(state, job, {}, request))
+    patch.setattr(Core, "check", lambda self: None)
+
+
+def ends_with_the_first_part(patch: Patch) -> None:
+    """A step of several nodes has ended when one of them says so."""
+    real = step_life.part_done
+
+    def part_done(state: ClusterState, job: Any, step: Any, now_us: int) -> None:
+        for at, part in enumerate(step.all_parts):
+            if part.state < JobState.COMPLETED and step.step_id >= 0:
+                step_parts.put(state, step, at, part._replace(state=JobState.COMPLETED, end_at_us=now_us))
+        real(state, job, step, now_us)
+
+    patch.setattr(step_life, "part_done", part_done)
+
+
+def forgets_step_keys(patch: Patch) -> None:
+    """A request of a step that comes again is a new step."""
+    real = StepDesk.add
+
+    def add(self: StepDesk, step: Any) -> None:
+        real(self, step)
+        self.keys.clear()
+
+    patch.setattr(StepDesk, "add", add)
+
+
 MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
-    (forgets_to_release, ("capacity",)),
+    (forgets_to_release, ("capacity", "core")),
     (never_releases, ("liveness", "core")),
     (launches_twice, ("once",)),
     (launches_before_commit, ("books", "once", "acknowledged", "ended")),
     (drops_a_submit, ("acknowledged", "core", "liveness")),
     (forgets_submit_keys, ("acknowledged", "placement")),
     (answers_too_early, ("acknowledged",)),
-    (ends_on_suspicion, ("ended", "once")),
+    (ends_on_suspicion, ("ended", "once", "books")),
     (same_device_twice, ("capacity",)),
     (shares_a_gpu_in_use, ("capacity",)),
     (ignores_time_limits, ("time limit",)),
@@ -319,6 +351,9 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (starts_on_closed_nodes, ("placement",)),
     (acks_before_commit, ("liveness", "time limit", "books")),
     (relaunches_after_loss, ("books", "once")),
+    (same_cpus_for_all_steps, ("capacity",)),
+    (ends_with_the_first_part, ("ended",)),
+    (forgets_step_keys, ("acknowledged",)),
 )
 
 
