@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import socket
+import sys
 import threading
 import types
 
@@ -21,6 +22,8 @@ from nodedaemon import (
     orders,
     pmi,
     pmi_plug,
+    proctree,
+    scripts,
     stream_port,
     supervisor,
     supervisors,
@@ -356,6 +359,26 @@ def test_a_storm_of_orphans_leaves_time_for_orders(monkeypatch):
     monkeypatch.setattr(supervisor.os, "wait4", lambda pid, options: (99999, 0, used))
     assert step.reap()
     step.loop.turn()  # and comes back to it
+
+
+def test_a_program_that_is_killed_takes_a_long_line_of_descendants_along(tmp_path):
+    """Each in a session of its own; a parent that dies first would hide its children."""
+    chain = (
+        "import os, sys, time\n"
+        "for _ in range(20):\n"
+        "    os.setsid() if os.getpid() != os.getsid(0) else None\n"
+        f"    os.write(os.open({str(tmp_path / 'pids')!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT), b'%d\\n' % os.getpid())\n"
+        "    if os.fork():\n"
+        "        time.sleep(1000)\n"
+        "time.sleep(1000)\n"
+    )
+    for _ in range(3):
+        outcome = scripts.run([sys.executable, "-c", chain], {}, 1.0)
+        assert outcome.timed_out
+        pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+        assert len(pids) > 5
+        assert [pid for pid in pids if proctree.start_time(pid) and proctree.stat_fields(pid)[0] not in b"ZX"] == []
+        (tmp_path / "pids").unlink()
 
 
 def test_a_folder_that_is_filled_while_it_is_emptied(tmp_path, monkeypatch):
