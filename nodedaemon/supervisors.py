@@ -20,7 +20,7 @@ from functools import partial
 
 import msgspec
 
-from nodedaemon import orders, proctree, strays
+from nodedaemon import control, orders, proctree, strays
 from nodedaemon.cgroup import Cgroups
 from nodedaemon.core.machine import SCOPE_ALL, NodeMachine
 from nodedaemon.core.messages import Event, Notice, SignalStep, StepBegan, StepEnded
@@ -116,7 +116,7 @@ class Supervisors:
             return  # not begun (the core says it again when it has), or over
         order = orders.encode_signals(str(effect.key), effect.signals, effect.scope, effect.note)
         try:
-            self._control.sendto(order, claim.control)
+            control.send(self._control, claim.control, order)
         except OSError as error:
             log.warning(
                 "step %s: its supervisor does not take signals %s: %s", effect.key, effect.signals, error.strerror
@@ -189,7 +189,7 @@ class Supervisors:
         for other in of_user[:-LINGERING_MAX]:
             order = orders.encode_signals(str(other), (signal.SIGKILL,), SCOPE_ALL, "")
             with contextlib.suppress(OSError):  # it is going by itself
-                self._control.sendto(order, self._lingering[other].control)
+                control.send(self._control, self._lingering[other].control, order)
             del self._lingering[other]
 
     def _stepd_gone(self, key: StepKey, status: int = 0) -> None:
@@ -259,7 +259,7 @@ class Supervisors:
         log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
         if key.step_id == EXTERN_STEP:  # its prolog may have ended while nobody was there to hear it
             with contextlib.suppress(OSError):  # it is going: its record tells the rest
-                self._control.sendto(orders.encode_signals(str(key), (), SCOPE_ALL, ""), claim.control)
+                control.send(self._control, claim.control, orders.encode_signals(str(key), (), SCOPE_ALL, ""))
 
     def _adopted_gone(self, key: StepKey) -> None:
         pidfd = self._adopted.pop(key)
