@@ -25,6 +25,7 @@ import struct
 import time
 
 from nodedaemon import namespace, orders, scripts
+from nodedaemon.control import without_token
 from nodedaemon.crash import crash_point
 from nodedaemon.steprecord import STEPD, Claim, End, place_claim, place_end
 
@@ -193,7 +194,8 @@ class Holder:
             data, ancillary, _, asker = self._own.control.recvmsg(_ORDER_BYTES_MAX, socket.CMSG_SPACE(CREDENTIALS.size))
         except BlockingIOError:
             return False
-        if not is_own_word(ancillary):
+        data = without_token(data, self._own.token)
+        if not data or not is_own_word(ancillary):
             return False
         key, signals, _, note = orders.decode_signals(data)
         if key != self._order.key:

@@ -14,6 +14,7 @@ Needs root. Deliberately absent: other namespaces, and sharing between jobs.
 import ctypes
 import os
 import stat
+import time
 
 from nodedaemon import proctree
 from nodedaemon.folders import open_folder
@@ -24,6 +25,8 @@ _CLONE_NEWNS = 0x00020000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
 #: Deeper folders are moved up before they are removed, so that no user decides how many descriptors we hold.
 DEPTH_MAX = 64
+#: When no further round begins. A round takes as long as there is something to remove.
+SWEEP_S = 60.0
 _EXTERN = -4
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -150,8 +153,11 @@ class _Sweep:
         self._moved = 0
 
     def run(self) -> None:
-        """Until nothing is left."""
+        """Until nothing is left, or somebody makes files as fast as we remove them."""
+        end_s = time.monotonic() + SWEEP_S
         while os.listdir(self._fd):
+            if time.monotonic() > end_s:
+                raise OSError("it is being filled while it is emptied")
             moved = self._moved
             left = self._empty(self._fd, 0)
             if left and moved == self._moved:

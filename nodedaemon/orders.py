@@ -74,6 +74,7 @@ class LaunchOrder:
     kind: str = "batch"  # batch, step, extern
     tasks: list[TaskOrder]  # of a step of srun
     io_key: bytes = b""  # who shows it may attach; empty: nobody
+    asking_key: bytes = b""  # who shows this one may ask, and nothing else
     pty_rows: int = 0  # of task 0's pseudo terminal; 0 = none
     pty_columns: int = 0
     stdin_to: int = 0  # 0 first task of the step, 1 all, 2 none, 3 the task `stdin_task`

@@ -12,7 +12,7 @@ import errno
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -113,10 +113,18 @@ def send_signal(pid: int, signum: int, is_right: Callable[[int], bool]) -> bool:
 
 
 def signal_descendants(pid: int, signum: int) -> int:
-    """Signal all processes below `pid`; returns how many were there."""
+    """Signal all processes below `pid`; returns how many were there.
+
+    Who is killed has no children any more, so for SIGKILL all are found first, and children go before their parents.
+    Other signals reach parents first: one that is stopped forks no more.
+    """
     below = {pid}
     count = 0
-    for found in descendants(pid):
+    all_below: Iterable[int] = descendants(pid)
+    if signum == signal.SIGKILL:
+        all_below = list(all_below)[::-1]
+        below.update(all_below)
+    for found in all_below:
         below.add(found)
 
         def still_below(candidate: int) -> bool:

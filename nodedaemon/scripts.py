@@ -186,7 +186,9 @@ def _read(fd: int) -> bytes:
 
 def _kill(pid: int) -> None:
     """The group, and what descends from it; it is not reaped yet, so its number is still its own."""
-    proctree.signal_descendants(pid, signal.SIGKILL)
+    os.killpg(pid, signal.SIGSTOP)  # so that nobody forks away
+    for signum in (signal.SIGSTOP, signal.SIGKILL):
+        proctree.signal_descendants(pid, signum)
     os.killpg(pid, signal.SIGKILL)
 
 

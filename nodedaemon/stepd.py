@@ -14,6 +14,7 @@ import struct
 
 from nodedaemon import orders, proctree
 from nodedaemon.context import Context
+from nodedaemon.control import open_control, without_token
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
 from nodedaemon.loop import Loop
@@ -35,7 +36,7 @@ def run(context: Context, feed: socket.socket) -> int:
     os.dup2(context.null_fd, 2)  # whoever reads noded's messages must not wait for the end of a job
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    own = Own(context, wake_read, _open_control(), feed)
+    own = Own(context, wake_read, *open_control(), feed)
     while own.await_order() and (framed := _read_order(feed)) is not None:
         key, body = framed
         try:
@@ -97,14 +98,17 @@ def _complain(context: Context, key: str, text: str) -> None:
 class Own:
     """What a stepd keeps from step to step: its loop, and the two descriptors that are watched for every step."""
 
-    __slots__ = ("address", "context", "control", "feed", "loop", "pid", "pid_start", "step", "wake_read")
+    __slots__ = ("address", "context", "control", "feed", "loop", "pid", "pid_start", "step", "token", "wake_read")
 
-    def __init__(self, context: Context, wake_read: int, control: socket.socket, feed: socket.socket) -> None:
+    def __init__(
+        self, context: Context, wake_read: int, control: socket.socket, token: bytes, feed: socket.socket
+    ) -> None:
         self.feed = feed
         self.context = context
         self.wake_read = wake_read
         self.control = control
-        self.address: bytes = control.getsockname()
+        self.token = token
+        self.address: bytes = control.getsockname() + token
         self.pid = os.getpid()
         self.pid_start = proctree.start_time(self.pid)
         self.step: Supervisor | None = None
@@ -137,7 +141,8 @@ class Own:
         except BlockingIOError:
             return
         fds = _descriptors(ancillary)
-        if not _is_ours(ancillary):  # anybody may send to this address, and send anything along
+        data = without_token(data, self.token)
+        if not data or not _is_ours(ancillary):  # anybody may send to this address, and send anything along
             for fd in fds:
                 os.close(fd)
             return
@@ -156,14 +161,6 @@ def _refuse(connection: socket.socket, key: str) -> None:
     with contextlib.suppress(OSError), connection:
         connection.setblocking(False)
         connection.send(ANSWER_NO + f"step {key} is not here any more\n".encode())
-
-
-def _open_control() -> socket.socket:
-    """A socket for orders, under an abstract name that the kernel chooses; the claim says which."""
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    control.bind("")
-    return control
 
 
 def _is_ours(ancillary: list[tuple[int, int, bytes]]) -> bool:

@@ -16,6 +16,7 @@ import socket
 import struct
 from collections.abc import Callable
 
+from nodedaemon import control
 from nodedaemon.core.steps import StepKey
 from nodedaemon.orders import encode_connection
 from penstock.values.stepframes import ANSWER_BYTES_MAX, ANSWER_NO, GREETING, GREETING_BYTES_MAX
@@ -170,7 +171,7 @@ class StreamPort:
         elif address:
             try:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _FD.pack(one.sock.fileno()))]
-                self._out.sendmsg([encode_connection(str(key))], rights, 0, address)
+                control.send(self._out, address, encode_connection(str(key)), rights)
             except OSError as error:
                 self._refuse(one, f"step {key} takes no connections: {error.strerror}")
             else:

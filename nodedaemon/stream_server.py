@@ -1,7 +1,8 @@
 """One client of a step: TLS, then HELLO with the step's key, then frames both ways. The connection comes from noded.
 
 Who it is: whoever shows the step's key (compared in constant time) may do what his role may. An OWNER sees all, sends
-input and signals, and acknowledges; a VIEWER sees and may send input; an ASKER asks. Before that nothing is said, and
+input and signals, and acknowledges; a VIEWER sees and may send input; an ASKER asks, and may have a key that is good for
+nothing else. Before that nothing is said, and
 there is a deadline; of those who have not said HELLO the oldest goes when there are too many.
 
 Sending is pulled: each connection has its own place among the frames that the hub keeps.
@@ -162,10 +163,11 @@ class Connection:
 
     def _hello(self, payload: bytes) -> None:
         shown, role_word, from_word, *_ = unpack(payload)
-        key = self._step.order.io_key
-        if len(key) != KEY_BYTES or not compare_digest(shown, key):
-            raise NotAllowed
         role = Role(int(role_word))
+        order = self._step.order
+        is_known = _is_key(shown, order.io_key)
+        if not is_known and not (role is Role.ASKER and _is_key(shown, order.asking_key)):
+            raise NotAllowed
         kept = self._hub.kept
         self._timer.cancel()
         self.role = role
@@ -227,6 +229,10 @@ class Connection:
         if events != self._events and self._is_open:
             self._events = events
             self._loop.change(self._sock.fileno(), events)
+
+
+def _is_key(shown: bytes, key: bytes) -> bool:
+    return len(key) == KEY_BYTES and compare_digest(shown, key)
 
 
 def _is_blocked(error: OSError) -> bool:

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 #: How long to wait for killed processes before killing again: new ones may have been forked meanwhile.
 KILL_AGAIN_S = 0.2
+#: Processes that are collected in one go.
+REAPED_AT_ONCE_MAX = 1000
+REAP_AGAIN_S = 0.001
 #: How long a note may take to be written, when the step has ended meanwhile.
 NOTE_WAIT_S = 1.0
 #: How long the streams of a step that has ended stay for an owner who is gone; for one who never came; and for one who
@@ -90,6 +93,7 @@ class Supervisor:
         self._is_frozen = False
         self._is_clearing = False
         self._is_clear = False
+        self._is_dismissed = False  # its output is kept no longer
         self._kill_timer: Timer | None = None
         self._lease = Lease(own.context.contact_fd, order.lease_s, order.lease_grace_s) if order.lease_s else None
         self._note_pid = 0
@@ -213,6 +217,7 @@ class Supervisor:
     def obey(self, signals: tuple[int, ...], scope: int, note: str) -> None:
         """Signals for the step, and a line for its error output."""
         if self._is_clear:
+            self._is_dismissed = signal.SIGKILL in signals
             return
         is_for_all = scope != orders.SCOPE_BATCH
         if is_for_all and signal.SIGKILL in signals:
@@ -310,7 +315,7 @@ class Supervisor:
 
     def reap(self) -> bool:
         """Collect the dead; False when no child is left."""
-        while True:
+        for _ in range(REAPED_AT_ONCE_MAX):
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -328,6 +333,11 @@ class Supervisor:
             elif pid in self._epilogs:
                 self._epilogs.pop(pid).cancel()
             self._clear_if_ended()
+        self.loop.after(REAP_AGAIN_S, self._reap_more)  # they die as fast as we count: orders and streams have a turn
+        return True
+
+    def _reap_more(self) -> None:
+        self.reap()
 
     def _task_ended(self, task: Task, status: int) -> None:
         self.tasks.bury(task, status)
@@ -440,7 +450,7 @@ class Supervisor:
         def is_over() -> bool:
             nonlocal mark
             hub, now_s = self.hub, time.monotonic()
-            if hub.is_delivered:
+            if hub.is_delivered or self._is_dismissed:
                 return True
             if hub.kept.acknowledged != mark[0]:
                 mark = (hub.kept.acknowledged, now_s)

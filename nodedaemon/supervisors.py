@@ -20,7 +20,7 @@ from functools import partial
 
 import msgspec
 
-from nodedaemon import orders, proctree, strays
+from nodedaemon import control, orders, proctree, strays
 from nodedaemon.cgroup import Cgroups
 from nodedaemon.core.machine import SCOPE_ALL, NodeMachine
 from nodedaemon.core.messages import Event, Notice, SignalStep, StepBegan, StepEnded
@@ -40,8 +40,9 @@ PACKETS_PER_WAKE_MAX = 256
 #: An answer of a holder is a few words.
 ANSWER_BYTES_MAX = 4096
 NEVER_STARTED = "the node daemon was restarted before the step was started"
-#: Steps that have ended and may still have output for a client; more than a node can run in the time that they wait.
-LINGERING_MAX = 10_000
+#: Steps of one user that have ended and whose stepds still keep output for a client. Each is a process of ours that no
+#: job accounts for: of more, the oldest loses its output.
+LINGERING_MAX = 256
 NODE_REBOOTED = "the node was rebooted"
 SUPERVISOR_LOST = "supervisor lost"
 
@@ -69,7 +70,7 @@ class Supervisors:
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._control.bind("")  # a name of the kernel's, so that holders can answer
         self._adopted: dict[StepKey, int] = {}
-        self._lingering: dict[StepKey, bytes] = {}  # steps that have ended, whose stepds keep their output for a client
+        self._lingering: dict[StepKey, Claim] = {}  # steps that have ended, whose stepds keep their output for a client
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter | None = None
         self.launcher_lost = asyncio.Event()
@@ -115,7 +116,7 @@ class Supervisors:
             return  # not begun (the core says it again when it has), or over
         order = orders.encode_signals(str(effect.key), effect.signals, effect.scope, effect.note)
         try:
-            self._control.sendto(order, claim.control)
+            control.send(self._control, claim.control, order)
         except OSError as error:
             log.warning(
                 "step %s: its supervisor does not take signals %s: %s", effect.key, effect.signals, error.strerror
@@ -126,7 +127,7 @@ class Supervisors:
     def address_of(self, key: StepKey) -> bytes:
         """Where a step's stepd takes orders; b"" when no stepd has claimed it, or it is gone."""
         if key in self._lingering:
-            return self._lingering[key]
+            return self._lingering[key].control
         claim, _ = self._spool.read(key)
         return claim.control if claim is not None and claim.by != NEVER else b""
 
@@ -179,10 +180,17 @@ class Supervisors:
     def _linger(self, key: StepKey) -> None:
         """Its step folder may be gone before its client has come: remember where it is until its process ends."""
         claim, _ = self._spool.read(key)
-        if claim is not None and claim.by != NEVER:
-            self._lingering[key] = claim.control
-            while len(self._lingering) > LINGERING_MAX:
-                del self._lingering[next(iter(self._lingering))]
+        if claim is None or claim.by == NEVER:
+            return
+        self._lingering[key] = claim
+        if len(self._lingering) <= LINGERING_MAX:
+            return
+        of_user = [other for other, held in self._lingering.items() if held.user_id == claim.user_id]
+        for other in of_user[:-LINGERING_MAX]:
+            order = orders.encode_signals(str(other), (signal.SIGKILL,), SCOPE_ALL, "")
+            with contextlib.suppress(OSError):  # it is going by itself
+                control.send(self._control, self._lingering[other].control, order)
+            del self._lingering[other]
 
     def _stepd_gone(self, key: StepKey, status: int = 0) -> None:
         claim, end = self._spool.read(key)
@@ -251,7 +259,7 @@ class Supervisors:
         log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
         if key.step_id == EXTERN_STEP:  # its prolog may have ended while nobody was there to hear it
             with contextlib.suppress(OSError):  # it is going: its record tells the rest
-                self._control.sendto(orders.encode_signals(str(key), (), SCOPE_ALL, ""), claim.control)
+                control.send(self._control, claim.control, orders.encode_signals(str(key), (), SCOPE_ALL, ""))
 
     def _adopted_gone(self, key: StepKey) -> None:
         pidfd = self._adopted.pop(key)

@@ -21,6 +21,7 @@ from penstock.v1 import common_pb2, node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, default_output, expand_pattern
 from penstock.values.jobid import EXTERN_STEP
+from penstock.values.stepframes import asking_key
 from penstock.values.text import check_no_nul
 
 #: The controller's limits, enforced again: a node trusts nobody's arithmetic.
@@ -101,6 +102,7 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     if message.HasField("step"):
         wire_steps.make_step(order, message, settings, facts, names)
     order.io_key = message.io_key
+    order.asking_key = asking_key(message.io_key)
     order.node_name = node.node_name
     contain(order, message, node.site)
     order.kill_wait_s = settings.kill_wait_s or KILL_WAIT_S

@@ -22,12 +22,14 @@ from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, format_step
 from penstock.values.jobkind import JobKind
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
+from penstock.values.text import check_name
 
 #: Most ids in one request: what fits a command line.
 IDS_MAX = 100_000
 SIGKILL, SIGNAL_MAX = 9, 64
-#: Characters of a message of scontrol notify.
+#: Characters of a message of scontrol notify, and their bytes.
 NOTICE_MAX = 1024
+NOTICE_BYTES_MAX = 4 * NOTICE_MAX
 
 Action = Callable[[ClusterState, int, Actor, Job], None]
 
@@ -149,6 +151,11 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
     """scontrol notify: to the error output of the job's script, or of its steps when it has none. Raises Refused."""
     if not 0 < len(event.text) <= NOTICE_MAX or "\0" in event.text:
         raise Refused(Code.INVALID_VALUE, f"a message has 1 to {NOTICE_MAX} characters")
+    try:
+        for line in event.text.replace("\t", " ").split("\n"):  # it is shown on somebody's terminal
+            check_name(line, "message", NOTICE_BYTES_MAX)
+    except BadValue as error:
+        raise Refused(Code.INVALID_VALUE, str(error)) from None
     try:
         targets = targets_of(state, event.id)
     except BadValue as error:

@@ -26,6 +26,7 @@ from penstock.values.errors import BadValue
 from penstock.values.jobid import parse_selector
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import HOLDING_STATES
+from penstock.values.stepframes import asking_key
 
 #: The longest that a call waits; clients ask again.
 WAIT_S_MAX: Final = 300
@@ -131,9 +132,11 @@ class StepsService:
         actor = caller()
         if actor.uid != job.user_id and actor.role < Role.OPERATOR:
             raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
-        plan = step_plan(row)
+        plan, key = step_plan(row), self._key(row)
+        if actor.uid != job.user_id and actor.role < Role.ADMINISTRATOR:
+            key = asking_key(key)  # who can type into a step can do everything that its user can
         return steps_pb2.AttachStepReply(
-            job_id=row.job_id, step_id=row.step_id, attempt=row.attempt, plan=plan, io_key=self._key(row),
+            job_id=row.job_id, step_id=row.step_id, attempt=row.attempt, plan=plan, io_key=key,
             streams=stepinfo.streams_of(self._runtime.core.state, plan.nodes), user_id=job.user_id,
             spec=step_spec(row.request) if row.request is not None else None,
         )  # fmt: skip

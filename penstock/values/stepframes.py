@@ -82,6 +82,13 @@ class Role(IntEnum):
     ASKER = 2  # sstat, listpids: questions only
 
 
+def asking_key(io_key: bytes) -> bytes:
+    """What lets an ASKER in who may see the step and not touch it; nobody comes from it to the step's own key."""
+    import hashlib  # not for stepd: noded makes this one for it
+
+    return hashlib.sha256(b"ask " + io_key).digest() if io_key else b""
+
+
 class BadFrame(Exception):
     """What came is no frame: the connection is of no use any more."""
 

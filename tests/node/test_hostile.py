@@ -5,8 +5,11 @@ import asyncio
 import contextlib
 import errno
 import os
+import random
 import resource
+import select
 import socket
+import sys
 import threading
 import types
 
@@ -14,20 +17,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodedaemon import (
+    control,
+    namespace,
+    orders,
+    pmi,
+    pmi_plug,
+    scripts,
+    stream_port,
+    supervisor,
+    supervisors,
+    task,
+    tasks,
+    topology_info,
+    wire,
+)
 from nodedaemon import launcher as launcher_module
-from nodedaemon import orders, pmi, pmi_plug, stream_port, supervisor, task, tasks
 from nodedaemon.core.stepenv import StepShape
+from nodedaemon.core.steps import StepKey
 from nodedaemon.launcher import Launcher
 from nodedaemon.loop import Loop
+from nodedaemon.site import Site
+from nodedaemon.steprecord import STEPD, Claim, read_record
 from nodedaemon.streams import INPUT_BYTES_MAX, KEPT_WORDS_BYTES_MAX, Hub, set_window
 from nodedaemon.supervisor import Supervisor
 from nodedaemon.wire_steps import RANKS_MAX, _programs
 from penstock.v1 import steps_pb2
 from penstock.values.errors import BadValue
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import HEAD, NO_TASK, Kind, Role
-from tests.node.fakectl import IO_KEY, cluster
+from penstock.values.stepframes import HEAD, NO_TASK, Kind, Role, asking_key
+from tests.node.fakectl import IO_KEY, cluster, make_step_launch
 from tests.node.streamclient import Client
+from tests.support.oddmessages import odd_message
 
 
 @pytest.fixture
@@ -325,3 +346,190 @@ def shape(ntasks: int) -> StepShape:
 def test_lines_of_multi_prog_that_only_make_work(lines):
     with pytest.raises(BadValue):
         _programs([steps_pb2.RankCommand(ranks=text.strip(","), argv=[b"x"]) for text in lines], shape(500))
+
+
+# -- what goes on without end
+
+
+@pytest.mark.parametrize("junk", [b"x", b"y" * control.TOKEN_BYTES, b"z" * 4000, b""])
+def test_who_floods_a_control_socket_does_not_fill_its_queue(junk):
+    """Otherwise any user of the node could keep signals and connections from any step on it."""
+    ours, token = control.open_control()
+    where = ours.getsockname() + token
+    with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as stranger:
+        for _ in range(2000):  # far more than any queue holds
+            stranger.sendto(junk, ours.getsockname())
+            stranger.sendto(token[:-1] + bytes([token[-1] ^ 1]) + junk, ours.getsockname())
+        order = orders.encode_signals("1.1.0", (15,), orders.SCOPE_ALL, "n" * 1000)
+        control.send(stranger, where, order)
+        assert control.without_token(ours.recv(4096), token) == order
+        with pytest.raises(BlockingIOError):
+            ours.recv(4096)
+
+
+def test_a_storm_of_orphans_leaves_time_for_orders(monkeypatch):
+    step = Supervisor.__new__(Supervisor)
+    step.loop, step.plugs, step._used, step._epilogs = Loop(), [], [0.0, 0.0, 0, 0, 0], {}
+    step._is_clearing, step._note_pid = True, 0
+    step.tasks = types.SimpleNamespace(by_pid={})  # type: ignore[assignment]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    monkeypatch.setattr(supervisor.os, "wait4", lambda pid, options: (99999, 0, used))
+    assert step.reap()
+    step.loop.turn()  # and comes back to it
+
+
+def dies(pid: int) -> bool:
+    """A signal that was sent takes a moment to be obeyed."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    found = poll.poll(10_000)
+    os.close(pidfd)
+    return bool(found)
+
+
+def test_a_program_that_is_killed_takes_a_long_line_of_descendants_along(tmp_path):
+    """Each in a session of its own; a parent that dies first would hide its children."""
+    chain = (
+        "import os, sys, time\n"
+        "for _ in range(20):\n"
+        "    os.setsid() if os.getpid() != os.getsid(0) else None\n"
+        f"    os.write(os.open({str(tmp_path / 'pids')!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT), b'%d\\n' % os.getpid())\n"
+        "    if os.fork():\n"
+        "        time.sleep(1000)\n"
+        "time.sleep(1000)\n"
+    )
+    for _ in range(3):
+        outcome = scripts.run([sys.executable, "-c", chain], {}, 1.0)
+        assert outcome.timed_out
+        pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+        assert len(pids) > 5
+        assert [pid for pid in pids if not dies(pid)] == []
+        (tmp_path / "pids").unlink()
+
+
+def test_a_folder_that_is_filled_while_it_is_emptied(tmp_path, monkeypatch):
+    monkeypatch.setattr(namespace, "SWEEP_S", 0.2)
+    folder = tmp_path / "private"
+    folder.mkdir()
+    over = threading.Event()
+
+    def fill() -> None:
+        number = 0
+        while not over.is_set():
+            with contextlib.suppress(OSError):
+                (folder / str(number)).touch()
+            number += 1
+
+    filler = threading.Thread(target=fill, daemon=True)
+    filler.start()
+    with contextlib.suppress(OSError):  # it may also win
+        namespace.remove(str(folder))
+    over.set()
+    filler.join(10)
+    assert not filler.is_alive()
+
+
+def test_output_of_ended_steps_is_kept_by_so_many_processes_and_no_more(monkeypatch):
+    monkeypatch.setattr(supervisors, "LINGERING_MAX", 3)
+    sent: list[tuple[str, bytes]] = []
+    claims = {}
+    some = supervisors.Supervisors.__new__(supervisors.Supervisors)
+    some._lingering = {}
+    some._spool = types.SimpleNamespace(read=lambda key: (claims[key], None))  # type: ignore[assignment]
+    some._control = types.SimpleNamespace()  # type: ignore[assignment]
+    monkeypatch.setattr(
+        supervisors.control, "send", lambda sock, where, data: sent.append((orders.key_of(data), where))
+    )
+    for number in range(6):
+        key = StepKey(number, 1, 0)
+        user = 2000 if number == 1 else 1000
+        claims[key] = Claim(STEPD, 1, 1, user, 1, b"at-%d" % number)
+        some._linger(key)
+    assert sent == [("0.1.0", b"at-0"), ("2.1.0", b"at-2")]
+    assert [key.job_id for key in some._lingering] == [1, 3, 4, 5]
+
+
+def test_a_stepd_that_keeps_output_for_nobody_can_be_sent_away(tmp_path):
+    async def scenario():
+        async with cluster(tmp_path) as (controller, daemon):
+            gate = tmp_path / "gate"
+            controller.launch_step(1, ["sh", "-c", f"echo out; until [ -e {gate} ]; do sleep 0.1; done"])
+            await controller.step_started(1, 0)
+            steps_fd = os.open(daemon.spool / "steps", os.O_RDONLY)
+            claim, _ = read_record(steps_fd, "1.1.0/record")
+            os.close(steps_fd)
+
+            def owner() -> Client:
+                client = Client(controller.registrations[-1].stream_port, (1, 1, 0))
+                client.acks = False
+                client.hello(IO_KEY, Role.OWNER, 0)
+                return client
+
+            client = await asyncio.to_thread(owner)
+            gate.touch()
+            await controller.step_exited(1, 0)
+            await asyncio.to_thread(client.until, Kind.END)
+            order = orders.encode_signals("1.1.0", (9,), orders.SCOPE_ALL, "")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                control.send(sender, claim.control, order)
+            with pytest.raises((EOFError, ConnectionResetError)):
+                await asyncio.to_thread(client.take)
+
+    asyncio.run(scenario())
+
+
+def test_who_has_the_key_for_questions_can_only_ask(tmp_path):
+    key = asking_key(IO_KEY)
+
+    def come(port: int, shown: bytes, role: Role) -> Client:
+        client = Client(port, (1, 1, 0))
+        client.hello(shown, role, 0)
+        return client
+
+    async def scenario():
+        async with cluster(tmp_path) as (controller, _):
+            controller.launch_step(1, ["sleep", "1000"])
+            await controller.step_started(1, 0)
+            port = controller.registrations[-1].stream_port
+            for role in (Role.OWNER, Role.VIEWER):
+                with pytest.raises((EOFError, ConnectionResetError)):
+                    await asyncio.to_thread(come, port, key, role)
+            client = await asyncio.to_thread(come, port, key, Role.ASKER)
+            assert "pids" in await asyncio.to_thread(client.ask, "pids")
+            client.send(Kind.SIGNAL, b"9")
+            with pytest.raises((EOFError, ConnectionResetError)):
+                await asyncio.to_thread(client.take)
+            for wrong in (b"", b"\0" * 32, asking_key(b"")):
+                with pytest.raises((EOFError, ConnectionResetError)):
+                    await asyncio.to_thread(come, port, wrong, Role.ASKER)
+            assert controller.exits(1) == []
+
+    asyncio.run(scenario())
+
+
+def test_any_launch_is_an_order_or_refused_with_a_reason():
+    """What the node daemon makes of it, in its loop and as root: BadValue is the only way out."""
+    dice = random.Random(7)
+    topology = topology_info.flat(2)
+    site = Site(topology)
+    site.settings.cgroup.constrain_cores = True
+    site.settings.task_plugin = "task/affinity"
+    node = wire.NodeFacts("n1", "n1", "", site)
+    made = 0
+    for _ in range(1000):
+        message = make_step_launch(1, ["true"], ranks=(0, 1))
+        spec = odd_message(dice, steps_pb2.StepSpec)
+        spec.multi_prog.extend([] if dice.random() < 0.9 else [steps_pb2.RankCommand(ranks="*", argv=[b"x"])])
+        message.step.spec.CopyFrom(spec)
+        odd_environment = [b"", b"=", b"=x", b"NOVALUE", b"A=1", b"A\nB=1", b"\xff=\xff"]
+        message.spec.environment[:] = dice.choices(odd_environment, k=dice.randrange(3))
+        with contextlib.suppress(BadValue):
+            order = wire.launch_order(message, node)
+            body = order.encode()[orders.ORDER_HEAD.size + len(order.key) :]
+            assert orders.decode_launch(order.key, body).key == order.key
+            made += 1
+    assert made > 100

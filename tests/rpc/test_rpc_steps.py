@@ -3,8 +3,11 @@
 import asyncio
 import hmac
 import os
+import random
 import stat
 
+import grpc
+import grpc.aio
 import pytest
 
 from ctld.agents.stepmessages import step_spec
@@ -15,10 +18,14 @@ from penstock.client import new_request_key
 from penstock.errors import PenstockError
 from penstock.v1 import common_pb2, controller_pb2, node_pb2, steps_pb2
 from penstock.values.refusals import Code
+from penstock.values.stepframes import asking_key
 from tests.rpc.clusterkit import FakeNode, Site, jobs_of, now_us, submission, wait_for
+from tests.support.oddmessages import odd_message
 
 #: An identity that is surely not that of the job's owner.
 OTHER_UID = 54321
+#: Odd requests that are made; PENSTOCK_FUZZ_ROUNDS for more.
+ROUNDS = int(os.environ.get("PENSTOCK_FUZZ_ROUNDS", "200"))
 
 
 def request_key() -> str:
@@ -232,3 +239,62 @@ def test_a_wish_is_read_and_shown_alike():
     ):
         with pytest.raises(BadRequest):
             wanted_step(bad)
+
+
+def test_operators_may_ask_steps_and_not_type_into_them(tmp_path):
+    """Who could type into a step of root's could do everything; ARCHITECTURE.md: nobody runs programs as another."""
+    nobody = 65534
+    site = Site(tmp_path, extra="PenstockOperators=nobody\n")
+
+    async def story():
+        async with site.controller(), site.client() as client, FakeNode(site) as node:
+            await register(node)
+            job_id = await allocate(client, ntasks=1)
+            await seen(client, job_id)
+            created = await client.call("CreateStep", wish(job_id, ntasks=1))
+            request = steps_pb2.AttachStepRequest(job_id=job_id, step_id=0)
+            attached = await site.call_as(nobody, "AttachStep", request)
+            assert attached.io_key == asking_key(created.io_key)
+            assert (await client.call("AttachStep", request)).io_key == created.io_key
+            for text in ("\x1b]0;x\x07", "a\rb", "a\0b", "\u202e"):
+                with pytest.raises(PenstockError, match="message"):
+                    await client.call("NotifyJob", steps_pb2.NotifyJobRequest(id=str(job_id), text=text))
+            await client.call("NotifyJob", steps_pb2.NotifyJobRequest(id=str(job_id), text="two\nlines\tand"))
+
+    asyncio.run(story())
+
+
+def test_whatever_is_asked_of_the_steps_service_is_answered_or_refused(tmp_path):
+    """No traceback, no internal error, and the controller goes on."""
+    site = Site(tmp_path)
+    dice = random.Random(4)
+    methods = ("AwaitAllocation", "EndAllocation", "CreateStep", "AwaitStep", "AttachStep", "ListSteps", "NotifyJob")
+    bad: list[str] = []
+
+    async def story():
+        async with site.controller(), site.client() as client, FakeNode(site) as node:
+            await register(node)
+            job_id = await allocate(client, ntasks=4)
+            await seen(client, job_id)
+            for number in range(ROUNDS):
+                method = methods[number % len(methods)] if number % 2 else "CreateStep"
+                request = odd_message(dice, getattr(steps_pb2, f"{method}Request"))
+                request_words = {field.name for field in request.DESCRIPTOR.fields}
+                if "wait_s" in request_words:
+                    request.wait_s = 0
+                if "job_id" in request_words and method != "EndAllocation":
+                    request.job_id = job_id
+                if method == "CreateStep":
+                    request.step_key = request_key()
+                    if dice.random() < 0.7:
+                        request.spec.Clear()
+                        request.spec.argv.append(b"x")
+                try:
+                    await site.call_as(os.getuid(), method, request)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
+                        bad.append(f"{method} {error.details()} {str(request)[:3000]}")
+            assert (await seen(client, job_id)).job_id == job_id
+            assert bad == []
+
+    asyncio.run(story())
