@@ -133,6 +133,8 @@ class Supervisor:
         for fd in (self._folder_fd, self._record_fd):
             if fd >= 0:
                 os.close(fd)
+        self.plugs.clear()
+        del self.tasks  # they know this step: nobody would ever free the two, as stepds have no collector
 
     def _turn_until(self, is_over: "Callable[[], bool]") -> None:
         while not is_over():
