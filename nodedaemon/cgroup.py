@@ -149,12 +149,12 @@ class StepGroups:
     __slots__ = ("_folders", "_limits", "_tasks")
 
     def __init__(self, cgroups: Cgroups, order: "LaunchOrder") -> None:
-        self._limits = limits = Limits(order)
-        job, _, step = order.key.rpartition(".")
         self._folders: list[tuple[Tree, str, str]] = []  # tree, the job's folder ("" = flat), the step's
-        self._tasks = limits.by_task
-        if order.no_groups:
+        if order.no_groups or not cgroups.trees:
             return
+        self._limits = limits = Limits(order)
+        self._tasks = limits.by_task
+        job, _, step = order.key.rpartition(".")
         for tree in cgroups.trees:
             if limits.wants(tree.controllers, tree.unified):
                 self._folders.append((tree, f"{tree.path}/{job}", f"{tree.path}/{job}/{step}"))

@@ -10,7 +10,6 @@ opened; equal to one that is denied = no, else yes. It stays with the group and 
 
 import ctypes
 import os
-import platform
 import stat
 import struct
 
@@ -102,9 +101,10 @@ def _bpf(command: int, head: bytes) -> int:
 
 
 def _call(command: int, attr: "ctypes.Array[ctypes.c_char]") -> int:
-    number = _SYSCALL_BPF.get(platform.machine())
+    machine = os.uname().machine
+    number = _SYSCALL_BPF.get(machine)
     if number is None:
-        raise OSError(f"ConstrainDevices is not supported on {platform.machine()} with cgroup v2")
+        raise OSError(f"ConstrainDevices is not supported on {machine} with cgroup v2")
     libc = ctypes.CDLL(None, use_errno=True)
     result: int = libc.syscall(ctypes.c_long(number), ctypes.c_int(command), attr, ctypes.c_uint(_ATTR_BYTES))
     if result < 0:

@@ -114,16 +114,25 @@ class LaunchOrder:
     message: str = ""  # to write to the error output before the program runs
 
     def __init__(self, **known: object) -> None:
-        for name in _FRESH:
-            setattr(self, name, _FRESH[name]())
-        for name, value in known.items():
-            if name not in LaunchOrder.__annotations__:
-                raise TypeError(f"a launch order has no {name}")
-            setattr(self, name, value)
+        if not LaunchOrder.__annotations__.keys() >= known.keys():
+            raise TypeError(f"a launch order has no {known.keys() - LaunchOrder.__annotations__.keys()}")
+        self.__dict__.update(known)
+
+    def __getattr__(self, name: str) -> "Any":
+        """Lists and dictionaries that nobody has set are made when they are first looked at."""
+        make = _FRESH.get(name)
+        if make is None:
+            raise AttributeError(name)
+        value = self.__dict__[name] = make()
+        return value
 
     def encode(self) -> bytes:
         """As bytes, framed for the launcher's stream. Only what is not the default travels."""
-        known = {name: _plain(value) for name, value in vars(self).items() if name not in ("key", "environment")}
+        known = {
+            name: _plain(value)
+            for name, value in vars(self).items()
+            if name not in ("key", "environment") and (value or name not in _FRESH) and value != _DEFAULTS.get(name)
+        }
         key = self.key.encode()
         body = pack([dump(known), pack([name + b"=" + value for name, value in self.environment.items()])])
         return ORDER_HEAD.pack(len(key), len(body)) + key + body
@@ -136,6 +145,9 @@ _FRESH: dict[str, type] = {
     "job_denied_devices": list, "private_folders": list,
     "prolog": list, "epilog": list, "script_flags": list, "script_environment": dict,
 }  # fmt: skip
+
+
+_DEFAULTS = {name: vars(LaunchOrder)[name] for name in LaunchOrder.__annotations__ if name in vars(LaunchOrder)}
 
 
 def _plain(value: "Any") -> "Any":
@@ -153,11 +165,10 @@ def decode_launch(key: str, body: bytes) -> LaunchOrder:
     """An order from its bytes. What a newer noded added and this stepd does not know is left out."""
     known, environment = unpack(body)
     fields: Any = load(known)
-    tasks = fields.pop("tasks", [])
-    order = LaunchOrder(
-        key=key, **{name: value for name, value in fields.items() if name in LaunchOrder.__annotations__}
-    )
-    order.environment = dict(entry.split(b"=", 1) for entry in unpack(environment))
+    tasks = fields.pop("tasks", ())
+    for name in fields.keys() - LaunchOrder.__annotations__.keys():
+        del fields[name]
+    order = LaunchOrder(key=key, environment=dict([entry.split(b"=", 1) for entry in unpack(environment)]), **fields)
     for values in tasks:
         task = TaskOrder(**dict(zip(TaskOrder.__slots__, values, strict=True)))
         pairs: Any = task.environment

@@ -81,6 +81,17 @@ class Sampler(Plug):
         self._rank_of[task.pid] = task.rank
         self._sums[task.rank] = Sum()
 
+    def count_before(self, cpu_s: float, blocks_read: float, blocks_written: float) -> None:
+        """What processes used that were reaped before anybody asked: the first task's, as all that nothing speaks for."""
+        for found in self._sums.values():
+            found.ended = [
+                int(cpu_s * 1_000_000),
+                0,
+                int(blocks_read) * _BLOCK_BYTES,
+                int(blocks_written) * _BLOCK_BYTES,
+            ]
+            return
+
     def began(self) -> None:
         """All tasks run."""
         if self._every_s and self._step is not None:
@@ -208,5 +219,7 @@ def disk_bytes(pid: int) -> tuple[int, int]:
 
 
 def make(order: "LaunchOrder") -> Plug | None:
-    """Every step has one but a holder, which is not one of the job's."""
-    return None if order.kind == "extern" else Sampler(order)
+    """Every step of srun has one; a batch script, when it is to be sampled. Else it gets one when somebody asks."""
+    if order.kind == "extern" or (order.kind == "batch" and not order.sample_every_s):
+        return None
+    return Sampler(order)

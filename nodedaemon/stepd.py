@@ -6,6 +6,7 @@ the last one's streams that nothing is there any more.
 """
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -87,6 +88,8 @@ def _supervise(own: "Own", key: str, body: bytes) -> bool:
     finally:
         own.step.close()
         own.step = None
+    if order.kind != "batch":
+        gc.collect()  # clients and an exchange know each other in circles; what the launcher has made is not looked at
     return True
 
 
@@ -98,7 +101,9 @@ def _complain(context: Context, key: str, text: str) -> None:
 class Own:
     """What a stepd keeps from step to step: its loop, and the two descriptors that are watched for every step."""
 
-    __slots__ = ("address", "context", "control", "feed", "loop", "pid", "pid_start", "step", "token", "wake_read")
+    __slots__ = (
+        "_between", "address", "context", "control", "feed", "loop", "pid", "pid_start", "step", "token", "wake_read",
+    )  # fmt: skip
 
     def __init__(
         self, context: Context, wake_read: int, control: socket.socket, token: bytes, feed: socket.socket
@@ -112,16 +117,16 @@ class Own:
         self.pid = os.getpid()
         self.pid_start = proctree.start_time(self.pid)
         self.step: Supervisor | None = None
+        self._between = select.poll()
+        self._between.register(feed.fileno(), select.POLLIN)
+        self._between.register(control.fileno(), select.POLLIN)
         self.loop = Loop()
         self.loop.watch(wake_read, self._woken)
         self.loop.watch(control.fileno(), self._ordered)
 
     def await_order(self) -> bool:
         """Sleep until there is something in the feed; always True."""
-        poll = select.poll()
-        poll.register(self.feed.fileno(), select.POLLIN)
-        poll.register(self.control.fileno(), select.POLLIN)
-        while self.feed.fileno() not in (ready := dict(poll.poll())):
+        while self.feed.fileno() not in (ready := dict(self._between.poll())):
             if self.control.fileno() in ready:
                 self._ordered(select.POLLIN)
         return True

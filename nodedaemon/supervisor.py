@@ -31,8 +31,9 @@ import time
 from nodedaemon import orders, plugs, proctree, taskhooks
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import SCRIPT_NAME
-from nodedaemon.lease import LAPSED, Lease
+from nodedaemon.lease import LAPSED, LOOKS, Lease
 from nodedaemon.loop import Timer
+from nodedaemon.sampling import Sampler
 from nodedaemon.steprecord import CANNOT_START, STEPD, TASK_END, Claim, End, place_claim, place_end
 from nodedaemon.stream_server import Connection
 from nodedaemon.streams import Hub
@@ -41,8 +42,6 @@ from penstock.values.stepframes import Kind
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nodedaemon.context import Context
     from nodedaemon.plugs import Plug
     from nodedaemon.stepd import Own
@@ -81,12 +80,12 @@ class Supervisor:
         self._context = own.context
         self.loop = own.loop
         self.order = order
-        self.hub = Hub(own.loop, order.line_buffered)
+        self._hub: Hub | None = None
+        self._has_streams = order.kind != "batch"
         self.plugs: list[Plug] = []
         self.groups = own.context.cgroups.of(order)
-        self.tasks = Tasks(
-            order, own.context, own.loop, self.hub, self.plugs, self.groups, self._began, self._start_failed
-        )
+        hub = self.hub if self._has_streams else None
+        self.tasks = Tasks(order, own.context, own.loop, hub, self.plugs, self.groups, self._began, self._start_failed)
         self._folder_fd = folder_fd
         self._folder_path = f"{own.context.steps_path}/{order.key}"
         self._record_fd = -1
@@ -110,8 +109,11 @@ class Supervisor:
         return self._context
 
     @property
-    def _has_streams(self) -> bool:
-        return self.order.kind != "batch"
+    def hub(self) -> Hub:
+        """The step's streams; a batch script has none until somebody comes to ask."""
+        if self._hub is None:
+            self._hub = Hub(self.loop, self.order.line_buffered)
+        return self._hub
 
     def run(self) -> None:
         """From the claim to the end; nothing when the claim is another's."""
@@ -120,9 +122,11 @@ class Supervisor:
         if not self._claim():
             return
         crash_point("stepd.claimed")
-        self._heed_lease()
+        if self._lease is not None:  # it runs from now on
+            self.loop.after(self.order.lease_s / LOOKS, self._heed_lease)
         self._start()
-        self._turn_until(lambda: self._is_clear)
+        while not self._is_clear:
+            self._turn()
         crash_point("stepd.ended")
         self._record()
         crash_point("stepd.recorded")
@@ -131,18 +135,20 @@ class Supervisor:
 
     def close(self) -> None:
         """Leave nothing open for the next step."""
-        self.hub.close()
+        if self._hub is not None:
+            self._hub.close()
         self.tasks.close()
         self.loop.clear_timers()
         for fd in (self._folder_fd, self._record_fd):
             if fd >= 0:
                 os.close(fd)
+        self.plugs.clear()
+        del self.tasks  # they know this step: nobody would ever free the two, as stepds have no collector
 
-    def _turn_until(self, is_over: "Callable[[], bool]") -> None:
-        while not is_over():
-            self.loop.turn()
-            if self.hub.connections:
-                self.hub.flush()
+    def _turn(self) -> None:
+        self.loop.turn()
+        if self._hub is not None and self._hub.connections:
+            self._hub.flush()
 
     # -- before the claim
 
@@ -174,7 +180,8 @@ class Supervisor:
             self._tell(orders.ready(key))
         try:
             self.groups.create()
-            self.plugs += plugs.plugs_of(self.order)
+            if self._has_streams or self.order.sample_every_s:
+                self.plugs += plugs.plugs_of(self.order)
             for plug in self.plugs:
                 plug.open(self)
             self.tasks.start(f"{self._folder_path}/{SCRIPT_NAME}")
@@ -256,10 +263,22 @@ class Supervisor:
         """The answer to a client's question; empty for one that nobody understands."""
         if word == "pids":
             return {"pids": list(proctree.descendants(os.getpid())), "tasks": self._task_pids()}
+        if word in Sampler.words and not any(word in plug.words for plug in self.plugs):
+            self._sample_from_now_on()
         for plug in self.plugs:
             if word in plug.words:
                 return plug.answer(word)
         return {}
+
+    def _sample_from_now_on(self) -> None:
+        """A batch script that nobody asked about so far has no sampler."""
+        user_s, system_s, _, blocks_read, blocks_written = self._used
+        sampler = Sampler(self.order)
+        sampler.open(self)
+        for task in self.tasks.by_pid.values():
+            sampler.forked(task)
+        sampler.count_before(user_s + system_s, blocks_read, blocks_written)
+        self.plugs.append(sampler)
 
     def _task_pids(self) -> "list[Value]":
         return [[task.rank, task.pid] for task in self.tasks.all if task.pid and task.status is None]
@@ -391,7 +410,8 @@ class Supervisor:
         """Kill and reap all that is left. Orphans come to us, so this ends with nothing left."""
         if not self._is_clearing:
             self._is_clearing = True
-            self._freeze(False)  # frozen processes do not die
+            if self._is_frozen:
+                self._freeze(False)  # frozen processes do not die
             self._clear_more()
 
     def _clear_more(self) -> None:
@@ -463,7 +483,8 @@ class Supervisor:
             self.loop.after(1.0, look_again)
 
         look_again()
-        self._turn_until(is_over)
+        while not is_over():
+            self._turn()
 
     def _leave_to_child(self) -> None:
         """noded is gone, and its successor knows this process: let it see the end, and let a child go on."""

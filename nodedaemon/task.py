@@ -12,6 +12,7 @@ A batch script that cannot be executed is a failure of the step. A program of sr
 and ended with the error's number, as with Slurm.
 """
 
+import _signal  # type: ignore[import-not-found]  # typeshed knows only what `signal` makes of it
 import contextlib
 import errno
 import fcntl
@@ -28,6 +29,7 @@ from penstock.values.packing import unpack
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from nodedaemon.cgroup import StepGroups
@@ -51,6 +53,13 @@ _SIGNALS_TO_RESTORE = (
 #: Limits that a submission may set (slurm.conf, PropagateResourceLimits). No others: with RTPRIO or NICE a job could
 #: take the processors from the node's own daemons.
 PROPAGATED = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
+
+
+#: The kernel's calls without the enumerations that `signal` makes of what they return: those are half of what a task
+#: touches, and so copies, on its way.
+_set_signal: "Callable[[int, int], object]" = _signal.signal
+_set_mask: "Callable[[int, tuple[int, ...]], object]" = _signal.pthread_sigmask
+_DEFAULT = int(signal.SIG_DFL)
 
 
 class TaskError(Exception):
@@ -267,8 +276,8 @@ def restore_signals() -> None:
     """As a program expects to find them; from here on this process may have children of its own."""
     signal.set_wakeup_fd(-1)
     for signum in _SIGNALS_TO_RESTORE:
-        signal.signal(signum, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _set_signal(signum, _DEFAULT)
+    _set_mask(signal.SIG_SETMASK, ())
 
 
 def _limits(rlimits: dict[str, int]) -> list[tuple[int, int]]:
@@ -309,7 +318,9 @@ def _set_soft_limits(rlimits: dict[str, int], nofile: int) -> None:
 
 def environment(order: orders.LaunchOrder, start: Start) -> dict[bytes, bytes]:
     """What only this process knows, and what no shell can do without when it was not submitted (--export=NONE)."""
-    env = order.environment | start.order.environment | start.environment
+    env = order.environment  # this process is the task's own
+    env.update(start.order.environment)
+    env.update(start.environment)
     env[b"SLURM_TASK_PID"] = str(os.getpid()).encode()
     env.setdefault(b"PATH", DEFAULT_PATH)
     if all(name in env for name in (b"HOME", b"USER", b"LOGNAME", b"SHELL")):

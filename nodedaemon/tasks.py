@@ -59,7 +59,7 @@ class Tasks:
         order: orders.LaunchOrder,
         context: "Context",
         loop: Loop,
-        hub: Hub,
+        hub: "Hub | None",  # a batch script has none
         plugs: "list[Plug]",
         groups: "StepGroups",
         tell_began: "Callable[[], None]",
@@ -93,7 +93,8 @@ class Tasks:
         if not is_script:
             self._raise_nofile()
             self._make_streams()
-        self._mark_shared()
+        if len(self.all) > 1:
+            self._mark_shared()
         self._to_fork = self.all[::-1]
         self._fork_more()
 
@@ -106,6 +107,7 @@ class Tasks:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
     def _make_streams(self) -> None:
+        assert self._hub is not None
         for number, one in enumerate(self.all):
             one.start.nofile = self._soft_nofile
             if not one.order.argv:
@@ -131,6 +133,7 @@ class Tasks:
         )
 
     def _make_terminal(self, one: Task) -> None:
+        assert self._hub is not None
         ours, theirs = os.openpty()
         os.set_inheritable(ours, False)
         set_window(ours, self._order.pty_rows, self._order.pty_columns)
@@ -208,7 +211,8 @@ class Tasks:
                 self._reached(one)
             elif text == task.FILES_OPEN:
                 one.has_files = True
-                self._fork_more()
+                if self._to_fork:
+                    self._fork_more()
             else:
                 self._fail(one, text.decode("utf-8", "replace"))
 

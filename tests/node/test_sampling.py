@@ -153,6 +153,23 @@ def test_a_plain_batch_script_records_nothing_new(step):
     assert sampler.close() == {}
 
 
+def test_a_batch_script_that_is_not_sampled_has_no_sampler():
+    assert sampling.make(order(kind="batch")) is None
+    assert sampling.make(order(kind="batch", sample_every_s=30)) is not None
+    assert sampling.make(order(kind="extern", sample_every_s=30)) is None
+
+
+def test_who_asks_late_hears_of_what_has_ended_before(step):
+    sampler = sampling.Sampler(order(kind="batch"))
+    sampler.open(step)
+    sampler.forked(FakeTask(0, 10))
+    sampler.count_before(1.5, 2, 4)
+    put(step, Process(10, ticks=100, rss_kb=8000))
+    sampler.sample()
+    assert figures(sampler)[sampling.CPU_MS][0] == 2500
+    assert figures(sampler)[sampling.WRITE_BYTES][0] == 4 * 512
+
+
 #: Each task takes a different piece of memory, writes a file, and waits to be told to end.
 WORK = (
     "import os, time\n"
