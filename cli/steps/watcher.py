@@ -110,6 +110,11 @@ class Watchers:
         for watcher in self._watchers:
             watcher.start()
 
+    @property
+    def was_cancelled(self) -> bool:
+        """The controller has been told to end all of them."""
+        return all(watcher.was_cancelled for watcher in self._watchers)
+
     def stop(self) -> None:
         """No answer is wanted any more."""
         for watcher in self._watchers:
