@@ -10,7 +10,7 @@ from bench.report import document, machine, table, write
 
 OUT = Path(__file__).parent / "out" / "main.json"
 #: The peer is a comparison: where it cannot run, the run is whole all the same.
-OPTIONAL = frozenset({"slurm"})
+OPTIONAL = frozenset({"slurm", "slurm-step"})
 
 
 def main() -> int:
