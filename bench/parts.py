@@ -4,10 +4,12 @@ A part that fails leaves its figures null with the reason, and the others go on.
 that always stand in bench/out/main.json; what else a part measures stands beside them.
 """
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import cluster, incore, mpi, restart, slurmpeer
+from bench import cluster, incore, mpi, restart, slurmpeer, steps
 from bench.local import private_cluster
 from bench.measure import CannotMeasure
 
@@ -18,7 +20,8 @@ QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS = 4, 64, 8
 
 KEYS = (
     "array_jobs_per_s", "slurm_array_jobs_per_s", "durable_submits_per_s", "sbatch_wall_ms", "squeue_wall_ms",
-    "restart_s", "ctld_rss_mb",
+    "restart_s", "ctld_rss_mb", "steps_per_s", "slurm_steps_per_s", "first_byte_above_start_p50_ms", "wide_step_s",
+    "stepd_private_mb",
 )  # fmt: skip
 
 Figures = dict[str, Any]
@@ -36,10 +39,13 @@ class Effort(NamedTuple):
     gpu_jobs: int = 11_500
     gpu_nodes: int = 1_000
     core_jobs: int = 10_000
+    steps: int = 100
+    wide_tasks: int = 1_000
+    sleepers: int = 50
 
 
 #: Enough to see that every part works; its figures mean little.
-QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500)
+QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5)
 
 
 def slurm(effort: Effort) -> Figures:
@@ -130,10 +136,37 @@ def mpi_start(effort: Effort) -> Figures:
     return {"mpi_init_64_ms": found.init_ms, "mpi_init_64_hydra_ms": found.hydra_ms, "step_64_tasks_ms": found.step_ms}
 
 
+def step(effort: Effort) -> Figures:
+    """Steps inside allocations."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name, private_cluster(QUEUE_NODES, CPUS) as local:
+        folder = Path(name)
+        rate = steps.loop_rate(local.command("sbatch"), local.env, folder, effort.steps)
+        first_ms, above_ms = steps.first_bytes(local, folder, effort.command_runs)
+        wide_s = steps.wide_start(local, QUEUE_NODES, effort.wide_tasks)
+        weights = steps.weights_mb(local, effort.sleepers)
+    return {
+        "steps_per_s": rate,
+        "first_byte_p50_ms": first_ms,
+        "first_byte_above_start_p50_ms": above_ms,
+        "wide_step_tasks": effort.wide_tasks,
+        "wide_step_s": wide_s,
+        "stepd_private_mb": sum(weights) / len(weights),
+        "stepd_private_max_mb": max(weights),
+    }
+
+
+def slurm_step(effort: Effort) -> Figures:
+    """The peer's steps."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        return {"slurm_steps_per_s": steps.slurm_loop_rate(Path(name), CPUS, effort.steps)}
+
+
 PARTS: dict[str, Callable[[Effort], Figures]] = {
     "core": core,
     "slurm": slurm,
+    "slurm-step": slurm_step,
     "array": array,
+    "step": step,
     "submits": submits,
     "restart": start_again,
     "mpi": mpi_start,
@@ -151,7 +184,7 @@ def run_part(name: str, effort: Effort) -> tuple[Figures, str]:
 def ratios(figures: Figures) -> Figures:
     """How we compare with Slurm in the same run; null when either is missing."""
     found: Figures = {}
-    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms"):
+    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms", "steps_per_s"):
         ours, theirs = figures.get(name), figures.get(f"slurm_{name}")
         found[f"{name}_ratio_to_slurm"] = ours / theirs if ours and theirs else None
     return found
