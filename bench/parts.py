@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import cluster, incore, mpi, restart, slurmpeer, steps
-from bench.local import private_cluster
+from bench.local import BIN, private_cluster
 from bench.measure import CannotMeasure
 
 #: The same for both: one node with this many pretended CPUs. Slurm gains little from more (docs/performance.md).
@@ -140,7 +140,8 @@ def step(effort: Effort) -> Figures:
     """Steps inside allocations."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name, private_cluster(QUEUE_NODES, CPUS) as local:
         folder = Path(name)
-        rate = steps.loop_rate(local.command("sbatch"), local.env, folder, effort.steps)
+        found = {**local.env, "PATH": f"{BIN}:{local.env.get('PATH', '')}"}  # the script calls srun by its name
+        rate = steps.loop_rate(local.command("sbatch"), found, folder, effort.steps)
         first_ms, above_ms = steps.first_bytes(local, folder, effort.command_runs)
         wide_s = steps.wide_start(local, QUEUE_NODES, effort.wide_tasks)
         weights = steps.weights_mb(local, effort.sleepers)
