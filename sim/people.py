@@ -192,7 +192,9 @@ class People:
 
     def submit_allocation(self, actor: Actor, kind: JobKind, then: Callable[[int], None]) -> None:
         """salloc, or srun outside of a job."""
-        wanted = msgspec.structs.replace(self._wanted(), kind=int(kind), hold=False, begin_at_us=0)
+        wanted = msgspec.structs.replace(
+            self._wanted(), kind=int(kind), hold=False, begin_at_us=0, no_kill=self._random.random() < 0.5
+        )
         self._submit(wanted, actor=actor, then=then)
 
     def submit_srun(self) -> None:

@@ -210,7 +210,7 @@ class Clients:
             mem_per_node_mb=random.choice((None, None, 50, 150)),
             time_limit_s=random.choice((None, None, 5, 60)), signal=random.choice(("", "USR1@3")),
             kill_on_bad_exit=random.random() < 0.3, resv_ports=random.choice((0, 0, 0, 1, 5)),
-            immediate_s=random.choice((None, None, None, 0)),
+            immediate_s=random.choice((None, None, None, 0)), no_kill=random.random() < 0.5,
         )  # fmt: skip
 
     # ---- what people do ------------------------------------------------------------------------------------------
