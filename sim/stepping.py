@@ -121,7 +121,7 @@ class Client:
             self._clients.timeline.say(self._job_id, f"a client of job {self._job_id} is gone")
             self._leave()
             if self._owns:
-                self._clients.ownerless[self._job_id] = None
+                self._clients.owned.pop(self._job_id, None)
             if self._call is not None:
                 self._call.drop()
 
@@ -186,7 +186,7 @@ class Clients:
         self.options, self.timeline, self.random = options, timeline, random
         self.ctld, self.checkers, self.people = ctld, checkers, people
         self.told: list[tuple[int, int, int]] = []  # steps that somebody was told of
-        self.ownerless: dict[int, None] = {}  # jobs whose client is gone without a word
+        self.owned: dict[int, None] = {}  # jobs whose client has heard of them, and is not gone without a word
         self._number = 0
 
     def network_us(self) -> int:
@@ -223,7 +223,7 @@ class Clients:
 
         def submitted(job_id: int) -> None:
             if job_id not in known:
-                known[job_id] = None
+                known[job_id] = self.owned[job_id] = None
                 Client(self, actor, job_id, steps, owns=True)
 
         self.people.submit_allocation(actor, kind, submitted)
@@ -257,7 +257,6 @@ class Clients:
 
     def tend(self, cancel: Callable[[int], None]) -> None:
         """A salloc that nobody owns goes on for ever: somebody cancels it."""
-        for job_id in self.ownerless:
-            row = self.checkers.last.get(job_id)
-            if row is not None and row.state not in END_STATES and row.request.kind is JobKind.SALLOC:
+        for job_id, row in self.checkers.last.items():
+            if row.state not in END_STATES and row.request.kind is JobKind.SALLOC and job_id not in self.owned:
                 cancel(job_id)
