@@ -260,7 +260,14 @@ class Daemon:
                 log.error("step %s has not ended since SIGKILL was sent; look for processes in D state", effect.key)
                 self._programs.unkillable(effect.key.job_id, format_step(effect.key.step_id))
         if swept:
-            self._executor.submit(self._spool.sweep, swept)
+            self._executor.submit(self._sweep, swept)
+
+    def _sweep(self, keys: list[StepKey]) -> None:
+        """In a worker thread. What stays is looked for again when the daemon starts."""
+        try:
+            self._spool.sweep(keys)
+        except OSError:
+            log.exception("cannot remove step folders")
 
     def _open_local(self) -> None:
         if self._local is not None:

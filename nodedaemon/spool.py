@@ -15,6 +15,7 @@ no link is followed.
 The step folders are written by stepd (stepd.py); here is what noded does with them, and the formats both share.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -161,8 +162,22 @@ class Spool:
             if is_spare:
                 self._put_by(name)
             else:
-                os.rmdir(name, dir_fd=self.steps_fd)
+                self._remove(name)
             crash_point("forget.swept")
+
+    def _remove(self, name: str) -> None:
+        """Remove an emptied folder, and what somebody who asked for its record in that moment has made in it."""
+        try:
+            os.rmdir(name, dir_fd=self.steps_fd)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            folder_fd = open_folder(name, self.steps_fd)
+            try:
+                _empty(folder_fd)
+            finally:
+                os.close(folder_fd)
+            os.rmdir(name, dir_fd=self.steps_fd)
 
     def _put_by(self, name: str) -> None:
         spare = SPARE_PREFIX + name

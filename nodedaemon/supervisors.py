@@ -168,8 +168,8 @@ class Supervisors:
             self._stepd_gone(_key(values[0]))
         elif kind == orders.GONE:
             for key, status in zip(values[::2], values[1::2], strict=True):
-                self._lingering.pop(_key(key), None)
-                self._stepd_gone(_key(key), int(status))
+                if self._lingering.pop(_key(key), None) is None:  # else its end was heard, its folder may be going
+                    self._stepd_gone(_key(key), int(status))
         elif kind == orders.SAID:
             key, text = values
             log.info("step %s: %s", key.decode(), text.decode("utf-8", "replace"))
