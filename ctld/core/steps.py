@@ -40,6 +40,9 @@ SUSPENDED_PAUSE_US = 10 * US
 #: Steps of one job that wait at a time, and that live.
 WAITING_MAX = 4_096
 LIVE_MAX = 10_000
+#: Of those that wait, so many may turn out not to fit each time that something becomes free; the others are looked at when
+#: their clients ask again. On a job of a thousand nodes each costs milliseconds, and everybody waits for them.
+MISFITS_MAX = 64
 #: Largest count of anything in a request.
 COUNT_MAX = 16_000_000
 COUNTS = (
@@ -269,16 +272,18 @@ def serve_due(state: ClusterState, now_us: int) -> None:
 def _serve(state: ClusterState, now_us: int, job: Job, desk: StepDesk) -> None:
     """Start each waiting step that fits, in their order."""
     over = job.state not in (S.RUNNING, S.CONFIGURING, S.SUSPENDED)
+    misfits = 0
     for key, wish in list(desk.wishes.items()):
         if not wish.reply_to and (over or now_us - wish.stopped_at_us > WISH_KEPT_US):
             del desk.wishes[key]
             continue
         if over:
             _drop(state, now_us, desk, key, wish, Code.ALREADY_DONE)
-        elif wish.reply_to:
+        elif wish.reply_to and misfits < MISFITS_MAX:
             try:
                 plan = _plan(state, job, desk, wish.event.request)
             except Unfit as unfit:
+                misfits += 1
                 _lacks(state, job, wish, unfit)
                 continue
             if desk.next_id >= state.config.max_step_count:

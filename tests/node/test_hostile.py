@@ -263,7 +263,7 @@ def test_no_process_for_a_note_ends_nobody(tmp_path, monkeypatch):
     with open(tmp_path / "err", "wb") as file:
         step = Supervisor.__new__(Supervisor)
         step.order = orders.LaunchOrder(key="1.1.-5")
-        step._note_pid = 0
+        step._has_streams, step._note_pid = False, 0
         step.tasks = types.SimpleNamespace(error_fd=file.fileno())  # type: ignore[assignment]
         step._write_note("CANCELLED")
     assert step._note_pid == 0
