@@ -21,7 +21,7 @@ QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS = 4, 64, 8
 KEYS = (
     "array_jobs_per_s", "slurm_array_jobs_per_s", "durable_submits_per_s", "sbatch_wall_ms", "squeue_wall_ms",
     "restart_s", "ctld_rss_mb", "steps_per_s", "slurm_steps_per_s", "first_byte_above_start_p50_ms", "wide_step_s",
-    "stepd_private_mb",
+    "stream_mb_per_s", "stepd_private_mb",
 )  # fmt: skip
 
 Figures = dict[str, Any]
@@ -42,10 +42,11 @@ class Effort(NamedTuple):
     steps: int = 100
     wide_tasks: int = 1_000
     sleepers: int = 50
+    stream_mb: int = 1_000
 
 
 #: Enough to see that every part works; its figures mean little.
-QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5)
+QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100)
 
 
 def slurm(effort: Effort) -> Figures:
@@ -144,6 +145,7 @@ def step(effort: Effort) -> Figures:
         rate = steps.loop_rate(local.command("sbatch"), found, folder, effort.steps)
         first_ms, above_ms = steps.first_bytes(local, folder, effort.command_runs)
         wide_s = steps.wide_start(local, QUEUE_NODES, effort.wide_tasks)
+        stream = steps.stream_rate(local, effort.stream_mb, effort.runs)
         weights = steps.weights_mb(local, effort.sleepers)
     return {
         "steps_per_s": rate,
@@ -151,6 +153,7 @@ def step(effort: Effort) -> Figures:
         "first_byte_above_start_p50_ms": above_ms,
         "wide_step_tasks": effort.wide_tasks,
         "wide_step_s": wide_s,
+        "stream_mb_per_s": stream,
         "stepd_private_mb": sum(weights) / len(weights),
         "stepd_private_max_mb": max(weights),
     }

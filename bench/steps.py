@@ -101,6 +101,22 @@ def wide_start(cluster: Local, nodes: int, tasks: int) -> float:
     return time.perf_counter() - began
 
 
+def stream_rate(cluster: Local, megabytes: int, runs: int) -> float:
+    """MB/s (10^6 bytes) of one task's output through its node to srun; the time of a step that says nothing is left out."""
+
+    def took_s(command: str) -> float:
+        words = cluster.command("srun", "-N1", "-n1", "sh", "-c", command)
+        began = time.perf_counter()
+        done = subprocess.run(words, env=cluster.env, stdout=subprocess.DEVNULL, timeout=WIDE_LIMIT_S, check=False)
+        if done.returncode:
+            raise CannotMeasure(f"srun of {command!r}: exit {done.returncode}")
+        return time.perf_counter() - began
+
+    quiet_s = statistics.median(took_s("true") for _ in range(runs))
+    loud_s = statistics.median(took_s(f"head -c {megabytes}000000 /dev/zero") for _ in range(runs))
+    return megabytes / (loud_s - quiet_s)
+
+
 def weights_mb(cluster: Local, jobs: int) -> list[float]:
     """Private memory of the stepd of each of so many running jobs, MiB."""
     words = ["--parsable", f"--array=1-{jobs}", "-o", "/dev/null", "-D", "/", "--wrap", "sleep 600"]
