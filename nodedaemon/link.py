@@ -36,7 +36,7 @@ log = logging.getLogger("penstock.noded")
 
 PAUSE_FIRST_S = 0.1
 #: A controller that comes back finds its nodes within this time, and never a thousand of them at once.
-PAUSE_MAX_S = 10.0
+PAUSE_MAX_S = 5.0
 REGISTER_TIMEOUT_S = 20.0
 HEARTBEAT_DEFAULT_S = 10.0
 #: How long a look at the controller's ports may take.

@@ -24,10 +24,10 @@ ENDED_BY: dict[str, JobState] = {
     "TIME LIMIT": S.TIMEOUT,
     "PREEMPTION": S.CANCELLED,
     "REQUEUE": S.CANCELLED,
-    "SCRIPT END": S.CANCELLED,
-    "JOB END": S.CANCELLED,
     "NODE FAILURE": S.NODE_FAIL,
 }
+#: Its job was over: the news of the step's own end may have been on its way, so only what a signal ended was cancelled.
+JOB_OVER = ("SCRIPT END", "JOB END")
 _WORST = (S.NODE_FAIL, S.OUT_OF_MEMORY, S.FAILED, S.CANCELLED, S.COMPLETED)
 _STEP_BITS = 32
 
@@ -125,7 +125,10 @@ def conclude(step: SpreadStep, now_us: int) -> JobState:
     if by_note is not None:
         return by_note
     found = {part.state for part in parts}
-    return next(state for state in _WORST if state in found)
+    by_parts = next(state for state in _WORST if state in found)
+    if by_parts is S.FAILED and step.note in JOB_OVER and step.exit_signal not in (0, NOT_LAUNCHED_SIGNAL):
+        return S.CANCELLED
+    return by_parts
 
 
 def limit_check(attempt: int, step_id: int) -> int:
