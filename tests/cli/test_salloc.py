@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 import threading
 
 import pytest
@@ -273,10 +274,14 @@ def test_the_command_has_the_terminal_and_ctrl_c_is_its_own(desk):
     shown = b""
     while b"prepared" not in shown:
         shown += os.read(terminal, 4096)
+    front = os.tcgetpgrp(terminal)
     os.write(terminal, b"\x1a")  # Ctrl-Z stops both, so that a shell around us sees one job
     _, status = os.waitpid(pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     os.kill(pid, signal.SIGCONT)
+    deadline_s = time.monotonic() + 20
+    while os.tcgetpgrp(terminal) != front and time.monotonic() < deadline_s:  # salloc gives it the terminal again
+        time.sleep(0.01)
     os.write(terminal, b"\x03")
     with contextlib.suppress(OSError):  # how the end of a terminal reads
         while more := os.read(terminal, 4096):
