@@ -23,9 +23,8 @@ from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest, EndAllocationRequest
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import END_STATES
+from penstock.values.states import ENDED
 
-ENDED = frozenset(state.name for state in END_STATES)
 NOT_GRANTED = ("PENDING", "REQUEUED", "")
 #: How long one waiting call may take; it is made again.
 WAIT_S = 30

@@ -29,7 +29,6 @@ from cli.listing import (
 from cli.options import MAYBE, YES, Command, Option, later, parse, usage_text
 from cli.run import CommandError, complain, run
 from cli.squeue_fields import (
-    ENDED,
     LETTERS,
     NAMES,
     JobRow,
@@ -44,7 +43,7 @@ from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, parse_selectors
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import JobState
+from penstock.values.states import ENDED, JobState
 
 FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 FORMAT_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"

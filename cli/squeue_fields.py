@@ -15,10 +15,9 @@ from penstock.v1.common_pb2 import BATCH, GresCount
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.runtime import ran_us
-from penstock.values.states import COMPACT_STATE, END_STATES
+from penstock.values.states import COMPACT_STATE, ENDED
 
 COMPACT = {state.name: word for state, word in COMPACT_STATE.items()}
-ENDED = frozenset(state.name for state in END_STATES)
 #: Ended like this, `%R` shows the reason instead of the nodes.
 EXPLAINED = frozenset(("FAILED", "TIMEOUT", "OUT_OF_MEMORY"))
 #: The reason that Slurm itself writes with the nodes behind it.

@@ -10,9 +10,7 @@ from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import AttachStepReply, AttachStepRequest, ListStepsRequest, StepInfo
 from penstock.values.errors import BadValue
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, JobSelector, format_job, format_step, parse_selector
-from penstock.values.states import END_STATES
-
-ENDED = frozenset(state.name for state in END_STATES)
+from penstock.values.states import ENDED
 
 
 def job_text(step: StepInfo) -> str:

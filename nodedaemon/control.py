@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TOKEN_BYTES = 16
+#: What comes with each datagram, from the kernel: pid, uid, gid.
+CREDENTIALS = struct.Struct("3i")
 #: What the kernel chooses: a zero and five hexadecimal digits.
 _NAME_BYTES = 6
 _WORD_BYTES = 4
@@ -48,6 +50,15 @@ def send(sock: socket.socket, where: bytes, data: bytes, ancillary: "Iterable[tu
 def without_token(data: bytes, token: bytes) -> bytes:
     """What follows the token; nothing for a datagram without it."""
     return data[len(token) :] if data.startswith(token) else b""
+
+
+def is_own_word(ancillary: "Iterable[tuple[int, int, bytes]]") -> bool:
+    """True when root, or the user that this process runs as, sent the datagram: the kernel says who."""
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            _, uid, _ = CREDENTIALS.unpack(data[: CREDENTIALS.size])
+            return uid in (0, os.geteuid())
+    return False
 
 
 def _attach(control: socket.socket, token: bytes) -> None:

@@ -21,13 +21,12 @@ import os
 import select
 import signal
 import socket
-import struct
 import time
 
 from nodedaemon import namespace, orders, scripts
-from nodedaemon.control import without_token
+from nodedaemon.control import CREDENTIALS, is_own_word, without_token
 from nodedaemon.crash import crash_point
-from nodedaemon.steprecord import STEPD, Claim, End, place_claim, place_end
+from nodedaemon.steprecord import STEPD, Claim, End, now_us, place_claim, place_end
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ STAGES = {STAGE_PROLOG: "prolog", STAGE_EPILOG: "epilog", STAGE_KILL: "kill"}
 CLEAR_S = 60.0
 SERIAL_LOCK = "serial.lock"
 _ORDER_BYTES_MAX = 4096
-CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _NO_USAGE = (0, 0, 0, 0, 0)
 #: What an order to end may add to the epilog's environment, as NAME=VALUE words of its note.
 ENDING_NAMES = ("SLURM_JOB_EXIT_CODE", "SLURM_JOB_EXIT_CODE2", "SLURM_JOB_DERIVED_EC")
@@ -68,7 +66,7 @@ class Holder:
     def run(self) -> None:
         """From the claim to the record; nothing when the claim is another's."""
         own, order = self._own, self._order
-        claim = Claim(STEPD, own.pid, own.pid_start, order.user_id, _now_us(), own.address)
+        claim = Claim(STEPD, own.pid, own.pid_start, order.user_id, now_us(), own.address)
         record_fd = place_claim(self._folder_fd, claim)
         if record_fd < 0:
             return
@@ -82,7 +80,7 @@ class Holder:
         crash_point("stepd.ended")
         end = End(
             self._start_at_us,
-            max(_now_us(), self._start_at_us),
+            max(now_us(), self._start_at_us),
             self._stage,
             self._signal,
             self._failure,
@@ -169,7 +167,7 @@ class Holder:
     # -- holding
 
     def _began(self) -> None:
-        self._start_at_us = _now_us()
+        self._start_at_us = now_us()
         packet = orders.began(self._order.key, self._start_at_us, self._own.pid)
         with contextlib.suppress(OSError):  # noded is away or far behind: it will ask for the record
             self._context.packets.send(packet, socket.MSG_DONTWAIT)
@@ -234,17 +232,3 @@ def ending_environment(note: str) -> dict[str, str]:
     """What an order to end says of the job's end."""
     pairs = (word.partition("=") for word in note.split())
     return {name: value for name, equals, value in pairs if equals and name in ENDING_NAMES}
-
-
-def _now_us() -> int:
-    """Wall clock in microseconds."""
-    return time.time_ns() // 1000
-
-
-def is_own_word(ancillary: list[tuple[int, int, bytes]]) -> bool:
-    """True when root, or the user that this stepd runs as, sent the order: the kernel says who."""
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            _, uid, _ = CREDENTIALS.unpack(data[: CREDENTIALS.size])
-            return uid in (0, os.geteuid())
-    return False

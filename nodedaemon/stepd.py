@@ -15,7 +15,7 @@ import struct
 
 from nodedaemon import orders, proctree
 from nodedaemon.context import Context
-from nodedaemon.control import open_control, without_token
+from nodedaemon.control import CREDENTIALS, is_own_word, open_control, without_token
 from nodedaemon.crash import crash_point
 from nodedaemon.folders import open_folder
 from nodedaemon.loop import Loop
@@ -23,7 +23,6 @@ from nodedaemon.supervisor import Supervisor
 from penstock.values.stepframes import ANSWER_NO
 
 _ORDER_BYTES_MAX = 4096
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _FD = struct.Struct("i")
 _FEED_READ_BYTES = 256 * 1024
 #: What a stepd tells its launcher when a step is behind it.
@@ -140,14 +139,14 @@ class Own:
 
     def _ordered(self, events: int) -> None:
         """Something from noded: signals for the step, or a client's connection."""
-        space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_FD.size)
+        space = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(_FD.size)
         try:
             data, ancillary, _, _ = self.control.recvmsg(_ORDER_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         fds = _descriptors(ancillary)
         data = without_token(data, self.token)
-        if not data or not _is_ours(ancillary):  # anybody may send to this address, and send anything along
+        if not data or not is_own_word(ancillary):  # anybody may send to this address, and send anything along
             for fd in fds:
                 os.close(fd)
             return
@@ -166,15 +165,6 @@ def _refuse(connection: socket.socket, key: str) -> None:
     with contextlib.suppress(OSError), connection:
         connection.setblocking(False)
         connection.send(ANSWER_NO + f"step {key} is not here any more\n".encode())
-
-
-def _is_ours(ancillary: list[tuple[int, int, bytes]]) -> bool:
-    """True when root, or the user that this stepd runs as, sent the order: the kernel says who."""
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            _, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
-            return uid in (0, os.geteuid())
-    return False
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

@@ -10,6 +10,7 @@ The end is appended by the stepd whose claim counts, and synced: from then on th
 
 import os
 import struct
+import time
 
 from nodedaemon.framing import HEAD_BYTES, dump, frame, load, pack_values, unframe, unpack
 
@@ -25,6 +26,11 @@ STEPD = "stepd"
 #: How the failure of a step begins for which the node had no room: nobody is to blame but the node.
 CANNOT_START = "cannot start a process"
 READ_BYTES_MAX = 128 * 1024  # two frames
+
+
+def now_us() -> int:
+    """Wall clock in microseconds: the times in a record."""
+    return time.time_ns() // 1000
 
 
 class Claim:

@@ -34,7 +34,7 @@ from nodedaemon.folders import SCRIPT_NAME
 from nodedaemon.lease import LAPSED, LOOKS, Lease
 from nodedaemon.loop import Timer
 from nodedaemon.sampling import Sampler
-from nodedaemon.steprecord import CANNOT_START, STEPD, TASK_END, Claim, End, place_claim, place_end
+from nodedaemon.steprecord import CANNOT_START, STEPD, TASK_END, Claim, End, now_us, place_claim, place_end
 from nodedaemon.stream_server import Connection
 from nodedaemon.streams import Hub
 from nodedaemon.tasks import Task, Tasks
@@ -65,11 +65,6 @@ FORK_RSS_KB = 4096
 #: Slurm's "signal" of a step that lost a process for want of memory: 0:125.
 OUT_OF_MEMORY_SIGNAL = 125
 _BLOCK_BYTES = 512  # getrusage counts blocks of this size
-
-
-def now_us() -> int:
-    """Wall clock in microseconds."""
-    return time.time_ns() // 1000
 
 
 class Supervisor:

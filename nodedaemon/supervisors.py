@@ -27,7 +27,6 @@ from nodedaemon.core.messages import Event, Notice, SignalStep, StepBegan, StepE
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.framing import unpack
-from nodedaemon.holder import CREDENTIALS, is_own_word
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.spool import Spool
 from nodedaemon.steprecord import CANNOT_START, NEVER, Claim
@@ -150,10 +149,10 @@ class Supervisors:
     def _hear_answer(self) -> None:
         """What an adopted holder answers: that it has begun."""
         try:
-            data, ancillary, _, _ = self._control.recvmsg(ANSWER_BYTES_MAX, socket.CMSG_SPACE(CREDENTIALS.size))
+            data, ancillary, _, _ = self._control.recvmsg(ANSWER_BYTES_MAX, socket.CMSG_SPACE(control.CREDENTIALS.size))
         except BlockingIOError:
             return
-        if is_own_word(ancillary):
+        if control.is_own_word(ancillary):
             self._take(unpack(data))
 
     def _take(self, packet: list[bytes]) -> None:

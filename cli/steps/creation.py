@@ -27,10 +27,9 @@ from penstock.v1.steps_pb2 import (
     StepSpec,
 )
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import END_STATES, Reason
+from penstock.values.states import ENDED, Reason
 
 NAME = "srun"
-ENDED = frozenset(state.name for state in END_STATES)
 WAIT_S = 25
 #: Beyond the wait: how long a controller that is away is waited for.
 AWAY_S = 600.0

@@ -39,11 +39,6 @@ class Piece(NamedTuple):
     job_id: int  # 0 = there is no job yet
 
 
-def wants_pieces(values: Values, argv: Sequence[str]) -> bool:
-    """True when components are spoken of."""
-    return "het_group" in values.all or ":" in argv
-
-
 def environment_of(env: Mapping[str, str], group: int) -> dict[str, str]:
     """The variables that a plain job of this component's kind would have."""
     suffix = f"{PART}{group}"

@@ -91,10 +91,6 @@ class Outcome:
             self._say(f"error: {node}: {ranks_text(ranks)}: {words}")
 
     @property
-    def any_ended(self) -> bool:
-        return bool(self._ended)
-
-    @property
     def any_failed(self) -> bool:
         """Some task did not succeed."""
         return self.code != 0

@@ -26,11 +26,12 @@ from cli.steps.signals import SignalDesk, stop_ourselves
 from cli.steps.stdin import StdinPump
 from cli.steps.streamclient import Place, State, Stream, Ticket, number
 from cli.steps.trust import Trust
-from cli.steps.watcher import ENDED, Watcher, Watchers
+from cli.steps.watcher import Watcher, Watchers
 from penstock.cluster import ClusterFile
 from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
 from penstock.values.exchange import BadExchange, Hub
 from penstock.values.packing import pack_values
+from penstock.values.states import ENDED
 from penstock.values.stepframes import NO_TASK, Kind, Role, frame
 
 if TYPE_CHECKING:

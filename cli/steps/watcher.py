@@ -16,9 +16,8 @@ from penstock.cluster import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter
 from penstock.v1.steps_pb2 import AwaitStepReply, AwaitStepRequest
-from penstock.values.states import END_STATES
+from penstock.values.states import ENDED
 
-ENDED = frozenset(state.name for state in END_STATES)
 WAIT_S = 25
 #: Beyond the wait itself: what an answer may take.
 ANSWER_S = 30.0

@@ -29,6 +29,8 @@ class JobState(IntEnum):
 
 #: States in which a job holds no resources and will not change again.
 END_STATES = frozenset(s for s in JobState if s >= JobState.COMPLETED)
+#: The same by name, as they come over the wire.
+ENDED = frozenset(state.name for state in END_STATES)
 ACTIVE_STATES = frozenset(s for s in JobState if s < JobState.COMPLETED)
 #: States in which a job holds an allocation.
 HOLDING_STATES = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED))
