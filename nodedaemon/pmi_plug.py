@@ -60,6 +60,16 @@ def step_name(order: orders.LaunchOrder) -> bytes:
     return f"{job}.{step}.{zlib.crc32(order.io_key + attempt.encode()):08x}".encode()
 
 
+def _send_some(end: socket.socket, data: bytes) -> bytes | None:
+    """Send what the other side takes now; what is left, or None when it is gone."""
+    try:
+        return data[end.send(data, socket.MSG_NOSIGNAL) :]
+    except BlockingIOError:
+        return data
+    except OSError:
+        return None
+
+
 class _MpiPlug(Plug):
     """What both have in common: the way to the owner, and the end that a task asks for."""
 
@@ -158,19 +168,13 @@ class PmiPlug(_MpiPlug):
         if end is None:
             return
         waited = self._pending.pop(rank, b"")
-        data = waited + data
-        try:
-            data = data[end.send(data, socket.MSG_NOSIGNAL) :]
-        except BlockingIOError:
-            pass
-        except OSError:
+        left = _send_some(end, waited + data)
+        if left is None or len(left) > PENDING_BYTES_MAX:
             return self._close(rank)
-        if len(data) > PENDING_BYTES_MAX:
-            return self._close(rank)
-        if data:
-            self._pending[rank] = data
-        if bool(data) != bool(waited):
-            self._step.loop.change(end.fileno(), READ | WRITE if data else READ)
+        if left:
+            self._pending[rank] = left
+        if bool(left) != bool(waited):
+            self._step.loop.change(end.fileno(), READ | WRITE if left else READ)
 
     def _close(self, rank: int) -> None:
         self._pending.pop(rank, None)
@@ -302,16 +306,12 @@ class PmixPlug(_MpiPlug):
         if control is None:
             return
         waited, self._to_send = self._to_send, b""
-        data = waited + data
-        try:
-            data = data[control.send(data, socket.MSG_NOSIGNAL) :]
-        except BlockingIOError:
-            pass
-        except OSError:
+        left = _send_some(control, waited + data)
+        if left is None:
             return self._hang_up()
-        self._to_send = data
-        if bool(data) != bool(waited):
-            self._step.loop.change(control.fileno(), READ | WRITE if data else READ)
+        self._to_send = left
+        if bool(left) != bool(waited):
+            self._step.loop.change(control.fileno(), READ | WRITE if left else READ)
 
     def _hang_up(self) -> None:
         if self._control is not None:
