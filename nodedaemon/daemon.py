@@ -252,6 +252,8 @@ class Daemon:
                 self._supervisors.send(effect)
             elif isinstance(effect, core.SweepStep):
                 swept.append(effect.key)
+            elif isinstance(effect, core.DoOrder):
+                log.warning("an order that this version does not know")
             elif isinstance(effect, core.RebootMachine):
                 self._programs.reboot(effect.reason)
             elif isinstance(effect, core.DropLink):

@@ -55,6 +55,10 @@ def to_key(key: StepKey) -> node_pb2.StepKey:
     return node_pb2.StepKey(job_id=key.job_id, attempt=key.attempt, step_id=key.step_id)
 
 
+#: Kinds of commands that this node's core does not look into (gpuworks.py does).
+ORDERS = ("gpu_work", "clear_gpu", "return_gpus")
+
+
 def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core.Command | None:
     """A command as an event; None for a kind that this version does not know."""
     head = (link, message.sequence, message.epoch)
@@ -74,6 +78,9 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
         return core.Suspend(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000)
     if kind == "notify":
         return core.Notify(*head, key_of(message.notify.key), clipped_note(message.notify.text))
+    if kind in ORDERS:
+        key = key_of(message.return_gpus.key) if kind == "return_gpus" else StepKey(0, 0, 0)
+        return core.Order(*head, key, message.SerializeToString())
     if kind == "reboot":
         return core.Reboot(*head, StepKey(0, 0, 0), message.reboot.reason)
     if kind == "forget":
@@ -238,6 +245,9 @@ def report_message(effect: core.SendReport, boot_id: str, spool_id: str) -> node
     """A report as the wire's."""
     record = effect.report
     report = node_pb2.Report(boot_id=boot_id, sequence=effect.sequence, spool_id=spool_id)
+    if isinstance(record, core.Said):
+        report.MergeFromString(record.body)
+        return node_pb2.NodeMessage(report=report)
     if isinstance(record, core.Started):
         report.started.CopyFrom(node_pb2.StepStarted(key=to_key(record.key), at_us=record.at_us, pid=record.pid))
     elif isinstance(record, core.Noticed):

@@ -328,6 +328,7 @@ class SimNode:
                 node, spool_id, sequence, link, at_us, said.reason, said.drain, said.fail, said.clear,
                 key.job_id, key.attempt, key.step_id,
             )  # fmt: skip
+        assert isinstance(report, core.Exited)
         end = report.end
         return lambda link: StepExited(
             node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link, end.start_at_us,

@@ -10,11 +10,14 @@ from typing import Any, Final
 from ctld.agents.hetenv import het_variables
 from ctld.agents.stepmessages import allocation_of, part_allocation, step_plan, step_spec, stream_key
 from ctld.core.effects import (
+    ClearGpu,
     Effect,
     ForgetStep,
+    GpuWork,
     LaunchStep,
     NotifyStep,
     RebootNode,
+    ReturnGpus,
     SignalStep,
     SuspendStep,
     TerminateStep,
@@ -64,7 +67,7 @@ def _of_step(message: node_pb2.LaunchStep, effect: LaunchStep, row: StepRow) -> 
     parts = row.parts or ()
     index = next(i for i, part in enumerate(parts) if part.node == effect.node)
     message.job_allocation.CopyFrom(message.allocation)
-    message.allocation.CopyFrom(part_allocation(parts[index]))
+    message.allocation.CopyFrom(part_allocation(parts[index], effect.gpu_slots))
     message.node_index = index
     request = row.request
     if request is None:
@@ -100,7 +103,7 @@ def _of_job(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_
         std_in=request.std_in,
         open_append=request.open_append,
         umask=request.umask,
-        allocation=allocation_of(job.alloc[index]),
+        allocation=allocation_of(job.alloc[index], effect.gpu_slots),
         node_index=index,
         lease_s=effect.lease_s,
         lease_grace_s=effect.lease_grace_s,
@@ -246,6 +249,21 @@ def _reboot(command: node_pb2.Command, effect: RebootNode, now_us: int) -> None:
     command.reboot.CopyFrom(node_pb2.RebootNode(reason=effect.reason))
 
 
+def _gpu_work(command: node_pb2.Command, effect: GpuWork, now_us: int) -> None:
+    kind: Any = effect.kind
+    work = node_pb2.GpuWork(work_id=effect.work_id, kind=kind, uuid=effect.uuid, timeout_s=effect.timeout_s)
+    work.layout.profiles.extend(effect.layout)
+    command.gpu_work.CopyFrom(work)
+
+
+def _clear_gpu(command: node_pb2.Command, effect: ClearGpu, now_us: int) -> None:
+    command.clear_gpu.CopyFrom(node_pb2.ClearGpu(uuid=effect.uuid))
+
+
+def _return_gpus(command: node_pb2.Command, effect: ReturnGpus, now_us: int) -> None:
+    command.return_gpus.CopyFrom(node_pb2.ReturnGpus(key=key_of(effect), uuid=effect.uuids))
+
+
 #: Commands that need nothing but their effect.
 FILL: Final[dict[type[Effect], Callable[[node_pb2.Command, Any, int], None]]] = {
     SignalStep: _signal,
@@ -254,4 +272,7 @@ FILL: Final[dict[type[Effect], Callable[[node_pb2.Command, Any, int], None]]] = 
     NotifyStep: _notify,
     SuspendStep: _suspend,
     RebootNode: _reboot,
+    GpuWork: _gpu_work,
+    ClearGpu: _clear_gpu,
+    ReturnGpus: _return_gpus,
 }

@@ -19,10 +19,21 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinion_of
 from ctld.agents.launch import FILL, launch_message, master_host, topology_address
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, TerminateStep
-from ctld.core.events import AnyEvent, LaunchRefused, NodeNotice, StepExited, StepStarted
+from ctld.core.events import (
+    AnyEvent,
+    GpuIdle,
+    GpuReported,
+    GpuWorkDone,
+    LaunchRefused,
+    NodeNotice,
+    StepExited,
+    StepStarted,
+)
+from ctld.core.gpu_model import GpuAction
 from ctld.core.step_model import StepRow
 from ctld.runtime.loop import Runtime
 from ctld.runtime.points import crash_point
@@ -291,11 +302,61 @@ def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     )
 
 
+def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
+    said = report.gpus
+    return GpuReported(
+        node=link.node,
+        spool_id=report.spool_id,
+        sequence=report.sequence,
+        link_id=link.link_id,
+        at_us=said.at_us,
+        opinions=tuple(opinion_of(health) for health in said.health[:GPUS_MAX]),
+        action=GpuAction(said.action),
+        jobs=tuple(dict.fromkeys((key.job_id, key.attempt) for key in said.jobs)),
+        cause=said.cause[:WHY_MAX],
+        gpus=facts_of(said.inventory) if said.HasField("inventory") else None,
+    )
+
+
+def _gpu_work_done(link: NodeLink, report: node_pb2.Report) -> GpuWorkDone:
+    done = report.gpu_work_done
+    return GpuWorkDone(
+        node=link.node,
+        spool_id=report.spool_id,
+        sequence=report.sequence,
+        link_id=link.link_id,
+        work_id=done.work_id,
+        uuid=done.uuid,
+        ok=done.ok,
+        text=done.text[:WHY_MAX],
+        gpus=facts_of(done.inventory) if done.HasField("inventory") else None,
+    )
+
+
+def _gpu_idle(link: NodeLink, report: node_pb2.Report) -> GpuIdle:
+    idle = report.gpu_idle
+    return GpuIdle(
+        node=link.node,
+        spool_id=report.spool_id,
+        sequence=report.sequence,
+        link_id=link.link_id,
+        job_id=idle.key.job_id,
+        attempt=idle.key.attempt,
+        uuids=tuple(idle.uuid),
+        since_us=idle.since_us,
+        over=idle.over,
+        unused=idle.unused,
+    )
+
+
 #: Reports as events, by their kind.
 REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], AnyEvent]]] = {
     "started": _started,
     "exited": _exited,
     "notice": _noticed,
+    "gpus": _gpu_report,
+    "gpu_work_done": _gpu_work_done,
+    "gpu_idle": _gpu_idle,
 }
 
 

@@ -8,6 +8,9 @@ from ctld.core.step_model import StepPart, StepRequest, StepRow
 from penstock.v1 import common_pb2, steps_pb2
 from penstock.values.hostlist import compress
 
+GPU: Final = "gpu"
+#: UUIDs of a node's GPUs by place; () = nobody knows them.
+Slots = tuple[str, ...]
 _KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task")
 _LISTS: Final = ("nodes_required", "nodes_excluded")
 _OTHERS: Final = (*_KINDS, *_LISTS, "rlimits", "multi_prog")
@@ -69,22 +72,26 @@ def step_plan(row: StepRow, only: str = "") -> steps_pb2.StepPlan:
     )  # fmt: skip
 
 
-def part_allocation(part: StepPart) -> common_pb2.NodeAllocation:
+def part_allocation(part: StepPart, slots: Slots = ()) -> common_pb2.NodeAllocation:
     """What the step may use on one node."""
     return allocation_of(
-        NodeAlloc(part.node, part.cpus, part.mem_mb, len(part.ranks), part.gres, part.cpu_ids, part.shares)
+        NodeAlloc(part.node, part.cpus, part.mem_mb, len(part.ranks), part.gres, part.cpu_ids, part.shares), slots
     )
 
 
-def allocation_of(part: NodeAlloc) -> common_pb2.NodeAllocation:
-    """What a job holds on one node."""
+def allocation_of(part: NodeAlloc, slots: Slots = ()) -> common_pb2.NodeAllocation:
+    """What a job holds on one node. `slots`: who its GPUs are, by place."""
     message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
     if part.cpu_ids:
         message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
     for name, type_, mask in part.gres:
-        message.gres.add(name=name, type=type_, index=indices(mask))
+        uuids = [slots[i] if i < len(slots) else "" for i in indices(mask)] if slots and name == GPU else ()
+        message.gres.add(name=name, type=type_, index=indices(mask), uuid=uuids)
     for share in part.shares:
-        message.gres.add(name=share.name, type=share.type, index=[share.gpu], units=[share.units], of=[share.of])
+        message.gres.add(
+            name=share.name, type=share.type, index=[share.gpu], units=[share.units], of=[share.of],
+            uuid=slots[share.gpu : share.gpu + 1],
+        )  # fmt: skip
     return message
 
 

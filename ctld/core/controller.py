@@ -23,6 +23,7 @@ from ctld.core import (
     depends,
     explain,
     gang,
+    gpu_health,
     het_life,
     het_submit,
     holders,
@@ -59,6 +60,9 @@ from ctld.core.events import (
     CreateStep,
     DeleteReservation,
     EndAllocation,
+    GpuIdle,
+    GpuReported,
+    GpuWorkDone,
     LaunchRefused,
     LoadConfig,
     NodeDisconnected,
@@ -163,6 +167,9 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     NodeNotice: node_life.node_noticed,
+    GpuReported: gpu_health.reported,
+    GpuWorkDone: gpu_health.work_done,
+    GpuIdle: gpu_health.idle,
     StepStarted: step_started,
     ScriptEnded: holders.script_ended,
     StepExited: step_exited,
@@ -249,6 +256,11 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
     if state.dirty_partitions:
         known = state.partitions
         batch.partitions = [PartitionRow(n, known[n].state) for n in state.dirty_partitions if n in known]
+    if state.dirty_gpus:
+        batch.gpus = [
+            state.nodes[n].gpus[u] for n, u in state.dirty_gpus if n in state.nodes and u in state.nodes[n].gpus
+        ]
+        batch.gpus_gone = [(n, u) for n, u in state.dirty_gpus if n in state.nodes and u not in state.nodes[n].gpus]
     if state.dirty_qos:
         batch.qos = [state.qos[name] for name in state.dirty_qos if name in state.qos]
         batch.qos_gone = [name for name in state.dirty_qos if name not in state.qos]

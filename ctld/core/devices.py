@@ -37,6 +37,8 @@ class Layout(NamedTuple):
     near: dict[str, tuple[int, ...]]  # by name and device index: bit map of the sockets it is near; 0 = any
     links: dict[str, tuple[tuple[int, ...], ...]]  # by name: links from device to device
     shares: dict[tuple[str, str], tuple[int, ...]]  # shares of each GPU by (name, type); shares.py
+    kinds: dict[tuple[str, str], int]  # what the planner counts of devices: by kind, which it counts
+    names: tuple[str, ...]  # of devices
     gpu_types: tuple[str, ...]
 
 
@@ -65,7 +67,16 @@ def layout_of(config: NodeConfig) -> Layout:
             for device in known
         )
         links[name] = tuple(device.links for device in known)
-    return Layout(masks, sockets, near, links, units_of(config), gpu_types(config))
+    return Layout(masks, sockets, near, links, units_of(config), kinds_of(masks), tuple(counts), gpu_types(config))
+
+
+def kinds_of(masks: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Each type, and all types of a name."""
+    kinds: dict[tuple[str, str], int] = {}
+    for (name, type_), mask in masks.items():
+        for kind in dict.fromkeys(((name, ""), (name, type_))):
+            kinds[kind] = kinds.get(kind, 0) | mask
+    return kinds
 
 
 def device_masks(node: Node) -> dict[tuple[str, str], int]:
@@ -82,9 +93,11 @@ def pick_devices(node: Node, wanted: tuple[tuple[str, str, int], ...]) -> tuple[
     if not wanted:
         return ()
     layout: Layout = node.inside
-    shared = sum(1 << gpu for gpu in node.gpu_shares)
+    closed = sum(1 << gpu for gpu in node.gpu_shares) | node.gpu_closed
+    if sum(count for name, _, count in wanted if name == GPU) > 1:
+        closed |= node.gpu_single
     free = {
-        key: mask & ~node.gres_used.get(key, 0) & ~(shared if key[0] == GPU else 0)
+        key: mask & ~node.gres_used.get(key, 0) & ~(closed if key[0] == GPU else 0)
         for key, mask in layout.masks.items()
     }
     return choose_devices(layout, free, wanted)

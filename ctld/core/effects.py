@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from ctld.core.fairshare import AccountRow, AssocRow, UsageRow, UserRow
+from ctld.core.gpu_model import Gpu
 from ctld.core.model import (
     HistoryRow,
     JobRequest,
@@ -139,6 +140,7 @@ class LaunchStep(Effect, frozen=True):
     step: StepRow | None = None  # of srun, with a part on this node
     master_port: int = 0  # that the job has for itself on its nodes; 0 = none
     components: tuple[JobRow, ...] = ()  # of a heterogeneous job: all
+    gpu_slots: tuple[str, ...] = ()  # who the node's GPUs are, by place
 
 
 class FenceNode(Effect, frozen=True):
@@ -245,6 +247,34 @@ class StartPlan(Effect, frozen=True):
     seconds_max: int
 
 
+class GpuWork(Effect, frozen=True):
+    """Do something to an idle GPU. Once for each work id."""
+
+    node: str
+    work_id: str
+    kind: int  # GpuWork.Kind of the wire
+    uuid: str
+    timeout_s: int
+    layout: tuple[str, ...] = ()  # of DIVIDE: profiles; () = whole
+
+
+class ClearGpu(Effect, frozen=True):
+    """An administrator has seen to a GPU: the node forgets what it held against it."""
+
+    node: str
+    uuid: str
+
+
+class ReturnGpus(Effect, frozen=True):
+    """A job goes on without these GPUs."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    uuids: tuple[str, ...]
+
+
 class Batch(msgspec.Struct):
     """One commit's worth of changes. Rows are frozen; a row replaces the one with the same primary key."""
 
@@ -268,6 +298,8 @@ class Batch(msgspec.Struct):
     reservations_gone: list[str] = []
     qos: list[Qos] = []
     qos_gone: list[str] = []  # names of those that were deleted
+    gpus: list[Gpu] = []
+    gpus_gone: list[tuple[str, str]] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -283,6 +315,8 @@ class Batch(msgspec.Struct):
             or self.usage
             or self.accounts
             or self.users
+            or self.gpus
+            or self.gpus_gone
             or self.reservations
             or self.reservations_gone
             or self.qos

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
 from ctld.core.model import SpecRow
 from ctld.core.step_model import StepRequest
 from penstock.values.config import Config
@@ -420,6 +421,13 @@ class NodeRegistered(Event, frozen=True):
     spool_lost: bool = False
     stream_port: int = 0
     stream_tls: bool = False
+    gpus: tuple[GpuFacts, ...] = ()  # those that are known by name, in the node's order
+    gpu_opinions: tuple[GpuOpinion, ...] = ()
+    gpu_driver: str = ""
+    cuda_version: str = ""
+    nvml_version: str = ""
+    gpu_constraint: str = ""
+    gpu_why: str = ""  # why NVML does not answer
 
 
 class NodeDisconnected(Event, frozen=True):
@@ -444,6 +452,50 @@ class NodeNotice(Event, frozen=True):
     job_id: int = 0  # the step that it came up with, if any
     attempt: int = 0
     step_id: int = 0
+
+
+class GpuReported(Event, frozen=True):
+    """Something has happened to GPUs of a node."""
+
+    node: str
+    spool_id: str
+    sequence: int
+    link_id: int
+    at_us: int
+    opinions: tuple[GpuOpinion, ...] = ()  # of those that have changed
+    action: GpuAction = GpuAction.NONE  # what it means for the jobs that had them
+    jobs: tuple[tuple[int, int], ...] = ()  # (job id, attempt)
+    cause: str = ""
+    gpus: tuple[GpuFacts, ...] | None = None  # when what there is has changed
+
+
+class GpuWorkDone(Event, frozen=True):
+    """A node has done, or could not do, something to an idle GPU."""
+
+    node: str
+    spool_id: str
+    sequence: int
+    link_id: int
+    work_id: str
+    uuid: str
+    ok: bool
+    text: str = ""
+    gpus: tuple[GpuFacts, ...] | None = None  # what there is now, when that has changed
+
+
+class GpuIdle(Event, frozen=True):
+    """GPUs of a job do nothing, or something again (`over`)."""
+
+    node: str
+    spool_id: str
+    sequence: int
+    link_id: int
+    job_id: int
+    attempt: int
+    uuids: tuple[str, ...]
+    since_us: int
+    over: bool = False
+    unused: bool = False  # no process of the job has them open
 
 
 class StepStarted(Event, frozen=True):

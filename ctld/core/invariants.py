@@ -159,7 +159,7 @@ def _check_shares_of_gpus(state: ClusterState, node: Node, parts: list[NodeAlloc
             )
     _need(held == node.gpu_shares, f"{node.name}: shares of GPUs in use")
     if node.index in state.running.watched and node.index not in state.running.touched:
-        for kind, count in shares.room(node.inside, shares.whole_gpus(node), held).items():
+        for kind, count in shares.room(node.inside, shares.whole_gpus(node), held, node.gpu_closed).items():
             free = state.node_columns.free_gres[node.index, state.gres_kinds[kind]]
             _need(free == count, f"{node.name}: {kind} free")
 

@@ -179,12 +179,12 @@ def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> No
     port = state.master_ports.get(job.job_id, 0)
     rows = tuple(job_row(one) for one in het.members(state, job)) if job.request.het_job_id else ()
     if step.parts is None:
-        state.emit(LaunchStep(step.node, *head, None, port, rows))
+        state.emit(LaunchStep(step.node, *head, None, port, rows, state.nodes[step.node].gpu_slots))
         return
     row = step_row(step)
     for part in step.parts:
         if part.state is S.CONFIGURING and only in ("", part.node):
-            state.emit(LaunchStep(part.node, *head, row, port, rows))
+            state.emit(LaunchStep(part.node, *head, row, port, rows, state.nodes[part.node].gpu_slots))
 
 
 def _tres_of(state: ClusterState, job: Job) -> str:

@@ -7,9 +7,9 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
-from ctld.core import preempt, priority, shares
+from ctld.core import gpus, preempt, priority, shares
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
-from ctld.core.devices import device_masks, layout_of
+from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
@@ -162,7 +162,9 @@ def new_node(config: NodeConfig) -> Node:
     node.stream_port = 0
     node.gres_used, node.jobs, node.leftovers, node.lost_link_id = {}, {}, {}, 0
     node.lost_at_us = 0
-    node.gpu_shares = {}
+    node.gpu_shares, node.gpus, node.gpu_slots = {}, {}, ()
+    node.gpu_closed = node.gpu_single = node.gpu_suspect = 0
+    node.gpu_driver = node.cuda_version = node.nvml_version = node.gpu_constraint = node.gpu_why = ""
     node.exited = {}
     return node
 
@@ -189,13 +191,10 @@ def _build_columns(state: ClusterState) -> None:
         columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus * state.units_per_cpu, node.real_memory_mb
         columns.cpu_quantum[i] = _cpu_quantum(state, node)
         columns.free_mem_mb[i] = node.real_memory_mb - node.mem_alloc_mb
-        for (name, type_), mask in device_masks(node).items():
-            free = mask & ~node.gres_used.get((name, type_), 0)
-            for key in dict.fromkeys(((name, ""), (name, type_))):
-                columns.total_gres[i, state.gres_kinds[key]] += mask.bit_count()
-                columns.free_gres[i, state.gres_kinds[key]] += free.bit_count()
+        for kind, mask in node.inside.kinds.items():
+            columns.total_gres[i, state.gres_kinds[kind]] = mask.bit_count()
         if shares.MILLI in state.gres_kinds and node.inside.gpu_types:
-            for key, count in shares.room(node.inside, 0, {}).items():
+            for key, count in shares.room(node.inside, 0, {}, 0).items():
                 columns.total_gres[i, state.gres_kinds[key]] = count
         holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
         taken = (part.cpus * units_held(state, job) for job in holders for part in job.alloc if part.node == node.name)
@@ -205,6 +204,10 @@ def _build_columns(state: ClusterState) -> None:
     state.node_columns = columns
     preempt.lay_out(state)
     _build_running(state)
+    for node in state.node_list:
+        if node.inside.kinds:
+            state.count_devices(node, node.inside.names)
+            gpus.settle(state, node)
     state.order_nodes()
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ctld.core.gpu_model import Gpu
 from ctld.core.step_model import GpuShare as GpuShare
 from ctld.core.step_model import Step as Step
 from ctld.core.step_model import StepRow as StepRow
@@ -110,6 +111,10 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     mem_bind: str = ""
     gpu_bind: str = ""
     network: str = ""
+    gpu_mem_mb: int = 0  # every GPU has at least so much; 0 = any
+    gpu_freq: str = ""
+    gres_per_socket: tuple[tuple[str, str, int], ...] = ()
+    gres_sockets: int = 0
     het_job_id: int = 0  # of a heterogeneous job (het.py): the leader's id; 0 = it is none
     het_offset: int = 0
     het_size: int = 0
@@ -279,10 +284,11 @@ class Node:
 
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
-        "exited", "features", "flags", "gpu_shares", "gres_used", "index", "inside", "jobs", "last_busy_at_us",
-        "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name", "os", "pretended",
-        "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id", "started_at_us", "stream_port",
-        "stream_tls", "version", "weight",
+        "cuda_version", "exited", "features", "flags", "gpu_closed", "gpu_constraint", "gpu_driver", "gpu_shares",
+        "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gres_used", "index", "inside", "jobs",
+        "last_busy_at_us", "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name",
+        "nvml_version", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id",
+        "started_at_us", "stream_port", "stream_tls", "version", "weight",
     )  # fmt: skip
 
     name: str
@@ -316,6 +322,16 @@ class Node:
     cpus_used: int  # bit mask of cpu numbers
     gres_used: dict[tuple[str, str], int]  # (name, type) -> bit mask of held indices
     gpu_shares: dict[int, tuple[str, int]]  # GPUs that are shared -> (name, shares in use)
+    gpus: dict[str, Gpu]  # by UUID: those that the node has ever named
+    gpu_slots: tuple[str, ...]  # UUIDs by place among the devices (gpus.py); "" = nobody, or nobody knows
+    gpu_closed: int  # masks of places: no job gets these;
+    gpu_single: int  # only a job with one GPU;
+    gpu_suspect: int  # these last
+    gpu_driver: str
+    cuda_version: str
+    nvml_version: str
+    gpu_constraint: str
+    gpu_why: str
     jobs: dict[int, None]  # job ids that hold something here
     leftovers: dict[tuple[int, int, int], None]  # steps that still run here and belong to no job any more
     exited: dict[tuple[int, int, int], None]  # steps whose end it knew when it registered: the reports follow

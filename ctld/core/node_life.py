@@ -15,7 +15,7 @@ then; what is left of it is ended before anything else starts on the node.
 
 from collections.abc import Callable
 
-from ctld.core import job_life, lease, reboot, step_life, surround, suspend
+from ctld.core import gpu_health, job_life, lease, reboot, step_life, surround, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
@@ -58,6 +58,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     rebooted = bool(node.boot_id) and node.boot_id != event.boot_id
     forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
     _take_over(node, event)
+    gpu_health.registered(state, node, event.gpus, event.gpu_opinions)
     _judge_size(node, event, now_us)
     if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
         node.flags &= ~NodeFlag.DOWN
@@ -90,6 +91,8 @@ def _take_over(node: Node, event: NodeRegistered) -> None:
     node.os, node.arch, node.pretended = event.os, event.arch, event.pretended
     node.boot_at_us, node.started_at_us = event.boot_at_us, event.started_at_us
     node.stream_port, node.stream_tls = event.stream_port, event.stream_tls
+    node.gpu_driver, node.cuda_version, node.nvml_version = event.gpu_driver, event.cuda_version, event.nvml_version
+    node.gpu_constraint, node.gpu_why = event.gpu_constraint, event.gpu_why
 
 
 def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
@@ -102,7 +105,7 @@ def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
         have = sum(
             count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type)
         )
-        if gres.name == "gpu":
+        if gres.name == "gpu" and not event.gpus:  # of those that have names, the missing ones alone are closed
             found[f"gres/{gres.name}"] = (have, gres.count)
     low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
     if low and not event.pretended:

@@ -23,6 +23,7 @@ from ctld.core import (
     surround,
 )
 from ctld.core.fairshare import LoadedShares
+from ctld.core.gpu_model import Gpu
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, job_from
@@ -73,6 +74,7 @@ class Loaded(NamedTuple):
     shares: LoadedShares = LoadedShares()
     reservations: tuple[Reservation, ...] = ()  # in the order of creation
     qos: Sequence[Qos] = ()
+    gpus: Sequence[Gpu] = ()
 
 
 class Misfit(Exception):
@@ -186,6 +188,9 @@ def _load_nodes(state: ClusterState, config: Config, loaded: Loaded) -> None:
             setattr(node, name, value)
         node.flags |= NodeFlag.NO_RESPOND  # until it registers with this controller
         state.nodes[node.name] = node
+    for gpu in loaded.gpus:
+        if gpu.node in state.nodes:
+            state.nodes[gpu.node].gpus[gpu.uuid] = gpu
 
 
 def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:

@@ -92,11 +92,11 @@ def whole_gpus(node: Node) -> int:
 def free_milli(node: Node) -> list[int]:
     """Thousandths of each GPU that nobody uses, by index."""
     layout: Layout = node.inside
-    whole = whole_gpus(node)
+    whole = whole_gpus(node) | node.gpu_closed
     found = [0 if whole >> gpu & 1 else WHOLE_MILLI for gpu in range(len(layout.gpu_types))]
     for gpu, (name, used) in node.gpu_shares.items():
         units = max((each[gpu] for (of, _), each in layout.shares.items() if of == name), default=0)
-        found[gpu] -= min(WHOLE_MILLI, WHOLE_MILLI * used // units) if units else WHOLE_MILLI
+        found[gpu] -= min(found[gpu], WHOLE_MILLI * used // units) if units else found[gpu]
     return found
 
 
@@ -104,7 +104,7 @@ def pick_share(node: Node, wish: tuple[str, str, int], among: int = -1) -> GpuSh
     """The fullest of the GPUs in `among` that has so many shares free, an untouched one last; ties: lowest index."""
     layout: Layout = node.inside
     name, type_, count = wish
-    whole, best = whole_gpus(node), None
+    whole, best = whole_gpus(node) | node.gpu_closed, None
     for (kind_name, kind_type), units in layout.shares.items():
         if kind_name != name or type_ not in ("", kind_type):
             continue
@@ -117,25 +117,22 @@ def pick_share(node: Node, wish: tuple[str, str, int], among: int = -1) -> GpuSh
     return best[1] if best else None
 
 
-def room(layout: "Layout", whole: int, shared: Shared) -> dict[Kind, int]:
-    """What one job could get, by kind of GPU and share."""
-    taken = whole
+def room(layout: "Layout", whole: int, shared: Shared, closed: int) -> dict[Kind, int]:
+    """What one job could get, by kind of GPU and share. `closed`: GPUs that nobody gets."""
+    taken = whole | closed
     for gpu in shared:
         taken |= 1 << gpu
     found = {(GPU, ""): 0}
-    for (name, type_), mask in layout.masks.items():
-        if name == GPU:
-            free = (mask & ~taken).bit_count()
-            found[GPU, type_] = found.get((GPU, type_), 0) + free
-            if type_:
-                found[GPU, ""] += free
+    for kind, mask in layout.kinds.items():
+        if kind[0] == GPU:
+            found[kind] = (mask & ~taken).bit_count()
     found[MILLI] = found[GPU, ""] * WHOLE_MILLI
     for (name, type_), units in layout.shares.items():
-        most = max((free_units(units, name, gpu, whole, shared) for gpu in range(len(units))), default=0)
+        most = max((free_units(units, name, gpu, whole | closed, shared) for gpu in range(len(units))), default=0)
         for kind in ((name, type_), (name, "")):
             found[kind] = max(found.get(kind, 0), most)
         for gpu, (holder, used) in shared.items():
-            if holder == name and gpu < len(units) and units[gpu]:
+            if holder == name and gpu < len(units) and units[gpu] and not closed >> gpu & 1:
                 found[MILLI] += WHOLE_MILLI - min(WHOLE_MILLI, WHOLE_MILLI * used // units[gpu])
     return found
 
@@ -146,14 +143,14 @@ def outlook(
     """What one job could get now, and by job what that grows by when it ends. `holders`: (end, job id, its part)."""
     layout: Layout = node.inside
     whole, shared = whole_gpus(node), dict(node.gpu_shares)
-    now = before = room(layout, whole, shared)
+    now = before = room(layout, whole, shared, node.gpu_closed)
     gains = []
     for _, job_id, part in sorted(holders, key=lambda holder: holder[:2]):
         for name, _, mask in part.gres:
             whole &= ~mask if name == GPU else -1
         for share in part.shares:
             give_back(shared, share)
-        after = room(layout, whole, shared)
+        after = room(layout, whole, shared, node.gpu_closed)
         gains.append((job_id, {kind: after[kind] - before[kind] for kind in after}))
         before = after
     return now, gains

@@ -113,6 +113,7 @@ class ClusterState:
         self.dirty_jobs: dict[int, None] = {}
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
         self.dirty_nodes: dict[str, None] = {}
+        self.dirty_gpus: dict[tuple[str, str], None] = {}  # (node, UUID)
         self.dirty_partitions: dict[str, None] = {}
         self.dirty_reservations: dict[str, None] = {}  # those that are gone too
         self.ended_attempts: list[JobRow] = []
@@ -256,7 +257,7 @@ class ClusterState:
         return bool(
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
-            or self.dirty_users or self.dirty_reservations
+            or self.dirty_users or self.dirty_reservations or self.dirty_gpus
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -280,7 +281,7 @@ class ClusterState:
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
-        self.dirty_qos = {}
+        self.dirty_qos, self.dirty_gpus = {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
@@ -372,11 +373,11 @@ class ClusterState:
         """Count on the nodes what `alloc` says, without giving it to the job."""
         for part in alloc:
             node = self.nodes[part.node]
-            self._count(node, part, -1, units, job.request.exclusive)
             for name, type_, mask in part.gres:
                 held = node.gres_used.get((name, type_), 0)
                 assert not held & mask, f"device given twice on {node.name}: job {job.job_id}"
                 node.gres_used[name, type_] = held | mask
+            self._count(node, part, -1, units, job.request.exclusive)
             for share in part.shares:
                 shares.take(node.gpu_shares, share)
             node.jobs[job.job_id] = None
@@ -388,9 +389,9 @@ class ClusterState:
             if job.job_id not in node.jobs:
                 continue
             del node.jobs[job.job_id]
-            self._count(node, part, 1, units, job.request.exclusive)
             for name, type_, mask in part.gres:
                 node.gres_used[name, type_] &= ~mask
+            self._count(node, part, 1, units, job.request.exclusive)
             for share in part.shares:
                 shares.give_back(node.gpu_shares, share)
 
@@ -404,16 +405,47 @@ class ClusterState:
             self.free_licenses -= licenses
         self.running.add(job.job_id, end_s, self.user_number(job.user_id), exclusive, licenses)
         for part in job.alloc:
-            gres = [
-                (self.gres_kinds[key], mask.bit_count())
-                for name, type_, mask in part.gres
-                for key in dict.fromkeys(((name, ""), (name, type_)))
-            ]
+            gres = self._given_back(self.nodes[part.node], part) if part.gres else []
             gres += [(self.gres_kinds[share.name, share.type], share.units) for share in part.shares]
             self.running.add_part(job.job_id, self.nodes[part.node].index, part.cpus * units, part.mem_mb, gres)
         if not units:
             self.running.keep_rest(job.job_id)
             self.running.remove(job.job_id)
+
+    def _given_back(self, node: Node, part: NodeAlloc) -> list[tuple[int, int]]:
+        """By kind: how many devices of it others can have when the job ends."""
+        held: dict[str, int] = {}
+        for name, _, mask in part.gres:
+            held[name] = held.get(name, 0) | mask
+        if shares.GPU in held:
+            held[shares.GPU] &= ~node.gpu_closed
+        found = ((kind, (mask & held.get(kind[0], 0)).bit_count()) for kind, mask in node.inside.kinds.items())
+        return [(self.gres_kinds[kind], count) for kind, count in found if count]
+
+    def count_devices(self, node: Node, names: tuple[str, ...]) -> None:
+        """Tell the columns what is free of devices of these names."""
+        columns, used = self.node_columns, dict.fromkeys(names, 0)
+        for (name, _), mask in node.gres_used.items():
+            if name in used:
+                used[name] |= mask
+        if shares.GPU in used:
+            used[shares.GPU] |= node.gpu_closed
+        for kind, mask in node.inside.kinds.items():
+            if kind[0] in used:
+                columns.free_gres[node.index, self.gres_kinds[kind]] = (mask & ~used[kind[0]]).bit_count()
+
+    def recount_gpus(self, node: Node) -> None:
+        """Which of its GPUs may be given has changed: what is free, and what its jobs give back."""
+        self.count_devices(node, (shares.GPU,))
+        for job_id in node.jobs:
+            for part in self.jobs[job_id].alloc:
+                if part.node == node.name and part.gres:
+                    given = dict(self._given_back(node, part))
+                    every = {self.gres_kinds[kind]: 0 for kind in node.inside.kinds if kind[0] == shares.GPU}
+                    self.running.set_part(job_id, node.index, [(kind, given.get(kind, 0)) for kind in every])
+        if node.index in self.running.watched:
+            self.running.touched[node.index] = None
+        self.changed()
 
     def settle_shares(self) -> None:
         """Count anew what the planner must know of nodes with shared GPUs, where something has changed (shares.py)."""
@@ -498,11 +530,8 @@ class ClusterState:
             columns.free_mem_mb[i] += sign * part.mem_mb
         if units:  # 0: it has no cpus, being suspended
             self._count_cpus(node, part, sign, units, exclusive)
-        for name, type_, mask in part.gres:
-            count = sign * mask.bit_count()
-            columns.free_gres[i, self.gres_kinds[name, type_]] += count
-            if type_:
-                columns.free_gres[i, self.gres_kinds[name, ""]] += count
+        if part.gres:
+            self.count_devices(node, tuple(dict.fromkeys(name for name, _, _ in part.gres)))
         node.mem_alloc_mb -= sign * part.mem_mb
 
     def _count_cpus(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:

@@ -92,6 +92,8 @@ class StepRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     het_ntasks: int = 0
     node_offset: int = 0
     het_nodes: int = 0
+    gpu_freq: str = ""
+    gres_per_socket: Kinds = ()
     het_step: int | None = None  # the number that it is to have
 
     def asks_memory(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import grpc
 
+from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinions_of
 from ctld.core.events import HeldStep, NodeRegistered
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.rights import require_node
@@ -21,7 +22,6 @@ PROTOCOL: Final = 1
 REGISTER_TIMEOUT_S: Final = 20.0
 #: As many as a node daemon keeps.
 HELD_STEPS_MAX: Final = 200_000
-GPUS_MAX: Final = 4096
 TEXT_MAX: Final = 256
 
 _STATE_NAMES: Final = {value: name for name, value in node_pb2.HeldStep.State.items()}
@@ -94,6 +94,8 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
     inventory = register.inventory
     gpus: dict[str, int] = {}
     for gpu in inventory.gpus:
+        if gpu.mig_enabled:  # its instances are what is given
+            continue
         gpus[gpu.type] = gpus.get(gpu.type, 0) + 1
     return NodeRegistered(
         node=register.node_name,
@@ -129,4 +131,11 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         spool_lost=register.spool_lost,
         stream_port=register.stream_port if register.stream_port <= 0xFFFF else 0,
         stream_tls=register.stream_tls,
+        gpus=facts_of(inventory),
+        gpu_opinions=opinions_of(inventory),
+        gpu_driver=inventory.gpu_driver[:TEXT_MAX],
+        cuda_version=inventory.cuda_version[:TEXT_MAX],
+        nvml_version=inventory.nvml_version[:TEXT_MAX],
+        gpu_constraint=inventory.gpu_constraint[:TEXT_MAX],
+        gpu_why=inventory.gpu_why[:TEXT_MAX],
     )

@@ -24,6 +24,7 @@ from ctld.store.schema import (
     ASSOC,
     ASSOC_USAGE,
     ENDED_FROM,
+    GPU,
     JOB,
     JOB_HISTORY,
     JOB_REQUEST,
@@ -70,6 +71,10 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
         ],
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
+        gpus=[
+            rows.gpu_from(record)
+            for (record,) in connection.execute(select(GPU.c.record).order_by(GPU.c.node, GPU.c.slot, GPU.c.uuid))
+        ],
         qos=[rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))],
         submit_keys=_submit_keys(connection, submitted_since_us),
         shares=_shares(connection),

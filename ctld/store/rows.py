@@ -15,6 +15,7 @@ import msgspec
 
 from accounting.schema import join_strings, split_strings
 from ctld.core.fairshare import AssocRow
+from ctld.core.gpu_model import Gpu
 from ctld.core.model import (
     GpuShare,
     HistoryRow,
@@ -41,6 +42,7 @@ REQUESTS_KEPT = 1_000
 
 encode_json = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(JobRequest).decode
+_decode_gpu = msgspec.json.Decoder(Gpu).decode
 _decode_reservation = msgspec.json.Decoder(Reservation).decode
 _AllocJson = tuple[tuple[Any, ...], ...]
 _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
@@ -240,6 +242,16 @@ def reservation_values(row: Reservation) -> Params:
 def reservation_from(record: bytes) -> Reservation:
     """The reverse of `reservation_values`, from the record."""
     return _decode_reservation(record)
+
+
+def gpu_values(gpu: Gpu) -> Params:
+    """A row of gpu: what can be asked for, and the whole record as JSON."""
+    return (gpu.node, gpu.uuid, gpu.slot, int(gpu.state()), gpu.reason(), encode_json(gpu))
+
+
+def gpu_from(record: bytes) -> Gpu:
+    """The reverse of `gpu_values`, from the record."""
+    return _decode_gpu(record)
 
 
 def qos_values(record: Qos) -> Params:

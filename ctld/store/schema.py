@@ -83,6 +83,18 @@ QOS = Table(
     Column("usage_factor_ppm", BigInteger, nullable=False),
 )
 
+#: GPUs that nodes have named. `record` is JSON of ctld.core.gpu_model.Gpu.
+GPU = Table(
+    "gpu",
+    METADATA,
+    Column("node", Text, primary_key=True),
+    Column("uuid", Text, primary_key=True),
+    Column("slot", Integer, nullable=False),
+    Column("state", Integer, nullable=False),  # penstock.values.gpustates
+    Column("reason", Text, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+)
+
 META = Table(
     "meta",
     METADATA,
@@ -98,6 +110,6 @@ META = Table(
 )
 
 __all__ = [
-    "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "ENDED_FROM", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC",
+    "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "ENDED_FROM", "GPU", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC",
     "META", "METADATA", "NODE", "PARTITION_STATE", "QOS", "RESERVATION", "SCHEMA_NAME", "STEP",
 ]  # fmt: skip

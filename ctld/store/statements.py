@@ -18,6 +18,7 @@ from ctld.store.schema import (
     ACCOUNT_USER,
     ASSOC,
     ASSOC_USAGE,
+    GPU,
     JOB,
     JOB_HISTORY,
     JOB_REQUEST,
@@ -55,6 +56,8 @@ class Statements:
     replace_users: str
     replace_reservations: str
     delete_reservations: str
+    replace_gpus: str
+    delete_gpus: str
     replace_qos: str
     delete_qos: str
 
@@ -101,6 +104,11 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_users=insert(ACCOUNT_USER, replace=True),
         replace_reservations=insert(RESERVATION, replace=True),
         delete_reservations=text(delete(RESERVATION).where(RESERVATION.c.name == bindparam("key_name")), ["key_name"]),
+        replace_gpus=insert(GPU, replace=True),
+        delete_gpus=text(
+            delete(GPU).where(GPU.c.node == bindparam("key_node"), GPU.c.uuid == bindparam("key_uuid")),
+            ["key_node", "key_uuid"],
+        ),
         replace_qos=insert(QOS, replace=True),
         delete_qos=text(delete(QOS).where(QOS.c.name == bindparam("key_name")), ["key_name"]),
     )

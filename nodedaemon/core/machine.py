@@ -29,6 +29,7 @@ from nodedaemon.core.messages import (
     Batch,
     BootSeen,
     Command,
+    DoOrder,
     DropLink,
     Effect,
     EpochSeen,
@@ -44,10 +45,13 @@ from nodedaemon.core.messages import (
     Notice,
     Noticed,
     Notify,
+    Order,
     Reboot,
     RebootMachine,
     Report,
     ReportsAcked,
+    Said,
+    Say,
     SendReport,
     Signal,
     SignalStep,
@@ -117,6 +121,8 @@ class NodeMachine:
             StepBegan: self._step_began,
             StepEnded: self._step_ended,
             Notice: self._notice,
+            Say: self._say,
+            Order: self._order,
             TimerDue: self._timer_due,
         }
 
@@ -205,7 +211,7 @@ class NodeMachine:
         elif isinstance(record, Unkillable):
             if record.key in self.steps:
                 self.steps[record.key].unkillable = True
-        elif isinstance(record, Started | Exited | Noticed):
+        elif isinstance(record, Started | Exited | Noticed | Said):
             self._keep(record)
             self._follow(record)
         elif isinstance(record, Acked):
@@ -392,6 +398,15 @@ class NodeMachine:
     def _notice(self, now_us: int, event: Notice) -> None:
         self._report(Noticed(self.next_sequence, now_us, event))
 
+    def _say(self, now_us: int, event: Say) -> None:
+        self._report(Said(self.next_sequence, event.body))
+
+    def _order(self, now_us: int, event: Order) -> None:
+        refused = self._fence(event)
+        if not refused and self._is_new(event):
+            self._effects.append(DoOrder(event.key, event.body))
+        self._answer(event, refused)
+
     def _timer_due(self, now_us: int, event: TimerDue) -> None:
         while self._timers and self._timers[0][0] <= now_us:
             at_us, key = heapq.heappop(self._timers)
@@ -469,7 +484,7 @@ class NodeMachine:
 
     def _follow(self, report: Report) -> None:
         """Move the step where its report says it is."""
-        if isinstance(report, Noticed):
+        if isinstance(report, Noticed | Said):
             return
         step = self.steps.get(report.key if isinstance(report, Started) else report.end.key)
         if step is None or not step.is_live:

@@ -121,6 +121,18 @@ class StepEnded(Event, frozen=True):
     measured: int = 0  # tasks that the metrics were taken of
 
 
+class Say(Event, frozen=True):
+    """Something to tell the controller that this core does not look into: a report of the wire, without its head."""
+
+    body: bytes
+
+
+class Order(Command, frozen=True):
+    """A command that this core does not look into: it is done each time, and whoever does it knows what is done already."""
+
+    body: bytes
+
+
 class Notice(Event, frozen=True):
     """Something to tell the controller that is no step's end. `reason` is what an administrator will read."""
 
@@ -171,7 +183,7 @@ class SendReport(Effect, frozen=True):
 
     link: int
     sequence: int
-    report: "Started | Exited | Noticed"
+    report: "Started | Exited | Noticed | Said"
 
 
 class SweepStep(Effect, frozen=True):
@@ -185,6 +197,13 @@ class DropLink(Effect, frozen=True):
 
     link: int
     why: str
+
+
+class DoOrder(Effect, frozen=True):
+    """Do what an order says."""
+
+    key: StepKey
+    body: bytes
 
 
 class RebootMachine(Effect, frozen=True):
@@ -279,6 +298,13 @@ class Noticed(Record, frozen=True):
     notice: Notice
 
 
+class Said(Record, frozen=True):
+    """Report: what somebody else made. Moves nothing."""
+
+    sequence: int
+    body: bytes
+
+
 class Acked(Record, frozen=True):
     """Reports through `sequence` need not be kept."""
 
@@ -291,15 +317,15 @@ class Forgotten(Record, frozen=True):
     key: StepKey
 
 
-Report = Started | Exited | Noticed
+Report = Started | Exited | Noticed | Said
 AnyRecord = (
-    SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Suspended | Unkillable | Started | Exited | Noticed | Acked
-    | Forgotten
+    SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Suspended | Unkillable | Started | Exited | Noticed | Said
+    | Acked | Forgotten
 )  # fmt: skip
 
 #: Records whose loss in a power failure would break a promise. The rest may follow with the next sync: a lost
 #: KillWanted, Acked or Forgotten is said again by the controller.
-DURABLE = (SpoolBorn, BootSeen, EpochSeen, Held, Started, Exited, Noticed)
+DURABLE = (SpoolBorn, BootSeen, EpochSeen, Held, Started, Exited, Noticed, Said)
 
 
 class Batch(msgspec.Struct):

@@ -72,7 +72,7 @@ class Register(_message.Message):
     def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended")
+    __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
     CPUS_FIELD_NUMBER: _ClassVar[int]
     BOARDS_FIELD_NUMBER: _ClassVar[int]
     SOCKETS_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,11 @@ class Inventory(_message.Message):
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     BOOT_AT_US_FIELD_NUMBER: _ClassVar[int]
     PRETENDED_FIELD_NUMBER: _ClassVar[int]
+    GPU_DRIVER_FIELD_NUMBER: _ClassVar[int]
+    CUDA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NVML_VERSION_FIELD_NUMBER: _ClassVar[int]
+    GPU_CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    GPU_WHY_FIELD_NUMBER: _ClassVar[int]
     cpus: int
     boards: int
     sockets: int
@@ -99,10 +104,15 @@ class Inventory(_message.Message):
     hostname: str
     boot_at_us: int
     pretended: bool
-    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: bool = ...) -> None: ...
+    gpu_driver: str
+    cuda_version: str
+    nvml_version: str
+    gpu_constraint: str
+    gpu_why: str
+    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: bool = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
 
 class GpuDevice(_message.Message):
-    __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id")
+    __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "near_cpus", "links", "serial", "vbios", "numa_node", "parent_uuid", "profile", "slices", "mig_enabled", "files", "health")
     UUID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +120,18 @@ class GpuDevice(_message.Message):
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     BUS_ID_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITY_FIELD_NUMBER: _ClassVar[int]
+    NEAR_CPUS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    VBIOS_FIELD_NUMBER: _ClassVar[int]
+    NUMA_NODE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_UUID_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    MIG_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     index: int
     minor: int
@@ -117,7 +139,33 @@ class GpuDevice(_message.Message):
     memory_mb: int
     name: str
     bus_id: str
-    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ...) -> None: ...
+    capability: str
+    near_cpus: _containers.RepeatedScalarFieldContainer[int]
+    links: _containers.RepeatedScalarFieldContainer[int]
+    serial: str
+    vbios: str
+    numa_node: int
+    parent_uuid: str
+    profile: str
+    slices: int
+    mig_enabled: bool
+    files: _containers.RepeatedScalarFieldContainer[str]
+    health: GpuHealth
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ..., capability: _Optional[str] = ..., near_cpus: _Optional[_Iterable[int]] = ..., links: _Optional[_Iterable[int]] = ..., serial: _Optional[str] = ..., vbios: _Optional[str] = ..., numa_node: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., slices: _Optional[int] = ..., mig_enabled: bool = ..., files: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[GpuHealth, _Mapping]] = ...) -> None: ...
+
+class GpuHealth(_message.Message):
+    __slots__ = ("uuid", "state", "reason", "since_us", "many_only")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    MANY_ONLY_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    state: int
+    reason: str
+    since_us: int
+    many_only: bool
+    def __init__(self, uuid: _Optional[str] = ..., state: _Optional[int] = ..., reason: _Optional[str] = ..., since_us: _Optional[int] = ..., many_only: bool = ...) -> None: ...
 
 class StepKey(_message.Message):
     __slots__ = ("job_id", "attempt", "step_id")
@@ -182,7 +230,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +253,7 @@ class NodeSettings(_message.Message):
     KILL_WAIT_S_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_TMP_FOLDERS_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    GPU_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -227,7 +276,66 @@ class NodeSettings(_message.Message):
     kill_wait_s: int
     private_tmp_folders: _containers.RepeatedScalarFieldContainer[str]
     devices: _containers.RepeatedCompositeFieldContainer[NodeDevice]
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ...) -> None: ...
+    gpu: GpuSettings
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ...) -> None: ...
+
+class GpuSettings(_message.Message):
+    __slots__ = ("read_only", "detect", "env", "env_uuid", "xids", "lost_drains_node", "poll_s", "check_program", "reset_program", "idle_warn_s", "idle_percent", "job_map_dir", "accounting_mode", "mps_program", "mig")
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DETECT_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    ENV_UUID_FIELD_NUMBER: _ClassVar[int]
+    XIDS_FIELD_NUMBER: _ClassVar[int]
+    LOST_DRAINS_NODE_FIELD_NUMBER: _ClassVar[int]
+    POLL_S_FIELD_NUMBER: _ClassVar[int]
+    CHECK_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RESET_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    IDLE_WARN_S_FIELD_NUMBER: _ClassVar[int]
+    IDLE_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    JOB_MAP_DIR_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTING_MODE_FIELD_NUMBER: _ClassVar[int]
+    MPS_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    MIG_FIELD_NUMBER: _ClassVar[int]
+    read_only: bool
+    detect: str
+    env: _containers.RepeatedScalarFieldContainer[str]
+    env_uuid: bool
+    xids: _containers.RepeatedCompositeFieldContainer[XidRule]
+    lost_drains_node: bool
+    poll_s: int
+    check_program: str
+    reset_program: str
+    idle_warn_s: int
+    idle_percent: int
+    job_map_dir: str
+    accounting_mode: bool
+    mps_program: str
+    mig: _containers.RepeatedCompositeFieldContainer[MigLayouts]
+    def __init__(self, read_only: bool = ..., detect: _Optional[str] = ..., env: _Optional[_Iterable[str]] = ..., env_uuid: bool = ..., xids: _Optional[_Iterable[_Union[XidRule, _Mapping]]] = ..., lost_drains_node: bool = ..., poll_s: _Optional[int] = ..., check_program: _Optional[str] = ..., reset_program: _Optional[str] = ..., idle_warn_s: _Optional[int] = ..., idle_percent: _Optional[int] = ..., job_map_dir: _Optional[str] = ..., accounting_mode: bool = ..., mps_program: _Optional[str] = ..., mig: _Optional[_Iterable[_Union[MigLayouts, _Mapping]]] = ...) -> None: ...
+
+class XidRule(_message.Message):
+    __slots__ = ("xid", "class_name")
+    XID_FIELD_NUMBER: _ClassVar[int]
+    CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
+    xid: int
+    class_name: str
+    def __init__(self, xid: _Optional[int] = ..., class_name: _Optional[str] = ...) -> None: ...
+
+class MigLayouts(_message.Message):
+    __slots__ = ("uuid", "type", "layouts")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    LAYOUTS_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    type: str
+    layouts: _containers.RepeatedCompositeFieldContainer[MigLayout]
+    def __init__(self, uuid: _Optional[str] = ..., type: _Optional[str] = ..., layouts: _Optional[_Iterable[_Union[MigLayout, _Mapping]]] = ...) -> None: ...
+
+class MigLayout(_message.Message):
+    __slots__ = ("profiles",)
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
+    profiles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, profiles: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeDevice(_message.Message):
     __slots__ = ("name", "index", "file")
@@ -288,7 +396,7 @@ class Farewell(_message.Message):
     def __init__(self) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget", "suspend", "notify", "reboot")
+    __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget", "suspend", "notify", "reboot", "gpu_work", "clear_gpu", "return_gpus")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +406,9 @@ class Command(_message.Message):
     SUSPEND_FIELD_NUMBER: _ClassVar[int]
     NOTIFY_FIELD_NUMBER: _ClassVar[int]
     REBOOT_FIELD_NUMBER: _ClassVar[int]
+    GPU_WORK_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_GPU_FIELD_NUMBER: _ClassVar[int]
+    RETURN_GPUS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     sequence: int
     launch: LaunchStep
@@ -307,7 +418,10 @@ class Command(_message.Message):
     suspend: SuspendStep
     notify: NotifyStep
     reboot: RebootNode
-    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ..., suspend: _Optional[_Union[SuspendStep, _Mapping]] = ..., notify: _Optional[_Union[NotifyStep, _Mapping]] = ..., reboot: _Optional[_Union[RebootNode, _Mapping]] = ...) -> None: ...
+    gpu_work: GpuWork
+    clear_gpu: ClearGpu
+    return_gpus: ReturnGpus
+    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., launch: _Optional[_Union[LaunchStep, _Mapping]] = ..., signal: _Optional[_Union[SignalStep, _Mapping]] = ..., terminate: _Optional[_Union[TerminateStep, _Mapping]] = ..., forget: _Optional[_Union[ForgetStep, _Mapping]] = ..., suspend: _Optional[_Union[SuspendStep, _Mapping]] = ..., notify: _Optional[_Union[NotifyStep, _Mapping]] = ..., reboot: _Optional[_Union[RebootNode, _Mapping]] = ..., gpu_work: _Optional[_Union[GpuWork, _Mapping]] = ..., clear_gpu: _Optional[_Union[ClearGpu, _Mapping]] = ..., return_gpus: _Optional[_Union[ReturnGpus, _Mapping]] = ...) -> None: ...
 
 class CommandAck(_message.Message):
     __slots__ = ("sequence", "refused")
@@ -547,21 +661,119 @@ class RebootNode(_message.Message):
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
+class GpuWork(_message.Message):
+    __slots__ = ("work_id", "kind", "uuid", "layout", "timeout_s")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[GpuWork.Kind]
+        CHECK: _ClassVar[GpuWork.Kind]
+        RESET: _ClassVar[GpuWork.Kind]
+        DIVIDE: _ClassVar[GpuWork.Kind]
+    NONE: GpuWork.Kind
+    CHECK: GpuWork.Kind
+    RESET: GpuWork.Kind
+    DIVIDE: GpuWork.Kind
+    WORK_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    work_id: str
+    kind: GpuWork.Kind
+    uuid: str
+    layout: MigLayout
+    timeout_s: int
+    def __init__(self, work_id: _Optional[str] = ..., kind: _Optional[_Union[GpuWork.Kind, str]] = ..., uuid: _Optional[str] = ..., layout: _Optional[_Union[MigLayout, _Mapping]] = ..., timeout_s: _Optional[int] = ...) -> None: ...
+
+class ClearGpu(_message.Message):
+    __slots__ = ("uuid",)
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    def __init__(self, uuid: _Optional[str] = ...) -> None: ...
+
+class ReturnGpus(_message.Message):
+    __slots__ = ("key", "uuid")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    uuid: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., uuid: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class Report(_message.Message):
-    __slots__ = ("boot_id", "sequence", "started", "exited", "notice", "spool_id")
+    __slots__ = ("boot_id", "sequence", "started", "exited", "notice", "gpus", "gpu_work_done", "gpu_idle", "spool_id")
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
     NOTICE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPU_WORK_DONE_FIELD_NUMBER: _ClassVar[int]
+    GPU_IDLE_FIELD_NUMBER: _ClassVar[int]
     SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
     boot_id: str
     sequence: int
     started: StepStarted
     exited: StepExited
     notice: NodeNotice
+    gpus: GpuReport
+    gpu_work_done: GpuWorkDone
+    gpu_idle: GpuIdle
     spool_id: str
-    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., notice: _Optional[_Union[NodeNotice, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., notice: _Optional[_Union[NodeNotice, _Mapping]] = ..., gpus: _Optional[_Union[GpuReport, _Mapping]] = ..., gpu_work_done: _Optional[_Union[GpuWorkDone, _Mapping]] = ..., gpu_idle: _Optional[_Union[GpuIdle, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
+
+class GpuReport(_message.Message):
+    __slots__ = ("at_us", "health", "action", "jobs", "cause", "inventory")
+    class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[GpuReport.Action]
+        NOTE: _ClassVar[GpuReport.Action]
+        MARK: _ClassVar[GpuReport.Action]
+        END: _ClassVar[GpuReport.Action]
+    NONE: GpuReport.Action
+    NOTE: GpuReport.Action
+    MARK: GpuReport.Action
+    END: GpuReport.Action
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    at_us: int
+    health: _containers.RepeatedCompositeFieldContainer[GpuHealth]
+    action: GpuReport.Action
+    jobs: _containers.RepeatedCompositeFieldContainer[StepKey]
+    cause: str
+    inventory: Inventory
+    def __init__(self, at_us: _Optional[int] = ..., health: _Optional[_Iterable[_Union[GpuHealth, _Mapping]]] = ..., action: _Optional[_Union[GpuReport.Action, str]] = ..., jobs: _Optional[_Iterable[_Union[StepKey, _Mapping]]] = ..., cause: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
+
+class GpuWorkDone(_message.Message):
+    __slots__ = ("work_id", "uuid", "ok", "text", "inventory")
+    WORK_ID_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    OK_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    work_id: str
+    uuid: str
+    ok: bool
+    text: str
+    inventory: Inventory
+    def __init__(self, work_id: _Optional[str] = ..., uuid: _Optional[str] = ..., ok: bool = ..., text: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
+
+class GpuIdle(_message.Message):
+    __slots__ = ("key", "uuid", "since_us", "over", "unused")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    UNUSED_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    uuid: _containers.RepeatedScalarFieldContainer[str]
+    since_us: int
+    over: bool
+    unused: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., uuid: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., over: bool = ..., unused: bool = ...) -> None: ...
 
 class NodeNotice(_message.Message):
     __slots__ = ("at_us", "reason", "drain", "key", "fail", "clear")

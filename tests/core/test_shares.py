@@ -142,7 +142,7 @@ def test_shares_of_typed_gpus() -> None:
         NodeConfig("n", "n", "n", 4, gres=(Gres("gpu", "a", 2), Gres("gpu", "b", 1), Gres("shard", "b", 5)))
     )
     assert layout.shares == {("shard", "b"): (0, 0, 5)}
-    assert room(layout, 0, {}) == {
+    assert room(layout, 0, {}, 0) == {
         ("gpu", ""): 3, ("gpu", "a"): 2, ("gpu", "b"): 1, ("shard", "b"): 5, ("shard", ""): 5, MILLI: 3000,
     }  # fmt: skip
     assert room(layout, 0b001, {2: ("shard", 2)})[MILLI] == 1600

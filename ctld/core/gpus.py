@@ -1,0 +1,134 @@
+"""GPUs of a node by name: which is which when it registers, and which of them no job may have.
+
+Masks, columns and allocations count devices by place (slot), as the configuration numbers them: type by type. This
+module says who has which place:
+
+- A GPU that had a place of its type keeps it, so that a job goes on with its own when the order has changed.
+- Where no job holds GPUs, places are given anew in the order of the node, so that place and index agree.
+- A new one takes the first free place of its type; one without a place is known and not given.
+- A place without a GPU is closed. A node that names no GPU (other makers', by gres.conf) has all places open.
+
+`settle` is the one function to call after anything has changed: it makes the node's masks anew, tells the planner's
+columns, and what running jobs will not give back.
+
+Deliberately absent: why a GPU is drained (gpu_health.py), what is done to idle ones (gpu_work.py).
+"""
+
+from collections.abc import Iterable
+
+from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
+from ctld.core.model import Node
+from ctld.core.shares import GPU
+from ctld.core.state import ClusterState
+from penstock.values.gpustates import GpuState
+
+
+def bind(node: Node, found: tuple[GpuFacts, ...], opinions: Iterable[GpuOpinion] = ()) -> dict[str, Gpu]:
+    """The node's GPUs after it said what it has. Those that it no longer names are kept, as gone."""
+    said = {opinion.uuid: opinion for opinion in opinions}
+    types = node.inside.gpu_types
+    keep = any(name == GPU and mask for (name, _), mask in node.gres_used.items()) or bool(node.gpu_shares)
+    places = _places(types, found, {u: g.slot for u, g in node.gpus.items() if g.slot >= 0} if keep else {})
+    gpus: dict[str, Gpu] = {}
+    for facts in found:
+        old = node.gpus.get(facts.uuid)
+        opinion = said.get(facts.uuid) or (old.opinion if old else GpuOpinion(facts.uuid))
+        slot = places.get(facts.uuid, -1)
+        if old is None:
+            gpus[facts.uuid] = Gpu(node.name, facts.uuid, slot, facts, opinion)
+        else:
+            gpus[facts.uuid] = old._replace(slot=slot, facts=facts, opinion=opinion, is_there=True)
+    taken = set(places.values())
+    for uuid, old in node.gpus.items():
+        if uuid not in gpus:
+            slot = old.slot if old.slot not in taken else -1
+            gpus[uuid] = old._replace(slot=slot, is_there=False)
+    return gpus
+
+
+def _places(types: tuple[str, ...], found: tuple[GpuFacts, ...], had: dict[str, int]) -> dict[str, int]:
+    """By UUID; without those for which there is no place."""
+    places: dict[str, int] = {}
+    free = dict.fromkeys(range(len(types)))
+    for facts in found:
+        slot = had.get(facts.uuid, -1)
+        if slot in free and is_of_type(facts, types[slot]):
+            places[facts.uuid] = slot
+            del free[slot]
+    for facts in found:
+        if facts.uuid in places or facts.mig_enabled:
+            continue
+        slot = next((s for s in free if is_of_type(facts, types[s])), -1)
+        if slot >= 0:
+            places[facts.uuid] = slot
+            del free[slot]
+    return places
+
+
+def is_of_type(facts: GpuFacts, type_: str) -> bool:
+    """As Slurm: the configured type may be a part of what was found ("a100" of "a100_1g.5gb"); "" is any."""
+    found = facts.type.lower()
+    return type_.lower() in found or (bool(found) and found in type_.lower()) or not found
+
+
+def at_slot(node: Node, slot: int) -> Gpu | None:
+    """Who has that place; None = nobody, or nobody knows."""
+    uuid = node.gpu_slots[slot] if slot < len(node.gpu_slots) else ""
+    return node.gpus.get(uuid)
+
+
+def on_slots(node: Node, mask: int) -> list[Gpu]:
+    """Those of a mask that are known, by slot."""
+    found = (at_slot(node, slot) for slot in range(mask.bit_length()) if mask >> slot & 1)
+    return [gpu for gpu in found if gpu is not None]
+
+
+def find(node: Node, text: str) -> list[Gpu]:
+    """GPUs by what an administrator writes: `gpu`, `gpu:3` (index), `gpu:UUID` or the beginning of one."""
+    word = text.partition(":")[2]
+    gpus = sorted(node.gpus.values(), key=lambda gpu: (gpu.slot < 0, gpu.slot, gpu.uuid))
+    if text == GPU:
+        return gpus
+    if word.isdecimal():
+        return [gpu for gpu in gpus if gpu.is_there and gpu.facts.index == int(word)]
+    return [gpu for gpu in gpus if len(word) >= PREFIX_MIN and gpu.uuid.lower().startswith(word.lower())]
+
+
+#: Characters of a UUID that must be given.
+PREFIX_MIN = 8
+
+
+def put(state: ClusterState, node: Node, gpu: Gpu) -> None:
+    """Replace one record; `settle` follows."""
+    node.gpus[gpu.uuid] = gpu
+    state.dirty_gpus[node.name, gpu.uuid] = None
+
+
+def take_over(state: ClusterState, node: Node, gpus: dict[str, Gpu]) -> None:
+    """Replace all records; `settle` follows."""
+    for uuid in dict.fromkeys((*node.gpus, *gpus)):
+        if node.gpus.get(uuid) != gpus.get(uuid):
+            state.dirty_gpus[node.name, uuid] = None
+    node.gpus = gpus
+
+
+def settle(state: ClusterState, node: Node) -> None:
+    """What follows from the node's GPUs for who may have which."""
+    slots = [""] * len(node.inside.gpu_types)
+    for gpu in node.gpus.values():
+        if 0 <= gpu.slot < len(slots):
+            slots[gpu.slot] = gpu.uuid
+    node.gpu_slots = tuple(slots)
+    closed = single = suspect = 0
+    for slot, uuid in enumerate(slots) if node.gpus else ():
+        here = node.gpus.get(uuid)
+        closed |= (here is None or here.is_closed()) << slot
+        single |= (here is not None and here.is_for_one()) << slot
+        suspect |= (here is not None and here.state() is GpuState.SUSPECT) << slot
+    node.gpu_closed, node.gpu_single, node.gpu_suspect = closed, single, suspect
+    state.recount_gpus(node)
+
+
+def uuids_of(node: Node, slots: Iterable[int]) -> tuple[str, ...]:
+    """By slot; "" where nobody knows."""
+    return tuple(node.gpu_slots[slot] if slot < len(node.gpu_slots) else "" for slot in slots)

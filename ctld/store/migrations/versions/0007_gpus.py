@@ -1,0 +1,23 @@
+"""GPUs that are known one by one: what each is, what is thought of it.
+
+Nodes name them when they register, so the table begins empty.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+
+
+def upgrade() -> None:
+    """A new table."""
+    op.create_table(
+        "gpu",
+        sa.Column("node", sa.Text(), primary_key=True),
+        sa.Column("uuid", sa.Text(), primary_key=True),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("record", sa.LargeBinary(), nullable=False),
+    )

@@ -1,0 +1,116 @@
+"""What is said of GPUs inside the node daemon: by the children that ask NVML, to those that judge, pin and count.
+
+Plain data, made in a child, sent as msgpack over a pipe. None = the device or driver cannot say. Deliberately absent:
+what any of it means (gpuhealth.py).
+"""
+
+import msgspec
+
+
+class Device(msgspec.Struct, frozen=True, gc=False):
+    """One GPU, or one MIG instance (`parent` is its GPU), in PCI order."""
+
+    uuid: str
+    index: int  # as the node counts them, in PCI order; of an instance its GPU's
+    minor: int  # of /dev/nvidiaN
+    type: str  # h200; of an instance its profile
+    memory_mb: int
+    name: str
+    bus_id: str
+    capability: str = ""  # of CUDA: "9.0"
+    near_cpus: tuple[int, ...] = ()  # the kernel's numbers; () = not known
+    numa_node: int = -1
+    links: tuple[
+        int, ...
+    ] = ()  # to the others of the list, in its order: 100 a NVLink, else 1 to 10 by PCI; -1 = itself
+    serial: str = ""
+    vbios: str = ""
+    parent: str = ""
+    profile: str = ""
+    slices: int = 0  # compute slices of an instance
+    gpu_instance: int = -1
+    compute_instance: int = -1
+    mig_enabled: bool = False  # of a GPU: its instances are given, not itself
+    has_nvswitch: bool = False
+    files: tuple[
+        str, ...
+    ] = ()  # that whoever has it must be able to open: /dev/nvidia0, of instances /dev/nvidia-caps/* too
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """What there is. `why` "" = NVML answers; else `code` is its error (0 = it was not reached)."""
+
+    devices: tuple[Device, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    nvml: str = ""
+    why: str = ""
+    code: int = 0
+
+
+class Process(msgspec.Struct, frozen=True, gc=False):
+    """A process on a GPU, as NVML names it."""
+
+    pid: int
+    memory_kb: int | None = None
+    sm_percent: int | None = None
+
+
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One GPU at one moment. A whole GPU's; of instances only what they can say."""
+
+    uuid: str
+    at_us: int
+    error: int = 0  # NVML's code when the device does not answer (15 lost, 16 reset required, ...)
+    recovery_action: int | None = (
+        None  # field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset, 6 bus reset, 7 reboot
+    )
+    ecc_volatile: int | None = None  # uncorrected
+    ecc_aggregate: int | None = None
+    ecc_sram: int | None = None
+    remap_uncorrectable: int | None = None
+    remap_pending: bool | None = None
+    remap_failure: bool | None = None
+    retired_pages: int | None = None
+    retired_pending: bool | None = None
+    nvlink_errors: int | None = None  # replays and recoveries, of all links, since the driver was loaded
+    nvlink_crc: int | None = None
+    nvlinks_down: int | None = None
+    throttle: int | None = None  # bits of CurrentClocksEventReasons
+    temperature_c: int | None = None
+    slowdown_c: int | None = None  # threshold
+    pcie: tuple[int, int, int, int] | None = None  # generation and width, the largest of each
+    util_percent: int | None = None
+    memory_used_kb: int | None = None  # without what the driver keeps
+    energy_mj: int | None = None
+    processes: tuple[Process, ...] | None = None
+
+
+class Polled(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """All GPUs, once. `found` only when it is not what was said last."""
+
+    at_us: int
+    samples: tuple[Sample, ...]
+    found: Found | None = None
+
+
+class Xid(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The driver has reported an error of a GPU."""
+
+    at_us: int
+    xid: int
+    uuid: str = ""  # "" = the bus id says who
+    bus_id: str = ""
+    pid: int = 0
+    text: str = ""
+
+
+class Asking(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The next call, said before it is made; `function` "" = the last one has returned."""
+
+    function: str
+    gpu: str = ""
+
+
+#: What the probe says.
+ProbeWord = Polled | Xid | Asking
