@@ -11,7 +11,7 @@ from penstock.values.hostlist import compress
 GPU: Final = "gpu"
 #: UUIDs of a node's GPUs by place; () = nobody knows them.
 Slots = tuple[str, ...]
-_KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task")
+_KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task", "gres_per_socket")
 _LISTS: Final = ("nodes_required", "nodes_excluded")
 _OTHERS: Final = (*_KINDS, *_LISTS, "rlimits", "multi_prog")
 _PLAIN: Final = tuple(name for name in StepRequest.__struct_fields__ if name not in _OTHERS)

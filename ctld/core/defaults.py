@@ -38,7 +38,7 @@ AS_ASKED = (
     "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
     "spread_job", "use_min_nodes", "overcommit", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu",
     "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "no_kill", "wait_all_nodes", "node_fail_policy",
-    "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network",
+    "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network", "gpu_mem_mb", "gpu_freq", "gres_per_socket", "gres_sockets",
 )  # fmt: skip
 
 

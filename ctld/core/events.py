@@ -144,6 +144,10 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     mem_bind: str = ""
     gpu_bind: str = ""
     network: str = ""
+    gpu_mem_mb: int = 0
+    gpu_freq: str = ""
+    gres_per_socket: tuple[tuple[str, str, int], ...] = ()
+    gres_sockets: int = 0
 
 
 class SubmitJob(Event, frozen=True):

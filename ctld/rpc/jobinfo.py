@@ -26,6 +26,7 @@ _REQUEST_FIELDS: Final = (
     "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
     "spread_job", "use_min_nodes", "ntasks_per_gpu", "cpus_per_gpu", "resv_ports", "distribution", "overcommit",
     "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network",
+    "gpu_mem_mb", "gpu_freq", "gres_sockets",
 )  # fmt: skip
 #: Fields of a row that have the same name and meaning in JobInfo.
 _ROW_FIELDS: Final = (
@@ -49,7 +50,7 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
         value = getattr(request, name)
         if value is not None:
             fields[name] = value
-    for name in ("gres_per_node", "gres_per_job", "gres_per_task"):
+    for name in ("gres_per_node", "gres_per_job", "gres_per_task", "gres_per_socket"):
         counts = getattr(request, name)
         if counts:
             fields[name] = [common_pb2.GresCount(name=n, type=type_, count=count) for n, type_, count in counts]

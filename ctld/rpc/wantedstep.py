@@ -21,7 +21,7 @@ COMMAND_BYTES_MAX: Final = 1024 * 1024
 PATH_BYTES_MAX: Final = 4096
 #: Lists of nodes, and the line as typed, may be longer than other texts.
 _LONG: Final = ("nodes_required", "nodes_excluded", "submit_line")
-_KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task")
+_KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task", "gres_per_socket")
 _HOSTLISTS: Final = ("nodes_required", "nodes_excluded")
 
 

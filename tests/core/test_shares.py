@@ -145,7 +145,7 @@ def test_shares_of_typed_gpus() -> None:
     assert room(layout, 0, {}, 0) == {
         ("gpu", ""): 3, ("gpu", "a"): 2, ("gpu", "b"): 1, ("shard", "b"): 5, ("shard", ""): 5, MILLI: 3000,
     }  # fmt: skip
-    assert room(layout, 0b001, {2: ("shard", 2)})[MILLI] == 1600
+    assert room(layout, 0b001, {2: ("shard", 2)}, 0)[MILLI] == 1600
     assert milli_wanted((("shard", "", 2),), {"shard": 5}) == 400
 
 

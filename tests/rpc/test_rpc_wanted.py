@@ -27,7 +27,8 @@ FULL = JobRequest(
     gres_per_job=[GresCount(name="gpu", count=8)], gres_per_task=[GresCount(name="gpu", count=1)], ntasks_per_gpu=1,
     cpus_per_gpu=2, mem_per_gpu_mb=0, resv_ports=3, distribution="cyclic", overcommit=True, no_kill=True,
     wait_all_nodes=True, node_fail_policy="keep", mpi="pmi2", cpu_bind="cores", mem_bind="local", gpu_bind="closest",
-    network="x", kind="SRUN",
+    network="x", kind="SRUN", gpu_mem_mb=1, gpu_freq="low", gres_per_socket=[GresCount(name="gpu", count=1)],
+    gres_sockets=2,
 )  # fmt: skip
 
 
