@@ -32,6 +32,7 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         private_tmp_folders=config.private_tmp_folders if config.private_tmp else (),
         allow_new_privs=config.allow_new_privs,
         use_pam=config.use_pam,
+        gpu=_gpu(config),
         devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in files],
     )
 
@@ -53,4 +54,20 @@ def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:
         plugin=config.plugin if uses_groups else "disabled",
         pids_max=config.penstock_max_pids_per_job,
         signal_children=config.signal_children,
+    )
+
+
+def _gpu(config: Config) -> node_pb2.GpuSettings:
+    return node_pb2.GpuSettings(
+        read_only=config.gpu_settings == "read-only",
+        xids=[node_pb2.XidRule(xid=xid, class_name=name) for xid, name in config.gpu_xids],
+        lost_drains_node=config.gpu_lost_drains_node,
+        poll_s=config.gpu_poll_s,
+        check_program=config.gpu_check_program,
+        reset_program=config.gpu_reset_program,
+        idle_warn_s=config.gpu_idle_warn_s,
+        idle_percent=config.gpu_idle_percent,
+        job_map_dir=config.gpu_job_map_dir,
+        accounting_mode=config.gpu_accounting_mode,
+        mps_program=config.mps_program,
     )

@@ -121,8 +121,26 @@ _SITE_PROGRAMS = (
     Key("UsePAM", "use_pam", kinds.YES_NO),
 )
 
+_GPUS = (
+    Key("PenstockGpuSettings", "gpu_settings", kinds.choice("read-write", "read-only")),
+    Key("PenstockGpuPollSeconds", "gpu_poll_s", kinds.seconds(1, 3600)),
+    Key("PenstockXidFile", "gpu_xid_file", kinds.XID_FILE),
+    Key("PenstockGpuLostDrainsNode", "gpu_lost_drains_node", kinds.BOOL),
+    Key("PenstockGpuCheckProgram", "gpu_check_program", kinds.OPTIONAL_PATH),
+    Key("PenstockGpuCheckInterval", "gpu_check_interval_h", kinds.integer(0, 8760)),
+    Key("PenstockGpuResetProgram", "gpu_reset_program", kinds.OPTIONAL_PATH),
+    Key("PenstockGpuIdleWarn", "gpu_idle_warn_s", kinds.seconds(0)),
+    Key("PenstockGpuIdleLimit", "gpu_idle_limit_s", kinds.seconds(0)),
+    Key("PenstockGpuIdleAction", "gpu_idle_action", kinds.choice("warn", "cancel", "return")),
+    Key("PenstockGpuIdlePercent", "gpu_idle_percent", kinds.integer(1, 100)),
+    Key("PenstockGpuJobMapDir", "gpu_job_map_dir", kinds.OPTIONAL_PATH),
+    Key("PenstockGpuAccountingMode", "gpu_accounting_mode", kinds.BOOL),
+    Key("PenstockMpsProgram", "mps_program", kinds.PROGRAM),
+)
+
 _SUPPORTED_GLOBALS = (
     *_SITE_PROGRAMS,
+    *_GPUS,
     Key("ClusterName", "cluster_name", kinds.CLUSTER_NAME),
     # may stand several times and hold an address, so the loader reads it
     Key("SlurmctldHost", "controller_host", kinds.TEXT),

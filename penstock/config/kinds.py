@@ -97,6 +97,16 @@ def _read_optional_path(text: str, what: str) -> str:
     return "" if text.lower() in ("none", "(null)") else _read_path(text, what)
 
 
+def _read_xid_file(text: str, what: str) -> str:
+    """A file; a relative name is looked up beside slurm.conf."""
+    return "" if text.lower() in ("none", "(null)") else check_name(text, what, limit=4096)
+
+
+def _read_program(text: str, what: str) -> str:
+    """An absolute path, or a name that is looked up in root's PATH."""
+    return _read_name(text, what) if "/" not in text else _read_path(text, what)
+
+
 def _read_paths(text: str, what: str) -> tuple[str, ...]:
     """Absolute paths with commas between them."""
     return tuple(dict.fromkeys(_read_path(path, what) for path in text.split(",")))
@@ -398,6 +408,8 @@ RAW = Kind(lambda text, what: text)
 NAME = Kind(_read_name)
 HOST = Kind(_read_host)
 PATH = Kind(_read_path)
+XID_FILE = Kind(_read_xid_file)
+PROGRAM = Kind(_read_program)
 OPTIONAL_PATH = Kind(_read_optional_path)
 PATHS = Kind(_read_paths, _join)
 PATTERNS = Kind(_read_patterns, _join)

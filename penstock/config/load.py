@@ -25,6 +25,7 @@ from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
 from penstock.config.syntax import Statement, Token, read_statements
 from penstock.config.topologyconf import read_topology_conf
+from penstock.config.xidfile import read_gpu_keys
 from penstock.config.zone import utc_offsets
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
@@ -59,6 +60,10 @@ def load(path: str) -> Loaded:
     container, container_files = read_container_conf(os.path.dirname(path), fields, values, findings)
     fields |= container
     files += container_files
+
+    xids, xid_files = read_gpu_keys(os.path.dirname(path), values, findings)
+    fields |= xids
+    files += xid_files
 
     nodes = NodeReader(findings, fields.get("gres_types", ()), fields.get("slurmd_port", _DEFAULTS.slurmd_port))
     for tokens in (tokens for kind, tokens in lines if kind == "nodename"):

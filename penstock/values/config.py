@@ -227,6 +227,22 @@ class Config:
     private_tmp_folders: tuple[str, ...] = ("/tmp", "/dev/shm")  # noqa: S108 (what jobs get of their own)
     allow_new_privs: bool = False
     use_pam: bool = False
+    # -- GPUs
+    gpu_settings: str = "read-write"  # or read-only: nothing on a card is changed
+    gpu_poll_s: int = 10
+    gpu_xid_file: str = ""
+    gpu_xids: tuple[tuple[int, str], ...] = ()  # what that file says: (XID, one of XID_CLASSES)
+    gpu_lost_drains_node: bool = False
+    gpu_check_program: str = ""
+    gpu_check_interval_h: int = 0  # of idle GPUs; 0 = never
+    gpu_reset_program: str = ""
+    gpu_idle_warn_s: int = 0  # 0 = GPUs may do nothing
+    gpu_idle_limit_s: int = 0  # after the warning; 0 = it is the last word
+    gpu_idle_action: str = "warn"  # or cancel, return
+    gpu_idle_percent: int = 1  # utilisation below which a GPU does nothing
+    gpu_job_map_dir: str = ""
+    gpu_accounting_mode: bool = False
+    mps_program: str = "nvidia-cuda-mps-control"
     launch_parameters: tuple[tuple[str, str], ...] = ()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts
     nodes: tuple[NodeConfig, ...] = ()

@@ -20,5 +20,16 @@ class GpuState(IntEnum):
     UNRESPONSIVE = 4
 
 
+#: What an XID may mean (PenstockXidFile): class -> in words.
+XID_CLASSES = {
+    "application": "the program is to blame; SUSPECT when it happens to several users within a day",
+    "contained": "a memory error that has hit one job alone: its result is not to be trusted",
+    "reset": "the GPU must be reset: its jobs end, nothing new starts",
+    "repeated": "its jobs end and it is SUSPECT; the second within a day is as reset",
+    "reboot": "only a reboot of the node helps: its jobs end, nothing new starts",
+    "note": "counted and shown",
+    "ignore": "not even that",
+}
+
 #: A GPU in one of these is not given to a job.
 CLOSED_STATES = (GpuState.DRAINED, GpuState.FAILED, GpuState.UNRESPONSIVE)

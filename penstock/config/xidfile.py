@@ -1,0 +1,82 @@
+"""Reads the site's file of XIDs (PenstockXidFile), TOML beside `slurm.conf`, and checks what goes together among GPU keys.
+
+    [[xid]]
+    number = 13
+    class = "ignore"      # a key of penstock.values.gpustates.XID_CLASSES
+
+What stands there goes before the table that the node daemon brings; other XIDs keep their meaning. The controller reads
+the file and sends it to the nodes.
+"""
+
+import os
+import tomllib
+from typing import Any, Final
+
+from penstock.config.lines import Values
+from penstock.config.problem import Findings, Where
+from penstock.values.gpustates import XID_CLASSES
+
+#: The driver's numbers are below 200 so far.
+XID_MAX: Final = 65_535
+#: Bytes of the file; a table of all XIDs has some ten thousand.
+FILE_BYTES_MAX: Final = 1024 * 1024
+_KEYS: Final = ("number", "class")
+
+
+def read_gpu_keys(folder: str, values: Values, findings: Findings) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of `Config` beside those that slurm.conf sets by itself, and the files read."""
+    _check(values, findings)
+    name = values.value("gpu_xid_file", "")
+    if not name:
+        return {}, ()
+    path = os.path.join(folder, name)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            findings.error(Where(path, 0), f"it has more than {FILE_BYTES_MAX} bytes")
+            return {}, (path,)
+        table = tomllib.loads(data.decode())
+    except OSError as error:
+        findings.error(values["gpu_xid_file"].where, f"PenstockXidFile: {path}: {error.strerror}")
+        return {}, ()
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        findings.error(Where(path, 0), f"it is no TOML: {error}")
+        return {}, (path,)
+    return {"gpu_xids": _rules(table, Where(path, 0), findings)}, (path,)
+
+
+def _rules(table: dict[str, Any], where: Where, findings: Findings) -> tuple[tuple[int, str], ...]:
+    for key in table:
+        if key != "xid":
+            findings.error(where, f"unknown key {key}; write [[xid]] tables with number= and class=")
+    entries = table.get("xid", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        findings.error(where, "xid: write [[xid]] above number= and class=")
+        return ()
+    rules: dict[int, str] = {}
+    for place, entry in enumerate(entries, 1):
+        number, name = entry.get("number"), entry.get("class")
+        for key in entry:
+            if key not in _KEYS:
+                findings.error(where, f"xid no. {place}: unknown key {key}; known: {', '.join(_KEYS)}")
+        if type(number) is not int or not 0 <= number <= XID_MAX:
+            findings.error(where, f"xid no. {place}: number: expected 0 to {XID_MAX}, not {number!r}")
+        elif not isinstance(name, str) or name not in XID_CLASSES:
+            findings.error(where, f"xid {number}: class: expected one of {', '.join(XID_CLASSES)}, not {name!r}")
+        elif number in rules:
+            findings.error(where, f"xid {number} stands there twice")
+        else:
+            rules[number] = name
+    return tuple(rules.items())
+
+
+def _check(values: Values, findings: Findings) -> None:
+    """Settings that do nothing without another one."""
+    for field, key, other, needs in (
+        ("gpu_check_interval_h", "PenstockGpuCheckInterval", "gpu_check_program", "PenstockGpuCheckProgram"),
+        ("gpu_idle_limit_s", "PenstockGpuIdleLimit", "gpu_idle_warn_s", "PenstockGpuIdleWarn"),
+        ("gpu_idle_action", "PenstockGpuIdleAction", "gpu_idle_limit_s", "PenstockGpuIdleLimit"),
+    ):
+        if values.value(field, 0) not in (0, "warn") and not values.value(other, 0):
+            findings.warn(values[field].where, f"{key} does nothing without {needs}")
