@@ -38,7 +38,10 @@ class Device(msgspec.Struct, frozen=True, gc=False):
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """What there is. `why` "" = NVML answers; else `code` is its error (0 = it was not reached)."""
+    """What there is. `why` "" = NVML answers; else `code` is its error (0 = it was not reached).
+
+    A GPU that does not answer any more stays in `devices` as it was, as long as NVML counts it; its sample has the error.
+    """
 
     devices: tuple[Device, ...] = ()
     driver: str = ""
@@ -46,6 +49,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     nvml: str = ""
     why: str = ""
     code: int = 0
+    nameless: tuple[int, ...] = ()  # errors of those that NVML counts and that have not said once who they are
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +88,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     memory_used_kb: int | None = None  # without what the driver keeps
     energy_mj: int | None = None
     processes: tuple[Process, ...] | None = None
+    slow: str = ""  # a call that took too long; what would have been asked after it was not
 
 
 class Polled(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -112,5 +117,44 @@ class Asking(msgspec.Struct, frozen=True, gc=False, tag=True):
     gpu: str = ""
 
 
-#: What the probe says.
-ProbeWord = Polled | Xid | Asking
+class Lifetime(msgspec.Struct, frozen=True, gc=False):
+    """What NVML's accounting kept of a process, also after its end."""
+
+    uuid: str
+    pid: int
+    util_percent: int
+    memory_percent: int  # of time in which memory was read or written
+    memory_max_kb: int | None
+    time_ms: int
+    start_at_us: int
+    is_running: bool
+
+
+class Lifetimes(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The answer to a question for them."""
+
+    records: tuple[Lifetime, ...]
+
+
+#: What the children say.
+ProbeWord = Polled | Xid | Asking | Lifetimes
+
+
+class Hung(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A call has not returned for so long that it is taken never to. `gpu` "" = no GPU's: the driver as a whole."""
+
+    at_us: int
+    function: str
+    gpu: str = ""
+    left: int = 0  # children that do not even die
+
+
+class Answering(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """What had hung has answered several polls in a row. `gpu` as in Hung."""
+
+    at_us: int
+    gpu: str = ""
+
+
+#: What the daemon is told of the GPUs (nodedaemon/gpu/watch.py).
+Told = Polled | Xid | Hung | Answering
