@@ -24,9 +24,12 @@ from nodedaemon.adoption import Adoption
 from nodedaemon.cgroup import Cgroups
 from nodedaemon.cgroup_find import remove_subtree
 from nodedaemon.core import messages as core
+from nodedaemon.core.gpuwords import Found
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
+from nodedaemon.gpu import agent as gpu_agent
+from nodedaemon.gpu import messages
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.siteprograms import SitePrograms
@@ -111,6 +114,7 @@ class Daemon:
         self._stream_port = StreamPort(settings.listener, self._stepd_address)
         self._supervisors.tell_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
+        self._gpus = self._make_gpus(messages.found_of(self._inventory, remark))
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
             spool.contact,
@@ -120,6 +124,16 @@ class Daemon:
         """Hand an event to the machine; only from the loop's thread."""
         self._inbox.append(event)
         self._wake.set()
+
+    def _make_gpus(self, found: Found) -> gpu_agent.GpuAgent | None:
+        """Who minds the GPUs; nobody where there are none, or where they are pretended."""
+        if self._settings.pretended.gpus is not None or not gpu_agent.may_have(found, self._spool):
+            return None
+        place = gpu_agent.Place(self._spool, self._cgroups, self._executor, self.post, self._clock.now_us)
+        site = self._settings.node.site
+        site.gpus = agent = gpu_agent.GpuAgent(place, found)
+        site.listeners.append(lambda: agent.take_settings(site.settings.gpu))
+        return agent
 
     def _jobs(self) -> set[str]:
         """JOB.ATTEMPT of all steps that are here."""
@@ -139,6 +153,8 @@ class Daemon:
         await self._supervisors.open()
         await self._supervisors.adopt(self._machine)
         await self._turn()  # what became of the old steps is known before the registration says so
+        if self._gpus is not None:
+            self._gpus.start([step.key for step in self._machine.live_steps()], self.stop)
         linking = loop.create_task(self._link.run())
         linking.add_done_callback(lambda task: self.stop())
         await self._adoption.start()
@@ -151,6 +167,8 @@ class Daemon:
                 await self._turn()
             if linking.done():
                 linking.result()  # raises what ended it
+            if self._gpus is not None:
+                self._gpus.check()
             if lost.done():
                 raise Fatal("the launcher is gone; steps go on, start the daemon again to adopt them")
         finally:
@@ -159,6 +177,8 @@ class Daemon:
             lost.cancel()
             linking.cancel()
             await asyncio.gather(linking, lost, checking, return_exceptions=True)
+            if self._gpus is not None:
+                await self._gpus.stop()
             self._stream_port.close()
             self._supervisors.close()
             if self._local is not None:
@@ -189,6 +209,8 @@ class Daemon:
             self._spool_full()
         for event in events:
             self._machine.step(now_us, event)
+            if self._gpus is not None and isinstance(event, core.StepEnded):
+                self._gpus.ended(event.key)
         if self._inbox:
             self._wake.set()
         batch = self._machine.seal()
@@ -247,13 +269,15 @@ class Daemon:
                 message = wire.report_message(effect, self._spool.boot_id, self._machine.spool_id)
                 self._link.send(effect.link, message)
             elif isinstance(effect, core.StartStep):
+                if self._gpus is not None and effect.order.gpus:
+                    self._gpus.began(effect.key, effect.order.user_id, tuple(effect.order.gpus))
                 self._supervisors.launch(effect.key, effect.order)
             elif isinstance(effect, core.SignalStep):
                 self._supervisors.send(effect)
             elif isinstance(effect, core.SweepStep):
                 swept.append(effect.key)
             elif isinstance(effect, core.DoOrder):
-                log.warning("an order that this version does not know")
+                self._order(effect.body)
             elif isinstance(effect, core.RebootMachine):
                 self._programs.reboot(effect.reason)
             elif isinstance(effect, core.DropLink):
@@ -263,6 +287,12 @@ class Daemon:
                 self._programs.unkillable(effect.key.job_id, format_step(effect.key.step_id))
         if swept:
             self._executor.submit(self._sweep, swept)
+
+    def _order(self, body: bytes) -> None:
+        if self._gpus is not None:
+            self._gpus.order(body)
+        else:
+            log.warning("told to do something to a GPU, but there is none that NVML knows")
 
     def _sweep(self, keys: list[StepKey]) -> None:
         """In a worker thread. What stays is looked for again when the daemon starts."""
@@ -296,6 +326,8 @@ class Daemon:
         return self._supervisors.address_of(key) or (None if is_over else b"")
 
     def _registration(self) -> node_pb2.Register:
+        if self._gpus is not None:
+            self._gpus.fill(self._inventory)
         return node_pb2.Register(
             node_name=self._settings.node.node_name,
             boot_id=self._spool.boot_id,

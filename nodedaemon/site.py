@@ -6,11 +6,15 @@ step (containment.py).
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from nodedaemon import cgroup_find
 from nodedaemon.cgroup import NONE, Cgroups
 from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
+
+if TYPE_CHECKING:
+    from nodedaemon.gpu.agent import GpuAgent
 
 _V1, _V2 = "cgroup/v1", "cgroup/v2"
 
@@ -24,6 +28,7 @@ class Site:
         self.total_memory_mb = 0
         self.cgroups: Cgroups = NONE
         self.listeners: list[Callable[[], None]] = []  # called after a change
+        self.gpus: GpuAgent | None = None  # None: there are none that NVML knows, or they are pretended
         self.always_limits_memory = always_limits_memory  # --constrain-memory
         self.devices: dict[tuple[str, int], str] = {}  # device files by name and index
         self._found: dict[tuple[str, int], str] = {}

@@ -111,9 +111,18 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     order.io_key = message.io_key
     order.asking_key = asking_key(message.io_key)
     order.node_name = node.node_name
+    _find_gpus(order, message, node.site)
     contain(order, message, node.site)
     order.kill_wait_s = settings.kill_wait_s or KILL_WAIT_S
     return order
+
+
+def _find_gpus(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site) -> None:
+    """Which GPUs the step is given, by name. Raises BadValue when one of them is not there or broken."""
+    uuids = {uuid: None for part in message.allocation.gres for uuid in part.uuid if uuid}
+    if uuids and site.gpus is not None:
+        site.gpus.resolve(tuple(uuids))
+        order.gpus = list(uuids)
 
 
 def file_names(facts: StepFacts, node: NodeFacts) -> FileNames:

@@ -1,0 +1,198 @@
+"""What the judge of GPUs is told (events) and what it says (outputs); what it remembers between restarts (Record).
+
+Plain data. `Xid`, `Hung` and `Answering` come from the watcher as they are (gpuwords.py), `Polled` within `Seen`.
+Times are in microseconds since 1970.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from nodedaemon.core.gpuwords import Answering, Device, Hung, Polled, Xid
+from nodedaemon.core.steps import StepKey
+from penstock.values.gpustates import GpuState
+
+
+class Action(IntEnum):
+    """What a failure means for jobs; numbers of the wire (GpuReport.Action)."""
+
+    NONE = 0
+    NOTE = 1
+    MARK = 2
+    END = 3
+
+
+class WorkKind(IntEnum):
+    """What may be done to an idle GPU; numbers of the wire (GpuWork.Kind)."""
+
+    NONE = 0
+    CHECK = 1
+    RESET = 2
+    DIVIDE = 3
+
+
+# -- events
+
+
+class Listed(msgspec.Struct, frozen=True, gc=False):
+    """What NVML names, at the daemon's start and whenever that has changed. `why` "" = it answers."""
+
+    devices: tuple[Device, ...]
+    boot_id: str
+    why: str = ""
+    code: int = 0
+    nameless: tuple[int, ...] = ()  # errors of those that are counted and have no name
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """Whose a process on a GPU is, as far as the kernel says."""
+
+    pid: int
+    exists: bool
+    uid: int = -1
+    job: tuple[int, int] | None = None  # job id and attempt, by its group, its supervisor or its environment
+    start: int = 0  # of the process, in clock ticks: with the pid it names it
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """All GPUs once, and whose the processes on them are."""
+
+    polled: Polled
+    owners: tuple[Owner, ...] = ()
+
+
+class Holds(msgspec.Struct, frozen=True, gc=False):
+    """A step has these GPUs from now on."""
+
+    key: StepKey
+    uid: int
+    uuids: tuple[str, ...]
+
+
+class Released(msgspec.Struct, frozen=True, gc=False):
+    """The step has ended."""
+
+    key: StepKey
+
+
+class Cleared(msgspec.Struct, frozen=True, gc=False):
+    """An administrator has seen to the GPU: forget what was held against it."""
+
+    uuid: str
+
+
+class Rules(msgspec.Struct, frozen=True, gc=False):
+    """What the site says. `xids`: (XID, name of a class), before the table's own."""
+
+    lost_drains_node: bool = False
+    xids: tuple[tuple[int, str], ...] = ()
+    can_reset: bool = False  # there is a reset program
+
+
+class Worked(msgspec.Struct, frozen=True, gc=False):
+    """Something was done to a GPU."""
+
+    kind: WorkKind
+    uuid: str
+    ok: bool
+    text: str = ""
+
+
+Event = Listed | Seen | Xid | Hung | Answering | Holds | Released | Cleared | Rules | Worked
+
+
+# -- outputs
+
+
+class Opinion(msgspec.Struct, frozen=True, gc=False):
+    """What is thought of a GPU from now on."""
+
+    uuid: str
+    state: GpuState = GpuState.HEALTHY
+    reason: str = ""
+    since_us: int = 0
+    many_only: bool = False  # only jobs with several GPUs must not have it
+
+
+class JobAction(msgspec.Struct, frozen=True, gc=False):
+    """What it means for the jobs that have the GPU; any step of each names it."""
+
+    action: Action
+    jobs: tuple[StepKey, ...]
+    cause: str
+
+
+class NodeDrain(msgspec.Struct, frozen=True, gc=False):
+    """No new jobs on the whole node, or (`clear`) that is over."""
+
+    reason: str
+    clear: bool = False
+
+
+class KillProcess(msgspec.Struct, frozen=True, gc=False):
+    """A process that an ended job has left on a GPU."""
+
+    pid: int
+    start: int
+    uid: int
+    job: tuple[int, int]
+    uuid: str
+
+
+class WantReset(msgspec.Struct, frozen=True, gc=False):
+    """The GPU waits for a reset, nothing runs on it, and the site has a program for that."""
+
+    uuid: str
+    why: str
+
+
+class Remark(msgspec.Struct, frozen=True, gc=False):
+    """For the log: a signal as it came, and what is made of it."""
+
+    text: str
+    is_bad: bool = True
+
+
+Output = Opinion | JobAction | NodeDrain | KillProcess | WantReset | Remark
+
+
+# -- memory
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A row of the policy table that holds for a GPU now."""
+
+    row: str
+    reason: str
+    since_us: int
+    last_us: int = 0  # when the signal was seen last
+    boot_id: str = ""  # that it came in
+    by_admin: bool = False  # only an administrator ends it: it came back too often
+    xid: int = 0
+
+
+class Record(msgspec.Struct, gc=False, omit_defaults=True):
+    """All that is remembered of one GPU, by UUID. Bounded: see gpuhealth.py."""
+
+    uuid: str
+    conditions: dict[str, Condition] = {}
+    cleared_at_us: list[int] = []  # automatic ends of drains, of the last 24 h
+    blamed: list[tuple[int, int, int]] = []  # when, uid, job id: application errors of the last 24 h
+    repeated: dict[int, list[int]] = {}  # XID -> when, of those that count within 24 h
+    counted: dict[int, int] = {}  # XID -> how often, ever
+    inspected: dict[int, list[str]] = {}  # XID -> boots and resets after which it came again
+    ecc_volatile: int = -1
+    ecc_aggregate: int = -1
+    nvlink_errors: int = -1
+    reported: Opinion | None = None
+    device: Device | None = None
+    seen_at_us: int = 0
+
+
+class Memory(msgspec.Struct, gc=False, omit_defaults=True):
+    """What a file of the spool keeps of the judge."""
+
+    boot_id: str = ""
+    driver_why: str = ""
+    records: dict[str, Record] = {}
+    drains: list[str] = []  # reasons for which the node was drained and is not cleared

@@ -1,0 +1,65 @@
+"""Small files of the spool that the GPU agent keeps: JSON, replaced as a whole by a rename.
+
+    SPOOL/gpu-health.json   what the judge remembers (gpuhealth_words.Memory)
+    SPOOL/gpu-steps.json    which steps hold which GPUs; without a sync: it has to outlive the daemon, not the machine
+    SPOOL/gpu-works.json    what was begun on GPUs, and how it ended
+
+A file that is damaged counts as missing, and the log says so: the GPUs are then judged anew.
+"""
+
+import contextlib
+import logging
+import os
+from typing import TypeVar
+
+import msgspec
+
+log = logging.getLogger("penstock.noded")
+
+T = TypeVar("T")
+
+#: Of a file that is read: a node has a few GPUs of a few kB each.
+BYTES_MAX = 16 * 1024 * 1024
+
+
+def load(dir_fd: int, name: str, type_: type[T]) -> T | None:
+    """The content of a file, or None when there is none that can be read."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("spool file %s: %s; it is taken as missing", name, error.strerror)
+        return None
+    with open(fd, "rb") as file:
+        data = file.read(BYTES_MAX)
+    try:
+        return msgspec.json.decode(data, type=type_)
+    except msgspec.DecodeError as error:
+        log.warning("spool file %s is damaged (%s); it is taken as missing", name, error)
+        return None
+
+
+def exists(dir_fd: int, name: str) -> bool:
+    """Whether there is such a file."""
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def save(dir_fd: int, name: str, data: bytes, sync: bool = True) -> None:
+    """Replace a file. Raises OSError, and then the old one is still there."""
+    new = f"{name}.new"
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    try:
+        with open(fd, "wb", buffering=0) as file:
+            file.write(data)
+            if sync:
+                os.fsync(fd)
+        os.rename(new, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new, dir_fd=dir_fd)
+        raise

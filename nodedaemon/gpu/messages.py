@@ -1,0 +1,66 @@
+"""GPUs as messages of the wire: devices, opinions, reports. No decisions."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodedaemon.core.gpuhealth_words import JobAction, Opinion
+from nodedaemon.core.gpuwords import Device, Found
+from nodedaemon.core.steps import StepKey
+from penstock.v1 import node_pb2
+
+_SAME = (
+    "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "near_cpus", "links", "serial", "vbios",
+    "numa_node", "profile", "slices", "mig_enabled", "files",
+)  # fmt: skip
+
+
+def found_of(inventory: node_pb2.Inventory, why: str) -> Found:
+    """What the daemon has found at its start, as its children say it."""
+    devices = tuple(
+        Device(gpu.uuid, gpu.index, gpu.minor, gpu.type, gpu.memory_mb, gpu.name, gpu.bus_id) for gpu in inventory.gpus
+    )
+    return Found(devices, why=why)
+
+
+def device_message(device: Device, opinion: Opinion) -> node_pb2.GpuDevice:
+    """A device and what is thought of it."""
+    fields: dict[str, Any] = {name: getattr(device, name) for name in _SAME}
+    return node_pb2.GpuDevice(**fields, parent_uuid=device.parent, health=health_message(opinion))
+
+
+def health_message(opinion: Opinion) -> node_pb2.GpuHealth:
+    """What is thought of a GPU."""
+    return node_pb2.GpuHealth(
+        uuid=opinion.uuid,
+        state=int(opinion.state),
+        reason=opinion.reason,
+        since_us=opinion.since_us,
+        many_only=opinion.many_only,
+    )
+
+
+def report(
+    at_us: int,
+    opinions: Iterable[Opinion] = (),
+    action: JobAction | None = None,
+    inventory: node_pb2.Inventory | None = None,
+) -> bytes:
+    """Something has happened to GPUs."""
+    said = node_pb2.GpuReport(
+        at_us=at_us, health=[health_message(opinion) for opinion in opinions], inventory=inventory
+    )
+    if action is not None:
+        number: Any = int(action.action)
+        said.action, said.cause = number, action.cause
+        said.jobs.extend(_key(key) for key in action.jobs)
+    return node_pb2.Report(gpus=said).SerializeToString()
+
+
+def work_done(work_id: str, uuid: str, ok: bool, text: str, inventory: node_pb2.Inventory | None = None) -> bytes:
+    """Something was done to a GPU, or could not be."""
+    done = node_pb2.GpuWorkDone(work_id=work_id, uuid=uuid, ok=ok, text=text, inventory=inventory)
+    return node_pb2.Report(gpu_work_done=done).SerializeToString()
+
+
+def _key(key: StepKey) -> node_pb2.StepKey:
+    return node_pb2.StepKey(job_id=key.job_id, attempt=key.attempt, step_id=key.step_id)

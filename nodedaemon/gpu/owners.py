@@ -1,0 +1,75 @@
+"""Whose is a process on a GPU? By its control group, by the supervisor that it descends from, by its environment.
+
+The first two are the kernel's word. The environment is the process's own: it only tells jobs of the same user apart,
+and what was left by a job of which nothing else remains. NVML names pids as the host counts them.
+
+Reading another process's environment may wait for it: in a worker thread, and never of one in D state.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from nodedaemon import proctree
+from nodedaemon.core.gpuhealth_words import Owner
+from nodedaemon.kernelfiles import read_bytes, read_text
+
+Job = tuple[int, int]
+
+#: Steps of a process's ancestry that are followed.
+DEPTH_MAX = 64
+_JOB_ID = b"SLURM_JOB_ID="
+
+
+class Jobs:
+    """What may own a process: as it is now, for a worker thread."""
+
+    __slots__ = ("_by_id", "_by_supervisor", "_group")
+
+    def __init__(
+        self, subtrees: Iterable[str], supervisors: Mapping[int, Job], jobs: Iterable[tuple[Job, int]]
+    ) -> None:
+        """subtrees: folders of this node's groups; supervisors: pids of stepds; jobs: with their uids, also ended ones."""
+        names = sorted({re.escape(os.path.basename(path)) for path in subtrees})
+        self._group = re.compile(rf"/(?:{'|'.join(names)})/(\d+)\.(\d+)[./]") if names else None
+        self._by_supervisor = supervisors
+        self._by_id = {job[0]: (job, uid) for job, uid in jobs}
+
+    def owner(self, pid: int) -> Owner:
+        """Whose it is, as far as that can be said."""
+        try:
+            uid = os.stat(f"/proc/{pid}").st_uid
+        except OSError:
+            return Owner(pid, False)
+        start = proctree.start_time(pid)
+        job = self._by_group(pid) or self._by_ancestor(pid) or self._by_environment(pid, uid)
+        return Owner(pid, start != 0, uid, job, start)
+
+    def _by_group(self, pid: int) -> Job | None:
+        found = self._group.search(read_text(f"/proc/{pid}/cgroup")) if self._group else None
+        return (int(found[1]), int(found[2])) if found else None
+
+    def _by_ancestor(self, pid: int) -> Job | None:
+        for _ in range(DEPTH_MAX):
+            if pid in self._by_supervisor:
+                return self._by_supervisor[pid]
+            fields = proctree.stat_fields(pid)
+            if fields is None or int(fields[1]) <= 1:
+                return None
+            pid = int(fields[1])
+        return None
+
+    def _by_environment(self, pid: int, uid: int) -> Job | None:
+        fields = proctree.stat_fields(pid)
+        if fields is None or fields[0] in (b"D", b"Z", b"X"):
+            return None
+        for entry in read_bytes(f"/proc/{pid}/environ").split(b"\0"):
+            if entry.startswith(_JOB_ID) and entry[len(_JOB_ID) :].isdigit():
+                job, owner = self._by_id.get(int(entry[len(_JOB_ID) :]), (None, -1))
+                return job if owner == uid else None
+        return None
+
+
+def owners(pids: Iterable[int], jobs: Jobs) -> tuple[Owner, ...]:
+    """Blocks, shortly: in a worker thread."""
+    return tuple(jobs.owner(pid) for pid in pids)
