@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
+from ctld.core.mig_model import gres_of
 from ctld.core.model import Node
 from ctld.core.shares import GPU, gpu_types, units_of
 from penstock.values.config import NodeConfig
@@ -50,7 +51,7 @@ def layout_of(config: NodeConfig) -> Layout:
     )
     masks: dict[tuple[str, str], int] = {}
     counts: dict[str, int] = {}
-    for gres in config.gres:
+    for gres in gres_of(config):
         if gres.name in SHARED_NAMES:
             continue
         low = counts.get(gres.name, 0)

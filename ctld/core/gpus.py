@@ -6,6 +6,8 @@ module says who has which place:
 - A GPU that had a place of its type keeps it, so that a job goes on with its own when the order has changed.
 - Where no job holds GPUs, places are given anew in the order of the node, so that place and index agree.
 - A new one takes the first free place of its type; one without a place is known and not given.
+- A MIG instance has a place of its profile. A GPU in MIG mode has none, so that it is never given whole and in parts.
+  What is wrong with a GPU is wrong with its instances. Instances that are gone while their GPU is there are forgotten.
 - A place without a GPU is closed. A node that names no GPU (other makers', by gres.conf) has all places open.
 
 `settle` is the one function to call after anything has changed: it makes the node's masks anew, tells the planner's
@@ -16,16 +18,19 @@ Deliberately absent: why a GPU is drained (gpu_health.py), what is done to idle 
 
 from collections.abc import Iterable
 
+from ctld.core import shares
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
 from ctld.core.model import Node
 from ctld.core.shares import GPU
 from ctld.core.state import ClusterState
 from penstock.values.gpustates import GpuState
+from penstock.values.mig import is_type
 
 
 def bind(node: Node, found: tuple[GpuFacts, ...], opinions: Iterable[GpuOpinion] = ()) -> dict[str, Gpu]:
     """The node's GPUs after it said what it has. Those that it no longer names are kept, as gone."""
     said = {opinion.uuid: opinion for opinion in opinions}
+    said_to_be_there = {facts.uuid: None for facts in found}
     types = node.inside.gpu_types
     keep = any(name == GPU and mask for (name, _), mask in node.gres_used.items()) or bool(node.gpu_shares)
     places = _places(types, found, {u: g.slot for u, g in node.gpus.items() if g.slot >= 0} if keep else {})
@@ -39,8 +44,11 @@ def bind(node: Node, found: tuple[GpuFacts, ...], opinions: Iterable[GpuOpinion]
         else:
             gpus[facts.uuid] = old._replace(slot=slot, facts=facts, opinion=opinion, is_there=True)
     taken = set(places.values())
+    held = shares.whole_gpus(node)
     for uuid, old in node.gpus.items():
         if uuid not in gpus:
+            if old.facts.parent in said_to_be_there and not (old.slot >= 0 and held >> old.slot & 1):
+                continue  # its GPU has been divided anew
             slot = old.slot if old.slot not in taken else -1
             gpus[uuid] = old._replace(slot=slot, is_there=False)
     return gpus
@@ -52,7 +60,7 @@ def _places(types: tuple[str, ...], found: tuple[GpuFacts, ...], had: dict[str, 
     free = dict.fromkeys(range(len(types)))
     for facts in found:
         slot = had.get(facts.uuid, -1)
-        if slot in free and is_of_type(facts, types[slot]):
+        if slot in free and not facts.mig_enabled and is_of_type(facts, types[slot]):
             places[facts.uuid] = slot
             del free[slot]
     for facts in found:
@@ -67,6 +75,8 @@ def _places(types: tuple[str, ...], found: tuple[GpuFacts, ...], had: dict[str, 
 
 def is_of_type(facts: GpuFacts, type_: str) -> bool:
     """As Slurm: the configured type may be a part of what was found ("a100" of "a100_1g.5gb"); "" is any."""
+    if facts.parent:
+        return is_type(type_, (facts.profile or facts.type).lower())
     found = facts.type.lower()
     return type_.lower() in found or (bool(found) and found in type_.lower()) or not found
 
@@ -122,9 +132,10 @@ def settle(state: ClusterState, node: Node) -> None:
     closed = single = suspect = 0
     for slot, uuid in enumerate(slots) if node.gpus else ():
         here = node.gpus.get(uuid)
-        closed |= (here is None or here.is_closed()) << slot
+        parent = node.gpus.get(here.facts.parent) if here is not None and here.facts.parent else None
+        closed |= (here is None or here.is_closed() or (parent is not None and parent.is_closed())) << slot
         single |= (here is not None and here.is_for_one()) << slot
-        suspect |= (here is not None and here.state() is GpuState.SUSPECT) << slot
+        suspect |= any(one is not None and one.state() is GpuState.SUSPECT for one in (here, parent)) << slot
     node.gpu_closed, node.gpu_single, node.gpu_suspect = closed, single, suspect
     state.recount_gpus(node)
 

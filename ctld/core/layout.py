@@ -14,6 +14,7 @@ from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
 from ctld.core.fractions import mix_of
+from ctld.core.mig_model import gres_of, totals
 from ctld.core.model import Job, Node, Partition
 from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
@@ -172,7 +173,7 @@ def new_node(config: NodeConfig) -> Node:
 def _gres_kinds(config: Config) -> dict[tuple[str, str], int]:
     kinds: dict[tuple[str, str], int] = {}
     for node in config.nodes:
-        for gres in node.gres:
+        for gres in gres_of(node):
             for key in ((gres.name, ""), (gres.name, gres.type)):
                 kinds.setdefault(key, len(kinds))
     for name in config.gres_types:
@@ -191,8 +192,8 @@ def _build_columns(state: ClusterState) -> None:
         columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus * state.units_per_cpu, node.real_memory_mb
         columns.cpu_quantum[i] = _cpu_quantum(state, node)
         columns.free_mem_mb[i] = node.real_memory_mb - node.mem_alloc_mb
-        for kind, mask in node.inside.kinds.items():
-            columns.total_gres[i, state.gres_kinds[kind]] = mask.bit_count()
+        for kind, count in totals(node.config, node.inside.kinds).items():
+            columns.total_gres[i, state.gres_kinds[kind]] = count
         if shares.MILLI in state.gres_kinds and node.inside.gpu_types:
             for key, count in shares.room(node.inside, 0, {}, 0).items():
                 columns.total_gres[i, state.gres_kinds[key]] = count

@@ -19,6 +19,7 @@ there first; the next pass sees that one.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from ctld.core.mig_model import gres_of
 from ctld.core.model import GpuShare, Node, NodeAlloc
 from penstock.values.config import NodeConfig
 from penstock.values.gres import SHARED_NAMES
@@ -53,7 +54,7 @@ def conflict(wanted: Wanted) -> str:
 
 def gpu_types(config: NodeConfig) -> tuple[str, ...]:
     """The type of each GPU, by index."""
-    return tuple(one.type for one in config.gres if one.name == GPU for _ in range(one.count))
+    return tuple(one.type for one in gres_of(config) if one.name == GPU for _ in range(one.count))
 
 
 def units_of(config: NodeConfig) -> dict[Kind, tuple[int, ...]]:

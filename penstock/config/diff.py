@@ -15,6 +15,7 @@ from penstock.config.kinds import Kind, without_password
 from penstock.values.config import Config, NodeConfig
 from penstock.values.gres import Gres, format_node_gres
 from penstock.values.hostlist import compress
+from penstock.values.mig import extra_places
 
 #: Fields that are read once, when the controller starts.
 _NEEDS_RESTART = (
@@ -71,13 +72,14 @@ def _shrunk(was: NodeConfig, node: NodeConfig) -> Iterator[str]:
 
 def _missing_gres(node: NodeConfig, used: tuple[Gres, ...]) -> Iterator[str]:
     """GRES that jobs have and the node would not have any more, by name and by type."""
+    gres = (*node.gres, *(Gres("gpu", profile, count) for profile, count in extra_places(node.mig)))
     for name in sorted({one.name for one in used}):
         needed = sum(one.count for one in used if one.name == name)
-        given = sum(one.count for one in node.gres if one.name == name)
+        given = sum(one.count for one in gres if one.name == name)
         if given < needed:
             yield f"node {node.name}: jobs use {needed} {name}, the new configuration has {given}; drain it first"
             continue
-        types = {one.type: one.count for one in node.gres if one.name == name}
+        types = {one.type: one.count for one in gres if one.name == name}
         for one in used:
             if one.name == name and one.type and "" not in types and types.get(one.type, 0) < one.count:
                 yield (

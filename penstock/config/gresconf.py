@@ -11,6 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from penstock.config.gresmig import KEY as MIG_LAYOUTS
+from penstock.config.gresmig import Line as MigLine
+from penstock.config.gresmig import with_mig
 from penstock.config.gresshares import with_shares
 from penstock.config.keys import GRES, unknown
 from penstock.config.lines import LineReader, Values
@@ -21,6 +24,7 @@ from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import GRES_COUNT_MAX, SHARED_NAMES, Gres
 from penstock.values.hostlist import expand
+from penstock.values.mig import Layout, parse_layouts
 from penstock.values.numbers import parse_int
 from penstock.values.taskset import TaskSet
 
@@ -40,6 +44,7 @@ class _Record:
     cores: tuple[int, ...] = ()
     links: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
+    mig: tuple[Layout, ...] = ()
 
 
 def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
@@ -93,11 +98,12 @@ class _GresReader:
             count = _count(name, values, device_files)
             cores = tuple(TaskSet.parse(values.value("cores"))) if "cores" in values else ()
             links = _links(values.value("links", ""))
+            mig = _mig(name, values)
         except BadValue as problem:
             self.findings.error(first.where, f"{name}: {problem}")
             self.uncounted = True
             return
-        record = _Record(nodes, name, values.value("type", ""), count, first.where, cores, links, device_files)
+        record = _Record(nodes, name, values.value("type", ""), count, first.where, cores, links, device_files, mig)
         self.records.setdefault(name, []).append(record)
 
     def apply(self, node: NodeConfig, where: Where) -> NodeConfig:
@@ -112,6 +118,9 @@ class _GresReader:
         node = replace(
             node, gres=tuple(gres), devices=self._devices(node, gres), device_files=tuple(self._files(node, gres))
         )
+        here = [r for r in self.records.get("gpu", ()) if not r.nodes or node.name in r.nodes]
+        if any(r.mig for r in here):
+            node = with_mig(node, [MigLine(r.type, r.count, r.mig, r.where) for r in here], self.findings)
         return self._shares(node, where) if any(one.name in SHARED_NAMES for one in gres) else node
 
     def _shares(self, node: NodeConfig, where: Where) -> NodeConfig:
@@ -206,6 +215,17 @@ def _count(name: str, values: Values, files: tuple[str, ...]) -> int:
     if files and name not in SHARED_NAMES and count != len(files):
         raise BadValue(f"Count={text} does not match the {len(files)} names of File")
     return count
+
+
+def _mig(name: str, values: Values) -> tuple[Layout, ...]:
+    if "mig" not in values:
+        return ()
+    if name != "gpu":
+        raise BadValue(f"{MIG_LAYOUTS} is for lines with Name=gpu")
+    try:
+        return parse_layouts(values["mig"].value)
+    except BadValue as problem:
+        raise BadValue(f"{MIG_LAYOUTS}: {problem}") from None
 
 
 def _links(text: str) -> tuple[int, ...]:

@@ -434,6 +434,7 @@ GRES = Table(
         Key("AutoDetect", "autodetect", kinds.choice("nvml", "nvidia", "nrt", "rsmi", "oneapi", "full", "off")),
         Key("Cores", "cores", kinds.RAW),
         Key("Links", "links", kinds.RAW),
+        Key("PenstockMigLayouts", "mig", kinds.RAW),
         *_unshown("Flags Ignore"),
     ),
     {"cpus": "Cores"},

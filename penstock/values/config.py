@@ -8,6 +8,7 @@ begin with `Penstock` in the file and with `penstock_` only where they would cla
 from dataclasses import dataclass, field
 
 from penstock.values.gres import Gres
+from penstock.values.mig import MigChoice
 from penstock.values.topology import Topology
 from penstock.values.weights import Weight
 
@@ -52,6 +53,7 @@ class NodeConfig:
     port: int = 6818
     devices: tuple[DeviceConfig, ...] = ()
     device_files: tuple[tuple[str, int, str], ...] = ()  # (name, index among those of the name, file)
+    mig: tuple[MigChoice, ...] = ()  # GPUs that may be divided on demand; `gres` says what there is when they are whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,36 @@ GRES = [
 ]
 
 
+#: What follows Name=gpu on the line, what is said of it.
+MIG = [
+    (
+        "Type=h200 Count=2 PenstockMigLayouts=1g.18gb*8",
+        "gpu: PenstockMigLayouts: 1g.18gb*8: a GPU has 1 to 7 instances",
+    ),
+    (
+        "Type=h200 Count=2 PenstockMigLayouts=whole|4g.71gb*2",
+        "gpu: PenstockMigLayouts: 4g.71gb*2 has 8 compute slices; a GPU has 7",
+    ),
+    ("Count=2 PenstockMigLayouts=whole", "PenstockMigLayouts needs Type, the model of the whole GPU, as in Type=h200"),
+    (
+        "Type=a100 Count=2 PenstockMigLayouts=whole",
+        "PenstockMigLayouts: node n1 has no gpu:a100:2 in its Gres, which says what it has when its GPUs are whole",
+    ),
+    (
+        "Type=h200 Count=2 PenstockMigLayouts=whole|1g.18gb*7",
+        "PenstockMigLayouts: node n1 has shard too; a node's GPUs are shared or divided, not both",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), MIG)
+def test_mig_layouts_that_cannot_be(write: Write, base: str, line: str, text: str) -> None:
+    shard = ",shard:2" if "shard" in text else ""
+    nodes = f"GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:h200:2{shard}\nPartitionName=p Nodes=n1\n"
+    found = problems(write(base + nodes, gres_conf=f"AutoDetect=nvml\nName=gpu {line}\n"))
+    assert found == [f"gres.conf:2: {text}"]
+
+
 SHARES = [
     ("shard:8", "node n1 has 8 shard and no gpu in its Gres to share"),
     ("gpu:a100:2,shard:h100:8", "node n1 has 8 shard and no gpu of type h100 to share"),

@@ -9,6 +9,7 @@ from _fastsched.fragment_pick import POLICY_WORDS, policy_of
 from penstock.config import ConfigError, Loaded, load
 from penstock.config.keys import GLOBALS, NODES, PARTITIONS
 from penstock.values.gres import Gres
+from penstock.values.mig import MigChoice
 
 Write = Callable[..., str]
 
@@ -164,6 +165,19 @@ def test_gres_conf_adds_types(write: Write, base: str, node: str, gres: str, exp
     loaded = gres_load(write, base, f"Gres={node}", gres)
     assert [node.gres for node in loaded.config.nodes] == [expected, expected, ()]
     assert loaded.warnings == ()
+
+
+def test_mig_layouts(write: Write, base: str) -> None:
+    gres = (
+        "Name=gpu Type=h200 Count=1 PenstockMigLayouts=whole|1g.18gb*7\n"
+        "Name=gpu Type=a100 Count=1\nNodeName=n1 Name=gpu Type=h200 Count=2 PenstockMigLayouts=3g.71gb*2\n"
+    )
+    loaded = gres_load(write, base, "Gres=gpu:h200:3,gpu:a100:1", "AutoDetect=nvml\n" + gres)
+    every = MigChoice("h200", 0, 1, ((), ("1g.18gb",) * 7))
+    more = MigChoice("h200", 1, 2, (("3g.71gb", "3g.71gb"),))
+    assert [node.mig for node in loaded.config.nodes] == [(every, more), (every,), ()]
+    assert loaded.warnings == ()
+    assert loaded.config.nodes[0].gres == (Gres("gpu", "h200", 3), Gres("gpu", "a100", 1))
 
 
 def test_gres_conf_lines_that_fit_nothing(write: Write, base: str) -> None:
