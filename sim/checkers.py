@@ -227,6 +227,7 @@ class Checkers:
                 raise Broken("once", f"step {key} starts on {process.node} while {other.key} lives", key.job_id)
         self.launched[place] = self.live[place] = process
         self._check_capacity(process)
+        self._check_gpus(process)
         if process.part is not None:
             self.steps.started(process)
             return
@@ -278,6 +279,19 @@ class Checkers:
             if cpus > size_cpus or mem_mb > size_mb or too_high:
                 text = f"{cpus} cpus, {mem_mb} MB, {devices} of {part.node} are used by {', '.join(map(str, holders))}"
                 raise Broken("capacity", text, process.key.job_id)
+
+    def _check_gpus(self, process: Any) -> None:
+        """A card by its name: whole to one job, or in parts."""
+        whole = any(
+            name == "gpu" for part in process.job.alloc if part.node == process.node for name, _, _ in part.gres
+        )
+        for place, other in self.live.items():
+            if other.node != process.node or other.key.job_id == process.key.job_id or place in self.ghosts:
+                continue
+            both = [uuid for uuid in process.gpus if uuid and uuid in other.gpus]
+            parts = any(part.shares for part in other.job.alloc if part.node == process.node)
+            if both and (whole or not parts):
+                raise Broken("capacity", f"{both[0]} is held by {other.key} and {process.key}", process.key.job_id)
 
     def _check_placement(self, process: Any) -> None:
         job, wish = process.job, self.by_script.get(process.script)

@@ -73,6 +73,23 @@ class Faults:
         if node.processes:
             node.lose_supervisor(self._random.choice(list(node.processes)))
 
+    # ---- GPUs ----------------------------------------------------------------------------------------------------
+
+    def gpu_lost(self) -> None:
+        """One falls off the bus."""
+        node = self._node()
+        node.change_gpus("a GPU is lost", node.gpus.lose)
+
+    def gpu_spoilt(self) -> None:
+        """A node thinks less of one of its GPUs."""
+        node = self._node()
+        node.change_gpus("a GPU is spoilt", lambda: node.gpus.spoil(node.now_us()))
+
+    def gpu_well(self) -> None:
+        """One is there and well again."""
+        node = self._node()
+        node.change_gpus("a GPU is well", lambda: node.gpus.recover(node.now_us()))
+
     # ---- network -------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:

@@ -14,8 +14,9 @@ from random import Random
 from typing import Any
 
 from ctld.core.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
-from ctld.core.events import HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
+from ctld.core.events import GpuReported, HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
 from ctld.core.model import JobRow
+from ctld.core.shares import GPU
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, SIGTERM, NodeMachine
 from nodedaemon.core.steps import NO_LEASE, StepKey
@@ -24,6 +25,7 @@ from penstock.values.config import NodeConfig
 from penstock.values.jobid import BATCH_STEP
 from sim.checkers import Broken, Checkers
 from sim.network import CTLD, NODE, Listener, Network, Side, Stream
+from sim.simgpus import SimGpus, decode
 from sim.simstep import HOLDER, Disk, Nature, Process
 from sim.timeline import US, Timeline
 
@@ -35,6 +37,21 @@ PAUSE_FIRST_US, PAUSE_MAX_US = 100_000, 10 * US
 
 def _name(key: StepKey) -> str:
     return f"job {key.job_id}.{key.attempt}" + ("" if key.step_id == BATCH_STEP else f" step {key.step_id}")
+
+
+def _gpus_of(launch: LaunchStep, node: str) -> tuple[str, ...]:
+    """Who the job's GPUs on that node are; "" where nobody knows."""
+    parts = [part for part in launch.job.alloc if part.node == node]
+    slots = [
+        i
+        for part in parts
+        for name, _, mask in part.gres
+        if name == GPU
+        for i in range(mask.bit_length())
+        if mask >> i & 1
+    ]
+    slots += [share.gpu for part in parts for share in part.shares]
+    return tuple(launch.gpu_slots[slot] if slot < len(launch.gpu_slots) else "" for slot in slots)
 
 
 class NodeCrash(Exception):
@@ -74,6 +91,7 @@ class SimNode:
         self._contact_us = 0  # when the controller was in contact both ways, or known not to be there
         self._asked_us = 0  # when the last registration was sent
         self._beats = False
+        self.gpus = SimGpus(config, random, ())
 
     def now_us(self) -> int:
         """This machine's clock."""
@@ -106,6 +124,7 @@ class SimNode:
         self.powered = True
         self._spool_lost = False  # another boot than the one that had a spool
         self.boots += 1
+        self.gpus.shuffle()
         self._timeline.say(0, f"{self.name} boots")
         self.start_daemon()
 
@@ -132,6 +151,13 @@ class SimNode:
             self._spool_lost = self.powered
             self.disk = Disk(f"{self.name}-spool{self.spools}")
             self._timeline.say(0, f"{self.name}: its spool is lost")
+
+    def change_gpus(self, what: str, act: Callable[[], bytes]) -> None:
+        """Something happens to them, and the daemon tells if there is one: else it does when it starts."""
+        if self.gpus:
+            body = act()
+            self._timeline.say(0, f"{self.name}: {what}")
+            self.post(core.Say(body))
 
     def lose_supervisor(self, key: StepKey) -> None:
         """A stepd dies (kill -9); what it supervised is killed, by this daemon or the next one."""
@@ -165,6 +191,8 @@ class SimNode:
         for step in self.machine.live_steps():
             self._find(step.key, rebooted=bool(boots) and boots[-1] != self.boot_id)
         self._guarded(self._turn)
+        if self.gpus:
+            self.post(core.Say(self.gpus.told()))  # after what an earlier daemon said and nobody has heard yet
         self._pause_us = PAUSE_FIRST_US
         self._later(self._random.randint(1_000, 500_000), self._connect)
 
@@ -316,7 +344,7 @@ class SimNode:
         if self._stream is not None and link == self._stream.number and self._admitted:
             self._stream.send(NODE, message)
 
-    def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited | NodeNotice]:
+    def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited | NodeNotice | GpuReported]:
         report, node, spool_id, sequence = effect.report, self.name, self.disk.spool_id, effect.sequence
         if isinstance(report, core.Started):
             key, at_us = report.key, report.at_us
@@ -328,6 +356,9 @@ class SimNode:
                 node, spool_id, sequence, link, at_us, said.reason, said.drain, said.fail, said.clear,
                 key.job_id, key.attempt, key.step_id,
             )  # fmt: skip
+        if isinstance(report, core.Said):
+            opinions, facts = decode(report.body)
+            return lambda link: GpuReported(node, spool_id, sequence, link, 0, opinions, gpus=facts)
         assert isinstance(report, core.Exited)
         end = report.end
         return lambda link: StepExited(
@@ -355,9 +386,14 @@ class SimNode:
         if nature.failure:
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=nature.failure))
             return
+        missing = [uuid for uuid in _gpus_of(launch, self.name) if uuid and not self.gpus.has(uuid)]
+        if missing:
+            text = f"GPU {missing[0]} is not there"
+            self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=text, untried=True))
+            return
         self.disk.claims[key] = True
         process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us, launch.step)
-        process.lease = lease
+        process.lease, process.gpus = lease, _gpus_of(launch, self.name)
         if lease != NO_LEASE:
             self._look(process)
             if not self._beats:
@@ -447,9 +483,10 @@ class SimNode:
         )
         gres = tuple((g.name, g.type, g.count) for g in config.gres)
         name, boot_id, spool_id, lost = self.name, self.boot_id, self.machine.spool_id, self._spool_lost
+        gpus, opinions = self.gpus.facts(), self.gpus.opinions()
         return lambda link: NodeRegistered(
             name, link, boot_id, spool_id, "1", config.cpus, 1, config.cpus, 1, config.real_memory_mb, 0, gres, held,
-            spool_lost=lost,
+            spool_lost=lost, gpus=gpus, gpu_opinions=opinions,
         )  # fmt: skip
 
     def _again(self) -> None:

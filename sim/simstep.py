@@ -41,6 +41,7 @@ class Process:
         self.signal = 0  # what ended it
         self.cpu_us = 0
         self.lease = (0, 0)
+        self.gpus: tuple[str, ...] = ()  # who the job's GPUs here are; "" where nobody knows
         self.lapsed = False  # it has been told to stop, as nobody renewed its lease
         self.is_lost = False  # nobody can tell how it ended
         self.reported: core.StepEnded | None = None

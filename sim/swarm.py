@@ -26,6 +26,8 @@ FAULTS = {
     "cut": 4, "half_open": 2, "part_shortly": 2, "part": 3, "clock_forward": 1, "clock_back": 1, "storage_full": 1,
     "commit_fails": 1, "commit_answer_lost": 1,
 }  # fmt: skip
+#: The same, where the GPUs of nodes are known by name.
+GPU_FAULTS = {"gpu_lost": 3, "gpu_spoilt": 6, "gpu_well": 6}
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -36,6 +38,7 @@ class Options(msgspec.Struct, frozen=True):
     nodes: int
     cpus: int
     gpus: int
+    gpus_named: bool
     kill_wait_s: int
     slurmd_timeout_s: int
     lease_s: int
@@ -74,13 +77,17 @@ def draw(seed: int, steps: int) -> Options:
     step_deeds = {word: weight for word, weight in STEP_DEEDS.items() if steps_of.random() < 0.8}
     if steps_of.random() < 0.4:
         step_deeds = {}
+    gpus_of = Random(f"penstock world {seed} gpus")  # noqa: S311 (chance for tests; likewise)
+    named = gpus_of.random() < 0.6
     fault_share = pick((0.0, 0.3, 0.6, 1.0))
+    gpu_faults = {word: weight for word, weight in GPU_FAULTS.items() if named and gpus_of.random() < 0.7}
     return Options(
         seed=seed,
         steps=steps,
         nodes=random.randint(1, 5),
         cpus=pick((2, 4, 8)),
         gpus=pick((0, 2, 4)),
+        gpus_named=named,
         kill_wait_s=pick((5, 30)),
         slurmd_timeout_s=pick((20, 60, 300)),
         lease_s=leases.choice((0, 240)),
@@ -101,7 +108,7 @@ def draw(seed: int, steps: int) -> Options:
         vanish=steps_of.choice((0.0, 0.3)),
         inactive_limit_s=steps_of.choice((0, 120)),
         holders=steps_of.random() < 0.25,
-        faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share},
+        faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share} | gpu_faults,
     )
 
 

@@ -11,12 +11,14 @@ here: gRPC and the wire format, real processes (tests/e2e has those), a second c
 from pathlib import Path
 from random import Random
 
+from ctld.core.shares import gpu_types
 from penstock.values.states import END_STATES, NodeFlag
 from sim.checkers import Broken, Checkers
 from sim.faults import Faults
 from sim.network import Network
 from sim.people import People
 from sim.simctld import SimController
+from sim.simgpus import SimGpus
 from sim.simnode import SimNode
 from sim.stepping import Clients
 from sim.swarm import Options, configuration, draw
@@ -63,6 +65,9 @@ class World:
             self.nodes[entry.name] = SimNode(
                 entry, self.timeline, network, self.checkers, random, self.ctld, self.people.nature_of, skew_us
             )
+            if self.options.gpus_named:
+                gpus = SimGpus(entry, self._source(f"{entry.name} gpus"), gpu_types(entry))
+                self.nodes[entry.name].gpus = gpus
         self.faults = Faults(
             self.timeline, self._source("faults"), network, self.ctld, self.nodes, self.people, self.checkers
         )
@@ -103,6 +108,7 @@ class World:
         for node in self.nodes.values():
             node.armed = ("", 0)
             node.power_on()
+            node.change_gpus("all GPUs are repaired", node.gpus.repair)
         self.people.heal()
         begun_us = changed_us = self.timeline.now_us
         before = ""
@@ -148,6 +154,8 @@ class World:
         for node in self.ctld.core.state.node_list:
             if node.cpus_alloc or node.mem_alloc_mb or node.jobs or any(node.gres_used.values()):
                 raise Broken("liveness", f"{node.name} holds {node.cpus_alloc} cpus for jobs {list(node.jobs)}")
+            if node.gpu_closed or node.gpu_single or node.gpu_suspect:
+                raise Broken("liveness", f"{node.name}: GPUs are well, and {node.gpu_closed:b} closed all the same")
         for machine in self.nodes.values():
             known = machine.machine
             if known is None or known.steps or known.unacked or machine.processes or machine.disk.ends:

@@ -125,6 +125,10 @@ class RunningColumns:
         row = self.row_of.get(-job_id, self.row_of.get(job_id))
         return contract.FOREVER if row is None else int(self.table.run_end_s[row])
 
+    def parts_of(self, job_id: int) -> tuple[int, ...]:
+        """Its parts, as rows of the table."""
+        return self._parts_of.get(job_id, ())
+
     def set_part(self, job_id: int, node: int, gres: Iterable[tuple[int, int]]) -> None:
         """What it gives back on that node of these kinds: with what it keeps when suspended, if that has its own row."""
         left = list(gres)

@@ -257,10 +257,9 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         known = state.partitions
         batch.partitions = [PartitionRow(n, known[n].state) for n in state.dirty_partitions if n in known]
     if state.dirty_gpus:
-        batch.gpus = [
-            state.nodes[n].gpus[u] for n, u in state.dirty_gpus if n in state.nodes and u in state.nodes[n].gpus
-        ]
-        batch.gpus_gone = [(n, u) for n, u in state.dirty_gpus if n in state.nodes and u not in state.nodes[n].gpus]
+        of = {name: state.nodes[name].gpus for name, _ in state.dirty_gpus if name in state.nodes}
+        batch.gpus = [of[name][uuid] for name, uuid in state.dirty_gpus if uuid in of.get(name, ())]
+        batch.gpus_gone = [(name, uuid) for name, uuid in state.dirty_gpus if uuid not in of.get(name, ())]
     if state.dirty_qos:
         batch.qos = [state.qos[name] for name in state.dirty_qos if name in state.qos]
         batch.qos_gone = [name for name in state.dirty_qos if name not in state.qos]

@@ -68,6 +68,8 @@ class Gpu(NamedTuple):
     work_kind: int = 0
     work_until_us: int = 0
     layout: tuple[str, ...] | None = None  # profiles that it is, or is to be, divided into; None = as it was found
+    given_as: str = ""  # the type by which jobs get it (gpu_types.py): of its place, kept while a job holds one
+    position: int = -1  # in the node's last report, by which `facts.links` count
 
     def state(self) -> GpuState:
         """What counts: the worst of what the node and the administrator say."""

@@ -5,10 +5,12 @@ module says who has which place:
 
 - A GPU that had a place of its type keeps it, so that a job goes on with its own when the order has changed.
 - Where no job holds GPUs, places are given anew in the order of the node, so that place and index agree.
-- A new one takes the first free place of its type; one without a place is known and not given.
+- A new one takes the first free place of its type; one without a place is known and not given. What a job holds is no
+  free place, also when the GPU there is gone.
 - A MIG instance has a place of its profile. A GPU in MIG mode has none, so that it is never given whole and in parts.
   What is wrong with a GPU is wrong with its instances. Instances that are gone while their GPU is there are forgotten.
-- A place without a GPU is closed. A node that names no GPU (other makers', by gres.conf) has all places open.
+- A place without a GPU is closed: so is that of a layout (MIG) that is not in force, whose GPUs are not there. A node
+  that names no GPU (other makers', by gres.conf; pretended ones) has all places open.
 
 `settle` is the one function to call after anything has changed: it makes the node's masks anew, tells the planner's
 columns, and what running jobs will not give back.
@@ -18,51 +20,76 @@ Deliberately absent: why a GPU is drained (gpu_health.py), what is done to idle 
 
 from collections.abc import Iterable
 
-from ctld.core import shares
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
 from ctld.core.model import Node
-from ctld.core.shares import GPU
+from ctld.core.shares import GPU, whole_gpus
 from ctld.core.state import ClusterState
 from penstock.values.gpustates import GpuState
 from penstock.values.mig import is_type
+
+#: Characters of a UUID that must be given.
+PREFIX_MIN = 8
+#: Cards that a node had once and has no more: so many are remembered, for who comes back from repair.
+GONE_MAX = 32
 
 
 def bind(node: Node, found: tuple[GpuFacts, ...], opinions: Iterable[GpuOpinion] = ()) -> dict[str, Gpu]:
     """The node's GPUs after it said what it has. Those that it no longer names are kept, as gone."""
     said = {opinion.uuid: opinion for opinion in opinions}
-    said_to_be_there = {facts.uuid: None for facts in found}
-    types = node.inside.gpu_types
-    keep = any(name == GPU and mask for (name, _), mask in node.gres_used.items()) or bool(node.gpu_shares)
-    places = _places(types, found, {u: g.slot for u, g in node.gpus.items() if g.slot >= 0} if keep else {})
+    types, held = node.inside.gpu_types, held_slots(node)
+    places = _places(types, found, {u: g.slot for u, g in node.gpus.items() if g.slot >= 0} if held else {}, held)
     gpus: dict[str, Gpu] = {}
-    for facts in found:
-        old = node.gpus.get(facts.uuid)
-        opinion = said.get(facts.uuid) or (old.opinion if old else GpuOpinion(facts.uuid))
+    for position, facts in enumerate(found):
+        old = node.gpus.get(facts.uuid) or Gpu(node.name, facts.uuid, -1, facts, GpuOpinion(facts.uuid))
         slot = places.get(facts.uuid, -1)
-        if old is None:
-            gpus[facts.uuid] = Gpu(node.name, facts.uuid, slot, facts, opinion)
-        else:
-            gpus[facts.uuid] = old._replace(slot=slot, facts=facts, opinion=opinion, is_there=True)
+        gpus[facts.uuid] = old._replace(
+            slot=slot, facts=facts, opinion=said.get(facts.uuid, old.opinion), is_there=True, position=position,
+            given_as=types[slot] if slot >= 0 else "",
+        )  # fmt: skip
     taken = set(places.values())
-    held = shares.whole_gpus(node)
-    for uuid, old in node.gpus.items():
-        if uuid not in gpus:
-            if old.facts.parent in said_to_be_there and not (old.slot >= 0 and held >> old.slot & 1):
-                continue  # its GPU has been divided anew
-            slot = old.slot if old.slot not in taken else -1
-            gpus[uuid] = old._replace(slot=slot, is_there=False)
+    gone = {uuid: old for uuid, old in node.gpus.items() if uuid not in gpus}
+    for uuid, old in gone.items():
+        slot = old.slot if old.slot not in taken and old.slot < len(types) else -1
+        is_held = slot >= 0 and bool(held >> slot & 1)
+        if old.facts.parent in gpus and not is_held:
+            continue  # its GPU has been divided anew
+        if slot >= 0 or not _is_forgotten(old, gone):
+            given_as = types[slot] if slot >= 0 else ""
+            gpus[uuid] = old._replace(slot=slot, is_there=False, position=-1, given_as=given_as)
     return gpus
 
 
-def _places(types: tuple[str, ...], found: tuple[GpuFacts, ...], had: dict[str, int]) -> dict[str, int]:
-    """By UUID; without those for which there is no place."""
+def rebind(node: Node) -> dict[str, Gpu]:
+    """The same after the places have changed (another configuration): the node has said nothing new."""
+    there = sorted((gpu for gpu in node.gpus.values() if gpu.is_there), key=lambda gpu: (gpu.position, gpu.uuid))
+    found = bind(node, tuple(gpu.facts for gpu in there))
+    return {u: gpu._replace(position=node.gpus[u].position) for u, gpu in found.items()}
+
+
+def held_slots(node: Node) -> int:
+    """Places that jobs have, whole or in parts, as a bit mask."""
+    return whole_gpus(node) | sum(1 << slot for slot in node.gpu_shares)
+
+
+def _is_forgotten(old: Gpu, gone: dict[str, Gpu]) -> bool:
+    """A MIG instance is gone for good: the next one has another name. So is a card, when many have gone after it."""
+    if old.drained:
+        return False
+    newer = sum(other.facts.parent == "" and other.opinion.since_us > old.opinion.since_us for other in gone.values())
+    return bool(old.facts.parent) or newer >= GONE_MAX
+
+
+def _places(types: tuple[str, ...], found: tuple[GpuFacts, ...], had: dict[str, int], held: int) -> dict[str, int]:
+    """By UUID; without those for which there is no place. What a job holds stays whose it was, also of one that is gone."""
     places: dict[str, int] = {}
     free = dict.fromkeys(range(len(types)))
     for facts in found:
         slot = had.get(facts.uuid, -1)
-        if slot in free and not facts.mig_enabled and is_of_type(facts, types[slot]):
+        if slot in free and (held >> slot & 1 or (is_of_type(facts, types[slot]) and not facts.mig_enabled)):
             places[facts.uuid] = slot
             del free[slot]
+    for slot in [slot for slot in free if held >> slot & 1]:
+        del free[slot]
     for facts in found:
         if facts.uuid in places or facts.mig_enabled:
             continue
@@ -104,10 +131,6 @@ def find(node: Node, text: str) -> list[Gpu]:
     return [gpu for gpu in gpus if len(word) >= PREFIX_MIN and gpu.uuid.lower().startswith(word.lower())]
 
 
-#: Characters of a UUID that must be given.
-PREFIX_MIN = 8
-
-
 def put(state: ClusterState, node: Node, gpu: Gpu) -> None:
     """Replace one record; `settle` follows."""
     node.gpus[gpu.uuid] = gpu
@@ -130,14 +153,32 @@ def settle(state: ClusterState, node: Node) -> None:
             slots[gpu.slot] = gpu.uuid
     node.gpu_slots = tuple(slots)
     closed = single = suspect = 0
-    for slot, uuid in enumerate(slots) if node.gpus else ():
+    for slot, uuid in enumerate(slots) if are_named(node) else ():
         here = node.gpus.get(uuid)
         parent = node.gpus.get(here.facts.parent) if here is not None and here.facts.parent else None
-        closed |= (here is None or here.is_closed() or (parent is not None and parent.is_closed())) << slot
+        is_open = here is not None and not here.is_closed() and is_in_force(here)
+        closed |= (not is_open or (parent is not None and parent.is_closed())) << slot
         single |= (here is not None and here.is_for_one()) << slot
         suspect |= any(one is not None and one.state() is GpuState.SUSPECT for one in (here, parent)) << slot
     node.gpu_closed, node.gpu_single, node.gpu_suspect = closed, single, suspect
     state.recount_gpus(node)
+
+
+def are_named(node: Node) -> bool:
+    """Its GPUs are known one by one. Else their places are numbers, and all are open."""
+    if any(gpu.is_there for gpu in node.gpus.values()):
+        return True
+    return bool(node.gpus) and not node.pretended and not has_files(node)
+
+
+def has_files(node: Node) -> bool:
+    """gres.conf names the files of its GPUs, so that nobody needs to find them."""
+    return any(name == GPU for name, _, _ in node.config.device_files)
+
+
+def is_in_force(gpu: Gpu) -> bool:
+    """A card that is divided has its place, and is not given as a whole: its instances are, at theirs."""
+    return not gpu.facts.mig_enabled
 
 
 def uuids_of(node: Node, slots: Iterable[int]) -> tuple[str, ...]:

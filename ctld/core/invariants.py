@@ -6,6 +6,7 @@ finds one ends.
 
 from ctld.core import arrays, het_life, shares
 from ctld.core.devices import device_masks
+from ctld.core.gpu_invariants import check_gpus
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.reserve_view import view_of
 from ctld.core.reserve_who import names_asked, running_in
@@ -125,9 +126,10 @@ def _check_node(state: ClusterState, node: Node) -> None:
             _need(not devices.get((name, type_), 0) & mask, f"{node.name}: {name} given twice")
             devices[name, type_] = devices.get((name, type_), 0) | mask
     _check_shares_of_gpus(state, node, parts)
-    for kind, mask in device_masks(node).items():
+    for kind in {**devices, **node.gres_used}:
         _need(devices.get(kind, 0) == node.gres_used.get(kind, 0), f"{node.name}: {kind} held")
-        _need(not devices.get(kind, 0) & ~mask, f"{node.name}: {kind} does not exist")
+        _need(not devices.get(kind, 0) & ~device_masks(node).get(kind, 0), f"{node.name}: {kind} does not exist")
+    check_gpus(state, node)
 
 
 def _check_slot(state: ClusterState, node: Node) -> None:

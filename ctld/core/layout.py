@@ -111,10 +111,17 @@ def refresh_all(state: ClusterState, now_us: int) -> None:
 def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     """Build nodes, partitions and columns; no pending job has its rows until `refresh_all`."""
     known = state.nodes
+    listed = {entry.name: None for entry in config.nodes}
+    for name, node in known.items():
+        if name not in listed:
+            state.dirty_gpus.update(((name, uuid), None) for uuid in node.gpus)  # forgotten with it
     state.config = config
     state.next_job_id = max(state.next_job_id, config.first_job_id)
     state.node_list = [_node(known.get(c.name), c, index, now_us) for index, c in enumerate(config.nodes)]
     state.nodes = {node.name: node for node in state.node_list}
+    for node in state.node_list:
+        if node.gpus:
+            gpus.take_over(state, node, gpus.rebind(node))
     state.node_names = tuple(node.name for node in state.node_list)
     state.gres_kinds = _gres_kinds(config)
     state.policy = backfill_policy(config)
@@ -206,8 +213,8 @@ def _build_columns(state: ClusterState) -> None:
     preempt.lay_out(state)
     _build_running(state)
     for node in state.node_list:
-        if node.inside.kinds:
-            state.count_devices(node, node.inside.names)
+        state.count_devices(node, node.inside.names)
+        if node.inside.gpu_types or node.gpus:
             gpus.settle(state, node)
     state.order_nodes()
 

@@ -191,6 +191,8 @@ def _load_nodes(state: ClusterState, config: Config, loaded: Loaded) -> None:
     for gpu in loaded.gpus:
         if gpu.node in state.nodes:
             state.nodes[gpu.node].gpus[gpu.uuid] = gpu
+        else:
+            state.dirty_gpus[gpu.node, gpu.uuid] = None  # its node has left the file while nobody looked
 
 
 def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:

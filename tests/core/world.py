@@ -37,6 +37,7 @@ from ctld.core.effects import (
 from ctld.core.events import (
     Actor,
     AnyEvent,
+    GpuReported,
     HeldStep,
     LoadConfig,
     NodeDisconnected,
@@ -51,6 +52,7 @@ from ctld.core.events import (
     WantedJob,
 )
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
+from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
 from ctld.core.model import HistoryRow, JobRow, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
@@ -116,6 +118,7 @@ class World:
         self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
+        self.gpus: dict[tuple[str, str], Gpu] = {}
         self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
@@ -144,6 +147,7 @@ class World:
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys, self._shares(),
             tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)), list(self.qos.values()),
+            sorted(self.gpus.values(), key=lambda gpu: (gpu.node, gpu.slot, gpu.uuid)),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -200,6 +204,9 @@ class World:
         self.qos.update({record.name: record for record in batch.qos})
         for name in batch.qos_gone:
             del self.qos[name]
+        self.gpus.update({(gpu.node, gpu.uuid): gpu for gpu in batch.gpus})
+        for key in batch.gpus_gone:
+            self.gpus.pop(key, None)
         self.partition_rows.update({p.name: p for p in batch.partitions})
         self.assoc_rows.update({a.assoc_id: a for a in batch.assocs})
         self.usage_rows.update({u.assoc_id: u for u in batch.usage})
@@ -407,6 +414,12 @@ class World:
             "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held, **changes,
         }  # fmt: skip
         return self.do(NodeRegistered(**fields))  # type: ignore[arg-type]
+
+    def report_gpus(self, name: str, *opinions: GpuOpinion, gpus: tuple[GpuFacts, ...] | None = None) -> list[str]:
+        """The node says something of its GPUs."""
+        self.sequence += 1
+        head = (name, f"spool-{name}", self.sequence, self.links.get(name, 0), self.now_us)
+        return self.do(GpuReported(*head, opinions, gpus=gpus))
 
     def reboot(self, name: str) -> None:
         """The node loses power: what ran there is gone."""

@@ -12,7 +12,7 @@ import pytest
 
 from sim import worlds_cli
 from sim.checkers import Broken
-from sim.swarm import DEEDS, FAULTS, STEP_DEEDS, draw
+from sim.swarm import DEEDS, FAULTS, GPU_FAULTS, STEP_DEEDS, draw
 from sim.world import STEPS, World
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def test_the_order_of_hashes_does_not_matter() -> None:
 def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
     options = [draw(seed, STEPS) for seed in range(1, 41)]
     assert {word for each in options for word in each.deeds} == set(DEEDS | STEP_DEEDS)
-    assert {word for each in options for word in each.faults} == set(FAULTS)
+    assert {word for each in options for word in each.faults} == set(FAULTS | GPU_FAULTS)
     said = ""
     for seed in range(1, 41):
         world = World(seed)
@@ -72,6 +72,7 @@ def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
         "its spool is lost", "the stepd of job", "no room", "injected: failed", "controller dies: commit:after",
         "controller dies: effect", "controller dies: sealed", "clock is set", "is refused", "is cut off", "signal 9",
         "told: step", "no step: ", "scancel", "a client of job", "step -4 starts", "nobody owns it", "step 2 starts",
+        "a GPU is lost", "a GPU is spoilt", "a GPU is well", "all GPUs are repaired", "is not there",
     ):  # fmt: skip
         assert words in said, f"no world has ever said {words!r}"
 
