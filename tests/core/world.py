@@ -15,17 +15,20 @@ from ctld.core.effects import (
     Allocation,
     Batch,
     Changed,
+    ClearGpu,
     Created,
     Done,
     Ended,
     FenceNode,
     ForgetStep,
+    GpuWork,
     LaunchStep,
     NotifyStep,
     RebootNode,
     Refusal,
     Reply,
     Results,
+    ReturnGpus,
     SignalStep,
     StartPlan,
     StepCreated,
@@ -51,6 +54,7 @@ from ctld.core.events import (
     WantedJob,
 )
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
+from ctld.core.gpu_model import Gpu, GpuFacts
 from ctld.core.model import HistoryRow, JobRow, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
@@ -116,6 +120,9 @@ class World:
         self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
+        self.gpu_rows: dict[tuple[str, str], Gpu] = {}
+        self.found: dict[str, tuple[GpuFacts, ...]] = {}  # GPUs that nodes name when they register
+        self.works: dict[str, tuple[str, str]] = {}  # (node, UUID) of works that were ordered
         self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
@@ -144,6 +151,7 @@ class World:
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys, self._shares(),
             tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)), list(self.qos.values()),
+            list(self.gpu_rows.values()),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -208,6 +216,9 @@ class World:
         self.reservations.update({r.name: r for r in batch.reservations})
         for name in batch.reservations_gone:
             self.reservations.pop(name, None)
+        self.gpu_rows.update({(gpu.node, gpu.uuid): gpu for gpu in batch.gpus})
+        for key in batch.gpus_gone:
+            self.gpu_rows.pop(key, None)
         self.counters = (batch.next_job_id, batch.next_request_id)
 
     # ---- effects -------------------------------------------------------------------------------------------------
@@ -227,12 +238,16 @@ class World:
             )
         if isinstance(effect, FenceNode):
             return [f"fence {effect.node}"]
+        if isinstance(effect, GpuWork | ClearGpu | ReturnGpus):
+            return [self._gpu_order(effect)]
         assert isinstance(effect, LaunchStep | NotifyStep | SignalStep | SuspendStep | TerminateStep)
         if effect.node not in self.links:
             return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
         key = (effect.job_id, effect.attempt)
         if effect.step_id != BATCH:
             return self._deliver_step(effect)
+        if isinstance(effect, NotifyStep):
+            return [f"notify {effect.job_id} on {effect.node}: {effect.text}"]
         if isinstance(effect, LaunchStep):
             return self._launch(effect)
         if isinstance(effect, SignalStep):
@@ -247,6 +262,15 @@ class World:
         if key not in self.running[effect.node]:
             self.tombstones[effect.node][key] = None
         return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
+
+    def _gpu_order(self, effect: GpuWork | ClearGpu | ReturnGpus) -> str:
+        lost = "" if effect.node in self.links else "lost on the way: "
+        if isinstance(effect, ClearGpu):
+            return f"{lost}clear {effect.uuid}"
+        if isinstance(effect, ReturnGpus):
+            return f"{lost}return {effect.job_id} {','.join(effect.uuids)}"
+        self.works[effect.work_id] = (effect.node, effect.uuid)
+        return f"{lost}gpu work {effect.work_id}: kind {effect.kind} on {effect.uuid}, {effect.timeout_s} s"
 
     def _deliver_step(self, effect: Any) -> list[str]:
         """What a node does with orders about steps of srun."""
@@ -404,7 +428,8 @@ class World:
             "node": name, "link_id": self.links[name], "boot_id": self.boots[name], "spool_id": f"spool-{name}",
             "version": "1",
             "cpus": node.cpus, "sockets": 1, "cores_per_socket": node.cpus, "threads_per_core": 1,
-            "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held, **changes,
+            "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held,
+            "gpus": self.found.get(name, ()), **changes,
         }  # fmt: skip
         return self.do(NodeRegistered(**fields))  # type: ignore[arg-type]
 
