@@ -201,6 +201,12 @@ def of_step(value: Callable[[StepRecord], object]) -> Value:
     return lambda row, view: str(value(row.step)) if row.step else ""
 
 
+def gpu_error(job: JobRecord) -> str:
+    """What a GPU has done to it, for who has given it no comment of his own; an administrator's words stay out."""
+    at = job.admin_comment.find("GPU_ERROR: ")
+    return job.admin_comment[at:].partition("; ")[0] if at >= 0 else ""
+
+
 def job_only(value: Value) -> Value:
     """The same for values that need the view."""
     return lambda row, view: "" if row.step else value(row, view)
@@ -254,7 +260,7 @@ VALUES: dict[str, Value] = {
     "AveRSS": step_size("max_rss_kb"),
     "AveVMSize": step_size("max_vmsize_kb"),
     "Cluster": lambda r, v: r.job.cluster or v.cluster,
-    "Comment": of_job(lambda j: j.request.comment),
+    "Comment": of_job(lambda j: j.request.comment or gpu_error(j)),
     "Constraints": of_job(lambda j: j.request.features),
     "CPUTime": lambda r, v: format_duration(elapsed_s(r, v) * alloc_cpus(r)),
     "CPUTimeRAW": lambda r, v: str(elapsed_s(r, v) * alloc_cpus(r)),

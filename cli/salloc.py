@@ -227,22 +227,22 @@ class Watcher:
         while True:
             try:
                 with Client.open(retry=True, cluster=find_cluster()) as client:
-                    state = client.call("AwaitJob", request, math.inf).state
+                    reply = client.call("AwaitJob", request, math.inf)
                 break
             except PenstockError:
                 time.sleep(PAUSE_S)
                 if self._over:
                     return
         if self.release():
-            self._allocation.say(revoked(self._allocation.job_id, state))
+            self._allocation.say(revoked(self._allocation.job_id, reply.state, reply.cause))
             self._shell.kill(self._number)
 
 
-def revoked(job_id: int, state: str) -> str:
+def revoked(job_id: int, state: str, cause: str = "") -> str:
     """What is said when the controller took the allocation."""
     if state == "TIMEOUT":
         return f"Job {job_id} has exceeded its time limit and its allocation has been revoked."
-    return f"Job allocation {job_id} has been revoked."
+    return f"Job allocation {job_id} has been revoked{f': {cause}' if cause else '.'}"
 
 
 if __name__ == "__main__":

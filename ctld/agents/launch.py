@@ -22,6 +22,7 @@ from ctld.core.effects import (
     SuspendStep,
     TerminateStep,
 )
+from ctld.core.gpu_jobs import GPU_ERROR
 from ctld.core.model import JobRow
 from ctld.core.state import ClusterState
 from ctld.core.step_model import StepRow
@@ -210,7 +211,7 @@ def note_text(effect: TerminateStep, now_us: int) -> str:
     """The line for the job's error file; "" = none."""
     if effect.step_id == EXTERN_STEP:  # for its epilog (surround.ending_note)
         return effect.note
-    due_to = DUE_TO.get(effect.note)
+    due_to = f" DUE TO {effect.note}" if effect.note.startswith(GPU_ERROR) else DUE_TO.get(effect.note)
     if due_to is None:
         return ""
     at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now_us // 1_000_000))

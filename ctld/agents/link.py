@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinion_of
+from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinion_of, plain
 from ctld.agents.launch import FILL, launch_message, master_host, topology_address
 from ctld.agents.specs import SpecCache
 from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, TerminateStep
@@ -302,6 +302,10 @@ def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     )
 
 
+#: What a later version may say beside these is told and not done.
+ACTIONS: Final = {int(action): action for action in GpuAction}
+
+
 def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
     said = report.gpus
     return GpuReported(
@@ -311,9 +315,9 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
         link_id=link.link_id,
         at_us=said.at_us,
         opinions=tuple(opinion_of(health) for health in said.health[:GPUS_MAX]),
-        action=GpuAction(said.action),
+        action=ACTIONS.get(said.action, GpuAction.NOTE),
         jobs=tuple(dict.fromkeys((key.job_id, key.attempt) for key in said.jobs)),
-        cause=said.cause[:WHY_MAX],
+        cause=plain(said.cause),
         gpus=facts_of(said.inventory) if said.HasField("inventory") else None,
     )
 
@@ -328,7 +332,7 @@ def _gpu_work_done(link: NodeLink, report: node_pb2.Report) -> GpuWorkDone:
         work_id=done.work_id,
         uuid=done.uuid,
         ok=done.ok,
-        text=done.text[:WHY_MAX],
+        text=plain(done.text),
         gpus=facts_of(done.inventory) if done.HasField("inventory") else None,
     )
 

@@ -114,7 +114,7 @@ def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
         state.reply(event.reply_to, Ended(ended.name, record.exit_code, record.exit_signal))
     elif record is None and job is not None and job.state in END_STATES:
         state.calls.leave(event.reply_to, now_us)
-        state.reply(event.reply_to, Ended(job.state.name, job.exit_code, job.exit_signal))
+        state.reply(event.reply_to, job_life.ended(job))
     else:
         state.awaiting.setdefault(event.job_id, {})[event.reply_to] = None
 

@@ -51,6 +51,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     state: str
     exit_code: int
     exit_signal: int
+    cause: str = ""  # what has failed it, in words
 
 
 class Allocation(msgspec.Struct, frozen=True, gc=False):

@@ -2,36 +2,110 @@
 
 Two opinions are kept apart: the node's, which comes and goes with what it sees, and the administrator's, which only an
 administrator takes back. What counts is the worse one (gpu_model.Gpu.state).
+
+A report may say what it means for jobs; gpu_jobs.py has the rules. Reports come at least once: what has been done is not
+done again. One of an attempt that is over, or that had its end already, is a line in the job's story.
+
+A GPU that a node does not name any more is lost, and the jobs that have it with it; not so when NVML does not answer the
+node at all: then nobody knows, and what runs is left alone.
 """
 
-from ctld.core import gpus
+from ctld.core import gpu_jobs, gpus, job_life
 from ctld.core.events import GpuIdle, GpuReported, GpuWorkDone
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.core.model import Node
+from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
+from ctld.core.model import Job, Node
 from ctld.core.state import ClusterState
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.states import END_STATES, JobState
+
+S = JobState
+_RUNS = (S.CONFIGURING, S.RUNNING, S.SUSPENDED)
 
 
-def registered(state: ClusterState, node: Node, found: tuple[GpuFacts, ...], opinions: tuple[GpuOpinion, ...]) -> None:
+def registered(
+    state: ClusterState, now_us: int, node: Node, found: tuple[GpuFacts, ...], opinions: tuple[GpuOpinion, ...]
+) -> None:
     """The node has said which GPUs it has."""
     if not found and not node.gpus:
         return
+    lost = [] if node.gpu_why else _lost(state, node, found)
     gpus.take_over(state, node, gpus.bind(node, found, opinions))
     gpus.settle(state, node)
+    _end_with(state, now_us, node, lost)
 
 
 def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
-    """The node thinks otherwise of some of its GPUs."""
+    """The node thinks otherwise of some of its GPUs, or something has happened to jobs there."""
     state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
     node = state.nodes.get(event.node)
     if node is None:
         return
+    lost = _lost(state, node, event.gpus) if event.gpus else []
     if event.gpus is not None:
         gpus.take_over(state, node, gpus.bind(node, event.gpus, event.opinions))
     for opinion in event.opinions:
         gpu = node.gpus.get(opinion.uuid)
-        if gpu is not None:
+        if gpu is not None and gpu.opinion != opinion:
             gpus.put(state, node, gpu._replace(opinion=opinion))
     gpus.settle(state, node)
+    for job_id, attempt in event.jobs if event.action is not GpuAction.NONE else ():
+        job = state.jobs.get(job_id)
+        if job is not None:
+            _happened(state, now_us, node, job, attempt, event)
+    _end_with(state, now_us, node, lost)
+
+
+def _lost(state: ClusterState, node: Node, found: tuple[GpuFacts, ...]) -> list[tuple[str, Job]]:
+    """GPUs that were there and are not named, with the jobs that have them; asked before places are given anew."""
+    there = {facts.uuid for facts in found}
+    gone = [gpu for gpu in node.gpus.values() if gpu.is_there and gpu.uuid not in there and gpu.slot >= 0]
+    return [(gpu.uuid, job) for gpu in gone for job in gpu_jobs.holders(state, node, gpu.slot)]
+
+
+def _end_with(state: ClusterState, now_us: int, node: Node, lost: list[tuple[str, Job]]) -> None:
+    for uuid, job in lost:
+        _end(state, now_us, node, job, f"{gpu_jobs.GPU_ERROR}GPU lost: {uuid}")
+
+
+def _happened(state: ClusterState, now_us: int, node: Node, job: Job, attempt: int, event: GpuReported) -> None:
+    """One job that the report names."""
+    text = gpu_jobs.GPU_ERROR + event.cause
+    if job.attempt != attempt or job.state is S.PENDING:
+        state.record(now_us, job, "gpu", f"{node.name}: {event.cause}", attempt)
+    elif event.action is GpuAction.NOTE:
+        if gpu_jobs.comment(state, job, event.cause):
+            state.record(now_us, job, "gpu", f"{node.name}: {event.cause}")
+    elif job.state in END_STATES:
+        if gpu_jobs.comment(state, job, text):
+            state.record(now_us, job, "gpu", f"{node.name}: {event.cause}")
+            job.reason_detail = job.reason_detail or (text if job.state is S.FAILED else "")
+    elif job.state is S.COMPLETING:
+        _while_ending(state, now_us, node, job, text, event.at_us)
+    elif event.action is GpuAction.END:
+        _end(state, now_us, node, job, text)
+    elif job.reason_detail != text:
+        gpu_jobs.hit(state, job, node.name, text)
+        state.record(now_us, job, "gpu", f"{node.name}: {event.cause}; its result is not to be trusted")
+
+
+def _end(state: ClusterState, now_us: int, node: Node, job: Job, text: str) -> None:
+    if job.state in _RUNS:
+        gpu_jobs.hit(state, job, node.name, text)
+        end_state, reason = gpu_jobs.end_of(job)
+        job_life.terminate(state, job, end_state, reason, now_us, text)
+    elif job.state is S.COMPLETING:
+        _while_ending(state, now_us, node, job, text, 0)
+
+
+def _while_ending(state: ClusterState, now_us: int, node: Node, job: Job, text: str, at_us: int) -> None:
+    """A job that is on its way out: what it will be may change, if it had not done its work before."""
+    if not gpu_jobs.comment(state, job, text):
+        return
+    state.record(now_us, job, "gpu", f"{node.name}: {text.removeprefix(gpu_jobs.GPU_ERROR)}")
+    batch = job.steps.get(BATCH_STEP)
+    is_done = batch is not None and batch.state in END_STATES and batch.end_at_us <= at_us
+    if job.end_state in (S.REQUEUED, *gpu_jobs.OWN_ENDS) and not is_done and not gpu_jobs.is_hit(job):
+        gpu_jobs.hit(state, job, node.name, text)
 
 
 def work_done(state: ClusterState, now_us: int, event: GpuWorkDone) -> None:

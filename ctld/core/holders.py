@@ -14,7 +14,7 @@ Rules
 
 import msgspec
 
-from ctld.core import job_life, node_life, step_life, surround
+from ctld.core import gpu_jobs, job_life, node_life, step_life, surround
 from ctld.core import step_parts as parts
 from ctld.core.effects import ForgetStep
 from ctld.core.events import LaunchRefused, ScriptEnded, StepExited, StepStarted
@@ -78,7 +78,8 @@ def _end_for(state: ClusterState, job: Job, now_us: int, event: StepExited) -> N
         job.failed_node = event.node
         job_life.terminate(state, job, job_life.after_node_loss(job), Reason.NODE_DOWN, now_us, "NODE FAILURE")
     elif event.holder_stage == "prolog" or (event.untried and job.state is S.CONFIGURING):
-        _back_to_queue(state, job, now_us, event.failure, event.untried)
+        free = gpu_jobs.blame(state, job, event.node, event.failure) or event.untried
+        _back_to_queue(state, job, now_us, event.failure, free)
     else:
         job.reason_detail = event.failure
         job_life.terminate(state, job, S.FAILED, Reason.SYSTEM_FAILURE, now_us)
@@ -98,11 +99,12 @@ def _drain(state: ClusterState, now_us: int, event: StepExited, part: StepPart) 
 
 
 def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:
-    """A node does not take the holder: the job goes back to the queue, held."""
+    """A node does not take the holder: the job goes back to the queue, held unless a GPU is to blame."""
     found = step_life.find(state, event.job_id, event.attempt, event.step_id)
     step_life.launch_refused(state, now_us, event)
     if found is not None and found[0].state is S.CONFIGURING:
-        _back_to_queue(state, found[0], now_us, event.why)
+        free = gpu_jobs.blame(state, found[0], event.node, event.why)
+        _back_to_queue(state, found[0], now_us, event.why, free)
 
 
 def _back_to_queue(state: ClusterState, job: Job, now_us: int, why: str, untried: bool = False) -> None:

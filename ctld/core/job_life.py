@@ -13,7 +13,7 @@ A batch job ends with its script: steps of srun that still run then are ended, a
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, het, lease, ports, predict, preempt, priority, surround
+from ctld.core import arrays, assocs, depends, gpu_jobs, het, lease, ports, predict, preempt, priority, surround
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -307,6 +307,7 @@ def _last_end_us(job: Job, step: Step, batch: Step | None) -> int:
 
 def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
     """The end of a job or of one attempt. `end_at_us` is clamped so that no job has a negative duration."""
+    end_state, reason = gpu_jobs.own_end(job, end_state, reason)
     if end_state is S.REQUEUED:
         hold = reason is Reason.LAUNCH_FAILED_REQUEUED_HELD
         requeue(state, job, end_at_us, hold, reason if hold or reason is Reason.PREEMPTED else Reason.NONE)
@@ -323,7 +324,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         assocs.end(state, job, end_at_us)
         job.suspended_by = Suspend.NO
         state.note_suspended(job)
-    if job.reason is Reason.NODE_DOWN and reason is not Reason.NODE_DOWN:
+    if job.reason is Reason.NODE_DOWN and reason is not Reason.NODE_DOWN and not gpu_jobs.is_hit(job):
         job.reason_detail = ""  # it went on unseen, and this is what became of it
     job.end_state, job.reason = None, reason
     if held:
@@ -348,6 +349,8 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     assocs.end(state, job, now_us)
     move(state, job, S.PENDING)
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
+    if gpu_jobs.is_hit(job):
+        gpu_jobs.exclude(state, job, job.failed_node)
     job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""
     job.attempt += 1
     job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", NO_STEPS
@@ -374,11 +377,17 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     arrays.refresh_throttle(state, job)
 
 
+def ended(job: Job) -> Ended:
+    """The answer to who awaits the job."""
+    cause = job.reason_detail if job.state is S.FAILED else ""
+    return Ended(job.state.name, job.exit_code, job.exit_signal, cause)
+
+
 def answer_waiting(state: ClusterState, job: Job) -> None:
     """Answer those who await this job, or its array when that was the last task."""
     callers = state.awaiting.pop(job.job_id, None)
     if callers and job.array_job_id != job.job_id:
-        body = Ended(job.state.name, job.exit_code, job.exit_signal)
+        body = ended(job)
         for reply_to in callers:
             state.reply(reply_to, body)
         callers = None

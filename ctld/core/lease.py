@@ -17,6 +17,7 @@ Rules
     - What a step was launched with counts, whatever the configuration says by now.
 """
 
+from ctld.core import gpu_jobs
 from ctld.core.effects import FenceNode
 from ctld.core.events import NodeFenced
 from ctld.core.model import Job, Node
@@ -74,13 +75,16 @@ def watch(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
         why = f"until its lease on {node.name} has run out"
     else:
         why = f"until {node.name} answers, is fenced, or is set down by an administrator"
-    job.reason_detail = f"It waits {why}: it might still run there."
+    if not gpu_jobs.is_hit(job):
+        job.reason_detail = f"It waits {why}: it might still run there."
     state.touch(job)
 
 
 def unreachable(state: ClusterState, node: Node, job: Job) -> None:
     """The job goes on where nobody sees it."""
-    job.reason, job.reason_detail = Reason.NODE_DOWN, f"Node {node.name} is unreachable; the job may still run there."
+    job.reason = Reason.NODE_DOWN
+    if not gpu_jobs.is_hit(job):
+        job.reason_detail = f"Node {node.name} is unreachable; the job may still run there."
     state.touch(job)
 
 
@@ -89,7 +93,9 @@ def reachable(state: ClusterState, node: Node) -> None:
     for job_id in node.jobs:
         job = state.jobs[job_id]
         if job.reason is Reason.NODE_DOWN and job.state is not JobState.COMPLETING:
-            job.reason, job.reason_detail = Reason.NONE, ""
+            job.reason = Reason.NONE
+            if not gpu_jobs.is_hit(job):
+                job.reason_detail = ""
             state.touch(job)
 
 

@@ -58,7 +58,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     rebooted = bool(node.boot_id) and node.boot_id != event.boot_id
     forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
     _take_over(node, event)
-    gpu_health.registered(state, node, event.gpus, event.gpu_opinions)
+    gpu_health.registered(state, now_us, node, event.gpus, event.gpu_opinions)
     _judge_size(node, event, now_us)
     if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
         node.flags &= ~NodeFlag.DOWN

@@ -204,9 +204,9 @@ class ClusterState:
         if reply_to:
             self.effects.append(Reply(reply_to, body))
 
-    def record(self, now_us: int, job: Job, event: str, detail: str = "") -> None:
-        """Write a line into the job's story."""
-        self.history.append(HistoryRow(now_us, job.job_id, job.attempt, event, detail))
+    def record(self, now_us: int, job: Job, event: str, detail: str = "", attempt: int = -1) -> None:
+        """Write a line into the job's story, of the present attempt or another one."""
+        self.history.append(HistoryRow(now_us, job.job_id, job.attempt if attempt < 0 else attempt, event, detail))
 
     def acknowledge(self, node: str, link_id: int, spool_id: str, sequence: int) -> None:
         """All reports of this spool up to `sequence` are in the next batch."""

@@ -4,7 +4,7 @@ Reports are facts about (job, attempt, step) and come at least once: one that is
 attempt which is over, changes nothing but is acknowledged, so that the node can forget it.
 """
 
-from ctld.core import allocations, job_life, ports
+from ctld.core import allocations, gpu_jobs, job_life, ports
 from ctld.core import step_parts as parts
 from ctld.core.effects import ForgetStep, SignalStep, StepSeen
 from ctld.core.events import LaunchRefused, StepExited, StepStarted
@@ -100,7 +100,8 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     if event.metrics:
         step.usage = add_usage("", event.node, event.metrics)
     if event.failure:
-        if job.state is not S.COMPLETING or not job.reason_detail:  # what ended the job is said already
+        is_said = gpu_jobs.is_hit(job) or gpu_jobs.blame(state, job, event.node, event.failure)
+        if not is_said and (job.state is not S.COMPLETING or not job.reason_detail):  # what ended it is said already
             job.reason_detail = event.failure
         state.record(now_us, job, "step failure", event.failure)
     move(state, step, end_state)
@@ -119,7 +120,10 @@ def _gave_way(state: ClusterState, now_us: int, job: Job, node: str) -> None:
 
 
 def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> None:
-    """The node will not start the step: the job goes back to the queue, held, as Slurm does after a failed launch."""
+    """The node will not start the step: the job goes back to the queue, held, as Slurm does after a failed launch.
+
+    Not held when the node has lost a GPU that the job was given: it runs elsewhere.
+    """
     found = find(state, event.job_id, event.attempt, event.step_id)
     if found is None or not is_live_on(found[1], event.node):
         return
@@ -132,13 +136,15 @@ def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> No
     move(state, step, S.FAILED)
     step.end_at_us = now_us
     state.record(now_us, job, "launch refused", event.why)
+    hold = not gpu_jobs.blame(state, job, event.node, event.why)
+    reason = Reason.LAUNCH_FAILED_REQUEUED_HELD if hold else Reason.NONE
     if job_life.live_steps(state, job) and job.state is not S.COMPLETING:
-        job_life.terminate(state, job, S.REQUEUED, Reason.LAUNCH_FAILED_REQUEUED_HELD, now_us)
+        job_life.terminate(state, job, S.REQUEUED, reason, now_us)
         job_life.step_done(state, job, step, now_us)
     elif job.state is S.COMPLETING and (job.end_state is not S.REQUEUED or job_life.live_steps(state, job)):
         job_life.step_done(state, job, step, now_us)
     else:
-        job_life.requeue(state, job, now_us, True, Reason.LAUNCH_FAILED_REQUEUED_HELD)
+        job_life.requeue(state, job, now_us, hold, reason)
 
 
 def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node: str = "") -> None:

@@ -129,7 +129,7 @@ class ControllerService:
         event = AwaitJob(caller(), request.job_id, self._runtime.new_reply_to())
         body: Ended = await self._ask(event, context)
         exit_status = common_pb2.ExitStatus(code=body.exit_code, signal=body.exit_signal)
-        return controller_pb2.AwaitJobReply(exit=exit_status, state=body.state)
+        return controller_pb2.AwaitJobReply(exit=exit_status, state=body.state, cause=body.cause)
 
     # ---- change --------------------------------------------------------------------------------------------------
 

@@ -75,12 +75,14 @@ class AwaitJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ...) -> None: ...
 
 class AwaitJobReply(_message.Message):
-    __slots__ = ("exit", "state")
+    __slots__ = ("exit", "state", "cause")
     EXIT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     exit: _common_pb2.ExitStatus
     state: str
-    def __init__(self, exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
+    cause: str
+    def __init__(self, exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., state: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class JobFilter(_message.Message):
     __slots__ = ("ids", "users", "partitions", "names", "states", "nodes", "accounts", "qos")

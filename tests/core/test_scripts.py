@@ -20,6 +20,7 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
     fenced n1 off=true text=                            the fencing program's answer
     await 1 / jobs / nodes / story 1
+    named n1 0 1 / gpu n1 0 FAILED ... / gpus n1 / told 1 / ...    GPUs with names: gpuscript.py
     accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
     priorities / shares                                 what sprio and sshare read
     reserve NAME key=value ... / rechange NAME key=value ... / unreserve NAME    keys of scontrol; user= is who asks
@@ -64,6 +65,7 @@ from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
 from penstock.values.taskset import TaskSet
+from tests.core.gpuscript import GpuCommands
 from tests.core.hetscript import HetCommands
 from tests.core.sites import make_site
 from tests.core.stepscript import StepCommands
@@ -99,7 +101,7 @@ def _config_value(name: str, text: str) -> object:
     return _value(text) if isinstance(text, str) else text
 
 
-class Script(StepCommands, HetCommands):
+class Script(StepCommands, HetCommands, GpuCommands):
     """Runs the commands of one file against one world."""
 
     world: World
@@ -146,7 +148,7 @@ class Script(StepCommands, HetCommands):
 
     def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
-        failure, oom = keys.get("failure", ""), "oom" in plain
+        failure, oom = keys.get("failure", "").replace("~", " "), "oom" in plain
         more: dict[str, object] = {word: True for word in plain if word in ("untried", "rebooted", "lease_lapsed")}
         more["ago_s"] = int(keys.get("ago", 0))
         ids = [int(word) for word in plain if word.isdigit()]

@@ -15,17 +15,20 @@ from ctld.core.effects import (
     Allocation,
     Batch,
     Changed,
+    ClearGpu,
     Created,
     Done,
     Ended,
     FenceNode,
     ForgetStep,
+    GpuWork,
     LaunchStep,
     NotifyStep,
     RebootNode,
     Refusal,
     Reply,
     Results,
+    ReturnGpus,
     SignalStep,
     StartPlan,
     StepCreated,
@@ -119,6 +122,8 @@ class World:
         self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
         self.gpus: dict[tuple[str, str], Gpu] = {}
+        self.found: dict[str, tuple[GpuFacts, ...]] = {}  # GPUs that nodes name when they register
+        self.works: dict[str, tuple[str, str]] = {}  # (node, UUID) of works that were ordered
         self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
@@ -234,12 +239,16 @@ class World:
             )
         if isinstance(effect, FenceNode):
             return [f"fence {effect.node}"]
+        if isinstance(effect, GpuWork | ClearGpu | ReturnGpus):
+            return [self._gpu_order(effect)]
         assert isinstance(effect, LaunchStep | NotifyStep | SignalStep | SuspendStep | TerminateStep)
         if effect.node not in self.links:
             return [f"lost on the way to {effect.node}: {type(effect).__name__} {effect.job_id}"]
         key = (effect.job_id, effect.attempt)
         if effect.step_id != BATCH:
             return self._deliver_step(effect)
+        if isinstance(effect, NotifyStep):
+            return [f"notify {effect.job_id} on {effect.node}: {effect.text}"]
         if isinstance(effect, LaunchStep):
             return self._launch(effect)
         if isinstance(effect, SignalStep):
@@ -254,6 +263,15 @@ class World:
         if key not in self.running[effect.node]:
             self.tombstones[effect.node][key] = None
         return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
+
+    def _gpu_order(self, effect: GpuWork | ClearGpu | ReturnGpus) -> str:
+        lost = "" if effect.node in self.links else "lost on the way: "
+        if isinstance(effect, ClearGpu):
+            return f"{lost}clear {effect.uuid}"
+        if isinstance(effect, ReturnGpus):
+            return f"{lost}return {effect.job_id} {','.join(effect.uuids)}"
+        self.works[effect.work_id] = (effect.node, effect.uuid)
+        return f"{lost}gpu work {effect.work_id}: kind {effect.kind} on {effect.uuid}, {effect.timeout_s} s"
 
     def _deliver_step(self, effect: Any) -> list[str]:
         """What a node does with orders about steps of srun."""
@@ -411,7 +429,8 @@ class World:
             "node": name, "link_id": self.links[name], "boot_id": self.boots[name], "spool_id": f"spool-{name}",
             "version": "1",
             "cpus": node.cpus, "sockets": 1, "cores_per_socket": node.cpus, "threads_per_core": 1,
-            "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held, **changes,
+            "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held,
+            "gpus": self.found.get(name, ()), **changes,
         }  # fmt: skip
         return self.do(NodeRegistered(**fields))  # type: ignore[arg-type]
 
