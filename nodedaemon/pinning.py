@@ -16,8 +16,7 @@ from nodedaemon.site import Site
 from penstock.v1 import common_pb2, node_pb2
 
 GPU, SHARD, MPS = "gpu", "shard", "mps"
-#: What gres.conf may say instead of a maker: none of the variables is set.
-NO_MAKER = "none"
+NO_CLOCKS = "is ignored: clocks of GPUs are not changed on this node"
 
 
 def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str) -> NodeShare:
@@ -78,6 +77,9 @@ def _memory_mb(part: common_pb2.GresIndices, site: Site) -> int:
 def bind_tasks(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site) -> None:
     """What each task of srun's has of the step's GPUs. Its cpus are known by now."""
     spec = message.step.spec
+    if spec.gpu_freq and order.tasks and any(part.name == GPU for part in message.allocation.gres):
+        first = order.tasks[0]
+        first.bind_notes = [*first.bind_notes, f"slurmstepd: error: --gpu-freq={spec.gpu_freq} {NO_CLOCKS}"]
     per_task = sum(count.count for count in spec.gres_per_task if count.name == GPU)
     bind = gpubind.parse(spec.gpu_bind, per_task)
     if not order.tasks or not (bind.kind or bind.is_verbose):
