@@ -34,7 +34,8 @@ _ENV = {
     "partition": "PARTITION", "qos": "QOS", "requeue": "REQUEUE", "signal": "SIGNAL", "time": "TIMELIMIT",
     "verbose": "DEBUG", "wait": "WAIT", "wckey": "WCKEY", "clusters": "CLUSTERS", "cpus-per-gpu": "CPUS_PER_GPU",
     "distribution": "DISTRIBUTION", "gpus": "GPUS", "gpus-per-task": "GPUS_PER_TASK", "gpu-bind": "GPU_BIND",
-    "gpu-freq": "GPU_FREQ", "hint": "HINT", "mem-per-gpu": "MEM_PER_GPU", "overcommit": "OVERCOMMIT",
+    "gpu-freq": "GPU_FREQ",
+    "gpu-mem": "GPU_MEM", "tres-bind": "TRES_BIND", "hint": "HINT", "mem-per-gpu": "MEM_PER_GPU", "overcommit": "OVERCOMMIT",
     "switches": "REQ_SWITCH", "reservation": "RESERVATION", "segment": "SEGMENT_SIZE", "spread-job": "SPREAD_JOB",
     "threads-per-core": "THREADS_PER_CORE", "tres-per-task": "TRES_PER_TASK", "use-min-nodes": "USE_MIN_NODES",
     "wait-all-nodes": "WAIT_ALL_NODES", "no-kill": "NO_KILL", "mem-bind": "MEM_BIND", "resv-ports": "RESV_PORTS",
@@ -149,7 +150,13 @@ JOB_OPTIONS = (
     _count("cpus-per-gpu", "", "number of CPUs required per allocated GPU"),
     Option("mem-per-gpu", "", YES, help="real memory per allocated GPU", metavar="MB",
            convert=read.memory("--mem-per-gpu")),
-    Option("gpu-bind", "", YES, help="task to GPU binding of the job's steps", metavar="type", convert=read.name("GPU binding")),
+    Option("gpu-bind", "", YES, help="task to GPU binding of the job's steps", metavar="type", convert=read.gpu_bind,
+           invalid="Invalid --gpu-bind specification"),
+    Option("tres-bind", "", YES, help="the same as gres/gpu:TYPE", metavar="type", dest="gpu_bind", convert=read.tres_bind,
+           invalid="Invalid --tres-bind specification"),
+    Option("gpu-freq", "", YES, help="accepted; clocks of GPUs are not changed, and the step is told so", metavar="freq",
+           convert=read.gpu_freq, invalid="Invalid --gpu-freq specification"),
+    Option("gpu-mem", "", YES, help="least memory of each GPU", metavar="MB", convert=read.memory("--gpu-mem")),
     Option("mem-bind", "", YES, help="task to memory binding of the job's steps", metavar="type",
            convert=read.name("memory binding")),
     Option("no-kill", "k", MAYBE, help="do not end the job when a node of it fails", metavar="off", convert=read.no_kill),
@@ -163,10 +170,10 @@ JOB_OPTIONS = (
     *later(
         "acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
         "core-spec/S", "cpu-freq", "delay-boot",
-        "extra", "gid", "gpu-freq",
+        "extra", "gid",
         "mcs-label",
         "ntasks-per-tres", "power", "profile",
-        "resources", "thread-spec", "tres-bind", "uid", "oom-kill-step",
+        "resources", "thread-spec", "uid", "oom-kill-step",
     ),
     *later(
         "contiguous", "oversubscribe/s", "reboot", "stepmgr",
@@ -190,7 +197,8 @@ _SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wck
          "cores_per_socket": "cores_per_socket", "threads_per_core": "threads_per_core", "mincpus": "mincpus",
          "tmp": "tmp_disk_mb", "ntasks_per_core": "ntasks_per_core", "ntasks_per_socket": "ntasks_per_socket",
          "mem_per_gpu": "mem_per_gpu_mb", "ntasks_per_gpu": "ntasks_per_gpu", "cpus_per_gpu": "cpus_per_gpu",
-         "overcommit": "overcommit", "distribution": "distribution", "gpu_bind": "gpu_bind", "mem_bind": "mem_bind",
+         "overcommit": "overcommit", "distribution": "distribution", "gpu_bind": "gpu_bind",
+         "gpu_freq": "gpu_freq", "gpu_mem": "gpu_mem_mb", "mem_bind": "mem_bind",
          "no_kill": "no_kill", "node_fail_policy": "node_fail_policy",
          "wait_all_nodes": "wait_all_nodes", "resv_ports": "resv_ports", "network": "network",
          "immediate": "immediate_s",
@@ -236,6 +244,9 @@ def job_request(values: dict[str, Any]) -> JobRequest:
         job.open_append = mode == "append"
         job.open_truncate = mode == "truncate"
     job.gres_per_node.extend(_counts(_node_gres(values)))
+    if "gpus_per_socket" in values:
+        job.gres_per_socket.extend(_counts(values["gpus_per_socket"]))
+        job.gres_sockets = _sockets(values)
     job.gres_per_job.extend(_counts(values.get("gpus", ())))
     job.gres_per_task.extend(_counts(values.get("gpus_per_task", ())))
     if "tres_per_task" in values:
@@ -251,12 +262,17 @@ def _counts(gres: "Iterable[Gres]") -> list[GresCount]:
     return [GresCount(name=g.name, type=g.type, count=g.count) for g in gres]
 
 
+def _sockets(values: dict[str, Any]) -> int:
+    found: int = values.get("sockets_per_node") or (values.get("extra_node_info") or (0,))[0]
+    return found
+
+
 def _node_gres(values: dict[str, Any]) -> "list[Gres]":
     """--gpus-per-node stands in the place of the GPUs in --gres; --gpus-per-socket likewise."""
     gres = list(values.get("gres", ()))
     each = values.get("gpus_per_node")
     if "gpus_per_socket" in values:
-        sockets = values.get("sockets_per_node") or (values.get("extra_node_info") or (0,))[0]
+        sockets = _sockets(values)
         if not sockets:
             raise CommandError("--gpus-per-socket option requires --sockets-per-node to be specified")
         each = [g.__class__(g.name, g.type, g.count * sockets) for g in values["gpus_per_socket"]]

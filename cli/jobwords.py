@@ -255,3 +255,59 @@ def node_fail_policy(text: str) -> str:
 def zero_one(text: str) -> bool:
     """0 or 1."""
     return parse_int(text, 0, 1, "value") == 1
+
+
+_TIMES = r"(\*[0-9]{1,5})?"
+_MAP = rf"(0x[0-9a-f]{{1,4}}|[0-9]{{1,5}}){_TIMES}"
+_MASK = rf"(0x)?[0-9a-f]{{1,256}}{_TIMES}"
+_GPU_BIND = (
+    rf"none|closest|single(:[1-9][0-9]{{0,5}})?|per_task:[1-9][0-9]{{0,5}}"
+    rf"|map(_gpu)?:{_MAP}(,{_MAP})*|mask(_gpu)?:{_MASK}(,{_MASK})*"
+)
+_SHARE_BIND = r"none|per_task:[1-9][0-9]{0,5}"
+_GPU_FREQ = r"((memory|graphics)=)?(low|medium|high|highm1|[0-9]{1,6})"
+_WORDS_BEFORE = ("verbose", "v", "quiet", "q")
+GPU_BINDS = "closest, single:TASKS, per_task:GPUS, map:LIST, mask:LIST or none"
+
+
+def _check_bind(text: str, known: str, allowed: str) -> str:
+    import re
+
+    words = check_name(text, "GPU binding").split(",")
+    while words and words[0].lower() in _WORDS_BEFORE:
+        del words[0]
+    if (words or not text) and not re.fullmatch(known, ",".join(words), re.IGNORECASE):
+        raise BadValue(f"{text!r}: expected [verbose,] and one of {allowed}")
+    return text
+
+
+def gpu_bind(text: str) -> str:
+    """--gpu-bind, as it was written."""
+    return _check_bind(text, _GPU_BIND, GPU_BINDS)
+
+
+def tres_bind(text: str) -> str:
+    """--tres-bind: gres/gpu:BINDING as --gpu-bind; shares are on one GPU of a node, so there is little to say of them."""
+    known = ("gres/gpu", "gres/shard", "gres/mps")
+    found = ""
+    for part in text.split("+"):
+        name_, _, bind = part.partition(":")
+        if name_ not in known:
+            raise BadValue(f"{part!r} does not begin with gres/gpu: or gres/shard:")
+        if name_ == known[0]:
+            found = gpu_bind(bind)
+        else:
+            _check_bind(bind, _SHARE_BIND, "per_task:N or none, for shares")
+    return found
+
+
+def gpu_freq(text: str) -> str:
+    """--gpu-freq, as it was written."""
+    import re
+
+    words = check_name(text, "GPU frequency").split(",")
+    if words[-1].lower() == "verbose":
+        del words[-1]
+    if not words or not all(re.fullmatch(_GPU_FREQ, word, re.IGNORECASE) for word in words):
+        raise BadValue(f"{text!r}: expected [memory=]low, medium, high, highm1 or MHz, and perhaps ,verbose")
+    return text

@@ -50,7 +50,7 @@ class Limits:
             ("memory", self.job_memory_mb or self.by_task),
             ("cpuset", self.job_cpus),
             ("pids", self.pids_max),
-            ("devices", self.job_denied or self.denied),
+            ("devices", self.job_denied or self.denied or order.fence_devices),
             ("cpuacct", self.by_task),
         )
         self.words = [word for word, is_wanted in wanted if is_wanted]

@@ -5,16 +5,24 @@ Rules (cgroup.conf(5), slurm.conf(5))
       beside it: what was given, times AllowedSwapSpace, not above MaxSwapPercent of the node.
     - Cores: the step's cpus, by a control group with ConstrainCores, by affinity with TaskPlugin=task/affinity or
       ConstrainCores. A node that pretends its cpus binds nobody: they are not there.
-    - Devices: of the node's device files that can be given (GRES with File, GPUs), those that were not are closed.
+    - Devices: of the node's devices that can be given (GRES with File, GPUs), those that were not are closed. NVIDIA's
+      by their numbers, so that a file that appears later is closed, too. Who has a MIG instance can open the GPU that it
+      lies on and the capabilities of this instance; nobody can open those that divide GPUs anew.
     - Sampling: with a JobAcctGatherType and an interval; in groups of their own with jobacct_gather/cgroup.
 
 A plain batch job on a default configuration gets nothing but its cpus from here. Deliberately absent: how any of this
 is done to a process (cgroup.py, task.py).
 """
 
+import os
+
 from nodedaemon import binding, orders
+from nodedaemon.core.gpuwords import Device
+from nodedaemon.devices import OPEN_TO_ALL, entry, mig_controls
+from nodedaemon.pinning import GPU, devices_of
 from nodedaemon.site import Site
 from penstock.v1 import common_pb2, node_pb2
+from penstock.values.errors import BadValue
 
 KIND_STEP = "step"
 _WHOLE = 100.0
@@ -33,13 +41,23 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
             order.swap_limit_mb = swap_limit_mb(job.mem_mb, groups, site.total_memory_mb)
     if groups.pids_max:
         order.pids_max = groups.pids_max
-    if groups.constrain_devices:
+    if groups.constrain_devices and _may_fence(site):
         order.denied_devices = denied_devices(message.allocation, site)
         order.job_denied_devices = denied_devices(job, site)
+        order.fence_devices = any(part.name == GPU for part in job.gres)  # it may give some back
     if settings.acct_gather_type not in ("", "jobacct_gather/none"):
         order.sample_every_s = settings.acct_gather_frequency_s
         order.count_by_group = settings.acct_gather_type == "jobacct_gather/cgroup"
     _confine(order, message, job, site)
+
+
+def _may_fence(site: Site) -> bool:
+    """False on a node of which it is known, and told at registration, that it fences nobody. Raises BadValue."""
+    if site.cgroups.kind == "none" or site.can_fence_devices():
+        return True
+    if os.geteuid() == 0 and site.settings.cgroup.plugin != "disabled":
+        raise BadValue(f"ConstrainDevices=yes, but devices cannot be closed by this node's cgroup {site.cgroups.kind}")
+    return False
 
 
 def memory_limit_mb(given_mb: int, groups: node_pb2.CgroupSettings, total_mb: int) -> int:
@@ -59,10 +77,23 @@ def swap_limit_mb(given_mb: int, groups: node_pb2.CgroupSettings, total_mb: int)
 
 
 def denied_devices(given: common_pb2.NodeAllocation, site: Site) -> list[str]:
-    """Files of the node's devices that are not among what was given. Shares of a GPU are the GPU's file."""
-    held = {("gpu" if part.units else part.name, index) for part in given.gres for index in part.index}
-    allowed = {file for key, file in site.devices.items() if key in held}
-    return sorted({file for file in site.devices.values() if file not in allowed})
+    """The node's devices that are not among what was given. Shares of a GPU are the GPU's files."""
+    held: set[str] = set()
+    for part in given.gres:
+        name = GPU if part.units else part.name
+        gpus = devices_of(part, site) if name == GPU else (None,) * len(part.index)
+        for index, gpu in zip(part.index, gpus, strict=True):
+            held.update(map(entry, files_of(gpu) or site.devices.get((name, index), ())))
+    there = [file for files in site.devices.values() for file in files]
+    there += [file for gpu in site.inventory() for file in files_of(gpu)]
+    return sorted({*map(entry, there), *mig_controls()} - held - OPEN_TO_ALL)
+
+
+def files_of(gpu: Device | None) -> tuple[str, ...]:
+    """What whoever has it must be able to open; an instance lies on its GPU's file."""
+    if gpu is None:
+        return ()
+    return (*gpu.files, f"/dev/nvidia{gpu.minor}") if gpu.parent else gpu.files
 
 
 def _confine(

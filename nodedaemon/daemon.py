@@ -115,6 +115,8 @@ class Daemon:
         self._supervisors.tell_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._gpus = self._make_gpus(messages.found_of(self._inventory, remark))
+        if self._gpus is not None or self._inventory.gpus:
+            self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
             spool.contact,

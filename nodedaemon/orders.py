@@ -96,8 +96,10 @@ class LaunchOrder:
     swap_limit_mb: int = -1  # beside the memory; -1 = not limited
     pids_max: int = 0
     gpus: list[str]  # UUIDs of those that the step was given, or shares of
-    denied_devices: list[str]  # device files that the step may not open: the node's that it was not given
+    #: That the step may not open: the node's that it was not given. Files, or as devices.entry says.
+    denied_devices: list[str]
     job_denied_devices: list[str]
+    fence_devices: bool = False  # its job is in groups that can be denied more later
     no_groups: bool = False  # CgroupPlugin=disabled
     count_by_group: bool = False  # each task in a group of its own, which counts what it uses
     no_new_privs: bool = True

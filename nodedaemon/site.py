@@ -5,18 +5,36 @@ daemon that has not registered since its start has no commands to obey either. D
 step (containment.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nodedaemon import cgroup_find
 from nodedaemon.cgroup import NONE, Cgroups
+from nodedaemon.core.gpuwords import Device
+from nodedaemon.devices import can_deny
 from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
+from penstock.values.errors import BadValue
 
 if TYPE_CHECKING:
     from nodedaemon.gpu.agent import GpuAgent
 
+#: What keeps jobs from GPUs that are not theirs, as the registration tells it.
+BY_ENVIRONMENT = "env"
+#: How the UUIDs of GPUs begin that are numbers only.
+PRETENDED = "GPU-pretended-"
 _V1, _V2 = "cgroup/v1", "cgroup/v2"
+
+
+def _device(gpu: node_pb2.GpuDevice, topology: Topology | None) -> Device:
+    """As told at registration, for a node whose GPUs nobody watches."""
+    near = tuple(number for place in gpu.near_cpus if topology and (number := topology.kernel(place)) >= 0)
+    here = () if gpu.uuid.startswith(PRETENDED) else (f"/dev/nvidia{gpu.minor}",)
+    files = tuple(gpu.files) or here
+    return Device(
+        gpu.uuid, gpu.index, gpu.minor, gpu.type, gpu.memory_mb, gpu.name, gpu.bus_id, near_cpus=near,
+        parent=gpu.parent_uuid, profile=gpu.profile, mig_enabled=gpu.mig_enabled, files=files,
+    )  # fmt: skip
 
 
 class Site:
@@ -30,19 +48,53 @@ class Site:
         self.listeners: list[Callable[[], None]] = []  # called after a change
         self.gpus: GpuAgent | None = None  # None: there are none that NVML knows, or they are pretended
         self.always_limits_memory = always_limits_memory  # --constrain-memory
-        self.devices: dict[tuple[str, int], str] = {}  # device files by name and index
-        self._found: dict[tuple[str, int], str] = {}
+        self.devices: dict[tuple[str, int], tuple[str, ...]] = {}  # gres.conf's device files by name and index
+        self._gpus: dict[str, Device] = {}
 
     def found(self, inventory: node_pb2.Inventory) -> None:
         """What the node has found by itself: its memory, its GPUs."""
         self.total_memory_mb = inventory.real_memory_mb
-        self._found = {("gpu", gpu.index): f"/dev/nvidia{gpu.minor}" for gpu in inventory.gpus}
-        self.devices = dict(self._found)
+        self._gpus = {gpu.uuid: _device(gpu, self.topology) for gpu in inventory.gpus if gpu.uuid}
+
+    def inventory(self) -> tuple[Device, ...]:
+        """The GPUs that have a name, as they are now."""
+        return self.gpus.devices() if self.gpus is not None else tuple(self._gpus.values())
+
+    def resolve(self, uuids: Sequence[str]) -> tuple[Device, ...]:
+        """Who these are, in their order. Raises BadValue when one is not there or may not be given."""
+        if self.gpus is not None:
+            return self.gpus.resolve(tuple(uuids))
+        missing = [uuid for uuid in uuids if uuid not in self._gpus]
+        if missing:
+            raise BadValue(f"GPU {missing[0]} is not on this node")
+        return tuple(self._gpus[uuid] for uuid in uuids)
+
+    def has_devices(self, name: str) -> bool:
+        """True when the configuration names device files of that name."""
+        return any(key[0] == name for key in self.devices)
+
+    def fences_devices(self) -> bool:
+        """True when what a step was not given is closed to it."""
+        return self.settings.cgroup.constrain_devices and self.can_fence_devices()
+
+    def can_fence_devices(self) -> bool:
+        """True when this node has what that takes."""
+        groups = self.settings.cgroup
+        return groups.plugin != "disabled" and (
+            self.cgroups.can("devices") or (self.cgroups.kind == "v2" and can_deny())
+        )
+
+    def gpu_constraint(self) -> str:
+        """What keeps jobs from GPUs that are not theirs, in the words of `scontrol show node`."""
+        return f"cgroup/{self.cgroups.kind}" if self.can_fence_devices() else BY_ENVIRONMENT
 
     def take(self, settings: node_pb2.NodeSettings) -> list[str]:
         """From now on these hold; what of them cannot be obeyed here, as lines for the log."""
         self.settings.CopyFrom(settings)
-        self.devices = self._found | {(device.name, device.index): device.file for device in settings.devices}
+        self.devices = {}
+        for device in settings.devices:
+            key = (device.name, device.index)
+            self.devices[key] = (*self.devices.get(key, ()), device.file)
         for listener in self.listeners:
             listener()
         return self.lacks()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nodedaemon import orders, surround, wire_steps
+from nodedaemon import orders, pinning, surround, wire_steps
 from nodedaemon.containment import contain
 from nodedaemon.core import messages as core
 from nodedaemon.core.environment import StepFacts, step_environment
@@ -107,12 +107,13 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     order = _batch_order(message, node, facts, names)
     surround.fill(order, message, facts, settings)
     if message.HasField("step"):
-        wire_steps.make_step(order, message, settings, facts, names)
+        wire_steps.make_step(order, message, node.site, facts, names)
     order.io_key = message.io_key
     order.asking_key = asking_key(message.io_key)
     order.node_name = node.node_name
     _find_gpus(order, message, node.site)
     contain(order, message, node.site)
+    pinning.bind_tasks(order, message, node.site)
     order.kill_wait_s = settings.kill_wait_s or KILL_WAIT_S
     return order
 
@@ -120,8 +121,8 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
 def _find_gpus(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site) -> None:
     """Which GPUs the step is given, by name. Raises BadValue when one of them is not there or broken."""
     uuids = {uuid: None for part in message.allocation.gres for uuid in part.uuid if uuid}
-    if uuids and site.gpus is not None:
-        site.gpus.resolve(tuple(uuids))
+    if uuids:
+        site.resolve(tuple(uuids))
         order.gpus = list(uuids)
 
 
@@ -189,7 +190,7 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
     """What the SLURM_* variables are made of."""
     facts = message.facts
     of_job = message.job_allocation if message.HasField("job_allocation") else message.allocation
-    share = wire_steps.share_of(of_job, node.node_name)
+    share = pinning.share_of(of_job, node.site, node.node_name)
     return StepFacts(
         job_id=message.key.job_id,
         step_id=message.key.step_id,

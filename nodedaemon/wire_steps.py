@@ -6,9 +6,10 @@ decides what the step may use: that is the plan's allocation, and which processo
 
 from collections.abc import Sequence
 
-from nodedaemon import orders
+from nodedaemon import orders, pinning
 from nodedaemon.core.environment import NodeShare, StepFacts
 from nodedaemon.core.stepenv import StepShape, step_task_environment, task_environments
+from nodedaemon.site import Site
 from penstock.v1 import common_pb2, node_pb2, steps_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, expand_pattern
@@ -27,27 +28,20 @@ MPI_NONE = "none"
 
 
 def share_of(message: common_pb2.NodeAllocation, node_name: str) -> NodeShare:
-    gpus = sorted(index for part in message.gres if part.name == "gpu" for index in part.index)
-    parts = [part for part in message.gres if part.units]
-    shared = sorted(index for part in parts for index in part.index)
-    shards = sum(sum(part.units) for part in parts if part.name == "shard")
-    percents = [max(1, 100 * part.units[0] // max(1, part.of[0])) for part in parts if part.name == "mps"]
-    return NodeShare(
-        message.node or node_name, message.cpus, message.mem_mb, message.tasks, tuple(gpus), tuple(shared), shards,
-        sum(percents),
-    )  # fmt: skip
+    """What is held on a node, but for its GPUs (pinning.py)."""
+    return NodeShare(message.node or node_name, message.cpus, message.mem_mb, message.tasks)
 
 
 def make_step(
     order: orders.LaunchOrder,
     message: node_pb2.LaunchStep,
-    settings: node_pb2.NodeSettings,
+    site: Site,
     facts: StepFacts,
     names: FileNames,
 ) -> None:
     """Make a step of srun out of an order. Raises BadValue."""
     spec, plan = message.step.spec, message.step.plan
-    shape = _shape(message, facts)
+    shape = _shape(message, facts, site)
     if not spec.multi_prog and not message.spec.argv:
         raise BadValue("the step names no program")
     order.kind = "step"
@@ -64,7 +58,7 @@ def make_step(
     order.node_index, order.nodes, order.ntasks = shape.node_index, len(plan.tasks), shape.ntasks
     order.kill_on_bad_exit = spec.kill_on_bad_exit
     order.line_buffered = spec.line_buffered
-    order.mpi = spec.mpi or settings.mpi_default or MPI_NONE
+    order.mpi = spec.mpi or site.settings.mpi_default or MPI_NONE
     order.mpi_facts = {
         "node_list": shape.node_list,
         "nodes": ",".join(plan.nodes),
@@ -73,17 +67,16 @@ def make_step(
     order.tasks = _tasks(message, shape, names)
 
 
-def _shape(message: node_pb2.LaunchStep, facts: StepFacts) -> StepShape:
+def _shape(message: node_pb2.LaunchStep, facts: StepFacts, site: Site) -> StepShape:
     spec, plan, index = message.step.spec, message.step.plan, message.step.node_index
     if index >= len(plan.ranks) or index >= len(plan.tasks):
         raise BadValue(f"the step's plan has {len(plan.ranks)} nodes, this one is said to be number {index}")
     ranks = tuple(plan.ranks[index].rank)
     if not 1 <= len(ranks) <= TASKS_MAX:
         raise BadValue(f"the step has {len(ranks)} tasks on this node, it must have 1 to {TASKS_MAX}")
-    per_task = [count.count for count in spec.gres_per_task if count.name == "gpu"]
     return StepShape(
         step_id=message.key.step_id,
-        share=share_of(message.allocation, facts.share.node),
+        share=pinning.share_of(message.allocation, site, facts.share.node),
         node_list=plan.node_list,
         tasks_per_node=tuple(plan.tasks),
         node_index=index,
@@ -97,8 +90,6 @@ def _shape(message: node_pb2.LaunchStep, facts: StepFacts) -> StepShape:
         cpu_bind=spec.cpu_bind,
         mem_bind=spec.mem_bind,
         umask=spec.umask if spec.HasField("umask") else message.umask if message.HasField("umask") else UMASK,
-        gpus_per_task=sum(per_task),
-        gpu_bind=spec.gpu_bind,
         threads_per_core=spec.threads_per_core,
         overcommit=spec.overcommit,
         pty=(spec.rows or ROWS, spec.columns or COLUMNS) if spec.pty else (0, 0),

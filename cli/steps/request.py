@@ -44,6 +44,7 @@ _SAME = {
     "ntasks_per_core": "ntasks_per_core", "ntasks_per_socket": "ntasks_per_socket", "ntasks_per_gpu": "ntasks_per_gpu",
     "threads_per_core": "threads_per_core", "whole": "whole", "interactive": "interactive", "no_kill": "no_kill",
     "cpu_bind": "cpu_bind", "mem_bind": "mem_bind", "hint": "hint", "mpi": "mpi", "gpu_bind": "gpu_bind",
+    "gpu_freq": "gpu_freq",
     "kill_on_bad_exit": "kill_on_bad_exit", "unbuffered": "unbuffered", "signal": "signal",
 }  # fmt: skip
 """Values that go into the step as they are, by its field."""
@@ -174,6 +175,7 @@ def _devices(spec: StepSpec, found: dict[str, Any]) -> None:
     spec.no_gres = gres == "none"
     job = job_request({key: found[key] for key in DEVICE_KEYS if key in found and not isinstance(found[key], str)})
     spec.gres_per_node.extend(job.gres_per_node)
+    spec.gres_per_socket.extend(job.gres_per_socket)
     spec.gres_per_step.extend(_counts(found.get("gpus", ())))
     spec.gres_per_task.extend(job.gres_per_task)
     spec.cpus_per_task = spec.cpus_per_task or job.cpus_per_task

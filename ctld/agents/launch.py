@@ -171,6 +171,15 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
         gpus_per_task=gpus_of(request.gres_per_task),
         master_port=effect.master_port or master_port(job.job_id),
     )
+    facts.more.extend(
+        f"{name}={value}".encode()
+        for name, value in (
+            ("SLURM_GPUS_PER_SOCKET", gpus_of(request.gres_per_socket)),
+            ("SLURM_GPU_BIND", request.gpu_bind),
+            ("SLURM_GPU_FREQ", request.gpu_freq),
+        )
+        if value
+    )
     if request.het_job_id:
         facts.het_job_id, facts.het_offset, facts.het_size = request.het_job_id, request.het_offset, request.het_size
         facts.more.extend(het_variables(effect.components))

@@ -5,12 +5,12 @@ know yet it leaves alone, so fields may be added freely.
 """
 
 from penstock.v1 import node_pb2
-from penstock.values.config import CgroupConfig, Config
+from penstock.values.config import CgroupConfig, Config, NodeConfig
 
 
 def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
     """All that the daemon of that node has to know of the configuration."""
-    files = next((one.device_files for one in config.nodes if one.name == node), ())
+    own = next((one for one in config.nodes if one.name == node), None)
     return node_pb2.NodeSettings(
         unkillable_step_program=config.unkillable_step_program,
         acct_gather_frequency_s=config.job_acct_gather_frequency_s,
@@ -32,8 +32,10 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         private_tmp_folders=config.private_tmp_folders if config.private_tmp else (),
         allow_new_privs=config.allow_new_privs,
         use_pam=config.use_pam,
-        gpu=_gpu(config),
-        devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in files],
+        devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in own.device_files]
+        if own
+        else (),
+        gpu=_gpu(config, own),
     )
 
 
@@ -57,7 +59,8 @@ def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:
     )
 
 
-def _gpu(config: Config) -> node_pb2.GpuSettings:
+def _gpu(config: Config, own: NodeConfig | None) -> node_pb2.GpuSettings:
+    """Of all nodes, and of this one: gres.conf."""
     return node_pb2.GpuSettings(
         read_only=config.gpu_settings == "read-only",
         xids=[node_pb2.XidRule(xid=xid, class_name=name) for xid, name in config.gpu_xids],
@@ -70,4 +73,7 @@ def _gpu(config: Config) -> node_pb2.GpuSettings:
         job_map_dir=config.gpu_job_map_dir,
         accounting_mode=config.gpu_accounting_mode,
         mps_program=config.mps_program,
+        detect=own.gpu_detect if own else "",
+        env=own.gpu_env if own else (),
+        env_uuid=bool(own and own.gpu_env_uuid),
     )

@@ -4,8 +4,7 @@ One pure function over plain facts and one table. A variable of the table that d
 was submitted (from inside another job, say) is dropped: stale facts of an outer job must not be read as facts of this
 one.
 
-GPUs are pinned by index in PCI order. A job without GPUs gets an empty CUDA_VISIBLE_DEVICES: unset would mean all of
-them.
+How a job is told of its GPUs is gpupins.py's.
 
 What the controller itself makes (components of a heterogeneous job) comes ready, as `more`. What a step of srun and its
 tasks have beside this is in stepenv.py.
@@ -18,6 +17,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from nodedaemon.core import gpupins
+from nodedaemon.core.gpupins import Gpu, Pinning
+
 
 class NodeShare(msgspec.Struct, frozen=True, gc=False):
     """What the job holds on one node."""
@@ -26,10 +28,17 @@ class NodeShare(msgspec.Struct, frozen=True, gc=False):
     cpus: int
     mem_mb: int
     tasks: int
-    gpus: tuple[int, ...] = ()  # whole ones
-    shared_gpus: tuple[int, ...] = ()  # those of which it has a part
+    gpus: tuple[Gpu, ...] = ()  # whole ones
+    shared_gpus: tuple[Gpu, ...] = ()  # those of which it has a part
     shards: int = 0
     mps_percent: int = 0  # of the threads of its shared GPU; 0 = not MPS
+    mps_mem_mb: int = 0  # of its memory; 0 = not known
+    mps_folder: str = ""  # of its control daemon's socket
+    pinning: Pinning = Pinning()
+
+    def all_gpus(self) -> tuple[Gpu, ...]:
+        """Those that it can open, in the order of their numbers."""
+        return tuple(sorted((*self.gpus, *self.shared_gpus), key=lambda gpu: gpu.number))
 
 
 class StepFacts(msgspec.Struct, frozen=True, gc=False):
@@ -122,6 +131,25 @@ def _array(value: Callable[[StepFacts], int | None]) -> Callable[[StepFacts], in
 Value = str | int | bytes | None
 
 
+def _list(name: str) -> Callable[[NodeShare], Value]:
+    return lambda share: gpupins.listed(name, share.all_gpus(), share.pinning)
+
+
+#: What a share of a node says by itself: to a batch script the job's, to tasks of a step the step's.
+SHARE_TABLE: dict[str, Callable[[NodeShare], Value]] = {
+    **{name: _list(name) for name in gpupins.LISTS},
+    "CUDA_DEVICE_ORDER": lambda s: gpupins.device_order(s.pinning),
+    "NVIDIA_VISIBLE_DEVICES": lambda s: gpupins.for_containers(s.all_gpus(), s.pinning),
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda s: s.mps_percent or None,
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": lambda s: f"0={s.mps_mem_mb}M" if s.mps_mem_mb else None,
+    "CUDA_MPS_PIPE_DIRECTORY": lambda s: s.mps_folder or None,
+}
+
+
+def _of_share(make: Callable[[NodeShare], Value]) -> Callable[[StepFacts], Value]:
+    return lambda f: make(f.share)
+
+
 #: Name -> value; None = the variable does not apply. Zero or empty counts as absent where `or None` says so.
 TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURM_JOB_ID": lambda f: f.het_job_id or f.job_id,
@@ -162,7 +190,7 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURM_GPUS_PER_NODE": lambda f: f.gpus_per_node or None,
     "SLURM_GPUS_ON_NODE": lambda f: len(f.share.gpus) or None,
     "SLURM_SHARDS_ON_NODE": lambda f: f.share.shards or None,
-    "SLURM_JOB_GPUS": lambda f: join_ids((*f.share.gpus, *f.share.shared_gpus)) or None,
+    "SLURM_JOB_GPUS": lambda f: gpupins.numbers(f.share.all_gpus()),
     "SLURM_ARRAY_JOB_ID": _array(lambda f: f.array_job_id),
     "SLURM_ARRAY_TASK_ID": _array(lambda f: f.array_task_id),
     "SLURM_ARRAY_TASK_COUNT": _array(lambda f: f.array_task_count),
@@ -184,9 +212,7 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "SLURMD_NODENAME": lambda f: f.share.node,
     "ENVIRONMENT": lambda f: "BATCH",
     "HOSTNAME": lambda f: f.hostname or f.share.node,
-    "CUDA_VISIBLE_DEVICES": lambda f: join_ids((*f.share.gpus, *f.share.shared_gpus)),
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda f: f.share.mps_percent or None,
-    "CUDA_DEVICE_ORDER": lambda f: "PCI_BUS_ID",
+    **{name: _of_share(make) for name, make in SHARE_TABLE.items()},
     "PENSTOCK_CLUSTER": lambda f: f.cluster_file or None,
 }
 _TABLE = tuple((name, name.encode(), make) for name, make in TABLE.items())
@@ -203,7 +229,10 @@ _FOREIGN_PREFIX, _FOREIGN_PART = b"SLURM_HET_", b"_HET_GROUP_"
 #: Secrets: whoever holds them acts as the user, and an environment is copied far and wide.
 _SECRET = (b"SLURM_JWT", b"PENSTOCK_TOKEN", b"PENSTOCK_JOIN_TOKEN")
 #: Of the table, what the user may set himself when it does not apply here.
-_USERS_OWN = (b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER", b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+_USERS_OWN = (
+    b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER", b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    b"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", b"CUDA_MPS_PIPE_DIRECTORY",
+)  # fmt: skip
 _DROPPED = frozenset(name for _, name, _ in _TABLE if name not in _USERS_OWN).union(_FOREIGN, _SECRET)
 _DEFAULTS = ((b"TMPDIR", b"/tmp"),)
 

@@ -1,71 +1,166 @@
-"""Which GPUs of a step each of its tasks on a node sees: --gpu-bind and --gpus-per-task, as documented for Slurm.
+"""Which of a step's GPUs each of its tasks on a node gets: --gpu-bind and --gpus-per-task, as documented for Slurm.
 
-Numbers in map_gpu and mask_gpu are places among the GPUs that the step has on the node. A binding that cannot be read, or
-names a GPU that is not there, binds nothing: all tasks see all GPUs. `closest` does so too: how near a GPU is to a
-processor is not known here.
+    none            all of the step's
+    closest         those near to the task's cpus
+    single:N        one; N tasks share it
+    per_task:N      N, its own as long as there are enough
+    map:0,1*2       the n-th of the list for the n-th task; `map_gpu:` too
+    mask:0x3,0xC    the same with several
+
+Rules
+    - `single` and `per_task` prefer GPUs near to the task's cpus and take any other when these are used up; when all are
+      used up, they begin again. A task that is bound to no cpus, or near to no GPU, is near to all.
+    - Numbers in a map or mask count the step's GPUs from 0 where a device group hides the others, else they are the
+      node's. A list that is shorter than the tasks begins again; `0*4` is 0,0,0,0.
+    - Shares of a GPU are on one GPU of each node: there is nothing to choose.
+    - What names a GPU that the step has not, binds nothing: the task gets all of them, and is told so.
+
+Pure. What a GPU is called in a task's environment is gpupins.py's.
 """
 
-Gpus = tuple[int, ...]
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from nodedaemon.core.gpupins import Gpu
+
+#: Places among the step's GPUs.
+Places = tuple[int, ...]
+REPEAT_MAX = 4096
+VERBOSE = frozenset(("v", "verbose"))
+QUIET = frozenset(("q", "quiet"))
 
 
-def gpus_of_tasks(gpus: Gpus, tasks: int, per_task: int, bind: str) -> list[Gpus]:
-    """The GPUs of each of so many tasks. `bind` is as written; `per_task` 0 = not asked for."""
-    words = [word for word in bind.split(",") if word not in ("verbose", "v")]
-    kind, _, rest = ",".join(words).partition(":")
+class Bind(NamedTuple):
+    """A binding as asked for."""
+
+    kind: str = ""  # "" = not said
+    values: str = ""
+    is_verbose: bool = False
+
+
+class Seen(NamedTuple):
+    """What binding looks at."""
+
+    gpus: Sequence[Gpu]
+    cpus: Sequence[Sequence[int]]  # by task: the kernel's numbers; empty = bound to none
+    is_fenced: bool  # numbers count the step's
+
+
+class _Unfit(Exception):
+    """The binding names what is not there; the text says what."""
+
+
+def parse(text: str, per_task: int = 0) -> Bind:
+    """`verbose,single:2`; `per_task`: what --gpus-per-task says, when --gpu-bind says nothing."""
+    parts = [word for word in text.removeprefix("gpu:").removeprefix("gres/gpu:").split(",") if word]
+    is_verbose = False
+    while parts and parts[0] in VERBOSE | QUIET:
+        is_verbose = parts.pop(0) in VERBOSE
+    kind, _, values = ",".join(parts).partition(":")
+    kind = {"map_gpu": "map", "mask_gpu": "mask"}.get(kind, kind)
     if not kind and per_task:
-        kind, rest = "per_task", str(per_task)
-    make = _KINDS.get(kind)
-    if make is None or not gpus:
-        return [gpus] * tasks
+        kind, values = "per_task", str(per_task)
+    return Bind(kind, values, is_verbose)
+
+
+def places_of_tasks(bind: Bind, seen: Seen) -> tuple[list[Places], str]:
+    """By task: the places of its GPUs among the step's; and what is wrong with the binding ("" = nothing)."""
+    everything = [tuple(range(len(seen.gpus)))] * len(seen.cpus)
+    make = _KINDS.get(bind.kind)
+    if make is None or not seen.gpus:
+        return everything, ""
     try:
-        found = make(gpus, tasks, rest)
-    except (ValueError, IndexError, ZeroDivisionError):
-        return [gpus] * tasks
+        return make(bind.values, seen), ""
+    except _Unfit as problem:
+        return everything, f"{bind.kind}:{bind.values}: {problem}; tasks are not bound to GPUs"
+
+
+def _near(seen: Seen, task: int) -> list[bool]:
+    """Of each GPU: near to the task's cpus."""
+    mine = set(seen.cpus[task])
+    found = [not gpu.near_cpus or not mine.isdisjoint(gpu.near_cpus) for gpu in seen.gpus]
+    return found if mine and any(found) else [True] * len(found)
+
+
+def _closest(values: str, seen: Seen) -> list[Places]:
+    near = [_near(seen, task) for task in range(len(seen.cpus))]
+    return [tuple(place for place, is_near in enumerate(found) if is_near) for found in near]
+
+
+def _dealt(seen: Seen, each: int, sharers: int) -> list[Places]:
+    """`each` GPUs for every task; `sharers` tasks use a GPU before it counts as used up."""
+    used = [0] * len(seen.gpus)
+    found = []
+    for task in range(len(seen.cpus)):
+        near = _near(seen, task)
+        order = sorted(range(len(used)), key=lambda place: (used[place] // sharers, not near[place], place))
+        mine = tuple(sorted(order[:each]))
+        for place in mine:
+            used[place] += 1
+        found.append(mine)
     return found
 
 
-def _single(gpus: Gpus, tasks: int, rest: str) -> list[Gpus]:
-    """`single:N`: N tasks share one GPU."""
-    each = int(rest or 1)
-    return [(gpus[number // each % len(gpus)],) for number in range(tasks)]
+def _single(values: str, seen: Seen) -> list[Places]:
+    return _dealt(seen, 1, _count(values))
 
 
-def _per_task(gpus: Gpus, tasks: int, rest: str) -> list[Gpus]:
-    """`per_task:N`: N GPUs each, one after the other."""
-    each = int(rest or 1)
-    if each < 1 or each > len(gpus):
-        return [gpus] * tasks
-    groups = max(len(gpus) // each, 1)
-    return [gpus[number % groups * each : (number % groups + 1) * each] for number in range(tasks)]
+def _per_task(values: str, seen: Seen) -> list[Places]:
+    each = _count(values)
+    if each > len(seen.gpus):
+        raise _Unfit(f"the step has {len(seen.gpus)} GPUs here")
+    return _dealt(seen, each, 1)
 
 
-def _map(gpus: Gpus, tasks: int, rest: str) -> list[Gpus]:
-    places = [int(word, 0) for word in _repeated(rest)]
-    return [(gpus[_place(places[number % len(places)])],) for number in range(tasks)]
+def _count(text: str) -> int:
+    if text and not (text.isascii() and text.isdigit() and len(text) < len("1000000") and int(text)):
+        raise _Unfit("not a number above 0")
+    return int(text or 1)
 
 
-def _mask(gpus: Gpus, tasks: int, rest: str) -> list[Gpus]:
-    masks = [int(word, 16) for word in _repeated(rest)]
-    if any(mask <= 0 or mask >> len(gpus) for mask in masks):
-        return [gpus] * tasks
-    sets = [tuple(gpu for place, gpu in enumerate(gpus) if mask >> place & 1) for mask in masks]
-    return [sets[number % len(sets)] for number in range(tasks)]
+def _by_number(seen: Seen) -> dict[int, int]:
+    return {place if seen.is_fenced else gpu.number: place for place, gpu in enumerate(seen.gpus)}
 
 
-def _place(number: int) -> int:
-    if number < 0:
-        raise IndexError(number)
-    return number
+def _map(values: str, seen: Seen) -> list[Places]:
+    place_of = _by_number(seen)
+    chosen = [_number(word, 10) for word in repeated(values)]
+    missing = [number for number in chosen if number not in place_of]
+    if missing:
+        raise _Unfit(f"the step has no GPU {missing[0]} here")
+    return [(place_of[chosen[task % len(chosen)]],) for task in range(len(seen.cpus))]
 
 
-def _repeated(text: str) -> list[str]:
+def _mask(values: str, seen: Seen) -> list[Places]:
+    place_of = _by_number(seen)
+    known = sum(1 << number for number in place_of)
+    masks = [_number(word, 16) for word in repeated(values)]
+    if any(mask & ~known or not mask for mask in masks):
+        raise _Unfit("the step has not all of these GPUs here")
+    sets = [tuple(sorted(place for number, place in place_of.items() if mask >> number & 1)) for mask in masks]
+    return [sets[task % len(sets)] for task in range(len(seen.cpus))]
+
+
+def _number(word: str, base: int) -> int:
+    try:
+        return int(word, 16 if word[:2].lower() == "0x" else base)
+    except ValueError:
+        raise _Unfit(f"{word!r} is not a number") from None
+
+
+def repeated(text: str) -> list[str]:
     """`0*2,1` as 0, 0, 1."""
     words: list[str] = []
     for word in text.split(","):
-        value, _, times = word.partition("*")
-        words += [value] * min(int(times or 1), _REPEAT_MAX)
-    return words
+        value, star, times = word.partition("*")
+        words += [value] * min(_count(times) if star else 1, REPEAT_MAX)
+    return words[:REPEAT_MAX]
 
 
-_REPEAT_MAX = 4096
-_KINDS = {"single": _single, "per_task": _per_task, "map_gpu": _map, "map": _map, "mask_gpu": _mask, "mask": _mask}
+_KINDS: dict[str, Callable[[str, Seen], list[Places]]] = {
+    "closest": _closest,
+    "single": _single,
+    "per_task": _per_task,
+    "map": _map,
+    "mask": _mask,
+}

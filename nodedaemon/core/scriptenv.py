@@ -7,7 +7,10 @@ the submitted environment gets here, so neither LD_PRELOAD nor BASH_ENV, PATH or
 
 from collections.abc import Mapping
 
+import msgspec
+
 from nodedaemon.core.environment import TABLE, StepFacts
+from nodedaemon.core.gpupins import VOID
 
 #: Of the variables that jobs get, those that Slurm documents for its prolog and epilog programs, too.
 NAMES = (
@@ -17,7 +20,8 @@ NAMES = (
     "SLURM_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_ON_NODE",
     "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT",
     "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP", "SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST",
-    "SLURM_CLUSTER_NAME", "SLURM_NODEID", "SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES",
+    "SLURM_CLUSTER_NAME", "SLURM_NODEID", "SLURMD_NODENAME", "SLURM_SHARDS_ON_NODE",
+    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL", "NVIDIA_VISIBLE_DEVICES",
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
 )  # fmt: skip
 #: What the controller may add, since only it knows them.
@@ -34,9 +38,11 @@ def _text(value: int | str | bytes) -> str:
 def script_environment(facts: StepFacts, paths: Mapping[str, bytes], added: Mapping[str, str]) -> dict[str, str]:
     """What Prolog and Epilog of a job find. `paths`: SLURM_JOB_WORK_DIR and the like; `added`: the controller's."""
     env = {}
+    outside = msgspec.structs.replace(facts.share.pinning, is_fenced=False)  # they run in no group of the job's
+    facts = msgspec.structs.replace(facts, share=msgspec.structs.replace(facts.share, pinning=outside))
     for name in NAMES:
         value = TABLE[name](facts)
-        if value is not None and value != "":
+        if value is not None and value not in ("", VOID):
             env[name] = _text(value)
     env["SLURM_JOB_ID"] = env["SLURM_JOBID"] = str(facts.job_id)  # a component's own
     env["SLURM_JOB_RESTART_COUNT"] = str(facts.restart_count)

@@ -8,8 +8,17 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodedaemon.core.environment import NodeShare, StepFacts, Value, base_environment, compress_counts, encode, join_ids
-from nodedaemon.core.gpubind import gpus_of_tasks
+from nodedaemon.core import gpupins
+from nodedaemon.core.environment import (
+    SHARE_TABLE,
+    NodeShare,
+    StepFacts,
+    Value,
+    base_environment,
+    compress_counts,
+    encode,
+    join_ids,
+)
 
 
 class StepShape(msgspec.Struct, frozen=True, gc=False):
@@ -30,8 +39,6 @@ class StepShape(msgspec.Struct, frozen=True, gc=False):
     cpu_bind: str = ""
     mem_bind: str = ""
     umask: int = 0o022
-    gpus_per_task: int = 0
-    gpu_bind: str = ""
     threads_per_core: int = 0
     overcommit: bool = False
     pty: tuple[int, int] = (0, 0)  # rows and columns of the terminal
@@ -76,6 +83,10 @@ def _bind(prefix: str, text: Callable[[StepShape], str]) -> dict[str, Callable[[
     }
 
 
+def _of_share(make: Callable[[NodeShare], Value]) -> Callable[[StepShape], Value]:
+    return lambda s: make(s.share)
+
+
 STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
     "SLURM_STEP_ID": lambda s: s.step_id,
     "SLURM_STEPID": lambda s: s.step_id,
@@ -92,7 +103,8 @@ STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
     "SLURM_CPUS_PER_TASK": lambda s: s.cpus_per_task or None,
     "SLURM_CPUS_ON_NODE": lambda s: s.share.cpus,
     "SLURM_GPUS_ON_NODE": lambda s: len(s.share.gpus) or None,
-    "SLURM_STEP_GPUS": lambda s: join_ids((*s.share.gpus, *s.share.shared_gpus)) or None,
+    "SLURM_STEP_GPUS": lambda s: gpupins.numbers(s.share.all_gpus()),
+    "SLURM_SHARDS_ON_NODE": lambda s: s.share.shards or None,
     "SLURM_STEP_RESV_PORTS": lambda s: ranges(s.ports) or None,
     "SLURM_LAUNCH_NODE_IPADDR": lambda s: s.launch_address or None,
     "SLURM_SRUN_COMM_HOST": lambda s: s.launch_address or None,
@@ -108,8 +120,7 @@ STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
     "SLURM_PTY_WIN_COL": lambda s: s.pty[1] or None,
     **_bind("SLURM_CPU_BIND", lambda s: s.cpu_bind),
     **_bind("SLURM_MEM_BIND", lambda s: s.mem_bind),
-    "CUDA_VISIBLE_DEVICES": lambda s: join_ids((*s.share.gpus, *s.share.shared_gpus)),
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda s: s.share.mps_percent or None,
+    **{name: _of_share(make) for name, make in SHARE_TABLE.items()},
 }
 #: What a batch script has and a task of srun has not, or has from its submitter.
 _NOT_IN_STEPS = ("ENVIRONMENT", "HOSTNAME")
@@ -125,12 +136,8 @@ def _made(shape: StepShape) -> dict[str, Value]:
 
 
 def task_environments(shape: StepShape) -> list[dict[bytes, bytes]]:
-    """What each task has beside that, in the order of the ranks."""
-    gpus = gpus_of_tasks(shape.share.gpus, len(shape.ranks), shape.gpus_per_task, shape.gpu_bind)
-    found = []
-    for local, rank in enumerate(shape.ranks):
-        env = {b"SLURM_PROCID": encode(shape.rank_offset + rank), b"SLURM_LOCALID": encode(local)}
-        if gpus[local] != shape.share.gpus:
-            env[b"CUDA_VISIBLE_DEVICES"] = encode(join_ids(gpus[local]))
-        found.append(env)
-    return found
+    """What each task has beside that, in the order of the ranks. Its GPUs are told later, when its cpus are known."""
+    return [
+        {b"SLURM_PROCID": encode(shape.rank_offset + rank), b"SLURM_LOCALID": encode(local)}
+        for local, rank in enumerate(shape.ranks)
+    ]

@@ -3,7 +3,10 @@
 The `Gres=` of a NodeName line says what a node has; `gres.conf` says which devices that is. It may add types that the
 node line left out, and it may not promise less than the node line does: Slurm would drain such a node when it
 registers. With AutoDetect the counts are the node's own to find. Cores and Links say which cores a device is near to and
-how it hangs together with the others; the controller places jobs by them.
+how it hangs together with the others; the controller places jobs by them. Flags say by which variables jobs are told of
+their GPUs (gresflags.py).
+
+A device may have several files (MultipleFiles); inside this module they are one text with commas.
 """
 
 import os
@@ -11,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from penstock.config.gresflags import UNUSED_FLAGS, pinned_by
 from penstock.config.gresmig import KEY as MIG_LAYOUTS
 from penstock.config.gresmig import Line as MigLine
 from penstock.config.gresmig import with_mig
@@ -45,6 +49,7 @@ class _Record:
     links: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     mig: tuple[Layout, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
@@ -59,6 +64,7 @@ def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], f
     for name, node in table.nodes.items():
         if node.gres:
             table.nodes[name] = reader.apply(node, table.gres_where[name])
+        table.nodes[name] = reader.told(table.nodes[name])
     reader.check_nodes(table)
     return files
 
@@ -69,6 +75,7 @@ class _GresReader:
         self.gres_types = gres_types
         self.lines = LineReader(GRES, findings)
         self.records: dict[str, list[_Record]] = {}
+        self.detects: list[tuple[frozenset[str], str]] = []  # nodes (none = all) and their AutoDetect
         self.uncounted = False  # counts are detected on the node, or a line is wrong
 
     def line(self, statement: Statement) -> None:
@@ -85,6 +92,8 @@ class _GresReader:
         if values.value("autodetect", "off") != "off":
             self.uncounted = True
         name = values.value("name")
+        if "autodetect" in values:
+            self._detect(values, first.where)
         if name is None:
             if "autodetect" not in values:
                 self.findings.error(first.where, "a line of gres.conf needs Name or AutoDetect")
@@ -103,8 +112,36 @@ class _GresReader:
             self.findings.error(first.where, f"{name}: {problem}")
             self.uncounted = True
             return
-        record = _Record(nodes, name, values.value("type", ""), count, first.where, cores, links, device_files, mig)
+        flags = values.value("flags", ())
+        self._warn_of_flags(flags, first.where)
+        record = _Record(
+            nodes, name, values.value("type", ""), count, first.where, cores, links, device_files, mig, flags
+        )
         self.records.setdefault(name, []).append(record)
+
+    def _detect(self, values: Values, where: Where) -> None:
+        try:
+            nodes = frozenset(expand(values.value("nodes", "")))
+        except BadValue as problem:
+            self.findings.error(where, f"AutoDetect: {problem}")
+            return
+        self.detects.append((nodes, values.value("autodetect")))
+
+    def _warn_of_flags(self, flags: tuple[str, ...], where: Where) -> None:
+        for flag in flags:
+            if flag in UNUSED_FLAGS:
+                self.findings.warn(where, f"Flags={flag} is known to Slurm and not used by Penstock")
+
+    def told(self, node: NodeConfig) -> NodeConfig:
+        """The node with what the file says of finding its GPUs and of telling jobs of them. A line of its own counts more."""
+        own = [word for nodes, word in self.detects if node.name in nodes]
+        every = [word for nodes, word in self.detects if not nodes]
+        detect = (own or every or [""])[-1]
+        lines = [r.flags for r in self.records.get("gpu", ()) if not r.nodes or node.name in r.nodes]
+        env, by_uuid = pinned_by(detect, lines)
+        if (detect, env, by_uuid) == (node.gpu_detect, node.gpu_env, node.gpu_env_uuid):
+            return node
+        return replace(node, gpu_detect=detect, gpu_env=env, gpu_env_uuid=by_uuid)
 
     def apply(self, node: NodeConfig, where: Where) -> NodeConfig:
         """The node with the types that its records add, after a check of the counts."""
@@ -160,7 +197,8 @@ class _GresReader:
             low = first.get(one.name, 0)
             first[one.name] = low + one.count
             if one.name not in SHARED_NAMES:
-                yield from ((one.name, low + i, file) for i, file in enumerate(files[: one.count]) if file)
+                for i, several in enumerate(files[: one.count]):
+                    yield from ((one.name, low + i, file) for file in several.split(",") if file)
 
     def check_nodes(self, table: NodeTable) -> None:
         """Names in the file that are no nodes, or nodes without that GRES."""
@@ -197,7 +235,11 @@ class _GresReader:
 
 
 def _files(values: Values) -> tuple[str, ...]:
-    text = values.value("files")
+    text, several = values.value("files"), values.value("multiple_files")
+    if text and several:
+        raise BadValue("File and MultipleFiles exclude each other")
+    if several:
+        return (",".join(_expand_files(several)),)
     return tuple(_expand_files(text)) if text else ()
 
 

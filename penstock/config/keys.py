@@ -421,6 +421,11 @@ FRONTENDS = Table(
     _unshown("FrontendName FrontendAddr AllowGroups AllowUsers DenyGroups DenyUsers Port Reason State"),
 )
 
+#: Flags of gres.conf(5).
+GRES_FLAGS = _words(
+    "nvidia_gpu_env amd_gpu_env intel_gpu_env opencl_env no_gpu_env env_uuid CountOnly one_sharing all_sharing explicit "
+    "no_consume"
+)
 #: Lines of gres.conf. AutoDetect may also stand alone.
 GRES = Table(
     "gres.conf",
@@ -430,12 +435,13 @@ GRES = Table(
         Key("Type", "type", kinds.TEXT),
         Key("Count", "count", kinds.TEXT),
         Key("File", "files", kinds.RAW),
-        Key("MultipleFiles", "files", kinds.RAW),
+        Key("MultipleFiles", "multiple_files", kinds.RAW),
         Key("AutoDetect", "autodetect", kinds.choice("nvml", "nvidia", "nrt", "rsmi", "oneapi", "full", "off")),
         Key("Cores", "cores", kinds.RAW),
         Key("Links", "links", kinds.RAW),
         Key("PenstockMigLayouts", "mig", kinds.RAW),
-        *_unshown("Flags Ignore"),
+        Key("Flags", "flags", kinds.choices(*GRES_FLAGS)),
+        *_unshown("Ignore"),
     ),
     {"cpus": "Cores"},
 )

@@ -52,8 +52,12 @@ class NodeConfig:
     reason: str = ""
     port: int = 6818
     devices: tuple[DeviceConfig, ...] = ()
-    device_files: tuple[tuple[str, int, str], ...] = ()  # (name, index among those of the name, file)
+    #: (name, index among those of the name, file); some have several
+    device_files: tuple[tuple[str, int, str], ...] = ()
     mig: tuple[MigChoice, ...] = ()  # GPUs that may be divided on demand; `gres` says what there is when they are whole
+    gpu_detect: str = ""  # gres.conf's AutoDetect: nvml, off, ...; "" = it says nothing of this node
+    gpu_env: tuple[str, ...] = ()  # makers whose variables jobs get: nvidia amd intel opencl, none; () = as is found
+    gpu_env_uuid: bool = False  # CUDA_VISIBLE_DEVICES holds UUIDs
 
 
 @dataclass(frozen=True, slots=True)

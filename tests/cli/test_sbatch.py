@@ -103,7 +103,12 @@ EVERY_OPTION = [
     (["--gpus=none"], {}),
     (
         ["--gpus-per-socket=2", "--sockets-per-node=2"],
-        {"gres_per_node": [{"name": "gpu", "count": "4"}], "sockets_per_node": 2},
+        {
+            "gres_per_node": [{"name": "gpu", "count": "4"}],
+            "sockets_per_node": 2,
+            "gres_per_socket": [{"name": "gpu", "count": "2"}],
+            "gres_sockets": 2,
+        },
     ),
     (
         ["--tres-per-task=cpu=3,gres/gpu:a100:1"],
@@ -122,6 +127,15 @@ EVERY_OPTION = [
     (
         ["--resv-ports=4", "--gpu-bind=closest", "--mem-bind=local", "--network=sn_all"],
         {"resv_ports": 4, "gpu_bind": "closest", "mem_bind": "local", "network": "sn_all"},
+    ),
+    (["--gpu-bind=verbose,map_gpu:0*2,1"], {"gpu_bind": "verbose,map_gpu:0*2,1"}),
+    (["--gpu-bind=v,mask:0x3,C"], {"gpu_bind": "v,mask:0x3,C"}),
+    (["--gpu-bind=verbose"], {"gpu_bind": "verbose"}),
+    (["--tres-bind=gres/gpu:single:2"], {"gpu_bind": "single:2"}),
+    (["--tres-bind=gres/shard:per_task:1"], {}),
+    (
+        ["--gpu-freq=high,memory=low,verbose", "--gpu-mem=40G"],
+        {"gpu_freq": "high,memory=low,verbose", "gpu_mem_mb": "40960"},
     ),
     (["-w", "n[1-2]", "-x", "n3"], {"nodes_required": "n[1-2]", "nodes_excluded": "n3"}),
     (["-C", "a&b"], {"features": "a&b"}),
@@ -381,6 +395,17 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--gpus-per-socket=1"], "--gpus-per-socket option requires --sockets-per-node to be specified"),
         (["--tres-per-task=mem=3"], "Invalid --tres-per-task specification: 'mem=3' is neither cpu=N nor gres/NAME"),
         (["--tres-per-task=cpu=2", "-c2"], "--tres-per-task says again what --cpus-per-task"),
+        (["--gpu-bind=nearest"], "Invalid --gpu-bind specification: 'nearest': expected [verbose,] and one of closest"),
+        (["--gpu-bind=map:a"], "Invalid --gpu-bind specification: 'map:a'"),
+        (["--gpu-bind=per_task:0"], "Invalid --gpu-bind specification: 'per_task:0'"),
+        (["--gpu-bind="], "Invalid --gpu-bind specification: ''"),
+        (
+            ["--tres-bind=gres/shard:closest"],
+            "'closest': expected [verbose,] and one of per_task:N or none, for shares",
+        ),
+        (["--tres-bind=closest"], "Invalid --tres-bind specification: 'closest' does not begin with gres/gpu:"),
+        (["--gpu-freq=fast"], "Invalid --gpu-freq specification: 'fast': expected"),
+        (["--gpu-mem=x"], "Invalid --gpu-mem"),
         (["--no-kill=on"], "Invalid --no-kill specification: 'on' is not off"),
         (["--uid=0"], "option --uid is not supported yet by Penstock"),
     ],

@@ -47,7 +47,11 @@ def test_rendered_and_loaded_again_it_is_equal(name: str, monkeypatch: pytest.Mo
     again = load(str(copy))
     # what gres.conf and topology.conf say of devices and switches stays in these files
     plain = replace(
-        config, topology=Topology(), nodes=tuple(replace(n, devices=(), device_files=()) for n in config.nodes)
+        config,
+        topology=Topology(),
+        nodes=tuple(
+            replace(n, devices=(), device_files=(), gpu_detect="", gpu_env=(), gpu_env_uuid=False) for n in config.nodes
+        ),
     )
     assert again.config == plain
     assert again.warnings == ()

@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 
-from nodedaemon import wire_steps
+from nodedaemon import pinning
 from nodedaemon.core.environment import NodeShare, StepFacts, compress_counts, step_environment
+from nodedaemon.core.gpupins import Gpu
+from nodedaemon.site import Site
 from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 
-SHARE = NodeShare("n1", cpus=8, mem_mb=16000, tasks=8, gpus=(1, 3))
+SHARE = NodeShare("n1", cpus=8, mem_mb=16000, tasks=8, gpus=(Gpu(3, "GPU-b"), Gpu(1, "GPU-a")))
 FULL = StepFacts(
     job_id=42, step_id=-5, user_id=1000, group_id=100, user_name="ann", group_name="users",
     share=SHARE, nodes=(SHARE, NodeShare("n2", 8, 16000, 8), NodeShare("n3", 4, 8000, 2)),
@@ -45,7 +47,7 @@ def test_every_variable_of_a_full_job():
         b"SLURM_CLUSTER_NAME": b"c1", b"SLURM_EXPORT_ENV": b"NONE", b"SLURM_PRIO_PROCESS": b"0",
         b"SLURM_TOPOLOGY_ADDR": b"n1", b"SLURM_TOPOLOGY_ADDR_PATTERN": b"node", b"SLURM_NODEID": b"0",
         b"SLURM_PROCID": b"0", b"SLURM_LOCALID": b"0", b"SLURM_GTIDS": b"0", b"SLURMD_NODENAME": b"n1",
-        b"ENVIRONMENT": b"BATCH", b"HOSTNAME": b"host", b"CUDA_VISIBLE_DEVICES": b"1,3",
+        b"ENVIRONMENT": b"BATCH", b"HOSTNAME": b"host", b"CUDA_VISIBLE_DEVICES": b"1,3", b"NVIDIA_VISIBLE_DEVICES": b"GPU-a,GPU-b",
         b"CUDA_DEVICE_ORDER": b"PCI_BUS_ID", b"PENSTOCK_CLUSTER": b"/c.json",
     }  # fmt: skip
 
@@ -114,7 +116,7 @@ def test_compressed_counts(counts, text):
 def test_a_part_of_a_gpu(gres, expected):
     """The job sees the GPU on which its shares are, and no whole one."""
     message = NodeAllocation(node="n1", cpus=1, gres=[GresIndices(**gres)])
-    made = step_environment([], msgspec.structs.replace(MINIMAL, share=wire_steps.share_of(message, "n1")))
+    made = step_environment([], msgspec.structs.replace(MINIMAL, share=pinning.share_of(message, Site(), "n1")))
     shown = (b"CUDA_VISIBLE_DEVICES", b"SLURM_JOB_GPUS", b"SLURM_GPUS_ON_NODE", *expected)
     found = {name: made[name] for name in shown if name in made}
     assert found == {b"CUDA_VISIBLE_DEVICES": b"2", b"SLURM_JOB_GPUS": b"2", **expected}

@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from nodedaemon.core.environment import NodeShare, StepFacts
-from nodedaemon.core.gpubind import gpus_of_tasks
+from nodedaemon.core.gpubind import Seen, parse, places_of_tasks
+from nodedaemon.core.gpupins import Gpu
 from nodedaemon.core.stepenv import StepShape, ranges, step_task_environment, task_environments
 from nodedaemon.wire_steps import parse_ranks
 from penstock.values.errors import BadValue
 
-JOB = NodeShare("n2", cpus=16, mem_mb=32000, tasks=4, gpus=(0, 1, 2, 3))
+JOB = NodeShare("n2", cpus=16, mem_mb=32000, tasks=4, gpus=tuple(map(Gpu, range(4))))
 FACTS = StepFacts(
     job_id=42, step_id=3, user_id=1000, group_id=100, user_name="ann", group_name="users", share=JOB,
     nodes=(NodeShare("n1", 16, 32000, 4), JOB, NodeShare("n3", 16, 32000, 4)), cluster_name="c1", job_name="train",
@@ -18,10 +19,10 @@ FACTS = StepFacts(
     more=(b"SLURM_HET_SIZE=2", b"SLURM_JOB_ID_HET_GROUP_1=43"),
 )  # fmt: skip
 SHAPE = StepShape(
-    step_id=3, share=NodeShare("n2", cpus=8, mem_mb=16000, tasks=2, gpus=(1, 3)), node_list="n[2-3]",
+    step_id=3, share=NodeShare("n2", cpus=8, mem_mb=16000, tasks=2, gpus=(Gpu(1, "GPU-b"), Gpu(3))), node_list="n[2-3]",
     tasks_per_node=(2, 2), node_index=0, ranks=(0, 1), ntasks=4, cpus_per_task=2, ntasks_per_node=2,
     ports=(12001, 12002, 12003, 12007), launch_address="10.0.0.9", distribution="plane=2",
-    cpu_bind="verbose,mask_cpu:0x3,0xC", mem_bind="local", umask=0o027, gpus_per_task=1, threads_per_core=1,
+    cpu_bind="verbose,mask_cpu:0x3,0xC", mem_bind="local", umask=0o027, threads_per_core=1,
     overcommit=True, pty=(24, 80),
 )  # fmt: skip
 PLAIN = StepShape(
@@ -62,20 +63,18 @@ def test_every_variable_of_a_full_step():
         b"SLURM_CPU_BIND": b"verbose,mask_cpu:0x3,0xC", b"SLURM_CPU_BIND_VERBOSE": b"verbose",
         b"SLURM_CPU_BIND_TYPE": b"mask_cpu:", b"SLURM_CPU_BIND_LIST": b"0x3,0xC", b"SLURM_MEM_BIND": b"quiet,local",
         b"SLURM_MEM_BIND_VERBOSE": b"quiet", b"SLURM_MEM_BIND_TYPE": b"local", b"SLURM_MEM_BIND_LIST": b"",
-        b"CUDA_VISIBLE_DEVICES": b"1,3",
+        b"CUDA_VISIBLE_DEVICES": b"1,3", b"NVIDIA_VISIBLE_DEVICES": b"GPU-b,3",
     }  # fmt: skip
 
 
 def test_what_each_task_has_of_its_own():
     assert task_environments(SHAPE) == [
-        {b"SLURM_PROCID": b"0", b"SLURM_LOCALID": b"0", b"CUDA_VISIBLE_DEVICES": b"1"},
-        {b"SLURM_PROCID": b"1", b"SLURM_LOCALID": b"1", b"CUDA_VISIBLE_DEVICES": b"3"},
-    ]
-    other = msgspec.structs.replace(SHAPE, ranks=(5, 9), gpus_per_task=0)
+        {b"SLURM_PROCID": b"0", b"SLURM_LOCALID": b"0"}, {b"SLURM_PROCID": b"1", b"SLURM_LOCALID": b"1"},
+    ]  # fmt: skip
+    other = msgspec.structs.replace(SHAPE, ranks=(5, 9))
     assert task_environments(other) == [
-        {b"SLURM_PROCID": b"5", b"SLURM_LOCALID": b"0"},
-        {b"SLURM_PROCID": b"9", b"SLURM_LOCALID": b"1"},
-    ]
+        {b"SLURM_PROCID": b"5", b"SLURM_LOCALID": b"0"}, {b"SLURM_PROCID": b"9", b"SLURM_LOCALID": b"1"},
+    ]  # fmt: skip
 
 
 def test_of_an_outer_step_and_of_what_was_not_asked_for_nothing_is_left():
@@ -102,36 +101,76 @@ def test_ranges(numbers, text):
     assert ranges(numbers) == text
 
 
-ALL = (4, 5, 6, 7)
+ALL = (0, 1, 2, 3)
+NUMBERS = (4, 5, 6, 7)
 
 
 @pytest.mark.parametrize(
     ("tasks", "per_task", "bind", "expected"),
     [
         (2, 0, "", [ALL, ALL]),
-        (2, 2, "", [(4, 5), (6, 7)]),
-        (3, 2, "", [(4, 5), (6, 7), (4, 5)]),
-        (2, 5, "", [ALL, ALL]),
+        (2, 2, "", [(0, 1), (2, 3)]),
+        (3, 2, "", [(0, 1), (2, 3), (0, 1)]),
+        (2, 5, "", None),
         (2, 1, "none", [ALL, ALL]),
-        (3, 0, "single:1", [(4,), (5,), (6,)]),
-        (4, 0, "single:2", [(4,), (4,), (5,), (5,)]),
-        (2, 0, "per_task:1", [(4,), (5,)]),
-        (3, 0, "verbose,map_gpu:3,0", [(7,), (4,), (7,)]),
-        (3, 0, "map_gpu:1*2,2", [(5,), (5,), (6,)]),
-        (2, 0, "mask_gpu:0x3,0xC", [(4, 5), (6, 7)]),
+        (3, 0, "single:1", [(0,), (1,), (2,)]),
+        (5, 0, "single", [(0,), (1,), (2,), (3,), (0,)]),
+        (4, 0, "single:2", [(0,), (0,), (1,), (1,)]),
+        (9, 0, "single:2", [(0,), (0,), (1,), (1,), (2,), (2,), (3,), (3,), (0,)]),
+        (2, 0, "per_task:1", [(0,), (1,)]),
+        (2, 0, "per_task:3", [(0, 1, 2), (0, 1, 3)]),
+        (3, 0, "verbose,map_gpu:7,4", [(3,), (0,), (3,)]),
+        (3, 0, "v,map:0x5*2,6", [(1,), (1,), (2,)]),
+        (2, 0, "mask_gpu:0x30,0xC0", [(0, 1), (2, 3)]),
+        (3, 0, "gres/gpu:mask:30*2,C0", [(0, 1), (0, 1), (2, 3)]),
         (2, 0, "closest", [ALL, ALL]),
-        (2, 0, "map_gpu:9", [ALL, ALL]),
-        (2, 0, "mask_gpu:0x10", [ALL, ALL]),
-        (2, 0, "map_gpu:x", [ALL, ALL]),
-        (1, 0, "single:0", [ALL]),
+        (2, 0, "map_gpu:9", None),
+        (2, 0, "map:0", None),
+        (2, 0, "mask_gpu:0x100", None),
+        (2, 0, "mask:0", None),
+        (2, 0, "map_gpu:x", None),
+        (2, 0, "map:4*x", None),
+        (1, 0, "single:0", None),
+        (1, 0, "single:-1", None),
     ],
 )
-def test_which_gpus_a_task_sees(tasks, per_task, bind, expected):
-    assert gpus_of_tasks(ALL, tasks, per_task, bind) == expected
+def test_which_gpus_a_task_gets(tasks, per_task, bind, expected):
+    gpus = [Gpu(number) for number in NUMBERS]
+    found, problem = places_of_tasks(parse(bind, per_task), Seen(gpus, [()] * tasks, False))
+    assert found == (expected or [ALL] * tasks)
+    assert bool(problem) == (expected is None)
 
 
-def test_without_gpus_there_is_nothing_to_bind():
-    assert gpus_of_tasks((), 2, 1, "single:1") == [(), ()]
+@pytest.mark.parametrize(
+    ("bind", "expected"),
+    [("map:0,3", [(0,), (3,)]), ("mask:0x1,0xE", [(0,), (1, 2, 3)]), ("map:4", [ALL, ALL]), ("mask:0x10", [ALL, ALL])],
+)
+def test_behind_a_fence_numbers_count_the_steps_gpus(bind, expected):
+    gpus = [Gpu(number) for number in NUMBERS]
+    assert places_of_tasks(parse(bind), Seen(gpus, [(), ()], True))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "bind", "expected"),
+    [
+        ([(0,), (8,)], "closest", [(0, 1), (2, 3)]),
+        ([(0, 8), (9,), ()], "closest", [ALL, (2, 3), ALL]),
+        ([(99,)], "closest", [ALL]),
+        ([(8,), (0,)], "single:1", [(2,), (0,)]),
+        ([(8,), (8,), (8,), (8,), (8,)], "single:1", [(2,), (3,), (0,), (1,), (2,)]),
+        ([(8,), (0,)], "per_task:2", [(2, 3), (0, 1)]),
+        ([(8,), (8,)], "per_task:2", [(2, 3), (0, 1)]),
+        ([(8,), (0,)], "map:0", [(0,), (0,)]),
+    ],
+)
+def test_gpus_near_to_a_tasks_cpus_come_first(cpus, bind, expected):
+    gpus = [Gpu(number, near_cpus=tuple(range(8)) if number < 2 else tuple(range(8, 16))) for number in range(4)]
+    assert places_of_tasks(parse(bind), Seen(gpus, cpus, False)) == (expected, "")
+
+
+@pytest.mark.parametrize("bind", ["single:1", "map:0", "closest", "per_task:1", "mask:1"])
+def test_without_gpus_there_is_nothing_to_bind(bind):
+    assert places_of_tasks(parse(bind), Seen((), [(), ()], False)) == ([(), ()], "")
 
 
 @pytest.mark.parametrize(("text", "ranks"), [("*", [0, 1, 2, 3]), ("0,2-3", [0, 2, 3]), ("2-9", [2, 3]), (" 1 ", [1])])
@@ -146,7 +185,7 @@ def test_ranks_that_are_none(text):
 
 
 def test_a_step_over_components_counts_tasks_and_nodes_of_all():
-    part = msgspec.structs.replace(SHAPE, rank_offset=10, het_ntasks=14, node_offset=3, het_nodes=5, gpus_per_task=0)
+    part = msgspec.structs.replace(SHAPE, rank_offset=10, het_ntasks=14, node_offset=3, het_nodes=5)
     facts = msgspec.structs.replace(FACTS, het_job_id=41)
     env = step_task_environment([b"SLURM_NTASKS_HET_GROUP_7=1"], facts, part)
     wanted = {

@@ -1,0 +1,112 @@
+"""A launch's GPUs: from the places and UUIDs of the allocation to what its tasks are told and bound to.
+
+The controller says who (a UUID); where that one is now (number, minor, files) is looked up at each launch, since both
+may have changed with the last boot. That a step's own are there and whole is checked before (wire.py). Where nobody
+knows UUIDs (devices that gres.conf names), the place is the number.
+
+Deliberately absent: the words (core/gpupins.py), who gets which (core/gpubind.py), what is forbidden (containment.py).
+"""
+
+from nodedaemon import orders
+from nodedaemon.core import gpubind, gpupins
+from nodedaemon.core.environment import NodeShare
+from nodedaemon.core.gpupins import Gpu, Pinning
+from nodedaemon.core.gpuwords import Device
+from nodedaemon.site import Site
+from penstock.v1 import common_pb2, node_pb2
+
+GPU, SHARD, MPS = "gpu", "shard", "mps"
+NO_CLOCKS = "is ignored: clocks of GPUs are not changed on this node"
+
+
+def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str) -> NodeShare:
+    """What is held on this node."""
+    name = message.node or node_name
+    parts = [part for part in message.gres if part.units]
+    shared = tuple(gpu for part in parts for gpu in _gpus(part, site))
+    shards = sum(sum(part.units) for part in parts if part.name == SHARD)
+    percents = [max(1, 100 * part.units[0] // max(1, part.of[0])) for part in parts if part.name == MPS]
+    return NodeShare(
+        name, message.cpus, message.mem_mb, message.tasks,
+        gpus=tuple(gpu for part in message.gres if part.name == GPU and not part.units for gpu in _gpus(part, site)),
+        shared_gpus=shared, shards=shards, mps_percent=sum(percents),
+        mps_mem_mb=sum(_memory_mb(part, site) for part in parts if part.name == MPS),
+        pinning=pinning_of(site),
+    )  # fmt: skip
+
+
+def pinning_of(site: Site) -> Pinning:
+    """How this node tells jobs of their GPUs."""
+    said = site.settings.gpu
+    makers = tuple(maker for maker in gpupins.MAKERS if maker in said.env)
+    return Pinning(makers if said.env else _found_makers(site), said.env_uuid, site.fences_devices())
+
+
+def _found_makers(site: Site) -> tuple[str, ...]:
+    """Nothing is configured: of GPUs that NVML knows, NVIDIA's variables; of others, all makers'."""
+    return (gpupins.NVIDIA,) if site.inventory() or not site.has_devices(GPU) else gpupins.MAKERS
+
+
+def devices_of(part: common_pb2.GresIndices, site: Site) -> tuple[Device | None, ...]:
+    """By index: who it is; None where nobody knows. One that is lost is told of as it was last seen."""
+    uuids = dict(zip(part.index, part.uuid, strict=False))
+    if not uuids:
+        return (None,) * len(part.index)
+    known = {device.uuid: device for device in site.inventory()}
+    return tuple(known.get(uuids.get(index, "")) for index in part.index)
+
+
+def _gpus(part: common_pb2.GresIndices, site: Site) -> list[Gpu]:
+    found = []
+    for index, device in zip(part.index, devices_of(part, site), strict=True):
+        if device is None:
+            found.append(Gpu(index))
+        else:
+            number = index if device.parent else device.index
+            by_uuid = bool(device.parent) or part.name == MPS
+            found.append(Gpu(number, device.uuid, by_uuid, device.near_cpus))
+    return found
+
+
+def _memory_mb(part: common_pb2.GresIndices, site: Site) -> int:
+    """Of a shared GPU: what its share is worth; 0 = not known."""
+    device = devices_of(part, site)[0] if part.index else None
+    return device.memory_mb * part.units[0] // max(1, part.of[0]) if device else 0
+
+
+def bind_tasks(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site) -> None:
+    """What each task of srun's has of the step's GPUs. Its cpus are known by now."""
+    spec = message.step.spec
+    if spec.gpu_freq and order.tasks and any(part.name == GPU for part in message.allocation.gres):
+        first = order.tasks[0]
+        first.bind_notes = [*first.bind_notes, f"slurmstepd: error: --gpu-freq={spec.gpu_freq} {NO_CLOCKS}"]
+    per_task = sum(count.count for count in spec.gres_per_task if count.name == GPU)
+    bind = gpubind.parse(spec.gpu_bind, per_task)
+    if not order.tasks or not (bind.kind or bind.is_verbose):
+        return
+    share = share_of(message.allocation, site, order.node_name)
+    gpus = share.all_gpus()
+    if share.shared_gpus:  # one GPU: every binding that shares take leads to it
+        bind = bind._replace(kind="none")
+    seen = gpubind.Seen(gpus, [task.cpus or order.cpu_ids for task in order.tasks], share.pinning.is_fenced)
+    found, problem = gpubind.places_of_tasks(bind, seen)
+    for task, places in zip(order.tasks, found, strict=True):
+        if len(places) < len(gpus):
+            made = gpupins.of_task(gpus, share.pinning, places)
+            task.environment |= {name.encode(): value.encode() for name, value in made.items()}
+        if bind.is_verbose and gpus:
+            task.bind_notes = [*task.bind_notes, verbose_line(gpus, places, share.pinning)]
+    if problem and order.tasks:
+        first = order.tasks[0]
+        first.bind_notes = [*first.bind_notes, f"slurmstepd: error: --gpu-bind={problem}"]
+
+
+def verbose_line(gpus: tuple[Gpu, ...], places: tuple[int, ...], pinning: Pinning) -> str:
+    """Slurm's line about a task's binding. Masks are of the node's numbers."""
+    mine = [gpus[place] for place in places]
+    usable, everything = (f"0x{sum(1 << gpu.number for gpu in some):X}" for some in (mine, gpus))
+    names = gpupins.words(gpus, pinning)
+    return (
+        f"gpu-bind: usable_gres={usable}; bit_alloc={everything}; local_inx={len(mine)}; "
+        f"global_list={gpupins.numbers(mine) or ''}; local_list={','.join(names[place] for place in places)}"
+    )
