@@ -197,9 +197,9 @@ class _Moment:
         self._processes: dict[StepKey, list[Process]] = {}
         for process in sample.processes or ():
             key = owners.get(process.pid)
-            use = self._holder(key) if key is not None else None
-            if use is not None:
-                self._processes.setdefault(use.key, []).append(process)
+            whose = self._holder(key) if key is not None else None
+            if whose is not None:
+                self._processes.setdefault(whose.key, []).append(process)
         self._ending = ending
 
     def _holder(self, key: StepKey) -> StepUse | None:
@@ -235,8 +235,10 @@ class _Moment:
 
     def _weights(self, users: list[StepUse]) -> dict[StepKey, int]:
         """In which proportion they had the GPU."""
-        for tell in (lambda process: process.sm_percent, lambda process: process.memory_kb):
-            weights = {use.key: sum(tell(p) or 0 for p in self._processes.get(use.key, ())) for use in users}
+        here = {use.key: self._processes.get(use.key, []) for use in users}
+        by_work = {key: sum(process.sm_percent or 0 for process in processes) for key, processes in here.items()}
+        by_memory = {key: sum(process.memory_kb or 0 for process in processes) for key, processes in here.items()}
+        for weights in (by_work, by_memory):
             if any(weights.values()):
                 return weights
         with_processes = [use for use in users if use.key in self._processes]

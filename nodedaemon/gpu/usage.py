@@ -40,9 +40,6 @@ log = logging.getLogger("penstock.noded")
 
 #: How long a step's end waits for the last look at its GPUs.
 LAST_POLL_S = 2.0
-#: Between two polls, until the controller says otherwise.
-POLL_S = 10
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(StepUse).decode
 Post = Callable[[Event], None]
@@ -73,14 +70,14 @@ class GpuUsage(Listener):
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # polls whose figures somebody waits for
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs = False
+        self._counted_us = 0  # the last poll
         self.found(agent.found)
 
     # -- what is asked of the probe
 
-    def poll_s(self) -> float:
-        """How often GPUs are to be looked at: more often while a job has one, when JobAcctGatherFrequency says so."""
-        settings = self._site.settings
-        usual_s, wanted_s = settings.gpu.poll_s or POLL_S, settings.acct_gather_frequency_s
+    def poll_s(self, usual_s: float) -> float:
+        """More often than usual while a job has a GPU, when JobAcctGatherFrequency says so."""
+        wanted_s = self._site.settings.acct_gather_frequency_s
         return min(usual_s, wanted_s) if self._ledger.uses and wanted_s else usual_s
 
     def per_process(self) -> tuple[str, ...]:
@@ -145,7 +142,8 @@ class GpuUsage(Listener):
         self._unkept.pop(key, None)
         units = order.gpu_shares or [[1, 1]] * len(order.gpus)
         held = [
-            Share(uuid, *share, self._memory_kb.get(uuid, 0)) for uuid, share in zip(order.gpus, units, strict=True)
+            Share(uuid, mine, of, self._memory_kb.get(uuid, 0))
+            for uuid, (mine, of) in zip(order.gpus, units, strict=True)
         ]
         self._begin(key, held, order.tasks[0].rank if order.tasks else 0)
 
@@ -199,7 +197,7 @@ class GpuUsage(Listener):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_POLL_S):
                 polled = await self._agent.watch.poll(LAST_POLL_S)
-                if polled is not None:
+                if polled is not None and polled.at_us > self._counted_us:
                     counted = asyncio.get_running_loop().create_future()
                     self._awaited.append((polled.at_us, counted))
                     await counted
@@ -212,6 +210,7 @@ class GpuUsage(Listener):
             self._look_idle(job, activities, polled.at_us)
             for use in self._ledger.steps_of(job):
                 self._write(use)
+        self._counted_us = max(self._counted_us, polled.at_us)
         waiting = self._awaited
         self._awaited = [(at_us, counted) for at_us, counted in waiting if at_us > polled.at_us]
         for at_us, counted in waiting:
@@ -266,9 +265,7 @@ def with_figures(end: StepEnded, use: StepUse) -> StepEnded:
     metrics = told(use)
     if not metrics:
         return end
-    return msgspec.structs.replace(
-        end, metrics=(end.metrics or _basics(end)) + metrics, measured=max(end.measured, 1)
-    )
+    return msgspec.structs.replace(end, metrics=(end.metrics or _basics(end)) + metrics, measured=max(end.measured, 1))
 
 
 def _basics(end: StepEnded) -> tuple[Metric, ...]:

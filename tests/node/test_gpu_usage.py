@@ -188,13 +188,19 @@ moments = st.lists(
         st.integers(1, 30),  # seconds since the last
         st.integers(0, 100),
         st.integers(0, 50_000),
-        st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99), st.none() | st.integers(0, 100)), max_size=4),
+        st.lists(
+            st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99), st.none() | st.integers(0, 100)), max_size=4
+        ),
     ),
     max_size=12,
 )
 
 
-@given(moments, st.dictionaries(st.integers(0, 9), st.sampled_from([*KEYS, OTHER])), st.sets(st.sampled_from(KEYS), min_size=1))
+@given(
+    moments,
+    st.dictionaries(st.integers(0, 9), st.sampled_from([*KEYS, OTHER])),
+    st.sets(st.sampled_from(KEYS), min_size=1),
+)
 def test_nothing_is_counted_twice_or_lost(
     taken: list[tuple[int, int, int, list[Any]]], owners: dict[int, StepKey], steps: set[StepKey]
 ) -> None:
