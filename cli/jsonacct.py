@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from cli.format import Clock, seconds_us, text_of
 from cli.jsonout import Json, document, exit_object, minutes, number, time_object
 from cli.sacct_fields import SHOWN_STATE, RecordRow, RecordView, cpu_us, elapsed_s, end_us, planned_s, suspended_us
+from cli.stepusage import SIZES_KB, TRES_IN, K, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.hostlist import expand
 from penstock.values.jobid import format_step
@@ -115,8 +116,29 @@ def _step_object(job: JobRecord, step: StepRecord, now_us: int) -> Json:
         "tasks": {"count": step.tasks},
         "state": [_record_state(step.state)],
         "step": {"id": f"{job.job_id}.{name}", "name": step.name or name},
-        "tres": {"allocated": _tres_list(step.tres_alloc)},
+        "statistics": {"energy": {"consumed": number(_consumed(step))}},
+        "tres": {"allocated": _tres_list(step.tres_alloc), "requested": _used(step)},
     }
+
+
+def _consumed(step: StepRecord) -> int | None:
+    return next((metric.total for metric in step.metrics if metric.kind == K.ENERGY_J), None)
+
+
+def _used(step: StepRecord) -> Json:
+    """TRESUsageIn*, under the name that Slurm has for them there."""
+    metrics = recorded(step.metrics, step.tasks).metrics
+    found: dict[str, list[Json]] = {"max": [], "min": [], "average": [], "total": []}
+    for full_name, kind in TRES_IN.items() if metrics else ():
+        if kind not in metrics:
+            continue
+        one, factor = metrics[kind], 1024 if kind in SIZES_KB else 1
+        counts = {"max": one.max, "min": one.min, "average": one.total // max(step.tasks, 1), "total": one.total}
+        for word, count in counts.items():
+            places = {"max": (one.max_node, one.max_task), "min": (one.min_node, one.min_task)}.get(word)
+            more = {"node": places[0], "task": places[1]} if places else {}
+            found[word].append(_tres(full_name, count * factor) | more)
+    return dict(found)
 
 
 #: Slurm's numbers of the kinds that every cluster has; others get theirs from its database.
@@ -126,6 +148,10 @@ _TRES_ID = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "fs": 6, "
 def _tres_list(text: str) -> list[Json]:
     items = []
     for full_name, count in parse_tres(text).items() if text else ():
-        kind, _, name = full_name.partition("/")
-        items.append({"type": kind, "name": name, "id": _TRES_ID.get(kind, 1001), "count": count})
+        items.append(_tres(full_name, count))
     return items
+
+
+def _tres(full_name: str, count: int) -> Json:
+    kind, _, name = full_name.partition("/")
+    return {"type": kind, "name": name, "id": _TRES_ID.get(kind, 1001), "count": count}

@@ -1,9 +1,9 @@
 """The columns of sacct: every field that Slurm knows, with its width there.
 
-A line is a `RecordRow`: a job, or one of its steps. A field that this version has no data for (energy, pages, ...)
+A line is a `RecordRow`: a job, or one of its steps. A field that there is no data for (energy without GPUs, pages, ...)
 prints empty, as Slurm prints what was not gathered. Fields of the job alone (user, partition, limits) are empty on
 the lines of its steps; what only steps measure (memory, tasks) is empty on the line of a job. CPU time is on both: of a
-job it is the sum of its steps.
+job it is the sum of its steps. So is energy.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cli.format import Clock, TableColumn, amount, clipped_tasks, text_of
 from cli.jobids import component_text, layout_name
-from cli.stepusage import FIELDS, Sizes, recorded
+from cli.stepusage import FIELDS, K, Sizes, energy_text, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.duration import format_duration
 from penstock.values.exitcode import format_exit
@@ -238,6 +238,20 @@ def nothing(row: RecordRow, view: RecordView) -> str:
     return ""
 
 
+def job_energy_j(job: JobRecord) -> int | None:
+    """What the GPUs of all its steps consumed, in joules; None = not measured."""
+    found = [metric.total for step in job.steps for metric in step.metrics if metric.kind == K.ENERGY_J]
+    return sum(found) if found else None
+
+
+def _energy(text: Callable[[int, Sizes], str]) -> Value:
+    def show(row: RecordRow, view: RecordView) -> str:
+        joules = None if row.step else job_energy_j(row.job)
+        return "" if joules is None else text(joules, Sizes(view.unit, view.convert))
+
+    return show
+
+
 def name_of(row: RecordRow) -> str:
     """The job's name, or what a step is called."""
     return (row.step.name or format_step(row.step.step_id)) if row.step else row.job.request.name
@@ -261,6 +275,8 @@ VALUES: dict[str, Value] = {
     "AveVMSize": step_size("max_vmsize_kb"),
     "Cluster": lambda r, v: r.job.cluster or v.cluster,
     "Comment": of_job(lambda j: j.request.comment or gpu_error(j)),
+    "ConsumedEnergy": _energy(energy_text),
+    "ConsumedEnergyRaw": _energy(lambda joules, sizes: str(joules)),
     "Constraints": of_job(lambda j: j.request.features),
     "CPUTime": lambda r, v: format_duration(elapsed_s(r, v) * alloc_cpus(r)),
     "CPUTimeRAW": lambda r, v: str(elapsed_s(r, v) * alloc_cpus(r)),

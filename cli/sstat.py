@@ -95,7 +95,7 @@ _VALUES: dict[str, Any] = {
     "ReqCPUFreqMax": lambda r, s: "Unknown",
     "ReqCPUFreqGov": lambda r, s: "Unknown",
     "ConsumedEnergy": lambda r, s: FIELDS["ConsumedEnergy"](r.usage, s) or "0",
-    "ConsumedEnergyRaw": lambda r, s: FIELDS["ConsumedEnergy"](r.usage, s) or "0",
+    "ConsumedEnergyRaw": lambda r, s: FIELDS["ConsumedEnergyRaw"](r.usage, s) or "0",
 }
 _WIDTHS = """
 AveCPU 10|AveCPUFreq 10|AveDiskRead 12|AveDiskWrite 12|AvePages 10|AveRSS 10|AveVMSize 10|ConsumedEnergy 14

@@ -2,6 +2,11 @@
 
 A figure has a total over the tasks, the largest and the smallest of a task, and which task that was on which node. The
 texts are Slurm's: `12K`, `00:01:02`, and TRES lists in the order of their names.
+
+GPUs are counted by the node, not by task. The total of gpuutil is the sum over a step's GPUs of the mean of each, in
+percent (two busy GPUs: 200), its highest the highest sample of one GPU, its lowest the lowest mean; of gpumem the
+highest sum over the GPUs, the highest of one, the lowest of one; of energy the sum, the most and the least of one.
+Where a task is named it is the first one on that node. An average is the total over the number of tasks, as on Slurm.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +23,7 @@ TRES_IN = {
     "gres/gpuutil": K.GPU_UTIL, "mem": K.RSS_KB, "pages": K.PAGE_FAULTS, "vmem": K.VMSIZE_KB,
 }  # fmt: skip
 TRES_OUT = {"fs/disk": K.WRITE_BYTES}
+ENERGY_UNITS = ("", "K", "M", "G", "T", "P")
 SIZES_KB = frozenset((K.RSS_KB, K.VMSIZE_KB, K.GPU_MEM_KB))
 
 
@@ -89,6 +95,17 @@ def value_text(kind: int, value: int, sizes: Sizes) -> str:
     return str(value)
 
 
+def energy_text(joules: int, sizes: Sizes) -> str:
+    """Joules as Slurm writes them: by thousands (1234567 is 1.23M), two decimals where it does not come out even."""
+    power, value = 0, float(joules)
+    if sizes.convert and sizes.unit:
+        power = ENERGY_UNITS.index(sizes.unit)
+        value /= 1000**power
+    while sizes.convert and not sizes.unit and value > 1000 and power + 1 < len(ENERGY_UNITS):
+        power, value = power + 1, value / 1000
+    return (f"{value:.0f}" if value == int(value) else f"{value:.2f}") + ENERGY_UNITS[power]
+
+
 def tres_text(usage: StepUsage, names: Mapping[str, int], pick: Callable[[Metric], object], sizes: Sizes | None) -> str:
     """`cpu=00:00:01,mem=12K`, of the figures there are. `sizes` None: what is picked is a name or a rank."""
     parts = []
@@ -141,7 +158,10 @@ def _single_fields() -> "dict[str, Field]":
     fields["MinCPU"] = _value_field(K.CPU_MS, _PICKS["Min"])
     fields["MinCPUNode"] = _word_field(K.CPU_MS, _PICKS["MinNode"])
     fields["MinCPUTask"] = _word_field(K.CPU_MS, _PICKS["MinTask"])
-    fields["ConsumedEnergy"] = fields["ConsumedEnergyRaw"] = _value_field(K.ENERGY_J, _PICKS["Tot"])
+    fields["ConsumedEnergyRaw"] = _value_field(K.ENERGY_J, _PICKS["Tot"])
+    fields["ConsumedEnergy"] = lambda usage, sizes: (
+        energy_text(usage.metrics[K.ENERGY_J].total, sizes) if K.ENERGY_J in usage.metrics else ""
+    )
     return fields
 
 

@@ -30,6 +30,7 @@ from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.gpu import agent as gpu_agent
 from nodedaemon.gpu import messages
+from nodedaemon.gpu.usage import GpuUsage
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
 from nodedaemon.siteprograms import SitePrograms
@@ -114,6 +115,7 @@ class Daemon:
         self._stream_port = StreamPort(settings.listener, self._stepd_address)
         self._supervisors.tell_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
+        self._usage: GpuUsage | None = None
         self._gpus = self._make_gpus(messages.found_of(self._inventory, remark))
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
@@ -123,7 +125,13 @@ class Daemon:
         )  # fmt: skip
 
     def post(self, event: core.Event) -> None:
-        """Hand an event to the machine; only from the loop's thread."""
+        """Hand an event to the machine; only from the loop's thread. A step's end tells what its GPUs did, too."""
+        if self._usage is not None and isinstance(event, core.StepEnded):
+            self._usage.over(event, self._take)
+        else:
+            self._take(event)
+
+    def _take(self, event: core.Event) -> None:
         self._inbox.append(event)
         self._wake.set()
 
@@ -134,8 +142,13 @@ class Daemon:
         place = gpu_agent.Place(self._spool, self._cgroups, self._executor, self.post, self._clock.now_us)
         site = self._settings.node.site
         site.gpus = agent = gpu_agent.GpuAgent(place, found)
+        agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))
         return agent
+
+    def _is_suspended(self, job: tuple[int, int]) -> bool:
+        live = [step for step in self._machine.live_steps() if (step.key.job_id, step.key.attempt) == job]
+        return any(step.suspended for step in live)
 
     def _jobs(self) -> set[str]:
         """JOB.ATTEMPT of all steps that are here."""
@@ -274,6 +287,8 @@ class Daemon:
                 if self._gpus is not None and effect.order.gpus:
                     self._gpus.began(effect.key, effect.order.user_id, tuple(effect.order.gpus))
                 self._supervisors.launch(effect.key, effect.order)
+                if self._usage is not None and effect.order.gpus:
+                    self._usage.ordered(effect.key, effect.order)
             elif isinstance(effect, core.SignalStep):
                 self._supervisors.send(effect)
             elif isinstance(effect, core.SweepStep):

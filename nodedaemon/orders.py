@@ -96,6 +96,7 @@ class LaunchOrder:
     swap_limit_mb: int = -1  # beside the memory; -1 = not limited
     pids_max: int = 0
     gpus: list[str]  # UUIDs of those that the step was given, or shares of
+    gpu_shares: list[list[int]]  # of these, in their order: how many of how many; empty = whole
     #: That the step may not open: the node's that it was not given. Files, or as devices.entry says.
     denied_devices: list[str]
     job_denied_devices: list[str]
@@ -145,7 +146,7 @@ class LaunchOrder:
 _FRESH: dict[str, type] = {
     "argv": list, "environment": dict, "rlimits": dict, "tasks": list, "mpi_facts": dict, "task_prolog": list,
     "task_epilog": list, "cpu_ids": list, "job_cpu_ids": list, "denied_devices": list,
-    "job_denied_devices": list, "gpus": list, "private_folders": list,
+    "job_denied_devices": list, "gpus": list, "gpu_shares": list, "private_folders": list,
     "prolog": list, "epilog": list, "script_flags": list, "script_environment": dict,
 }  # fmt: skip
 

@@ -10,7 +10,8 @@ A process is its task's if it is that task, or its parent, process group, sessio
 nothing speaks for is the first task's.
 
 A plug of the step (plugs.py). With an interval it samples by itself; without, only when somebody asks (sstat), and a
-batch script's record then says no more than it always did.
+batch script's record then says no more than it always did. What its GPUs do is counted by noded (gpu/usage.py); it is
+told from here, too, as of noded's last sample.
 """
 
 import os
@@ -105,7 +106,15 @@ class Sampler(Plug):
     def answer(self, word: str) -> "dict[str, Value]":
         """To sstat: as it is now."""
         self.sample()
-        return {"tasks": len(self._sums), "metrics": self.metrics()}
+        return {"tasks": len(self._sums), "metrics": self.metrics() + self._of_gpus()}
+
+    def _of_gpus(self) -> "list[Value]":
+        """What noded has counted of the step's GPUs; nothing for one that has none."""
+        from nodedaemon.gpufile import NAME, read_kept  # only where somebody asks
+
+        assert self._step is not None
+        kept = read_kept(NAME, self._step.folder_fd)
+        return kept[1] if kept is not None else []
 
     def reaped(self, pid: int, used: resource.struct_rusage) -> None:
         """A process of the step, with all that it has waited for, is gone: what it used is final."""

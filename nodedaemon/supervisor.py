@@ -104,6 +104,11 @@ class Supervisor:
         return self._context
 
     @property
+    def folder_fd(self) -> int:
+        """The step's folder in the spool."""
+        return self._folder_fd
+
+    @property
     def hub(self) -> Hub:
         """The step's streams; a batch script has none until somebody comes to ask."""
         if self._hub is None:

@@ -120,10 +120,15 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
 
 def _find_gpus(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site) -> None:
     """Which GPUs the step is given, by name. Raises BadValue when one of them is not there or broken."""
-    uuids = {uuid: None for part in message.allocation.gres for uuid in part.uuid if uuid}
-    if uuids:
-        site.resolve(tuple(uuids))
-        order.gpus = list(uuids)
+    found: dict[str, list[int]] = {}
+    for part in message.allocation.gres:
+        for place, uuid in enumerate(part.uuid):
+            if uuid:
+                found[uuid] = [part.units[place], part.of[place]] if part.units else [1, 1]
+    if found:
+        site.resolve(tuple(found))
+        order.gpus = list(found)
+        order.gpu_shares = list(found.values()) if any(part.units for part in message.allocation.gres) else []
 
 
 def file_names(facts: StepFacts, node: NodeFacts) -> FileNames:

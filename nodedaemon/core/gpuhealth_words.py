@@ -52,6 +52,7 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     uid: int = -1
     job: tuple[int, int] | None = None  # job id and attempt, by its group, its supervisor or its environment
     start: int = 0  # of the process, in clock ticks: with the pid it names it
+    step: StepKey | None = None  # where that is the kernel's word
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):

@@ -127,7 +127,6 @@ class GpuAgent:
     def take_settings(self, settings: node_pb2.GpuSettings) -> None:
         """The controller's configuration."""
         self.settings.CopyFrom(settings)
-        self.watch.settle(poll_s=settings.poll_s or POLL_S, accounting=self.may_set(settings.accounting_mode))
         self._works.programs = {
             words.WorkKind.CHECK: settings.check_program, words.WorkKind.RESET: settings.reset_program,
         }  # fmt: skip
@@ -135,6 +134,15 @@ class GpuAgent:
         self.tell(words.Rules(settings.lost_drains_node, xids, self.may_set(bool(settings.reset_program))))
         for listener in (self.usage, self.mps):
             listener.take_settings(settings)
+        self.settle()
+
+    def settle(self) -> None:
+        """Ask NVML as the configuration and those who count say."""
+        self.watch.settle(
+            poll_s=self.usage.poll_s(self.settings.poll_s or POLL_S),
+            accounting=self.may_set(self.settings.accounting_mode),
+            per_process=self.usage.per_process(),
+        )
 
     def may_set(self, wanted: bool) -> bool:
         """Whether something that changes a card may be done: with PenstockGpuSettings=read-only never."""
@@ -273,11 +281,11 @@ class GpuAgent:
 
     def _jobs(self) -> owners.Jobs:
         jobs = {(key.job_id, key.attempt): held.uid for key, held in self._held.items()}
-        supervisors: dict[int, tuple[int, int]] = {}
+        supervisors: dict[int, StepKey] = {}
         for key in self._held:
             claim, end = self._place.spool.read(key)
             if claim is not None and claim.by != NEVER and end is None:
-                supervisors[claim.pid] = (key.job_id, key.attempt)
+                supervisors[claim.pid] = key
         trees = [tree.path for tree in self._place.cgroups.trees]
         return owners.Jobs(trees, supervisors, list((self._ended | jobs).items()))
 

@@ -41,6 +41,14 @@ class Listener:
     def polled(self, polled: Polled, owners: Mapping[int, Owner]) -> None:
         """All GPUs were looked at. `owners`: by pid, of the processes on them."""
 
+    def poll_s(self, usual_s: float) -> float:
+        """How often the GPUs are to be looked at; after a change `agent.settle()` is called."""
+        return usual_s
+
+    def per_process(self) -> tuple[str, ...]:
+        """Of which GPUs each process's utilisation is asked."""
+        return ()
+
     def returned(self, key: StepKey, uuids: tuple[str, ...]) -> None:
         """The job of that step gives these GPUs back and goes on without."""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from nodedaemon import proctree
 from nodedaemon.core.gpuhealth_words import Owner
+from nodedaemon.core.steps import StepKey
 from nodedaemon.kernelfiles import read_bytes, read_text
 
 Job = tuple[int, int]
@@ -27,11 +28,11 @@ class Jobs:
     __slots__ = ("_by_id", "_by_supervisor", "_group")
 
     def __init__(
-        self, subtrees: Iterable[str], supervisors: Mapping[int, Job], jobs: Iterable[tuple[Job, int]]
+        self, subtrees: Iterable[str], supervisors: Mapping[int, StepKey], jobs: Iterable[tuple[Job, int]]
     ) -> None:
         """subtrees: folders of this node's groups; supervisors: pids of stepds; jobs: with their uids, also ended ones."""
         names = sorted({re.escape(os.path.basename(path)) for path in subtrees})
-        self._group = re.compile(rf"/(?:{'|'.join(names)})/(\d+)\.(\d+)[./]") if names else None
+        self._group = re.compile(rf"/(?:{'|'.join(names)})/(\d+)\.(\d+)[./](-?\d+)") if names else None
         self._by_supervisor = supervisors
         self._by_id = {job[0]: (job, uid) for job, uid in jobs}
 
@@ -42,14 +43,15 @@ class Jobs:
         except OSError:
             return Owner(pid, False)
         start = proctree.start_time(pid)
-        job = self._by_group(pid) or self._by_ancestor(pid) or self._by_environment(pid, uid)
-        return Owner(pid, start != 0, uid, job, start)
+        step = self._by_group(pid) or self._by_ancestor(pid)
+        job = (step.job_id, step.attempt) if step is not None else self._by_environment(pid, uid)
+        return Owner(pid, start != 0, uid, job, start, step)
 
-    def _by_group(self, pid: int) -> Job | None:
+    def _by_group(self, pid: int) -> StepKey | None:
         found = self._group.search(read_text(f"/proc/{pid}/cgroup")) if self._group else None
-        return (int(found[1]), int(found[2])) if found else None
+        return StepKey(*map(int, found.groups())) if found else None
 
-    def _by_ancestor(self, pid: int) -> Job | None:
+    def _by_ancestor(self, pid: int) -> StepKey | None:
         for _ in range(DEPTH_MAX):
             if pid in self._by_supervisor:
                 return self._by_supervisor[pid]

@@ -428,3 +428,45 @@ def test_a_step_of_many_tasks_has_its_samples(monkeypatch, capsys):
         "cpu=00:00:08,fs/disk=100,mem=8M", "cpu=3,fs/disk=1,mem=2", "fs/disk=8",
     ]  # fmt: skip
     assert shown("SubmitLine", "Submit", "Elapsed") == ["srun -n4 solver", "2026-11-21T03:02:30", "00:01:00"]
+
+
+def test_what_gpus_did_and_what_they_consumed(monkeypatch, capsys):
+    from penstock.v1.accounting_pb2 import ListRecordsReply, StepMetric
+    from penstock.v1.common_pb2 import UsageMetric
+
+    def gpus(*figures):
+        return [
+            StepMetric(kind=kind, total=total, max=high, max_node="n2", max_task=4, min=low, min_node="n1")
+            for kind, total, high, low in figures
+        ]
+
+    first = gpus((UsageMetric.GPU_UTIL, 150, 99, 50), (UsageMetric.GPU_MEM_KB, 3072, 2048, 1024), (UsageMetric.ENERGY_J, 1_234_567, 900_000, 300))  # fmt: skip
+    steps = [
+        reports.step("COMPLETED", step_id=0, tasks=2, node_list="n[1-2]", nodes_alloc=2, metrics=first),
+        reports.step("COMPLETED", step_id=1, tasks=1, metrics=gpus((UsageMetric.ENERGY_J, 500, 500, 500))),
+        reports.step("COMPLETED", step_id=2, tasks=1),
+    ]
+    reports.install(monkeypatch, ListRecords=[ListRecordsReply(records=[reports.record(30, "COMPLETED", steps=steps)])])
+
+    def shown(*fields, options=()):
+        return run(capsys, "-nPj", "30", *options, "-o", ",".join(fields))[1].splitlines()
+
+    energy = ("JobID", "ConsumedEnergy", "ConsumedEnergyRaw")
+    assert shown(*energy) == ["30|1.24M|1235067", "30.0|1.23M|1234567", "30.1|500|500", "30.2||"]
+    assert shown(*energy, options=["--noconvert"])[:2] == ["30|1235067|1235067", "30.0|1234567|1234567"]
+    assert shown(*energy, options=["--units=K"])[:2] == ["30|1235.07K|1235067", "30.0|1234.57K|1234567"]
+    tres = shown("TRESUsageInTot", "TRESUsageInAve", "TRESUsageInMax", "TRESUsageInMaxNode", "TRESUsageInMinNode")
+    assert tres[0] == "||||"
+    assert tres[1].split("|") == [
+        "energy=1234567,gres/gpumem=3M,gres/gpuutil=150",
+        "energy=617283,gres/gpumem=1536K,gres/gpuutil=75",
+        "energy=900000,gres/gpumem=2M,gres/gpuutil=99",
+        "energy=n2,gres/gpumem=n2,gres/gpuutil=n2",
+        "energy=n1,gres/gpumem=n1,gres/gpuutil=n1",
+    ]
+    document = json.loads(run(capsys, "-j", "30", "--json")[1])["jobs"][0]["steps"]
+    assert document[0]["statistics"]["energy"]["consumed"] == {"set": True, "infinite": False, "number": 1_234_567}
+    assert document[0]["tres"]["requested"]["max"][1] == {
+        "type": "gres", "name": "gpumem", "id": 1001, "count": 2048 * 1024, "node": "n2", "task": 4,
+    }  # fmt: skip
+    assert document[2]["statistics"]["energy"]["consumed"]["set"] is False

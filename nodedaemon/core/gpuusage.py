@@ -1,0 +1,384 @@
+"""What steps did with their GPUs: utilisation, memory and energy, counted from samples, each thing for one step only.
+
+A step holds GPUs, or shares of them; a job's script holds what its steps hold too. A sample is one GPU at one moment,
+and stands for the time since the sample before.
+
+Rules
+    - A sample's utilisation and energy go to the steps that have processes on the GPU. Several divide it by what their
+      processes do (sm_percent), where the driver does not say that by their memory, else evenly.
+    - When nobody has a process there, they go to the step that is just ending, if it holds the GPU: what is over between
+      two samples leaves no other trace. Else to the job itself: its script, its interactive step, its first step.
+    - Energy is the difference of a counter. A counter that has fallen was set back by a reload of the driver: what it says
+      now is what was used since, at least. Of a GPU with several jobs each has its share of it. Both are estimates, and
+      so is a first difference that began before the step.
+    - Utilisation is a mean over time. A gap longer than GAP_US_MAX (nobody looked) counts as that long.
+    - Memory is the highest sum over the step's processes. What cannot be told is unknown, never 0.
+
+Whole numbers only: percent times microseconds, millijoules. No I/O: who owns a process is said with the sample.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from nodedaemon.core.gpuwords import Process, Sample
+from nodedaemon.core.steps import StepKey
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, INTERACTIVE_STEP
+
+#: Numbers of UsageMetric.Kind.
+GPU_UTIL, GPU_MEM_KB, ENERGY_J, GPU_MEM_HELD_KB = 7, 8, 9, 10
+#: For how long one sample may stand.
+GAP_US_MAX = 60_000_000
+#: A step that begins so long before the sample that is taken at its beginning has lost nothing to speak of.
+START_US = 1_000_000
+#: A kind, the sum, the largest and its task's rank, the smallest and its task's rank.
+Metric = tuple[int, int, int, int, int, int]
+
+
+class Share(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a step holds of a GPU: `units` of `of` shares; all of it is 1 of 1."""
+
+    uuid: str
+    units: int = 1
+    of: int = 1
+    memory_kb: int = 0  # of it; 0 = not known
+
+
+class OnGpu(msgspec.Struct, array_like=True):
+    """What one step did on one GPU. None = not known."""
+
+    util_us: int = 0  # time of which the utilisation is known
+    util_percent_us: int = 0
+    util_max: int | None = None  # percent
+    memory_kb: int | None = None  # as of the last sample
+    memory_max_kb: int | None = None
+    energy_mj: int | None = None
+    seen_us: int = 0  # the GPU's last sample, for whoever carries on
+    seen_mj: int | None = None  # and its counter then
+
+
+class StepUse(msgspec.Struct, array_like=True):
+    """A step's figures so far: what is kept in its spool folder."""
+
+    key: StepKey
+    began_us: int
+    rank: int = 0  # its first task here
+    shares: tuple[Share, ...] = ()
+    gpus: dict[str, OnGpu] = {}
+    memory_max_kb: int | None = None  # of the sum over its GPUs
+    estimated: bool = False  # of the energy
+    idle_since_us: int = 0  # of its job, 0 = it works
+    idle_told: bool = False
+
+
+class Activity(msgspec.Struct, frozen=True, gc=False):
+    """What a job did on one of its GPUs at one moment."""
+
+    uuid: str
+    util_percent: int | None
+    has_process: bool | None  # None = the driver does not list them
+
+
+Job = tuple[int, int]
+
+
+class Ledger:
+    """All steps that hold GPUs of this node."""
+
+    def __init__(self) -> None:
+        self.uses: dict[StepKey, StepUse] = {}
+        self._holders: dict[str, list[StepKey]] = {}  # by GPU, in the order in which they began
+        self._last: dict[str, tuple[int, int | None]] = {}  # by GPU: time and counter of its last sample
+
+    def begin(self, key: StepKey, began_us: int, shares: Iterable[Share], rank: int = 0) -> StepUse | None:
+        """A step has got GPUs. None when it has none, or is known."""
+        held = tuple(shares)
+        if not held or key in self.uses:
+            return None
+        use = StepUse(key, began_us, rank, held, {share.uuid: OnGpu() for share in held})
+        self._add(use)
+        return use
+
+    def restore(self, uses: Iterable[StepUse]) -> None:
+        """Carry on with what an earlier daemon has counted."""
+        for use in uses:
+            self._add(use)
+            for uuid, on in use.gpus.items():
+                if on.seen_us > self._last.get(uuid, (0, None))[0]:
+                    self._last[uuid] = (on.seen_us, on.seen_mj)
+
+    def _add(self, use: StepUse) -> None:
+        self.uses[use.key] = use
+        for share in use.shares:
+            self._holders.setdefault(share.uuid, []).append(use.key)
+
+    def end(self, key: StepKey) -> StepUse | None:
+        """A step is over. None when it had no GPUs."""
+        use = self.uses.pop(key, None)
+        for share in use.shares if use is not None else ():
+            self._holders[share.uuid].remove(key)
+        return use
+
+    def give_back(self, job: Job, uuids: Collection[str]) -> None:
+        """A job goes on without these GPUs; what it did on them stays in its figures."""
+        for use in self.steps_of(job):
+            for uuid in uuids:
+                if use.key in self._holders.get(uuid, ()):
+                    self._holders[uuid].remove(use.key)
+            use.shares = tuple(share for share in use.shares if share.uuid not in uuids)
+
+    def shared(self) -> tuple[str, ...]:
+        """GPUs that several steps hold; their job's holder is none that uses them."""
+        found = []
+        for uuid, keys in self._holders.items():
+            users = [key for key in keys if key.step_id != EXTERN_STEP]
+            if len(users) > 1:
+                found.append(uuid)
+        return tuple(sorted(found))
+
+    def jobs_on(self, uuid: str) -> list[int]:
+        """Ids of the jobs that hold the GPU."""
+        return sorted({key.job_id for key in self._holders.get(uuid, ())})
+
+    def steps_of(self, job: Job) -> list[StepUse]:
+        """The steps of a job that hold GPUs."""
+        return [use for key, use in self.uses.items() if (key.job_id, key.attempt) == job]
+
+    # -- a sample
+
+    def take(
+        self, samples: Iterable[Sample], owners: Mapping[int, StepKey], ending: Collection[StepKey] = ()
+    ) -> dict[Job, list[Activity]]:
+        """Count these. `owners`: whose the processes are; `ending`: steps for whose end they were taken."""
+        found: dict[Job, list[Activity]] = {}
+        for sample in samples:
+            if sample.error:
+                continue
+            before_us, counter = self._last.get(sample.uuid, (0, None))
+            if sample.at_us < before_us:
+                continue
+            self._last[sample.uuid] = (sample.at_us, sample.energy_mj)
+            known = (self.uses[key] for key in self._holders.get(sample.uuid, ()))
+            holders = [use for use in known if use.began_us <= sample.at_us]
+            if holders:
+                moment = _Moment(sample, before_us, counter, holders, owners, ending)
+                for job, activity in moment.count():
+                    found.setdefault(job, []).append(activity)
+        for use in self.uses.values():
+            _sum_memory(use)
+        return found
+
+
+def _sum_memory(use: StepUse) -> None:
+    known = [on.memory_kb for on in use.gpus.values() if on.memory_kb is not None]
+    if known:
+        use.memory_max_kb = max(use.memory_max_kb or 0, sum(known))
+
+
+class _Moment:
+    """One sample on its way into the figures of those who hold the GPU."""
+
+    def __init__(
+        self,
+        sample: Sample,
+        before_us: int,
+        counter: int | None,
+        holders: list[StepUse],
+        owners: Mapping[int, StepKey],
+        ending: Collection[StepKey],
+    ) -> None:
+        self._sample = sample
+        self._before_us = before_us
+        self._counter = counter
+        self._holders = holders
+        self._by_job: dict[Job, list[StepUse]] = {}
+        for use in holders:
+            self._by_job.setdefault((use.key.job_id, use.key.attempt), []).append(use)
+        self._processes: dict[StepKey, list[Process]] = {}
+        for process in sample.processes or ():
+            key = owners.get(process.pid)
+            whose = self._holder(key) if key is not None else None
+            if whose is not None:
+                self._processes.setdefault(whose.key, []).append(process)
+        self._ending = ending
+
+    def _holder(self, key: StepKey) -> StepUse | None:
+        """Who holds the GPU for a process of that step: it, or its job (a process of a step without GPUs)."""
+        of_job = self._by_job.get((key.job_id, key.attempt), [])
+        return next((use for use in of_job if use.key == key), _itself(of_job) if of_job else None)
+
+    def count(self) -> list[tuple[Job, Activity]]:
+        """Into the figures; what each job does there."""
+        users = {job: self._users(uses) for job, uses in self._by_job.items()}
+        weights = self._weights([use for uses in users.values() for use in uses])
+        percents = self._count_utilisation(weights)
+        for job, uses in users.items():
+            self._count_energy(uses, weights, is_alone=len(self._by_job) == 1)
+            for use in self._by_job[job]:
+                self._count_memory(use)
+        sample = self._sample
+        for use in self._holders:
+            on = use.gpus[sample.uuid]
+            on.seen_us, on.seen_mj = sample.at_us, sample.energy_mj
+        return [(job, self._activity(uses, percents)) for job, uses in users.items()]
+
+    def _activity(self, uses: list[StepUse], percents: Mapping[StepKey, int]) -> Activity:
+        sample = self._sample
+        percent = None if sample.util_percent is None else sum(percents.get(use.key, 0) for use in uses)
+        has = None if sample.processes is None else any(use.key in self._processes for use in uses)
+        return Activity(sample.uuid, percent, has)
+
+    def _users(self, of_job: list[StepUse]) -> list[StepUse]:
+        """The steps of a job that the sample is told of."""
+        found = [use for use in of_job if use.key in self._processes]
+        return found or [use for use in of_job if use.key in self._ending] or [_itself(of_job)]
+
+    def _weights(self, users: list[StepUse]) -> dict[StepKey, int]:
+        """In which proportion they had the GPU."""
+        here = {use.key: self._processes.get(use.key, []) for use in users}
+        by_work = {key: sum(process.sm_percent or 0 for process in processes) for key, processes in here.items()}
+        by_memory = {key: sum(process.memory_kb or 0 for process in processes) for key, processes in here.items()}
+        for weights in (by_work, by_memory):
+            if any(weights.values()):
+                return weights
+        with_processes = [use for use in users if use.key in self._processes]
+        return {use.key: 1 if not with_processes or use in with_processes else 0 for use in users}
+
+    def _since_us(self, use: StepUse) -> int:
+        return self._sample.at_us - max(self._before_us, use.began_us, self._sample.at_us - GAP_US_MAX)
+
+    def _count_utilisation(self, weights: Mapping[StepKey, int]) -> dict[StepKey, int]:
+        percent, whole = self._sample.util_percent, sum(weights.values())
+        if percent is None:
+            return {}
+        percents = {key: _part(percent, weight, whole) for key, weight in weights.items()}
+        for use in self._holders:
+            lasted_us, mine = self._since_us(use), percents.get(use.key, 0)
+            on = use.gpus[self._sample.uuid]
+            if lasted_us > 0:
+                on.util_us += lasted_us
+                on.util_percent_us += mine * lasted_us
+                on.util_max = max(on.util_max or 0, mine)
+        return percents
+
+    def _count_energy(self, users: list[StepUse], weights: Mapping[StepKey, int], *, is_alone: bool) -> None:
+        """Divide a job's part among its steps."""
+        sample, counter = self._sample, self._counter
+        if sample.energy_mj is None:
+            return
+        used = sample.energy_mj - counter if counter is not None else 0
+        is_estimate = used < 0
+        if used < 0:
+            used = sample.energy_mj
+        share = next(share for share in users[0].shares if share.uuid == sample.uuid)
+        if share.units < share.of or not is_alone:
+            used, is_estimate = _part(used, share.units, share.of), True
+        whole = sum(weights[use.key] for use in users)
+        for use in users:
+            mine = _part(used, weights[use.key], whole) if whole else used // len(users)
+            on = use.gpus[sample.uuid]
+            if self._before_us < use.began_us and mine:  # it began between two samples
+                mine = _part(mine, sample.at_us - use.began_us, sample.at_us - self._before_us)
+                is_estimate = is_estimate or sample.at_us - use.began_us > START_US
+            on.energy_mj = (on.energy_mj or 0) + max(mine, 0)
+            use.estimated = use.estimated or (is_estimate and mine > 0)
+
+    def _count_memory(self, use: StepUse) -> None:
+        on = use.gpus[self._sample.uuid]
+        on.memory_kb = self._memory_kb(use)
+        if on.memory_kb is not None:
+            on.memory_max_kb = max(on.memory_max_kb or 0, on.memory_kb)
+
+    def _memory_kb(self, use: StepUse) -> int | None:
+        sample = self._sample
+        if sample.processes is not None:
+            amounts = [process.memory_kb for process in self._processes.get(use.key, ())]
+            return None if None in amounts else sum(amount or 0 for amount in amounts)
+        is_alone = len(self._by_job) == 1 and use is _itself(self._holders)
+        return sample.memory_used_kb if is_alone else None
+
+
+def _part(value: int, part: int, whole: int) -> int:
+    """Rounded to the nearest."""
+    return (2 * value * part + whole) // (2 * whole) if whole > 0 else 0
+
+
+#: Who stands for the job when nobody in particular is meant; the rest by their numbers.
+_PLACE = {BATCH_STEP: -3, INTERACTIVE_STEP: -2, EXTERN_STEP: 2**32}
+
+
+def _itself(of_job: list[StepUse]) -> StepUse:
+    return min(of_job, key=lambda use: _PLACE.get(use.key.step_id, use.key.step_id))
+
+
+# -- what is told
+
+
+def metrics_of(use: StepUse) -> tuple[Metric, ...]:
+    """A step's figures on this node. A kind of which nothing is known is not there.
+
+    GPU_UTIL: the sum over its GPUs of the mean of each, in percent; the highest sample; the lowest mean. GPU_MEM_KB: the
+    highest sum over its GPUs; the highest and the lowest peak of one. ENERGY_J: the sum; of one GPU. GPU_MEM_HELD_KB: the
+    memory of what it held, likewise.
+    """
+    gpus = list(use.gpus.values())
+    means = [_part(on.util_percent_us, 1, on.util_us) for on in gpus if on.util_us]
+    highest = [on.util_max for on in gpus if on.util_max is not None]
+    peaks = [on.memory_max_kb for on in gpus if on.memory_max_kb is not None]
+    joules = [_part(on.energy_mj, 1, 1000) for on in gpus if on.energy_mj is not None]
+    held = [_part(share.memory_kb, share.units, share.of) for share in use.shares if share.memory_kb]
+    rows = (
+        (GPU_UTIL, sum(means), highest, means),
+        (GPU_MEM_KB, use.memory_max_kb or 0, peaks, peaks),
+        (ENERGY_J, _part(sum(on.energy_mj or 0 for on in gpus), 1, 1000), joules, joules),
+        (GPU_MEM_HELD_KB, sum(held), held, held),
+    )
+    return tuple(
+        (kind, total, max(high), use.rank, min(low), use.rank) for kind, total, high, low in rows if high and low
+    )
+
+
+class IdleWord(msgspec.Struct, frozen=True, gc=False):
+    """A job's GPUs do nothing since then, or no longer so (`over`)."""
+
+    key: StepKey
+    uuids: tuple[str, ...]
+    since_us: int
+    over: bool = False
+    unused: bool = False
+
+
+def look_idle(
+    uses: list[StepUse], activities: list[Activity], at_us: int, percent: int, warn_us: int
+) -> IdleWord | None:
+    """What is to be told of one job, all of whose steps these are. Marks them; is told once until it is over.
+
+    Idle: every GPU is known to be below `percent`, or, where there is no utilisation (MIG), has no process.
+    """
+    seen = {activity.uuid: activity for activity in activities}
+    uuids = tuple(sorted({share.uuid for use in uses for share in use.shares}))
+    if not uuids or any(uuid not in seen for uuid in uuids):
+        return None  # not all were looked at: no answer
+    first, told = uses[0].idle_since_us, uses[0].idle_told
+    key = _itself(uses).key
+    if not warn_us or not all(_is_idle(seen[uuid], percent) for uuid in uuids):
+        mark_idle(uses, 0, told=False)
+        return IdleWord(key, uuids, first, over=True) if told else None
+    since_us = first or at_us
+    is_due = not told and at_us - since_us >= warn_us
+    mark_idle(uses, since_us, told=told or is_due)
+    if not is_due:
+        return None
+    return IdleWord(key, uuids, since_us, unused=all(seen[uuid].has_process is False for uuid in uuids))
+
+
+def mark_idle(uses: Iterable[StepUse], since_us: int, *, told: bool) -> None:
+    """Since when a job's GPUs do nothing, in the figures of all its steps."""
+    for use in uses:
+        use.idle_since_us, use.idle_told = since_us, told
+
+
+def _is_idle(activity: Activity, percent: int) -> bool:
+    if activity.util_percent is not None:
+        return activity.util_percent < percent
+    return activity.has_process is False

@@ -1,0 +1,276 @@
+"""What steps do with their GPUs, counted while they run, kept where a restart finds it, told at their end.
+
+    ordered -> the figures' file in the step's folder, a poll of its GPUs
+    polled  -> the figures of all who hold GPUs; idle jobs; their files
+    over    -> a last poll, for which the end waits no longer than LAST_POLL_S; then the figures go into its report
+
+The file (`gpus`, written whole, not synced: a step does not outlive a loss of power) holds what the ledger knows, for the
+noded that comes after this one, and the figures as sstat wants them, for the step's own supervisor (sampling.py).
+
+A listener of the agent (hooks.py). Who counts what for whom is core/gpuusage.py's; whose a process is, the agent's;
+what NVML's own accounting adds for processes that no sample met, lifetimes.py's.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from nodedaemon.core import gpuusage
+from nodedaemon.core.gpuhealth_words import Owner
+from nodedaemon.core.gpuusage import Job, Ledger, Metric, Share, StepUse, metrics_of
+from nodedaemon.core.gpuwords import Found, Polled
+from nodedaemon.core.messages import Event, StepEnded
+from nodedaemon.core.steps import StepKey
+from nodedaemon.gpu.agent import GpuAgent
+from nodedaemon.gpu.hooks import Listener
+from nodedaemon.gpu.jobmap import JobMap, file_name
+from nodedaemon.gpufile import NAME, read_kept, write_kept
+from nodedaemon.orders import LaunchOrder
+from nodedaemon.sampling import CPU_MS, READ_BYTES, RSS_KB, WRITE_BYTES
+from nodedaemon.site import Site
+from penstock.v1 import node_pb2
+from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
+
+log = logging.getLogger("penstock.noded")
+
+#: How long a step's end waits for the last look at its GPUs.
+LAST_POLL_S = 2.0
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(StepUse).decode
+Post = Callable[[Event], None]
+
+
+class GpuUsage(Listener):
+    """Of this node; only from the loop's thread."""
+
+    def __init__(
+        self,
+        agent: GpuAgent,
+        steps_fd: int,
+        site: Site,
+        now_us: Callable[[], int],
+        is_suspended: Callable[[Job], bool],
+    ) -> None:
+        self._agent = agent
+        self._steps_fd = steps_fd
+        self._site = site
+        self._now_us = now_us
+        self._is_suspended = is_suspended
+        self._ledger = Ledger()
+        self._unkept: dict[StepKey, tuple[str, ...]] = {}  # steps that began and have no file (yet): their GPUs
+        self._files: dict[str, str] = {}  # by uuid: what exporters call it
+        self._memory_kb: dict[str, int] = {}
+        self._map = JobMap()
+        self._ending: dict[StepKey, list[StepEnded]] = {}  # and what else was said of their end meanwhile
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # polls whose figures somebody waits for
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._runs = False
+        self._counted_us = 0  # the last poll
+        self.found(agent.found)
+
+    # -- what is asked of the probe
+
+    def poll_s(self, usual_s: float) -> float:
+        """More often than usual while a job has a GPU, when JobAcctGatherFrequency says so."""
+        wanted_s = self._site.settings.acct_gather_frequency_s
+        return min(usual_s, wanted_s) if self._ledger.uses and wanted_s else usual_s
+
+    def per_process(self) -> tuple[str, ...]:
+        """GPUs of which it matters what each process does: several steps have them."""
+        return self._ledger.shared()
+
+    # -- of the agent
+
+    def start(self) -> None:
+        """The loop runs. A step whose file was not written any more is counted from now on."""
+        self._runs = True
+        for key, uuids in self._unkept.items():
+            self._begin(key, [Share(uuid, memory_kb=self._memory_kb.get(uuid, 0)) for uuid in uuids], 0)
+        self._unkept.clear()
+        self._changed()
+
+    def stop(self) -> None:
+        """The daemon ends: nothing more is asked."""
+        self._runs = False
+        for task in self._tasks:
+            task.cancel()
+
+    def take_settings(self, settings: node_pb2.GpuSettings) -> None:
+        """There is a new configuration."""
+        self._map.use(settings.job_map_dir)
+        self._show_jobs()
+
+    def found(self, found: Found) -> None:
+        """What GPUs there are now."""
+        self._files = {device.uuid: file_name(device) for device in found.devices}
+        self._memory_kb = {device.uuid: device.memory_mb * 1024 for device in found.devices}
+        self._show_jobs()
+
+    def began(self, key: StepKey, uid: int, uuids: tuple[str, ...]) -> None:
+        """A step has GPUs: of an earlier daemon's, whose figures are read; of a new one `ordered` says more."""
+        use = self._read(key)
+        if use is None:
+            self._unkept[key] = uuids
+        else:
+            self._ledger.restore([use])
+
+    def returned(self, key: StepKey, uuids: tuple[str, ...]) -> None:
+        """The job goes on without these."""
+        self._ledger.give_back((key.job_id, key.attempt), uuids)
+        self._show_jobs()
+
+    def _read(self, key: StepKey) -> StepUse | None:
+        kept = read_kept(f"{key}/{NAME}", self._steps_fd)
+        if kept is None:
+            return None
+        try:
+            use = _decode(kept[0])
+        except msgspec.DecodeError as error:  # of another version, or of a disk that was full
+            log.warning("step %s: its GPU figures cannot be read and begin anew: %s", key, error)
+            return None
+        return use if use.key == key else None
+
+    # -- steps
+
+    def ordered(self, key: StepKey, order: LaunchOrder) -> None:
+        """The launch is on its way and the step has its folder."""
+        self._unkept.pop(key, None)
+        units = order.gpu_shares or [[1, 1]] * len(order.gpus)
+        held = [
+            Share(uuid, mine, of, self._memory_kb.get(uuid, 0))
+            for uuid, (mine, of) in zip(order.gpus, units, strict=True)
+        ]
+        self._begin(key, held, order.tasks[0].rank if order.tasks else 0)
+
+    def _begin(self, key: StepKey, held: list[Share], rank: int) -> None:
+        use = self._ledger.begin(key, self._now_us(), held, rank)
+        if use is None:
+            return
+        self._write(use)
+        self._changed()
+        if self._runs and key.step_id != EXTERN_STEP:
+            self._start(self._poll())
+
+    def _changed(self) -> None:
+        self._show_jobs()
+        self._agent.settle()
+
+    def over(self, end: StepEnded, post: Post) -> None:
+        """`post` a step's end with its figures, after a last look at its GPUs; at once that of a step without GPUs."""
+        key = end.key
+        if key in self._ending:  # it is told twice: in the same order
+            self._ending[key].append(end)
+        elif not self._runs:  # it ended while no daemon was there
+            use = self._read(key)
+            post(end if use is None else with_figures(end, use))
+        elif key not in self._ledger.uses:
+            post(end)
+        elif not end.start_at_us or key.step_id == EXTERN_STEP:
+            self._finish(end, post)
+        else:
+            self._ending[key] = []
+            self._start(self._poll_and_finish(end, post))
+
+    async def _poll_and_finish(self, end: StepEnded, post: Post) -> None:
+        await self._poll()
+        self._finish(end, post)
+
+    def _finish(self, end: StepEnded, post: Post) -> None:
+        use = self._ledger.end(end.key)
+        assert use is not None
+        if use.estimated:
+            log.info("step %s: the energy of its GPUs is an estimate", end.key)
+        post(with_figures(end, use))
+        for again in self._ending.pop(end.key, ()):
+            post(again)
+        self._changed()
+
+    # -- samples
+
+    async def _poll(self) -> None:
+        """Look at the GPUs now, and wait until that is counted; not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_POLL_S):
+                polled = await self._agent.watch.poll(LAST_POLL_S)
+                if polled is not None and polled.at_us > self._counted_us:
+                    counted = asyncio.get_running_loop().create_future()
+                    self._awaited.append((polled.at_us, counted))
+                    await counted
+
+    def polled(self, polled: Polled, owners: Mapping[int, Owner]) -> None:
+        """What the GPUs do now."""
+        keys = {pid: key for pid, owner in owners.items() if (key := step_of(owner)) is not None}
+        did = self._ledger.take(polled.samples, keys, self._ending)
+        for job, activities in did.items():
+            self._look_idle(job, activities, polled.at_us)
+            for use in self._ledger.steps_of(job):
+                self._write(use)
+        self._counted_us = max(self._counted_us, polled.at_us)
+        waiting = self._awaited
+        self._awaited = [(at_us, counted) for at_us, counted in waiting if at_us > polled.at_us]
+        for at_us, counted in waiting:
+            if at_us <= polled.at_us and not counted.done():
+                counted.set_result(None)
+
+    def _look_idle(self, job: Job, activities: list[gpuusage.Activity], at_us: int) -> None:
+        gpu = self._site.settings.gpu
+        after_us = 0 if self._is_suspended(job) else gpu.idle_warn_s * 1_000_000
+        word = gpuusage.look_idle(self._ledger.steps_of(job), activities, at_us, gpu.idle_percent, after_us)
+        if word is not None:
+            key = node_pb2.StepKey(job_id=word.key.job_id, attempt=word.key.attempt, step_id=word.key.step_id)
+            idle = node_pb2.GpuIdle(
+                key=key, uuid=word.uuids, since_us=word.since_us, over=word.over, unused=word.unused
+            )
+            self._agent.say(node_pb2.Report(gpu_idle=idle))
+
+    # -- files
+
+    def _write(self, use: StepUse) -> None:
+        """Its figures so far. A step whose folder is gone, or that finds no room, goes on uncounted."""
+        try:
+            write_kept(f"{use.key}/{NAME}", self._steps_fd, _encode(use), [list(metric) for metric in told(use)])
+        except FileNotFoundError:
+            return  # it has ended, and its folder was faster
+        except OSError as error:
+            log.warning("step %s: its GPU figures cannot be kept: %s", use.key, os.strerror(error.errno or 0))
+
+    def _show_jobs(self) -> None:
+        self._map.show({name: self._ledger.jobs_on(uuid) for uuid, name in self._files.items()})
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def step_of(owner: Owner) -> StepKey | None:
+    """Whose a process is: a step's, or its job's."""
+    return owner.step or (StepKey(*owner.job, BATCH_STEP) if owner.job is not None else None)
+
+
+def told(use: StepUse) -> tuple[Metric, ...]:
+    """What is said of a step. A job's holder is only worth a word when the GPUs did something for it."""
+    metrics = metrics_of(use)
+    did = any(metric[1] for metric in metrics if metric[0] != gpuusage.GPU_MEM_HELD_KB)
+    return metrics if did or use.key.step_id != EXTERN_STEP else ()
+
+
+def with_figures(end: StepEnded, use: StepUse) -> StepEnded:
+    """A step's end that says what its GPUs did."""
+    metrics = told(use)
+    if not metrics:
+        return end
+    return msgspec.structs.replace(end, metrics=(end.metrics or _basics(end)) + metrics, measured=max(end.measured, 1))
+
+
+def _basics(end: StepEnded) -> tuple[Metric, ...]:
+    """Of a script that nobody has sampled: what its end alone says, so that records have one form."""
+    found = [(CPU_MS, (end.user_cpu_us + end.system_cpu_us) // 1000)]
+    found += [(RSS_KB, end.max_rss_kb)] if end.max_rss_kb else []
+    found += [(READ_BYTES, end.disk_read_bytes), (WRITE_BYTES, end.disk_write_bytes)]
+    return tuple((kind, value, value, 0, value, 0) for kind, value in found)
