@@ -165,7 +165,7 @@ def main(argv: list[str]) -> int:
         shutil.copytree(EXAMPLES, demo.work)
         say(f"Starting a controller and {NODES} node daemons in {folder}; the nodes' sizes are pretended.")
         prepare(demo.home)
-        cluster = LocalCluster.create(demo.home, Wish(NODES, CPUS_PER_NODE, GPUS_PER_NODE))
+        cluster = LocalCluster.create(demo.home, Wish(NODES, CPUS_PER_NODE, (GPUS_PER_NODE, "")))
         cluster.start_missing()
         demo.run(cluster)
     except CommandError as error:

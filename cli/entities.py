@@ -19,6 +19,11 @@ def show_jobs(call: Call) -> int:
     report = call.report()
     request = pb.ListJobsRequest(filter=pb.JobFilter(ids=ids), all_states=True, detail=report.detail, planned=True)
     jobs = list_jobs(request)
+    if "json" in call.options:
+        from cli.jsonout import jobs_document, write_document
+
+        write_document(jobs_document(jobs, find_cluster().cluster_name, report.now_us))
+        return 0
     if not jobs:
         if ids:
             raise CommandError(NO_SUCH_JOB, plain=True)
@@ -32,9 +37,15 @@ def show_nodes(call: Call) -> int:
     names = [name for word in call.words for name in expand(word)]
     nodes = ask("ListNodes", pb.ListNodesRequest(names=names), "slurm_load_node").nodes
     missing = sorted(set(names) - {node.name for node in nodes})
-    if not nodes and not missing:
-        print("No nodes in the system")  # noqa: T201
-    call.put([show.node_record(node, call.report()) for node in nodes])
+    if "json" in call.options:
+        from cli.jsonnode import nodes_document
+        from cli.jsonout import write_document
+
+        write_document(nodes_document(nodes, find_cluster().cluster_name, call.report().now_us))
+    else:
+        if not nodes and not missing:
+            print("No nodes in the system")  # noqa: T201
+        call.put([show.node_record(node, call.report()) for node in nodes])
     for name in missing:
         complain(NAME, f"Node {name} not found", plain=True)
     return 1 if missing else 0
@@ -126,4 +137,6 @@ ENTITIES = {
     "licenses": Verb(0, -1, places.show_licenses),
     "license": Verb(0, -1, places.show_licenses),
 }
+#: What --json shows.
+WITH_JSON = ("job", "jobs", "node", "nodes")
 ENTITIES_LATER = words_of("aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend slurmd")

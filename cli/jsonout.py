@@ -286,8 +286,9 @@ def nodes_document(pairs: Iterable[Pair], cluster: str, now_us: int, by_node: bo
 
 def node_group_object(nodes: list[NodeInfo], partition: PartitionInfo, cluster: str) -> Json:
     """One line of sinfo."""
+    from cli.nodegres import gres, gres_used
     from cli.nodestate import json_words
-    from cli.sinfo_fields import Group, counts, cpu_counts, gres, gres_used
+    from cli.sinfo_fields import Group, counts, cpu_counts
 
     group = Group(partition, nodes)
     node = nodes[0]

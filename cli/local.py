@@ -28,6 +28,7 @@ from cli.options import YES, Command, Option, parse
 from cli.run import CommandError
 from penstock.errors import PenstockError
 from penstock.values.numbers import parse_int
+from penstock.values.pretend import parse_gpus
 
 
 def _number(low: int, high: int, what: str) -> Callable[[str], int]:
@@ -51,9 +52,9 @@ UP = Command(
         Option(
             "gpus-per-node",
             value=YES,
-            metavar="N",
-            convert=_number(0, GPUS_PER_NODE_MAX, "--gpus-per-node"),
-            help="pretend that each node has N GPUs",
+            metavar="N[:TYPE]",
+            convert=lambda text: parse_gpus(text, GPUS_PER_NODE_MAX, "--gpus-per-node"),
+            help="pretend that each node has N GPUs (of a TYPE like h200, with its memory)",
         ),
     ),
     footer="Starts a cluster of your own in $PENSTOCK_HOME (~/.penstock), or what does not run of it.",
@@ -102,8 +103,9 @@ def up(argv: list[str]) -> int:
     )
     say(f"  controller  pid {cluster.processes[CTLD].pid}, {cluster.file.address}")
     memory = f"{size.memory_mb} MB"
+    gpu_word = f"{size.gpu_type} GPU".strip()
     each = " each" if len(cluster.nodes) > 1 else ""
-    say(f"  nodes       {names}: {count(size.cpus, 'CPU')}, {memory}, {count(size.gpus, 'GPU')}{each}{pretended}")
+    say(f"  nodes       {names}: {count(size.cpus, 'CPU')}, {memory}, {count(size.gpus, gpu_word)}{each}{pretended}")
     say(f"  folder      {home} (slurm.conf, log/)")
     if (explicit := os.environ.get("PENSTOCK_CLUSTER")) and explicit != str(home / "cluster.json"):
         say(f"note: PENSTOCK_CLUSTER is set, so the commands talk to the cluster of {explicit}")

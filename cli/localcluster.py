@@ -19,7 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from cli.daemons import Process, is_running, pause, start, stop, tail
-from cli.localconf import CLUSTER_NAME, ENTRIES, Node, Wish, conf_text, free_ports, machine_now, plan_nodes, prepare
+from cli.localconf import (
+    CLUSTER_NAME,
+    ENTRIES,
+    Node,
+    Wish,
+    conf_text,
+    free_ports,
+    gpus_text,
+    machine_now,
+    plan_nodes,
+    prepare,
+)
 from cli.run import CommandError
 from penstock.client import Client
 from penstock.cluster import ClusterFile, read_cluster, write_cluster
@@ -156,7 +167,14 @@ class LocalCluster:
             "0",
         ]
         if node.pretended:
-            words += ["--cpus", str(node.cpus), "--real-memory", str(node.memory_mb), "--gpus", str(node.gpus)]
+            words += [
+                "--cpus",
+                str(node.cpus),
+                "--real-memory",
+                str(node.memory_mb),
+                "--gpus",
+                gpus_text(node.gpus, node.gpu_type),
+            ]
         self.launch(node.name, program("noded", *words), spool)
 
     def start_missing(self) -> list[str]:

@@ -37,7 +37,7 @@ class Wish(NamedTuple):
 
     nodes: int | None = None
     cpus_per_node: int | None = None
-    gpus_per_node: int | None = None
+    gpus_per_node: tuple[int, str] | None = None  # how many, and their type
 
 
 class Machine(NamedTuple):
@@ -56,6 +56,7 @@ class Node(NamedTuple):
     memory_mb: int
     gpus: int
     pretended: bool
+    gpu_type: str = ""
 
 
 def home_folder() -> Path:
@@ -102,17 +103,26 @@ def plan_nodes(wish: Wish, machine: Machine) -> list[Node]:
     cpus = wish.cpus_per_node or max(1, machine.cpus // count)
     memory_mb = max(1, machine.memory_mb * MEMORY_PERCENT // 100 // count)
     # Real GPUs stay with a single node: two nodes must not both believe that they own one.
-    gpus = wish.gpus_per_node if wish.gpus_per_node is not None else machine.gpus if count == 1 else 0
-    return [Node(f"n{i}", cpus, memory_mb, gpus, pretended) for i in range(1, count + 1)]
+    gpus, type_ = wish.gpus_per_node or (machine.gpus if count == 1 else 0, "")
+    return [Node(f"n{i}", cpus, memory_mb, gpus, pretended, type_) for i in range(1, count + 1)]
+
+
+def gpus_text(gpus: int, type_: str) -> str:
+    """`8:h200`, `8`."""
+    return f"{gpus}:{type_}" if type_ else str(gpus)
 
 
 def other_than(wish: Wish, nodes: list[Node]) -> str:
     """In which way a wish differs from the cluster that there is; empty when it does not."""
-    have = {"nodes": len(nodes), "cpus_per_node": nodes[0].cpus, "gpus_per_node": nodes[0].gpus}
+    have = {"nodes": len(nodes), "cpus_per_node": nodes[0].cpus, "gpus_per_node": (nodes[0].gpus, nodes[0].gpu_type)}
     for key, wanted in wish._asdict().items():
         if wanted is not None and wanted != have[key]:
-            return f"--{key.replace('_', '-')} {wanted}: this cluster has {have[key]}"
+            return f"--{key.replace('_', '-')} {_shown(wanted)}: this cluster has {_shown(have[key])}"
     return ""
+
+
+def _shown(size: object) -> str:
+    return gpus_text(*size) if isinstance(size, tuple) else str(size)
 
 
 def free_ports(count: int) -> list[int]:
@@ -137,7 +147,8 @@ def conf_text(home: Path, user: str, ports: tuple[int, int], nodes: list[Node]) 
     """slurm.conf of the cluster."""
     names = nodes[0].name if len(nodes) == 1 else f"n[1-{len(nodes)}]"
     size = nodes[0]
-    gres = f" Gres=gpu:{size.gpus}" if size.gpus else ""
+    kind = f"gpu:{size.gpu_type}" if size.gpu_type else "gpu"
+    gres = f" Gres={kind}:{size.gpus}" if size.gpus else ""
     share_mb = max(1, size.memory_mb // size.cpus)
     return f"""\
 # Made by `penstock up`; yours to change: `scontrol reconfigure` applies it, `penstock config check` tries it.

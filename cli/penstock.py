@@ -31,6 +31,7 @@ PROGRAMS = (
     Program("demo", "cli.demo:main", "show a cluster at work in a temporary folder"),
     Program("why", "cli.why:main", "say why a job waits, and what would start it sooner"),
     Program("seff", "cli.seff:body", "say how well a job used its CPUs, memory, GPUs and time"),
+    Program("gpus", "cli.gpus:main", "list the GPUs of the cluster: state, jobs, reason"),
     Program("fits", "cli.fits:main", "list the largest jobs that would start now"),
     Program("ctld", "ctld.main:main", "the controller", is_daemon=True),
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),

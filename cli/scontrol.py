@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cli import reservation, show
-from cli.entities import ENTITIES, ENTITIES_LATER
+from cli.entities import ENTITIES, ENTITIES_LATER, WITH_JSON
 from cli.jobids import own_node
 from cli.keywords import (
     NAME,
@@ -73,7 +73,8 @@ COMMAND = Command(
         Option("local", help="accepted; there is one cluster"),
         Option("verbose", "v", help="accepted", counted=True),
         *later("clusters/M", "uid/u"),
-        *later("json", "yaml", value=MAYBE),
+        Option("json", value=MAYBE, help="nodes and jobs as JSON", const=""),
+        *later("yaml", value=MAYBE),
         *later("federation", "future/F", "sibling", value=NO),
     ),
     footer=FOOTER,
@@ -110,6 +111,8 @@ def show_entity(call: Call) -> int:
     if name not in ENTITIES:
         raise CommandError(f"show {name} is not supported yet by Penstock")
     check_count(ENTITIES[name], words, "show")
+    if "json" in call.options and name not in WITH_JSON:
+        raise CommandError(f"--json of show {name} is not supported yet by Penstock")
     return ENTITIES[name].run(call._replace(words=words))
 
 

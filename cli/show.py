@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cli.jobids import begin_at, end_at, start_at
+from cli.nodegres import gpu_lines, gres_drain, gres_used
 from penstock.v1.common_pb2 import BATCH, GresCount, GresIndices, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
 from penstock.values.dates import format_date
@@ -266,7 +267,8 @@ def node_record(node: NodeInfo, report: Report) -> Record:
         f"Gres={_null(format_node_gres(_gres(node.gres)))}",
     ]
     if report.detail:
-        lines += ["GresDrain=N/A", f"GresUsed={_null(indexed_gres(node.gres_used))}"]
+        used = gres_used(node) if node.gres or node.gres_used else NULL
+        lines += [f"GresDrain={gres_drain(node)}", f"GresUsed={used}"]
     lines += [
         f"NodeAddr={node.addr} NodeHostName={node.hostname} Version={_null(node.version)}",
         f"OS={_null(node.os)} ",
@@ -278,8 +280,8 @@ def node_record(node: NodeInfo, report: Report) -> Record:
         f"BootTime={report.date(node.boot_at_us, 'None')} "
         f"SlurmdStartTime={report.date(node.noded_start_at_us, 'None')}",
         f"LastBusyTime={report.date(node.last_busy_at_us)} ResumeAfterTime=None",
-        f"CfgTRES={format_tres(_node_tres(node))}",
-        f"AllocTRES={format_tres(_node_tres_used(node))}",
+        f"CfgTRES={format_tres(node_tres(node))}",
+        f"AllocTRES={format_tres(node_tres_used(node))}",
         "CurrentWatts=0 AveWatts=0",
     ]
     return [*lines, *_node_remarks(node, report)]
@@ -291,6 +293,7 @@ def _node_remarks(node: NodeInfo, report: Report) -> Record:
         when = f" [{node.reason_user}@{report.date(node.reason_at_us)}]" if node.reason_at_us else ""
         lines.append(f"Reason={node.reason}{when}")
     lines += [f"Comment={node.comment}"] if node.comment else []
+    lines += gpu_lines(node, report.date)
     return [*lines, "Pretended=YES"] if node.pretended else lines
 
 
@@ -299,14 +302,16 @@ def node_state(node: NodeInfo) -> str:
     return "+".join([node.base_state, *(NODE_FLAG_WORDS.get(flag, flag) for flag in node.flags)])
 
 
-def _node_tres(node: NodeInfo) -> dict[str, int]:
+def node_tres(node: NodeInfo) -> dict[str, int]:
+    """What it has, by TRES."""
     tres = {"cpu": node.cpus, "mem": node.real_memory_mb, "billing": node.cpus}
     for one in node.gres:
         tres[f"gres/{one.name}"] = tres.get(f"gres/{one.name}", 0) + one.count
     return tres
 
 
-def _node_tres_used(node: NodeInfo) -> dict[str, int]:
+def node_tres_used(node: NodeInfo) -> dict[str, int]:
+    """What jobs hold of it."""
     tres = {"cpu": node.cpus_alloc, "mem": node.mem_alloc_mb}
     for held in node.gres_used:
         tres[f"gres/{held.name}"] = tres.get(f"gres/{held.name}", 0) + gres_held(held)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cli.format import Clock, Field
+from cli.nodegres import gres, gres_used
 from cli.nodestate import BUSY, compact_word, complete_word, long_word, number
 from penstock.v1.controller_pb2 import NodeInfo, PartitionInfo
 from penstock.values.duration import format_elapsed
@@ -92,39 +93,6 @@ def cpu_load(node: NodeInfo) -> str:
 def free_memory(node: NodeInfo) -> str:
     """Megabytes free, as the node's system says."""
     return str(node.free_memory_mb) if node.version else "N/A"
-
-
-def gres(node: NodeInfo) -> str:
-    """`gpu:a100:2`."""
-    return ",".join(":".join(filter(None, (g.name, g.type, str(g.count)))) for g in node.gres) or "(null)"
-
-
-def gres_used(node: NodeInfo) -> str:
-    """`gpu:a100:1(IDX:0)`."""
-    used = {(g.name, g.type): sorted(g.index) for g in node.gres_used if not g.units}
-    shares = {(g.name, g.type): g for g in node.gres_used if g.units}
-    items = []
-    for kind in node.gres:
-        share = shares.get((kind.name, kind.type))
-        if share is not None:
-            parts = ",".join(f"{count}/{of}" for count, of in zip(share.units, share.of, strict=True))
-            items.append(":".join(filter(None, (kind.name, kind.type, f"{sum(share.units)}({parts})"))))
-            continue
-        index = used.get((kind.name, kind.type), [])
-        head = ":".join(filter(None, (kind.name, kind.type, str(len(index)))))
-        items.append(f"{head}(IDX:{_ranges(index)})")
-    return ",".join(items) or "gpu:0"
-
-
-def _ranges(numbers: list[int]) -> str:
-    """`0-1,4`."""
-    parts: list[list[int]] = []
-    for n in numbers:
-        if parts and parts[-1][-1] == n - 1:
-            parts[-1].append(n)
-        else:
-            parts.append([n])
-    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts) or "N/A"
 
 
 def duration(seconds: int, none: str) -> str:

@@ -24,6 +24,9 @@ NODE_STATES = (
     "REBOOT", "REBOOT_ASAP", "CANCEL_REBOOT",
 )  # fmt: skip
 STATES_WITH_REASON = ("DRAIN", "DOWN", "FAIL")
+#: What can be done to GPUs of a node (`gres=gpu:3 state=drain`): the others of the node go on.
+GPU_STATES = ("DRAIN", "RESUME", "UNDRAIN")
+GPU_FORMS = "write gres=gpu:INDEX, gres=gpu:UUID (or the beginning of one), or gres=gpu for all of the node"
 
 KEYS = {
     "job": words_of(
@@ -127,8 +130,23 @@ def _check_node(changes: dict[str, str]) -> None:
             "Not all states are valid given a node's prior state",
             plain=True,
         )
+    if "gres" in changes:
+        _check_gpus(changes["gres"], state)
     if state in STATES_WITH_REASON and not changes.get("reason"):
         raise CommandError(
             "You must specify a reason when DOWNING or DRAINING a node. Request denied",
+            plain=True,
+        )
+
+
+def _check_gpus(text: str, state: str) -> None:
+    """A state of some GPUs. Which there are is the controller's to say."""
+    name, colon, which = text.partition(":")
+    if name.lower() != "gpu" or (colon and not which):
+        raise CommandError(f"Invalid input: gres={text}\nRequest aborted\n{GPU_FORMS}", plain=True)
+    if state not in GPU_STATES:
+        raise CommandError(
+            f"Invalid input: state={state} gres={text}\nRequest aborted\n"
+            f"Valid states of a GPU are: {' '.join(GPU_STATES)}",
             plain=True,
         )

@@ -12,8 +12,7 @@ import psutil
 
 from nodedaemon.nvml import Gpu, find_gpus
 from penstock.v1 import node_pb2
-from penstock.values.errors import BadValue
-from penstock.values.numbers import parse_int
+from penstock.values import pretend
 
 MB = 1024 * 1024
 GPUS_MAX = 1024  # a bitmask per node and job; the largest machines have 16
@@ -36,10 +35,7 @@ class Pretended:
 
 def parse_gpus(text: str) -> tuple[int, str]:
     """`4` or `4:a100`."""
-    count, colon, type_ = text.partition(":")
-    if colon and not type_.replace("-", "").replace("_", "").isalnum():
-        raise BadValue(f"--gpus: {text!r}: the type may have letters, digits, '-' and '_'")
-    return parse_int(count, 0, GPUS_MAX, "--gpus"), type_
+    return pretend.parse_gpus(text, GPUS_MAX, "--gpus")
 
 
 def take_inventory(node_name: str, pretended: Pretended) -> tuple[node_pb2.Inventory, str]:
@@ -50,7 +46,8 @@ def take_inventory(node_name: str, pretended: Pretended) -> tuple[node_pb2.Inven
     if pretended.gpus is not None:
         gpus = _pretended_gpus(node_name, *pretended.gpus)
     else:
-        gpus, remark = find_gpus()
+        found, remark = find_gpus()
+        gpus = [_gpu_message(gpu) for gpu in found]
     inventory = node_pb2.Inventory(
         cpus=cpus,
         boards=1,
@@ -59,7 +56,7 @@ def take_inventory(node_name: str, pretended: Pretended) -> tuple[node_pb2.Inven
         threads_per_core=threads,
         real_memory_mb=pretended.real_memory_mb or psutil.virtual_memory().total // MB,
         tmp_disk_mb=psutil.disk_usage("/tmp").total // MB,  # noqa: S108 (Slurm's TmpFS)
-        gpus=[_gpu_message(gpu) for gpu in gpus],
+        gpus=gpus,
         os=f"{platform.system()} {platform.release()}",
         arch=platform.machine(),
         hostname=platform.node(),
@@ -88,9 +85,21 @@ def _sockets() -> int:
     return len(found)
 
 
-def _pretended_gpus(node_name: str, count: int, type_: str) -> list[Gpu]:
-    name = f"pretended {type_}".strip()
-    return [Gpu(f"GPU-pretended-{node_name}-{i}", i, i, type_, 0, name, f"00000000:{i:02X}:00.0") for i in range(count)]
+def _pretended_gpus(node_name: str, count: int, type_: str) -> list[node_pb2.GpuDevice]:
+    model, name = pretend.model_of(type_), f"pretended {type_}".strip()
+    return [
+        node_pb2.GpuDevice(
+            uuid=f"GPU-pretended-{node_name}-{i}",
+            index=i,
+            minor=i,
+            type=type_,
+            memory_mb=model.memory_mb,
+            capability=model.capability,
+            name=name,
+            bus_id=f"00000000:{i:02X}:00.0",
+        )
+        for i in range(count)
+    ]
 
 
 def _gpu_message(gpu: Gpu) -> node_pb2.GpuDevice:

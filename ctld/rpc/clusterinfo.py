@@ -11,6 +11,7 @@ from ctld.agents.stepmessages import indices
 from ctld.core.model import Node, Partition, Reservation
 from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
+from ctld.rpc.gpuinfo import NODE_FIELDS, with_indices
 from penstock.config.kinds import PREEMPT_MODE
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.hostlist import compress
@@ -28,7 +29,7 @@ _SHOWN_FLAGS: Final = (
 )
 _NODE_FIELDS: Final = (
     "name", "reason", "reason_at_us", "cpus", "cpus_alloc", "real_memory_mb", "mem_alloc_mb", "features", "weight",
-    "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id",
+    "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", *NODE_FIELDS,
 )  # fmt: skip
 _NODE_CONFIG_FIELDS: Final = (
     "hostname", "addr", "boards", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb",
@@ -94,6 +95,7 @@ def node_info(
     link: NodeLink | None,
     reason_user: str,
     reservations: Sequence[Reservation] = (),
+    gpus: Sequence[controller_pb2.GpuInfo] = (),
 ) -> controller_pb2.NodeInfo:
     """One node as it is shown."""
     fields = {name: getattr(node, name) for name in _NODE_FIELDS}
@@ -107,7 +109,7 @@ def node_info(
         reason_user=reason_user,
         gres=[common_pb2.GresCount(name=g.name, type=g.type, count=g.count) for g in node.config.gres],
         gres_used=[
-            common_pb2.GresIndices(name=name, type=type_, index=indices(mask))
+            with_indices(common_pb2.GresIndices(name=name, type=type_, index=indices(mask)), node)
             for (name, type_), mask in node.gres_used.items()
             if mask
         ]
@@ -116,6 +118,7 @@ def node_info(
         noded_start_at_us=node.started_at_us,
         free_memory_mb=link.free_memory_mb if link else 0,
         cpu_load_centi=link.cpu_load_centi if link else 0,
+        gpus=gpus,
     )
 
 

@@ -29,7 +29,7 @@ from ctld.core.events import (
 )
 from ctld.core.foresee import foresee, inquire_start
 from ctld.core.model import JobRow
-from ctld.rpc import clusterinfo, jobinfo, reservations, wanted
+from ctld.rpc import clusterinfo, gpuinfo, jobinfo, reservations, wanted
 from ctld.rpc.auth import caller
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest, refuse_as
@@ -255,7 +255,7 @@ class ControllerService:
 
     def _encoded(self, row: JobRow, detail: bool) -> bytes:
         if detail:
-            return jobinfo.job_info(row, True).SerializeToString()
+            return jobinfo.job_info(row, True, self._runtime.core.state.nodes).SerializeToString()
         data = self._runtime.snapshot.encoded(row)
         if data is None:
             data = jobinfo.job_info(row, False).SerializeToString()
@@ -279,9 +279,12 @@ class ControllerService:
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
         state, links = self._runtime.core.state, self._services.registry.by_node
         uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
+        uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list))
         users = {uid: await self._names.name(uid) for uid in uids}
+        nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
+        gpus = gpuinfo.gpu_infos(state, nodes, users)
         return controller_pb2.ListNodesReply(
             nodes=[
                 clusterinfo.node_info(
@@ -291,9 +294,9 @@ class ControllerService:
                     links.get(node.name),
                     users.get(node.reason_uid, "") if node.reason else "",
                     reserved.get(node.name, ()),
+                    gpus.get(node.name, ()),
                 )
-                for node in state.node_list
-                if not wanted_names or node.name in wanted_names
+                for node in nodes
             ]
         )
 

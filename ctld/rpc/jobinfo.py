@@ -5,11 +5,13 @@ limits. File names are expanded as far as they are known: a pending job keeps `%
 """
 
 import os.path
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ctld.agents.stepmessages import allocation_of
-from ctld.core.model import JobRequest, JobRow
+from ctld.core.model import JobRequest, JobRow, Node, NodeAlloc
 from ctld.core.planning import Forecast
+from ctld.rpc.gpuinfo import with_indices
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, expand_pattern
@@ -68,8 +70,8 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
     return common_pb2.JobRequest(**fields)
 
 
-def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
-    """One job as it is shown."""
+def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> controller_pb2.JobInfo:
+    """One job as it is shown. `nodes`: by whose numbers of GPUs its allocation is told."""
     request = row.request
     fields: dict[str, Any] = {}
     for name in _ROW_FIELDS:
@@ -89,7 +91,8 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
     if row.alloc:
         fields["node_list"] = compress(part.node for part in row.alloc)
         if detail:
-            fields["allocation"] = [allocation_of(part) for part in row.alloc]
+            here = nodes if row.state in ACTIVE_STATES else {}  # who has which place may be another matter by now
+            fields["allocation"] = [_shown_part(part, here.get(part.node)) for part in row.alloc]
     if request.het_job_id:
         fields["het_job_id"], fields["het_offset"] = request.het_job_id, request.het_offset
         fields["het_job_ids"] = f"{request.het_job_id}-{request.het_job_id + request.het_size - 1}"
@@ -104,6 +107,13 @@ def job_info(row: JobRow, detail: bool) -> controller_pb2.JobInfo:
         fields["request"].reservation = request.reservation
     fields |= file_names(row, request)
     return controller_pb2.JobInfo(**fields)
+
+
+def _shown_part(part: NodeAlloc, node: Node | None) -> common_pb2.NodeAllocation:
+    found = allocation_of(part, node.gpu_slots if node is not None else ())
+    for held in found.gres:
+        with_indices(held, node)
+    return found
 
 
 def planned(row: JobRow, forecast: Forecast | None) -> bytes:

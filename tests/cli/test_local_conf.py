@@ -20,8 +20,8 @@ MACHINE = Machine(cpus=8, memory_mb=10_000, gpus=2)
         (Wish(), [Node("n1", 8, 9000, 2, False)]),
         (Wish(nodes=2), [Node("n1", 4, 4500, 0, True), Node("n2", 4, 4500, 0, True)]),
         (Wish(cpus_per_node=64), [Node("n1", 64, 9000, 2, True)]),
-        (Wish(gpus_per_node=0), [Node("n1", 8, 9000, 0, True)]),
-        (Wish(nodes=3, gpus_per_node=8), [Node(f"n{i}", 2, 3000, 8, True) for i in (1, 2, 3)]),
+        (Wish(gpus_per_node=(0, "")), [Node("n1", 8, 9000, 0, True)]),
+        (Wish(nodes=3, gpus_per_node=(8, "h200")), [Node(f"n{i}", 2, 3000, 8, True, "h200") for i in (1, 2, 3)]),
     ],
 )
 def test_plan(wish: Wish, nodes: list[Node]) -> None:
@@ -37,12 +37,17 @@ def test_other_sizes_are_named() -> None:
     assert other_than(Wish(), nodes) == ""
     assert other_than(Wish(nodes=2, cpus_per_node=4), nodes) == ""
     assert other_than(Wish(nodes=3), nodes) == "--nodes 3: this cluster has 2"
-    assert other_than(Wish(gpus_per_node=1), nodes) == "--gpus-per-node 1: this cluster has 0"
+    assert other_than(Wish(gpus_per_node=(1, "")), nodes) == "--gpus-per-node 1: this cluster has 0"
+    typed = plan_nodes(Wish(gpus_per_node=(8, "h200")), MACHINE)
+    assert other_than(Wish(gpus_per_node=(8, "h200")), typed) == ""
+    assert other_than(Wish(gpus_per_node=(8, "")), typed) == "--gpus-per-node 8: this cluster has 8:h200"
 
 
 def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     home = tmp_path / "with space"
-    lines = conf_text(home, "ann", (20001, 20002), plan_nodes(Wish(nodes=4, gpus_per_node=2), MACHINE)).splitlines()
+    lines = conf_text(
+        home, "ann", (20001, 20002), plan_nodes(Wish(nodes=4, gpus_per_node=(2, "")), MACHINE)
+    ).splitlines()
     assert "NodeName=n[1-4] NodeAddr=127.0.0.1 CPUs=2 RealMemory=2250 Gres=gpu:2 State=UNKNOWN" in lines
     assert "PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=UNLIMITED State=UP" in lines
     assert f'StateSaveLocation="{home}/ctld"' in lines
@@ -50,7 +55,7 @@ def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     assert {"SlurmctldPort=20001", "PenstockNodePort=20002", "SlurmUser=ann", "ReturnToService=2"} <= set(lines)
 
 
-@pytest.mark.parametrize("wish", [Wish(), Wish(nodes=4), Wish(1, 3, 0), Wish(64, 128, 8)])
+@pytest.mark.parametrize("wish", [Wish(), Wish(nodes=4), Wish(1, 3, (0, "")), Wish(64, 128, (8, "h200"))])
 def test_slurm_conf_can_be_read_without_a_warning(tmp_path: Path, wish: Wish) -> None:
     home = tmp_path / "with space"
     home.mkdir()

@@ -452,7 +452,12 @@ def test_completing_and_listjobs(monkeypatch, capsys):
         (["write", "config"], 1, "", "scontrol: error: write config is not supported yet by Penstock\n"),
         (["hold"], 1, "", "too few arguments for keyword:hold\n"),
         (["ping", "x"], 1, "", "too many arguments for keyword:ping\n"),
-        (["--json", "show", "job"], 1, "", "scontrol: error: option --json is not supported yet by Penstock\n"),
+        (
+            ["--json", "show", "config"],
+            1,
+            "",
+            "scontrol: error: --json of show config is not supported yet by Penstock\n",
+        ),
         (["show", "story", "x"], 1, "", "Invalid job id specified\n"),
     ],
 )

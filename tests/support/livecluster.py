@@ -64,6 +64,7 @@ class ClusterConf:
     memory_mb: int = 16000
     gpus: int = 0
     gpu_type: str = "h200"
+    found_gpus: int = 0  # GPUs of each node that are not pretended: its daemon finds them
     kill_wait_s: int = 1
     more: tuple[str, ...] = ()
     features: Mapping[str, str] = field(default_factory=dict)  # node -> comma list
@@ -192,6 +193,7 @@ class LiveCluster:
         """slurm.conf; `more` lines come last."""
         conf = self.conf
         gres = f" Gres=gpu:{conf.gpu_type}:{conf.gpus}" if conf.gpus else ""
+        gres = f" Gres=gpu:{conf.found_gpus}" if conf.found_gpus else gres
         size = f"CPUs={conf.cpus} RealMemory={conf.memory_mb}{gres}"
         features = {name: f" Feature={words}" for name, words in conf.features.items()}
         return "\n".join(

@@ -1,0 +1,102 @@
+"""`scontrol show node --json`: nodes in the structure of Slurm's data_parser, and `gpus`, which is ours.
+
+What this version does not know of a node has the value that Slurm gives to what is not set.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cli.jsonout import Json, document, message_object, number, time_object
+from cli.nodegres import gres, gres_drain, gres_used
+from cli.nodestate import json_words
+from cli.show import node_tres, node_tres_used
+from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
+from penstock.values.tres import format_tres
+
+
+def nodes_document(nodes: Iterable[NodeInfo], cluster: str, now_us: int) -> Json:
+    """The whole answer."""
+    return document("nodes", [node_object(node, cluster) for node in nodes], cluster, last_update=time_object(now_us))
+
+
+def node_object(node: NodeInfo, cluster: str) -> Json:
+    """One node."""
+    return _identity(node, cluster) | _sizes(node) | _devices(node)
+
+
+def _identity(node: NodeInfo, cluster: str) -> Json:
+    return {
+        "name": node.name,
+        "hostname": node.hostname or node.name,
+        "address": node.addr or node.name,
+        "architecture": node.arch,
+        "operating_system": node.os,
+        "version": node.version,
+        "cluster_name": cluster,
+        "comment": node.comment,
+        "extra": "",
+        "state": json_words(node),
+        "next_state_after_reboot": [],
+        "reason": node.reason,
+        "reason_changed_at": time_object(node.reason_at_us),
+        "reason_set_by_user": node.reason_user,
+        "reservation": node.reservation,
+        "partitions": list(node.partitions),
+        "features": list(node.features),
+        "active_features": list(node.features),
+        "boot_time": time_object(node.boot_at_us),
+        "slurmd_start_time": time_object(node.noded_start_at_us),
+        "last_busy": time_object(node.last_busy_at_us),
+        "resume_after": number(None),
+        "owner": "",
+        "mcs_label": "",
+        "port": 0,
+    }
+
+
+def _sizes(node: NodeInfo) -> Json:
+    used = node_tres_used(node)
+    return {
+        "boards": node.boards,
+        "sockets": node.sockets,
+        "cores": node.cores_per_socket,
+        "threads": node.threads_per_core,
+        "cpus": node.cpus,
+        "effective_cpus": node.cpus,
+        "alloc_cpus": node.cpus_alloc,
+        "alloc_idle_cpus": node.cpus - node.cpus_alloc,
+        "cpu_load": number(node.cpu_load_centi),
+        "real_memory": node.real_memory_mb,
+        "alloc_memory": node.mem_alloc_mb,
+        "free_mem": number(node.free_memory_mb or None),
+        "specialized_cores": 0,
+        "specialized_cpus": "",
+        "specialized_memory": 0,
+        "temporary_disk": node.tmp_disk_mb,
+        "weight": node.weight,
+        "tres": format_tres(node_tres(node)),
+        "tres_used": format_tres(used) if used else "",
+        "tres_weighted": 0.0,
+    }
+
+
+def _devices(node: NodeInfo) -> Json:
+    has_any = bool(node.gres or node.gres_used)
+    return {
+        "gres": gres(node) if node.gres else "",
+        "gres_drained": gres_drain(node),
+        "gres_used": gres_used(node) if has_any else "",
+        "gpu_driver": node.gpu_driver,
+        "cuda_version": node.cuda_version,
+        "nvml_version": node.nvml_version,
+        "gpu_constraint": node.gpu_constraint,
+        "gpu_why": node.gpu_why,
+        "gpus": [gpu_object(gpu) for gpu in node.gpus],
+    }
+
+
+def gpu_object(gpu: GpuInfo) -> Json:
+    """One GPU; `since` in seconds, as all times."""
+    found: dict[str, Any] = message_object(gpu)
+    since_us = found.pop("since_us")
+    return found | {"since": time_object(since_us)}

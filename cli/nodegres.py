@@ -1,0 +1,123 @@
+"""Devices of a node as Slurm's commands print them, and its GPUs one by one, which Slurm does not know.
+
+Gres= has all that the node is configured with, also GPUs that are drained; GresUsed= what jobs hold; GresDrain= the GPUs that
+no job gets. The numbers behind IDX are the ones by which nvidia-smi and CUDA (in PCI order) know a GPU. Lines about one GPU
+are ours: their keys are none of Slurm's, so that a program that looks for `State=` or `Reason=` of a node finds the node's.
+Everything here is a pure function of the message.
+"""
+
+from collections.abc import Callable, Iterable
+
+from penstock.v1.common_pb2 import GresIndices
+from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
+from penstock.values.gpustates import CLOSED_STATES
+
+CLOSED = frozenset(state.name for state in CLOSED_STATES)
+
+
+def gres(node: NodeInfo) -> str:
+    """`gpu:a100:2`."""
+    return ",".join(":".join(filter(None, (g.name, g.type, str(g.count)))) for g in node.gres) or "(null)"
+
+
+def gres_used(node: NodeInfo) -> str:
+    """`gpu:a100:1(IDX:0)`, of each kind that the node has, `gpu:a100:0(IDX:N/A)` of one that nobody uses."""
+    used = {(g.name, g.type): g for g in node.gres_used}
+    kinds = dict.fromkeys([*((g.name, g.type) for g in node.gres), *used])
+    nobody = {kind: GresIndices(name=kind[0], type=kind[1]) for kind in kinds}
+    return ",".join(_used(used.get(kind, nobody[kind])) for kind in kinds) or "gpu:0"
+
+
+def _used(held: GresIndices) -> str:
+    head = ":".join(filter(None, (held.name, held.type)))
+    if held.units:
+        parts = ",".join(f"{count}/{of}" for count, of in zip(held.units, held.of, strict=True))
+        return f"{head}:{sum(held.units)}({parts})"
+    return f"{head}:{len(held.index)}(IDX:{_ranges(sorted(held.index))})"
+
+
+def gres_drain(node: NodeInfo) -> str:
+    """`gpu:h200:1(IDX:3)`: GPUs that no job gets; N/A = none, as Slurm has it."""
+    closed = [gpu for gpu in node.gpus if gpu.slot >= 0 and is_closed(gpu)]
+    number = _number(node.gpus)
+    found = []
+    for type_ in dict.fromkeys(gpu.type for gpu in closed):
+        numbers = sorted(number(gpu) for gpu in closed if gpu.type == type_)
+        found.append(f"{':'.join(filter(None, ('gpu', type_)))}:{len(numbers)}(IDX:{_ranges(numbers)})")
+    return ",".join(found) or "N/A"
+
+
+def is_closed(gpu: GpuInfo) -> bool:
+    """No job gets it now."""
+    return bool(gpu.work) or (gpu.state in CLOSED and not gpu.many_only)
+
+
+def _number(gpus: Iterable[GpuInfo]) -> Callable[[GpuInfo], int]:
+    """What IDX says of a GPU: its index, where each of those that can be given has one of its own, else its place."""
+    given = [gpu for gpu in gpus if gpu.slot >= 0]
+    by_index = len({gpu.index for gpu in given}) == len(given) and not any(gpu.parent_uuid for gpu in given)
+    return lambda gpu: gpu.index if by_index else gpu.slot
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-1,4`."""
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and parts[-1][-1] == n - 1:
+            parts[-1].append(n)
+        else:
+            parts.append([n])
+    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts) or "N/A"
+
+
+def place(gpu: GpuInfo) -> str:
+    """`3`; of a MIG instance the GPU and the place by which GRES count it: `0:3`."""
+    if not gpu.parent_uuid:
+        return str(gpu.index)
+    return f"{gpu.index}:{gpu.slot if gpu.slot >= 0 else '-'}"
+
+
+def health(gpu: GpuInfo, is_divided: bool = False) -> str:
+    """`HEALTHY`; behind it what else is true of it:
+
+    SINGLE: jobs with one GPU get it all the same; CHECK, RESET, DIVIDE: that is being done; NOT_GIVEN: it is there and
+    the configuration has no place for it.
+    """
+    words = [gpu.state]
+    words += ["SINGLE"] if gpu.many_only else []
+    words += [gpu.work.upper()] if gpu.work else []
+    words += ["NOT_GIVEN"] if gpu.slot < 0 and gpu.state == "HEALTHY" and not is_divided else []
+    return "+".join(words)
+
+
+def divided(gpus: Iterable[GpuInfo]) -> frozenset[str]:
+    """The UUIDs of those that are divided into MIG instances."""
+    return frozenset(gpu.parent_uuid for gpu in gpus if gpu.parent_uuid)
+
+
+def gpu_lines(node: NodeInfo, date: Callable[[int], str]) -> list[str]:
+    """What `scontrol show node` says of each GPU, behind what it says of all of them."""
+    has_gpus = bool(node.gpus) or any(one.name == "gpu" for one in node.gres)
+    pairs = (
+        ("GpuDriver", node.gpu_driver),
+        ("CudaVersion", node.cuda_version),
+        ("NvmlVersion", node.nvml_version),
+        ("GpuConstraint", node.gpu_constraint if has_gpus else ""),
+        ("GpuWhy", node.gpu_why if has_gpus else ""),
+    )
+    head = " ".join(f"{key}={text}" for key, text in pairs if text)
+    parents = divided(node.gpus)
+    return ([head] if head else []) + [_gpu_line(gpu, gpu.uuid in parents, date) for gpu in node.gpus]
+
+
+def _gpu_line(gpu: GpuInfo, is_divided: bool, date: Callable[[int], str]) -> str:
+    pairs = (
+        ("Mig" if gpu.parent_uuid else "Gpu", place(gpu)),
+        ("UUID", gpu.uuid),
+        ("Type", gpu.type or "(null)"),
+        ("Memory", str(gpu.memory_mb or "N/A")),
+        ("Health", health(gpu, is_divided)),
+        ("Jobs", ",".join(map(str, gpu.job_ids)) or "(null)"),
+        ("Why", f"{gpu.reason} [{gpu.reason_user or 'node'}@{date(gpu.since_us)}]" if gpu.reason else ""),
+    )
+    return " ".join(f"{key}={text}" for key, text in pairs if text)

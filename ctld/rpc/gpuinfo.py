@@ -1,0 +1,119 @@
+"""GPUs out: read from the core between two steps, one message for each that a node has ever named.
+
+Rules
+- What is shown is what counts: the worse of the node's and the administrator's opinion, with the words of who has it.
+- A GPU's jobs are those that hold it whole or a part of it; a divided one has the jobs of its MIG instances too.
+- Masks and allocations count by place (ctld/core/gpus.py), people count by index, as nvidia-smi and CUDA do. Where each
+  place has an index of its own, that is shown; MIG instances share their GPU's, so there places are shown.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ctld.core.gpu_model import Gpu
+from ctld.core.model import Node, NodeAlloc
+from ctld.core.shares import GPU
+from ctld.core.state import ClusterState
+from penstock.v1 import common_pb2, controller_pb2, node_pb2
+
+#: Words for what is being done to a GPU.
+WORKS: Final = {int(kind): name.lower() for name, kind in node_pb2.GpuWork.Kind.items() if kind}
+_FACTS: Final = ("index", "minor", "type", "memory_mb", "name", "bus_id", "profile", "capability", "serial")
+#: What a registration says of the node's GPUs in all.
+NODE_FIELDS: Final = ("gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
+
+
+def gpu_infos(
+    state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str]
+) -> dict[str, list[controller_pb2.GpuInfo]]:
+    """By node: its GPUs in its own order, each before its MIG instances; those that are gone come last.
+
+    `users`: names of `drain_uids`. Nodes without GPUs are left out, and cost nothing.
+    """
+    having = [node for node in nodes if node.gpus]
+    parts = _parts_by_node(state, having)
+    found: dict[str, list[controller_pb2.GpuInfo]] = {}
+    for node in having:
+        jobs = _jobs_by_uuid(node, parts.get(node.name, ()))
+        found[node.name] = [_info(gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(node.gpus.values(), key=_order)]
+    return found
+
+
+def drain_uids(nodes: Iterable[Node]) -> list[int]:
+    """Those who have drained a GPU by hand."""
+    return list(dict.fromkeys(gpu.drain_uid for node in nodes for gpu in node.gpus.values() if gpu.drained))
+
+
+def _order(gpu: Gpu) -> tuple[bool, int, bool, bool, int, str]:
+    """Whole ones by index, each before its instances; without an index that is theirs, by place."""
+    facts = gpu.facts
+    return not gpu.is_there, facts.index, bool(facts.parent), gpu.slot < 0, gpu.slot, gpu.uuid
+
+
+def _info(gpu: Gpu, jobs: Iterable[int], users: Mapping[int, str]) -> controller_pb2.GpuInfo:
+    by_hand = gpu.drained and gpu.reason() == gpu.drain_reason
+    return controller_pb2.GpuInfo(
+        **{name: getattr(gpu.facts, name) for name in _FACTS},
+        uuid=gpu.uuid,
+        state=gpu.state().name,
+        reason=gpu.reason(),
+        reason_user=users.get(gpu.drain_uid, str(gpu.drain_uid)) if by_hand else "",
+        since_us=gpu.drain_at_us if by_hand else gpu.opinion.since_us,
+        job_ids=jobs,
+        parent_uuid=gpu.facts.parent,
+        work=WORKS.get(gpu.work_kind, "work") if gpu.work_id else "",
+        many_only=gpu.is_for_one() and not gpu.drained,
+        slot=gpu.slot,
+    )
+
+
+def _parts_by_node(state: ClusterState, nodes: Iterable[Node]) -> dict[str, list[tuple[int, NodeAlloc]]]:
+    """What jobs hold, by node: each allocation is gone through once, however many nodes it has. Rising job ids."""
+    found: dict[str, list[tuple[int, NodeAlloc]]] = {node.name: [] for node in nodes}
+    for job_id in sorted(dict.fromkeys(job_id for node in nodes for job_id in node.jobs)):
+        for part in state.jobs[job_id].alloc:
+            if part.node in found and (part.gres or part.shares):
+                found[part.node].append((job_id, part))
+    return found
+
+
+def _jobs_by_uuid(node: Node, parts: Iterable[tuple[int, NodeAlloc]]) -> dict[str, list[int]]:
+    """Who has each GPU, a divided one's jobs at the GPU too; rising ids."""
+    found: dict[str, dict[int, None]] = {}
+    for job_id, part in parts:
+        for slot in _slots_of(part):
+            uuid = node.gpu_slots[slot] if slot < len(node.gpu_slots) else ""
+            found.setdefault(uuid, {})[job_id] = None
+    for gpu in node.gpus.values():
+        if gpu.facts.parent and gpu.uuid in found:
+            found.setdefault(gpu.facts.parent, {}).update(found[gpu.uuid])
+    return {uuid: sorted(ids) for uuid, ids in found.items()}
+
+
+def _slots_of(part: NodeAlloc) -> list[int]:
+    mask = 0
+    for name, _, held in part.gres:
+        mask |= held if name == GPU else 0
+    for share in part.shares:
+        mask |= 1 << share.gpu
+    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
+
+
+def shown_indices(node: Node) -> tuple[int, ...]:
+    """By place: the number by which people know the GPU."""
+    places = tuple(range(len(node.gpu_slots)))
+    gpus = [node.gpus.get(uuid) for uuid in node.gpu_slots]
+    indices = tuple(gpu.facts.index for gpu in gpus if gpu is not None and not gpu.facts.parent)
+    return indices if len(dict.fromkeys(indices)) == len(places) else places
+
+
+def with_indices(held: common_pb2.GresIndices, node: Node | None) -> common_pb2.GresIndices:
+    """The same with places replaced by what is shown of them: only of GPUs and parts of one, changed in place."""
+    if node is not None and (held.name == GPU or held.units):
+        shown = shown_indices(node)
+        found = [shown[slot] if slot < len(shown) else slot for slot in held.index]
+        order = range(len(found)) if held.units else sorted(range(len(found)), key=found.__getitem__)
+        if held.uuid and not held.units:
+            held.uuid[:] = [held.uuid[i] for i in order]
+        held.index[:] = [found[i] for i in order]
+    return held

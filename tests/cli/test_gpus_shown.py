@@ -1,0 +1,217 @@
+"""GPUs one by one in `scontrol show node`, its JSON, `penstock gpus`; and `scontrol update ... gres=`."""
+
+import json
+
+import pytest
+
+from cli import gpus
+from cli.run import CommandError
+from cli.scontrol import body
+from cli.update import read_update
+from penstock.cluster import ClusterFile
+from penstock.v1 import controller_pb2 as pb
+from penstock.v1.common_pb2 import GresCount, GresIndices
+from tests.cli.fake_controller import FakeClient, run_body
+
+T0 = 1_700_000_000_000_000  # 2023-11-14T22:13:20 UTC
+A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-000000000000" for letter in "abc")
+H200 = {"type": "h200", "memory_mb": 143771}
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch):
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def node(name="n1", **more):
+    base = {
+        "base_state": "MIXED", "cpus": 8, "gres": [GresCount(name="gpu", type="h200", count=3)], "version": "1",
+        "gres_used": [GresIndices(name="gpu", type="h200", index=[0])], "gpu_driver": "580.159.04",
+        "cuda_version": "13.0", "nvml_version": "13.580.159.04", "gpu_constraint": "cgroup/v2",
+        "gpus": [
+            pb.GpuInfo(uuid=A, state="HEALTHY", job_ids=[12, 15], **H200),
+            pb.GpuInfo(uuid=B, index=1, slot=1, state="DRAINED", reason="loud fan", reason_user="root", since_us=T0, **H200),
+            pb.GpuInfo(uuid=C, index=2, slot=2, state="FAILED", reason="XID 79 (off the bus)", since_us=T0, **H200),
+        ],
+    }  # fmt: skip
+    return pb.NodeInfo(name=name, **(base | more))
+
+
+def ask(monkeypatch, *nodes):
+    return FakeClient(ListNodes=pb.ListNodesReply(nodes=nodes)).install(monkeypatch)
+
+
+def show(monkeypatch, capsys, given, *options):
+    ask(monkeypatch, given)
+    status, out, err = run_body(capsys, "scontrol", body, *options, "show", "node", given.name)
+    assert (status, err) == (0, "")
+    return [line.strip() for line in out.splitlines()]
+
+
+def test_scontrol_has_a_line_for_each(monkeypatch, capsys):
+    lines = show(monkeypatch, capsys, node(), "-d")
+    assert "Gres=gpu:h200:3" in lines  # those that are drained too
+    assert "GresDrain=gpu:h200:2(IDX:1-2)" in lines
+    assert "GresUsed=gpu:h200:1(IDX:0)" in lines
+    assert lines[-5:] == [
+        "GpuDriver=580.159.04 CudaVersion=13.0 NvmlVersion=13.580.159.04 GpuConstraint=cgroup/v2",
+        f"Gpu=0 UUID={A} Type=h200 Memory=143771 Health=HEALTHY Jobs=12,15",
+        f"Gpu=1 UUID={B} Type=h200 Memory=143771 Health=DRAINED Jobs=(null) Why=loud fan [root@2023-11-14T22:13:20]",
+        f"Gpu=2 UUID={C} Type=h200 Memory=143771 Health=FAILED Jobs=(null) "
+        "Why=XID 79 (off the bus) [node@2023-11-14T22:13:20]",
+        "",
+    ]
+
+
+def test_our_lines_hide_none_of_slurms(monkeypatch, capsys):
+    """A program that looks for the first `Reason=` or `State=` finds the node's, or none."""
+    (line, *_) = show(monkeypatch, capsys, node(), "-o")
+    assert "Reason=" not in line and line.count("State=") == 1
+
+
+def test_what_is_done_to_a_gpu(monkeypatch, capsys):
+    given = node(
+        gres_used=[],
+        gpus=[
+            pb.GpuInfo(uuid=A, state="HEALTHY", work="check", **H200),
+            pb.GpuInfo(
+                uuid=B, index=1, slot=1, state="DRAINED", many_only=True, reason="NVLink 3 is down", since_us=T0
+            ),
+            pb.GpuInfo(uuid=C, index=2, slot=-1, state="HEALTHY"),
+        ],
+    )
+    lines = show(monkeypatch, capsys, given, "-d")
+    assert "GresDrain=gpu:h200:1(IDX:0)" in lines and "GresUsed=gpu:h200:0(IDX:N/A)" in lines
+    health = [word for line in lines for word in line.split() if word.startswith("Health=")]
+    assert health == ["Health=HEALTHY+CHECK", "Health=DRAINED+SINGLE", "Health=HEALTHY+NOT_GIVEN"]
+
+
+def mig():
+    small = {"type": "1g.18gb", "memory_mb": 18432, "parent_uuid": A}
+    return node(
+        gres=[GresCount(name="gpu", type="1g.18gb", count=2)],
+        gres_used=[GresIndices(name="gpu", type="1g.18gb", index=[1])],
+        gpus=[
+            pb.GpuInfo(uuid=A, state="HEALTHY", slot=-1, job_ids=[7], **H200),
+            pb.GpuInfo(uuid="MIG-1", state="DRAINED", slot=0, reason="x", since_us=T0, **small),
+            pb.GpuInfo(uuid="MIG-2", state="HEALTHY", slot=1, job_ids=[7], **small),
+        ],
+    )
+
+
+def test_instances_stand_below_their_gpu(monkeypatch, capsys):
+    lines = show(monkeypatch, capsys, mig(), "-d")
+    assert "GresDrain=gpu:1g.18gb:1(IDX:0)" in lines
+    assert [line.split(" UUID")[0] for line in lines if "UUID=" in line] == ["Gpu=0", "Mig=0:0", "Mig=0:1"]
+    assert "NOT_GIVEN" not in " ".join(lines)  # it is, in parts
+
+
+def test_why_nothing_is_known_is_told_where_there_should_be_gpus(monkeypatch, capsys):
+    why = {"gpus": [], "gpu_driver": "", "cuda_version": "", "nvml_version": "", "gpu_why": "NVML: Driver Not Loaded"}
+    lines = show(monkeypatch, capsys, node(**why))
+    assert "GpuConstraint=cgroup/v2 GpuWhy=NVML: Driver Not Loaded" in lines
+    assert not any("Gpu" in line for line in show(monkeypatch, capsys, node(gres=[], gres_used=[], **why)))
+
+
+def test_a_node_as_json(monkeypatch, capsys):
+    ask(monkeypatch, node())
+    monkeypatch.setattr("cli.entities.find_cluster", lambda: ClusterFile("tiny"))
+    status, out, err = run_body(capsys, "scontrol", body, "show", "node", "--json")
+    found = json.loads(out)["nodes"][0]
+    assert (status, err, found["name"], found["state"]) == (0, "", "n1", ["MIXED"])
+    assert (found["gres"], found["gres_used"], found["gres_drained"]) == (
+        "gpu:h200:3", "gpu:h200:1(IDX:0)", "gpu:h200:2(IDX:1-2)",
+    )  # fmt: skip
+    assert [gpu["state"] for gpu in found["gpus"]] == ["HEALTHY", "DRAINED", "FAILED"]
+    assert found["gpus"][1]["since"]["number"] == T0 // 1_000_000 and found["gpu_driver"] == "580.159.04"
+
+
+# ---- penstock gpus -------------------------------------------------------------------------------------------------
+
+
+def listed(monkeypatch, capsys, *words, nodes=None):
+    client = ask(monkeypatch, *([node()] if nodes is None else nodes))
+    status, out, err = run_body(capsys, "penstock", gpus.main, *words)
+    return status, out, err, client
+
+
+def test_all_gpus_of_the_cluster(monkeypatch, capsys):
+    status, out, err, _ = listed(monkeypatch, capsys, nodes=[node(), mig()])
+    assert (status, err) == (0, "")
+    assert out == """\
+NODE  GPU  TYPE     MEMORY  STATE    JOBS   SINCE                UUID          REASON
+n1    0    h200     140G    HEALTHY  12,15  -                    GPU-aaaaaaaa
+n1    1    h200     140G    DRAINED  -      2023-11-14T22:13:20  GPU-bbbbbbbb  loud fan [root]
+n1    2    h200     140G    FAILED   -      2023-11-14T22:13:20  GPU-cccccccc  XID 79 (off the bus)
+n1    0    h200     140G    HEALTHY  7      -                    GPU-aaaaaaaa
+n1    0:0  1g.18gb  18G     DRAINED  -      2023-11-14T22:13:20  MIG-1         x
+n1    0:1  1g.18gb  18G     HEALTHY  7      -                    MIG-2
+"""  # fmt: skip
+
+
+def test_some_of_them(monkeypatch, capsys):
+    _, out, _, client = listed(monkeypatch, capsys, "-N", "n[1-1]", "--state=drained,Failed", "--long")
+    assert list(client.request.names) == ["n1"]
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["1", "2"] and B in out and "SERIAL" in out
+    assert listed(monkeypatch, capsys, "--state=suspect")[1] == "no GPU is in such a state\n"
+
+
+def test_uuids_are_cut_where_they_still_differ(monkeypatch, capsys):
+    """A pretended GPU's differ at the end."""
+    many = [pb.GpuInfo(uuid=f"GPU-pretended-n1-{i}", index=i, slot=i, state="HEALTHY") for i in range(2)]
+    out = listed(monkeypatch, capsys, nodes=[node(gpus=many)])[1]
+    assert "GPU-pretended-n1-0" in out and "GPU-pretended-n1-1" in out
+
+
+def test_nothing_to_list_is_said(monkeypatch, capsys):
+    assert listed(monkeypatch, capsys, nodes=[])[:3] == (0, "the cluster has no GPUs\n", "")
+    counted = node(gpus=[], gpu_why="NVML: no")
+    assert (
+        listed(monkeypatch, capsys, nodes=[counted])[1] == "n1: gpu:h200:3, of which nothing more is known (NVML: no)\n"
+    )
+
+
+def test_gpus_as_json(monkeypatch, capsys):
+    found = json.loads(listed(monkeypatch, capsys, "--json", "--state=failed")[1])["gpus"]
+    assert [(gpu["node"], gpu["uuid"], gpu["state"]) for gpu in found] == [("n1", C, "FAILED")]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["x"], "unexpected word 'x'"),
+        (["--state=bad"], "--state=BAD: is no state of a GPU; known: HEALTHY"),
+        (["-N", "n7"], "Node n7 not found"),
+        (["-N", "n["], "n["),
+    ],
+)
+def test_what_cannot_be_listed(monkeypatch, capsys, words, text):
+    status, out, err, _ = listed(monkeypatch, capsys, *words)
+    assert (status, out) == (1, "") and text in err
+
+
+# ---- scontrol update -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["gpu", "gpu:3", f"gpu:{A}", "gpu:GPU-aaaaaaaa"])
+def test_one_gpu_is_drained_and_resumed(which):
+    drain = read_update(["NodeName=n1", f"Gres={which}", "State=drain", "Reason=loud fan"])
+    assert drain == ("node", "n1", {"gres": which, "state": "drain", "reason": "loud fan"})
+    assert read_update(["nodename=n1", f"gres={which}", "state=resume"]).changes == {"gres": which, "state": "resume"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["gres=gpu:3", "state=drain"], "You must specify a reason when DOWNING or DRAINING a node. Request denied"),
+        (["gres=gpu:3", "state=down", "reason=x"], "Valid states of a GPU are: DRAIN RESUME UNDRAIN"),
+        (["gres=shard:3", "state=drain", "reason=x"], "write gres=gpu:INDEX"),
+        (["gres=gpu:", "state=resume"], "write gres=gpu:INDEX"),
+    ],
+)
+def test_what_cannot_be_done_to_a_gpu(words, text):
+    with pytest.raises(CommandError, match=text.split(".")[0]):
+        read_update(["nodename=n1", *words])

@@ -1,0 +1,115 @@
+"""What the controller tells of GPUs: state that counts, who has each, numbers that people know."""
+
+from dataclasses import replace
+from typing import Any
+
+from ctld.core import gpus
+from ctld.core.events import WantedJob
+from ctld.core.gpu_model import GpuFacts, GpuOpinion
+from ctld.rpc.gpuinfo import drain_uids, gpu_infos
+from ctld.rpc.jobinfo import job_info
+from penstock.values.gpustates import GpuState
+from penstock.values.gres import Gres
+from tests.core.world import World, make_config
+
+GIB = 1024
+
+
+def uuid(number: int) -> str:
+    return f"GPU-{number:08d}-0000-4000-8000-000000000000"
+
+
+def card(number: int, index: int, type_: str = "a100", **more: Any) -> GpuFacts:
+    return GpuFacts(uuid(number), index, index, type_, 80 * GIB, bus_id=f"00000000:{index:02X}:00.0", **more)
+
+
+def world(*found: GpuFacts, gpus: int = 2, opinions: tuple[GpuOpinion, ...] = (), **more: int) -> World:
+    made = World(make_config(nodes=1, cpus=8, gpus=gpus, **more))
+    made.register("n1", gpus=found, gpu_opinions=opinions)
+    return made
+
+
+def take(made: World, kind: str = "gpu", type_: str = "", count: int = 1) -> None:
+    made.submit(WantedJob(name="j", work_dir=b"/tmp", gres_per_node=((kind, type_, count),), time_limit_s=60))
+
+
+def infos(made: World) -> Any:
+    state = made.core.state
+    return gpu_infos(state, state.node_list, {0: "root"}).get("n1", [])
+
+
+def change(made: World, number: int, **fields: Any) -> None:
+    state = made.core.state
+    node = state.node_list[0]
+    gpus.put(state, node, node.gpus[uuid(number)]._replace(**fields))
+    gpus.settle(state, node)
+
+
+def test_a_gpu_with_its_jobs() -> None:
+    made = world(card(1, 0), card(2, 1))
+    take(made)
+    first, second = infos(made)
+    assert (first.uuid, first.index, first.type, first.memory_mb, first.state) == (
+        uuid(1), 0, "a100", 80 * GIB, "HEALTHY",
+    )  # fmt: skip
+    assert (list(first.job_ids), list(second.job_ids)) == ([1], [])
+    assert not first.reason and not first.work and first.slot == 0
+
+
+def test_parts_of_a_gpu_have_jobs_too() -> None:
+    made = world(card(1, 0), card(2, 1), shards=8)
+    for _ in range(2):
+        take(made, "shard")
+    assert [list(gpu.job_ids) for gpu in infos(made)] == [[1, 2], []]
+
+
+def test_the_worse_opinion_is_told_with_who_has_it() -> None:
+    made = world(card(1, 0), card(2, 1), opinions=(GpuOpinion(uuid(2), GpuState.FAILED, "XID 79", 5_000_000),))
+    change(made, 1, drained=True, drain_reason="loud fan", drain_uid=0, drain_at_us=9_000_000)
+    change(made, 2, drained=True, drain_reason="to be sent back", drain_uid=0, drain_at_us=9_000_000)
+    first, second = infos(made)
+    assert (first.state, first.reason, first.reason_user, first.since_us) == ("DRAINED", "loud fan", "root", 9_000_000)
+    assert (second.state, second.reason, second.reason_user, second.since_us) == ("FAILED", "XID 79", "", 5_000_000)
+    assert drain_uids(made.core.state.node_list) == [0]
+
+
+def test_an_instance_comes_below_its_gpu_which_has_its_jobs() -> None:
+    parent = card(1, 0, mig_enabled=True)
+    instances = [
+        GpuFacts(f"MIG-{n}", 0, 0, "a100_1g.10gb", 10 * GIB, parent=uuid(1), profile="1g.10gb", slices=1)
+        for n in (1, 2)
+    ]
+    made = world(parent, *instances)
+    take(made)
+    found = infos(made)
+    assert [(gpu.uuid, gpu.parent_uuid, list(gpu.job_ids), gpu.slot) for gpu in found] == [
+        (uuid(1), "", [1], -1),
+        ("MIG-1", uuid(1), [1], 0),
+        ("MIG-2", uuid(1), [], 1),
+    ]
+
+
+def test_a_gpu_that_is_gone_comes_last() -> None:
+    made = world(card(1, 0), card(2, 1))
+    made.register("n1", gpus=(card(2, 0),))
+    assert [(gpu.uuid, gpu.state) for gpu in infos(made)] == [(uuid(2), "HEALTHY"), (uuid(1), "FAILED")]
+
+
+def test_numbers_are_those_that_people_know() -> None:
+    """Places go by type, as the configuration numbers them; nvidia-smi goes by the bus."""
+    config = make_config(nodes=1, cpus=8)
+    node = config.nodes[0]
+    gres = (Gres("gpu", "a100", 2), Gres("gpu", "h200", 1))
+    made = World(replace(config, nodes=(replace(node, gres=gres),)))
+    made.register("n1", gpus=(card(1, 0), card(2, 1, "h200"), card(3, 2)))
+    take(made, "gpu", "a100", 2)
+    take(made, "gpu", "h200", 1)
+    state = made.core.state
+    shown = [job_info(made.jobs[job, 0], True, state.nodes).allocation[0].gres[0] for job in (1, 2)]
+    assert [list(held.index) for held in shown] == [[0, 2], [1]]
+    assert [list(held.uuid) for held in shown] == [[uuid(1), uuid(3)], [uuid(2)]]
+
+
+def test_a_node_without_gpus_says_nothing() -> None:
+    made = world(gpus=0)
+    assert infos(made) == []
