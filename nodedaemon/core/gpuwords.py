@@ -35,6 +35,7 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     files: tuple[
         str, ...
     ] = ()  # that whoever has it must be able to open: /dev/nvidia0, of instances /dev/nvidia-caps/* too
+    place: int = -1  # as NVML counts, which is nobody else's business
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -141,7 +142,9 @@ ProbeWord = Polled | Xid | Asking | Lifetimes
 
 
 class Hung(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A call has not returned for so long that it is taken never to. `gpu` "" = no GPU's: the driver as a whole."""
+    """A call has not returned for so long that it is taken never to. `gpu` "" = no GPU's: the driver as a whole; "#3" =
+    one that has never said who it is, by its place.
+    """
 
     at_us: int
     function: str

@@ -1,39 +1,408 @@
 """The children that ask NVML, as the rest of the daemon sees them.
 
-watch = Watch(heard)          # heard(Polled | Xid | Hung | Answering), called from the daemon's loop
-watch.start(poll_s=10)
-polled = await watch.poll()   # now; None when no answer comes in time
-await watch.stop()
+    watch = Watch(heard)          # heard(Polled | Xid | Hung | Answering), called from the daemon's loop
+    watch.start(poll_s=10)
+    polled = await watch.poll()   # now; None when no answer comes in time
+    await watch.stop()
+
+Three children at most: `main` polls all GPUs, `events` waits for XIDs, and `trial` polls one GPU that has hung.
+
+    - A GPU in whose call a child hangs is told as Hung, and the next main leaves it out: seven go on being watched. A
+      trial child asks it alone; when that has answered three polls, Answering is told and main has it again. Where no
+      GPU is to blame (`gpu` "": the library's start, a count), main itself is tried again, ever more rarely.
+    - A child that does not even die (it is inside the driver) is left behind and counted; with three of them nothing more
+      is started until one is gone.
+    - Where NVML does not work nothing runs. Whether it works now is looked at now and then: soon where it worked before (a
+      driver that is being replaced), every three minutes where there was a library but no driver, and without a library
+      only if the driver's device file has come: then a look costs one stat.
+    - A driver newer than the library that was loaded (error 18) needs nothing but a fresh child.
+
+It never blocks the loop, and stop() leaves only children that cannot be killed. What anything means is not known here.
 """
 
+import asyncio
+import logging
+import os
+import time
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from nodedaemon.core import gpuwords
+from nodedaemon.gpu.child import Child, Limits, limits_of
+from nodedaemon.gpu.frames import Answered, AskLifetimes, PollNow, Settle, Setup, Stirred, Word
+from nodedaemon.gpu.kmsg import KMSG, Kmsg
+from nodedaemon.gpu.nvml import LIBRARY_NOT_FOUND, VERSION_MISMATCH
+from nodedaemon.gpu.xidmerge import XidMerge
+
+log = logging.getLogger("penstock.noded")
+
+#: Where the driver shows itself.
+SIGN = "/dev/nvidiactl"
+#: Another file instead of the kernel's log, for tests.
+KMSG_VARIABLE = "PENSTOCK_KMSG"
+#: Polls in a row after which what hung is taken to answer again.
+TRIAL_POLLS = 3
+#: XIDs make polls, but no more than one in so long.
+POKE_S = 1.0
+MAIN, TRIAL, EVENTS = "poll", "trial", "xids"
+WHOLE_DRIVER = ""
 
 
 class Watch:
     """Made before the loop runs; starts nothing by itself."""
 
-    def __init__(self, heard: Callable[[gpuwords.Told], None]) -> None:
+    def __init__(
+        self, heard: Callable[[gpuwords.Told], None], limits: Limits | None = None, setup: Setup | None = None
+    ) -> None:
         self.found = gpuwords.Found()  # the newest inventory
         self.last: gpuwords.Polled | None = None  # the newest poll
+        self._heard = heard
+        self._limits = limits or limits_of(os.environ)
+        self._setup = setup or Setup()
+        self._children: dict[str, Child] = {}
+        self._dying: dict[Child, asyncio.TimerHandle] = {}  # killed, not gone
+        self._left: set[Child] = set()  # those of them that should be gone
+        self._said: gpuwords.Found | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._again_s: dict[str, float] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._hung: dict[str, int] = {}  # what has hung (a UUID, "#place", WHOLE_DRIVER) -> its place
+        self._requests: dict[int, asyncio.Future[bool]] = {}
+        self._request = 0
+        self._lifetimes: tuple[gpuwords.Lifetime, ...] = ()
+        self._poked_at = 0.0
+        self._kmsg: Kmsg | None = None
+        self._is_on = False
+
+    # -- for the daemon
 
     def start(self, poll_s: float, found: gpuwords.Found | None = None) -> None:
         """From now on. `found`: what was found at the daemon's start, if it was asked."""
+        if self._is_on:
+            return
+        self._is_on = True
+        self._loop = asyncio.get_running_loop()
+        self._xids = XidMerge(self._loop, self._limits, self._tell_xid)
+        self._setup = msgspec.structs.replace(self._setup, poll_s=poll_s)
+        if found is not None:
+            self._take_found(found)
+            self._said = found
+        if found is not None and not found.devices and found.code:
+            self._sleep(found)
+        else:
+            self._start(MAIN)
 
     def settle(self, *, poll_s: float, accounting: bool = False, per_process: tuple[str, ...] = ()) -> None:
         """New settings. accounting: NVML's own is switched on; per_process: GPUs of which each process's utilisation
         is asked."""
+        new = msgspec.structs.replace(
+            self._setup, poll_s=poll_s, accounting=accounting, per_process=tuple(sorted(per_process))
+        )
+        if new != self._setup:
+            self._setup = new
+            for role in (MAIN, TRIAL):
+                if role in self._children:
+                    self._children[role].settle(poll_s)
+                    self._children[role].send(Settle(poll_s, accounting, new.per_process))
 
     async def poll(self, limit_s: float = 5.0) -> gpuwords.Polled | None:
         """Poll now; `heard` gets the same. None when NVML is not there or does not answer within the limit."""
-        return self.last
+        self._request += 1
+        return self.last if await self._answer(PollNow(self._request), limit_s) else None
 
     async def lifetimes(
         self, pids: Mapping[str, tuple[int, ...]], limit_s: float = 5.0
     ) -> tuple[gpuwords.Lifetime, ...]:
         """What NVML's accounting has kept of these processes, by GPU; those that it knows."""
-        return ()
+        self._request += 1
+        answered = await self._answer(AskLifetimes(self._request, dict(pids)), limit_s)
+        return self._lifetimes if answered else ()
 
     async def stop(self) -> None:
-        """End the children."""
+        """End the children; those that cannot be killed stay."""
+        self._is_on = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in self._starting:
+            task.cancel()
+        for role in list(self._children):
+            self._end(role)
+        self._forget_requests()
+        if self._kmsg is not None:
+            self._kmsg.close()
+        for timer in self._dying.values():
+            timer.cancel()
+        dying = [asyncio.ensure_future(child.ended.wait()) for child in self._dying]
+        waiting = [*dying, *self._starting]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._limits.kill_s)
+        for future in dying:
+            future.cancel()
+
+    @property
+    def left(self) -> int:
+        """Children that were killed and are not gone."""
+        return len(self._left)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the children that run, by what they do."""
+        return {role: child.pid for role, child in self._children.items()}
+
+    # -- children
+
+    def _start(self, role: str) -> None:
+        """Start it now, unless it runs or may not."""
+        self._cancel(role)
+        if not self._is_on or role in self._children or (role == TRIAL and not self._hung.keys() - {WHOLE_DRIVER}):
+            return
+        if self.left >= self._limits.left_max:
+            log.error("%d GPU children do not die; no more are started until one has gone", self.left)
+            self._later(role, self._limits.again_most_s)
+            return
+        child = Child(EVENTS if role == EVENTS else MAIN, self._limits, self._on_word, self._on_hung, self._on_gone)
+        self._children[role] = child
+        task = self._loop.create_task(self._begin(role, child))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _begin(self, role: str, child: Child) -> None:
+        places = tuple(place for name, place in self._hung.items() if name != WHOLE_DRIVER)
+        setup = msgspec.structs.replace(self._setup, known=self.found.devices)
+        if role == TRIAL:
+            setup = msgspec.structs.replace(setup, only=places[0])
+        else:
+            setup = msgspec.structs.replace(setup, skip=tuple(sorted(places)))
+        try:
+            await child.start(setup)
+        except OSError as error:
+            log.error("cannot start the GPU child %s: %s", role, error.strerror or error)
+            self._children.pop(role, None)
+            self._again(role)
+        if not self._is_on:
+            child.kill()
+
+    def _end(self, role: str) -> None:
+        """Kill it; it is no longer listened to."""
+        child = self._children.pop(role, None)
+        if child is not None:
+            self._dying[child] = self._loop.call_later(self._limits.kill_s, self._leave, child)
+            child.kill()
+
+    def _leave(self, child: Child) -> None:
+        if child in self._dying:
+            self._left.add(child)
+            log.error("the GPU child %d does not die; it is in the driver", child.pid)
+
+    def _again(self, role: str) -> None:
+        """Start it later; the oftener the later."""
+        wait_s = self._again_s.get(role, self._limits.again_first_s)
+        self._again_s[role] = min(wait_s * 2, self._limits.again_most_s)
+        self._later(role, wait_s)
+
+    def _later(self, role: str, wait_s: float) -> None:
+        self._cancel(role)
+        if self._is_on:
+            self._timers[role] = self._loop.call_later(wait_s, self._start, role)
+
+    def _cancel(self, role: str) -> None:
+        timer = self._timers.pop(role, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _role(self, child: Child) -> str | None:
+        return next((role for role, other in self._children.items() if other is child), None)
+
+    def _on_gone(self, child: Child) -> None:
+        """It has ended: as it was told to, by itself, or by somebody's hand."""
+        timer = self._dying.pop(child, None)
+        if timer is not None:
+            timer.cancel()
+        self._left.discard(child)
+        role = self._role(child)
+        if role is not None:
+            del self._children[role]
+            log.warning("the GPU child %s has ended", role)
+            if role == MAIN:
+                self._forget_requests()
+            self._again(role)
+
+    # -- hangs
+
+    def _on_hung(self, child: Child) -> None:
+        role, asking = self._role(child), child.asking or gpuwords.Asking("")
+        if role is None:
+            return
+        log.error("NVML hangs in %s of %s; the child is given up", asking.function, asking.gpu or "the driver")
+        self._end(role)
+        if role == MAIN:
+            self._forget_requests()
+        if role == MAIN or (role == TRIAL and asking.gpu != WHOLE_DRIVER):
+            self._has_hung(asking)  # a trial that cannot even start says nothing new
+        if role == MAIN and asking.gpu != WHOLE_DRIVER:
+            self._end(EVENTS)  # it waits for that GPU too
+            self._later(MAIN, self._limits.again_first_s)
+            self._again(TRIAL)
+        else:
+            self._again(role)
+
+    def _has_hung(self, asking: gpuwords.Asking) -> None:
+        is_first = asking.gpu not in self._hung
+        self._hung.pop(asking.gpu, None)  # another one is tried first
+        self._hung[asking.gpu] = self._place(asking.gpu)
+        if is_first:
+            self._tell(gpuwords.Hung(_now_us(), asking.function, asking.gpu, self.left))
+
+    def _place(self, name: str) -> int:
+        if name.startswith("#"):
+            return int(name[1:])
+        gpu = next((device for device in self.found.devices if device.uuid == name), None)
+        if gpu is not None and gpu.parent:
+            return self._place(gpu.parent)
+        return gpu.place if gpu is not None else -1
+
+    def _has_answered(self, role: str, child: Child) -> None:
+        """Three polls in a row: what had hung has not."""
+        if role == MAIN:
+            self._again_s.pop(MAIN, None)
+            names = [name for name in self._hung if name == WHOLE_DRIVER]
+        else:
+            self._again_s.pop(TRIAL, None)
+            names = [name for name in self._hung if name != WHOLE_DRIVER][:1]
+        for name in names:
+            del self._hung[name]
+            log.info("NVML answers again for %s", name or "the driver")
+            self._tell(gpuwords.Answering(_now_us(), name))
+        if role == TRIAL:
+            for other in (TRIAL, MAIN, EVENTS):
+                self._end(other)
+            self._forget_requests()
+            self._start(MAIN)
+            if any(name != WHOLE_DRIVER for name in self._hung):
+                self._again(TRIAL)
+
+    # -- words
+
+    def _on_word(self, child: Child, word: Word) -> None:
+        role = self._role(child)
+        if role is None:
+            return
+        if isinstance(word, gpuwords.Polled):
+            self._polled(role, child, word)
+        elif isinstance(word, gpuwords.Xid):
+            self._xids.from_nvml(word, self._kmsg is not None and self._kmsg.is_open)
+        elif isinstance(word, Stirred):
+            self._poke()
+        elif isinstance(word, gpuwords.Lifetimes):
+            self._lifetimes = word.records
+        elif isinstance(word, Answered):
+            future = self._requests.pop(word.request, None)
+            if future is not None and not future.done():
+                future.set_result(True)
+
+    def _polled(self, role: str, child: Child, word: gpuwords.Polled) -> None:
+        if word.found is not None and word.found.code:
+            if role == MAIN:
+                self._sleep(word.found)
+            else:
+                self._end(role)
+                self._again(role)
+            return
+        child.polls = 0 if any(sample.slow for sample in word.samples) else child.polls + 1
+        if role == MAIN:
+            self._main_polled(word)
+        if child.polls == TRIAL_POLLS:
+            self._has_answered(role, child)
+
+    def _main_polled(self, word: gpuwords.Polled) -> None:
+        found = word.found if word.found != self._said else None
+        if found is not None:
+            self._take_found(found)
+            self._said = found
+        word = gpuwords.Polled(word.at_us, word.samples, found)
+        self.last = word
+        self._tell(word)
+        if not self.found.devices and not self.found.nameless:
+            self._sleep(self.found)
+        elif EVENTS not in self._children and EVENTS not in self._timers:
+            self._listen()
+
+    def _take_found(self, found: gpuwords.Found) -> None:
+        """A new inventory: whoever waits for events has to know of it."""
+        gpus = {device.uuid: device.place for device in found.devices if not device.parent}
+        if gpus != {device.uuid: device.place for device in self.found.devices if not device.parent}:
+            self._end(EVENTS)
+        if found.devices or not found.code:
+            self.found = found
+        self._xids.know(found)
+
+    def _listen(self) -> None:
+        self._start(EVENTS)
+        if self._kmsg is None or not self._kmsg.is_open:
+            self._kmsg = Kmsg(self._loop, self._xids.from_log, os.environ.get(KMSG_VARIABLE, KMSG))
+
+    def _sleep(self, found: gpuwords.Found) -> None:
+        """NVML does not work, or there is nothing to watch: end all children, and look again some time."""
+        had = bool(self.found.devices)
+        if found.code:
+            log.log(logging.WARNING if had else logging.INFO, "NVML does not answer: %s", found.why)
+            self._said = found
+            self._tell(gpuwords.Polled(_now_us(), (), found))
+        for role in (EVENTS, TRIAL, MAIN):
+            self._end(role)
+            self._cancel(role)
+        self._forget_requests()
+        if found.code == VERSION_MISMATCH:
+            self._again(MAIN)
+        else:
+            wait_s = self._limits.return_s if had else self._limits.retry_s
+            self._timers[MAIN] = self._loop.call_later(wait_s, self._retry, found.code == LIBRARY_NOT_FOUND, wait_s)
+
+    def _retry(self, needs_sign: bool, wait_s: float) -> None:
+        if needs_sign and not os.path.exists(SIGN):
+            self._timers[MAIN] = self._loop.call_later(wait_s, self._retry, needs_sign, wait_s)
+        else:
+            self._start(MAIN)
+
+    # -- the rest
+
+    def _tell(self, told: gpuwords.Told) -> None:
+        if self._is_on:
+            self._heard(told)
+
+    def _tell_xid(self, xid: gpuwords.Xid) -> None:
+        self._tell(xid)
+        self._poke()
+
+    def _poke(self) -> None:
+        """Let a poll show what has happened."""
+        now = self._loop.time()
+        if now - self._poked_at >= POKE_S and MAIN in self._children:
+            self._poked_at = now
+            self._children[MAIN].send(PollNow(0))
+
+    async def _answer(self, command: PollNow | AskLifetimes, limit_s: float) -> bool:
+        """Whether that was done within the limit."""
+        main = self._children.get(MAIN)
+        if main is None or not main.send(command):
+            return False
+        future = self._requests[command.request] = self._loop.create_future()
+        try:
+            async with asyncio.timeout(limit_s):
+                await future
+                return bool(future.result())
+        except TimeoutError:
+            return False
+        finally:
+            self._requests.pop(command.request, None)
+
+    def _forget_requests(self) -> None:
+        for future in self._requests.values():
+            if not future.done():
+                future.set_result(False)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,161 @@
+"""Calls of NVML in a child: each is announced before it is made, so that the parent can name one that does not return.
+
+    Whoever asks about a GPU does it through its `Line`: what this GPU's driver cannot say is None, and is not asked
+    again; what says that the GPU is gone ends the conversation (`GpuError`), and so does a call that took too long
+    (`TooSlow`): with a dead GSP each takes 45 s, and other GPUs wait. An error that speaks for the whole driver is
+    `DriverError`.
+
+Imported as late as possible: pynvml loads only in children. Deliberately absent: what is asked (finding, signals).
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nodedaemon.core.gpuwords import Asking
+
+INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 3, 4, 6
+UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 1, 9, 12, 13
+TIMEOUT, GPU_IS_LOST, RESET_REQUIRED, OPERATING_SYSTEM, VERSION_MISMATCH, UNKNOWN = 10, 15, 16, 17, 18, 999
+ARGUMENT_VERSION, DEPRECATED = 25, 26
+
+#: The driver as a whole does not work (any more).
+_DRIVER = frozenset((UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, OPERATING_SYSTEM, VERSION_MISMATCH))
+#: This GPU, or driver, or pynvml, will never know.
+_NEVER = frozenset((INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION, DEPRECATED))
+#: It does not know now.
+_NOT_NOW = frozenset((NO_PERMISSION, NOT_FOUND))
+_GONE = frozenset((GPU_IS_LOST, RESET_REQUIRED))
+#: One odd answer is a driver's bug; so many in one conversation, and the GPU is not well.
+_ODD_MAX = 2
+#: A healthy call takes some milliseconds.
+SLOW_S = 5.0
+
+
+class DriverError(Exception):
+    """NVML does not work: `code`, and words for it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class GpuError(Exception):
+    """One GPU does not answer."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class TooSlow(Exception):
+    """A call has taken longer than SLOW_S. The text names it."""
+
+
+class Nvml:
+    """The library, loaded and initialised by `open`."""
+
+    def __init__(self, say: Callable[[Asking], None], slow_s: float = SLOW_S) -> None:
+        self._say = say
+        self._slow_s = slow_s
+        self._library: Any = None
+
+    def open(self) -> None:
+        """Raises DriverError."""
+        self._say(Asking("nvmlInit"))
+        try:
+            import pynvml
+        except ImportError:
+            raise DriverError(LIBRARY_NOT_FOUND, "the package nvidia-ml-py is not installed") from None
+        self._library = pynvml
+        # pynvml's word for a driver that lacks what it calls is no NVMLError.
+        self._mismatch = pynvml.NVMLLibraryMismatchError
+        self.system("nvmlInit")
+
+    def system(self, function: str, *args: Any) -> Any:
+        """A call that is about no GPU. Raises DriverError."""
+        self._say(Asking(function))
+        try:
+            return getattr(self._library, function)(*args)
+        except self._library.NVMLError as error:
+            raise DriverError(error.value, f"NVML: {error}") from error
+
+    def version(self, function: str) -> Any:
+        """As `system`, "" when it cannot say."""
+        try:
+            return self.system(function)
+        except DriverError as error:
+            if error.code in _DRIVER:
+                raise
+            return ""
+
+    def raw(self, gpu: str, function: str, *args: Any) -> Any:
+        """A call about a GPU. Raises GpuError with any code, DriverError, and TooSlow when it came too late."""
+        self._say(Asking(function, gpu))
+        begun = time.monotonic()
+        answer = self.quietly(function, *args)
+        if time.monotonic() - begun > self._slow_s:
+            raise TooSlow(function)
+        return answer
+
+    def quietly(self, function: str, *args: Any) -> Any:
+        """A call that is not announced. Raises GpuError with any code, DriverError."""
+        try:
+            made = getattr(self._library, function, None)
+            if made is None:
+                raise GpuError(FUNCTION_NOT_FOUND)  # an older pynvml
+            return made(*args)
+        except self._mismatch:
+            raise GpuError(FUNCTION_NOT_FOUND) from None
+        except self._library.NVMLError as error:
+            if error.value in _DRIVER:
+                raise DriverError(error.value, f"NVML: {error}") from error
+            raise GpuError(error.value) from error
+
+
+class Line:
+    """A conversation with one GPU, or one MIG instance. `name` is for announcements, `never` lives with the GPU."""
+
+    def __init__(self, nvml: Nvml, name: str, handle: Any, never: set[str]) -> None:
+        self._nvml = nvml
+        self._name = name
+        self._handle = handle
+        self._never = never
+        self._odd = 0
+
+    def must(self, function: str, *args: Any) -> Any:
+        """What every GPU can say. Raises GpuError."""
+        return self._nvml.raw(self._name, function, self._handle, *args)
+
+    def ask(self, function: str, *args: Any) -> Any:
+        """None when it cannot say. Raises GpuError when the GPU does not answer at all."""
+        key = f"{function}{args}" if args else function
+        if key in self._never:
+            return None
+        try:
+            return self.must(function, *args)
+        except GpuError as error:
+            if error.code in _NEVER:
+                self._never.add(key)
+            elif error.code not in _NOT_NOW:
+                self._odd += 1
+                if error.code in _GONE or self._odd >= _ODD_MAX:
+                    raise
+            return None
+
+    def probe(self, function: str, *args: Any) -> Any:
+        """As `ask`, for what another time may be there: nothing is remembered."""
+        try:
+            return self.must(function, *args)
+        except GpuError as error:
+            if error.code in _NEVER | _NOT_NOW:
+                return None
+            raise
+
+    def first(self, *functions: str) -> Any:
+        """The answer of the first of these that this driver knows."""
+        for function in functions:
+            answer = self.ask(function)
+            if answer is not None:
+                return answer
+        return None

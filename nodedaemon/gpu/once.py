@@ -1,0 +1,89 @@
+"""The inventory at the daemon's start: one child, asked once, while nothing else runs yet.
+
+A call that does not return within a limit costs that limit: its GPU is left out of a second try, or, where no GPU is to
+blame, the daemon starts without GPUs and says why; the watcher goes on asking. A child that does not die is left.
+"""
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from nodedaemon.core.gpuwords import Asking, Found, Polled
+from nodedaemon.gpu.child import PROGRAM
+from nodedaemon.gpu.frames import BadFrame, Frames, Setup, pack, read_word
+
+#: To wake a GPU that nobody keeps awake takes some seconds.
+CALL_LIMIT_S = 10.0
+#: Of one try: sixteen GPUs that have to be woken.
+LIMIT_S = 60.0
+#: How often GPUs are left out and the rest is tried.
+TRIES = 3
+_READ = 65536
+_REAP_S = 0.2
+
+
+@dataclass
+class _Hung(Exception):
+    """The last call that was announced."""
+
+    asking: Asking
+
+
+def find(call_limit_s: float = CALL_LIMIT_S, limit_s: float = LIMIT_S, program: str = PROGRAM) -> Found:
+    """What there is, or why that is not known."""
+    skip: tuple[int, ...] = ()
+    for _ in range(TRIES):
+        try:
+            return _ask(Setup(skip=skip), call_limit_s, limit_s, program)
+        except _Hung as hung:
+            asking = hung.asking
+            why = f"NVML did not answer within {call_limit_s:.0f} s ({asking.function})"
+            if not asking.gpu.startswith("#"):
+                return Found(why=why)
+            skip = (*skip, int(asking.gpu[1:]))
+        except OSError as error:
+            return Found(why=f"NVML could not be asked: {error.strerror}")
+    return Found(why=why)
+
+
+def _ask(setup: Setup, call_limit_s: float, limit_s: float, program: str) -> Found:
+    """One try. Raises _Hung and OSError."""
+    command = [sys.executable, "-s", "-P", program, "once"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        return _listen(child, setup, call_limit_s, time.monotonic() + limit_s)
+    finally:
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_REAP_S)
+
+
+def _listen(child: "subprocess.Popen[bytes]", setup: Setup, call_limit_s: float, until: float) -> Found:
+    assert child.stdin is not None and child.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        os.write(child.stdin.fileno(), pack(setup))
+    asking, frames = Asking("start"), Frames()
+    while True:
+        wait_s = min(call_limit_s, until - time.monotonic())
+        readable, _, _ = select.select([child.stdout], [], [], max(wait_s, 0))
+        if not readable:
+            raise _Hung(asking)
+        data = os.read(child.stdout.fileno(), _READ)
+        if not data:
+            return Found(why="NVML's child ended without an answer; the daemon's log has what it said")
+        try:
+            words = [read_word(body) for body in frames.feed(data)]
+        except BadFrame as error:
+            return Found(why=f"NVML's child said nonsense: {error}")
+        for word in words:
+            if isinstance(word, Asking):
+                asking = word
+            elif isinstance(word, Polled) and word.found is not None:
+                return word.found
