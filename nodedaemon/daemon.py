@@ -29,7 +29,6 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.gpu import agent as gpu_agent
-from nodedaemon.gpu import messages
 from nodedaemon.gpu.usage import GpuUsage
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
@@ -101,9 +100,10 @@ class Daemon:
         self._clock = Clock()
         self._started_at_us = self._clock.now_us()
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="noded")
-        self._inventory, remark = inventory.take_inventory(settings.node.node_name, settings.pretended)
-        if remark:
-            log.info("no GPUs: %s", remark)
+        node = settings.node
+        self._inventory, found = inventory.take_inventory(node.node_name, settings.pretended, node.site.topology)
+        if found.why:
+            log.info("no GPUs: %s", found.why)
         settings.node.site.found(self._inventory)
         self._machine = NodeMachine()
         self._machine.replay(spool.records)
@@ -116,7 +116,7 @@ class Daemon:
         self._supervisors.tell_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._usage: GpuUsage | None = None
-        self._gpus = self._make_gpus(messages.found_of(self._inventory, remark))
+        self._gpus = self._make_gpus(found)
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
         self._link = link.Link(
@@ -139,8 +139,10 @@ class Daemon:
         """Who minds the GPUs; nobody where there are none, or where they are pretended."""
         if self._settings.pretended.gpus is not None or not gpu_agent.may_have(found, self._spool):
             return None
-        place = gpu_agent.Place(self._spool, self._cgroups, self._executor, self.post, self._clock.now_us)
         site = self._settings.node.site
+        place = gpu_agent.Place(
+            self._spool, self._cgroups, self._executor, self.post, self._clock.now_us, site.topology
+        )
         site.gpus = agent = gpu_agent.GpuAgent(place, found)
         agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))

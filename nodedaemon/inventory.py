@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from nodedaemon.nvml import Gpu, find_gpus
+from nodedaemon.core.gpuhealth_words import Opinion
+from nodedaemon.core.gpuwords import Device, Found
+from nodedaemon.gpu import messages, once
+from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
 from penstock.values import pretend
 
@@ -38,16 +41,16 @@ def parse_gpus(text: str) -> tuple[int, str]:
     return pretend.parse_gpus(text, GPUS_MAX, "--gpus")
 
 
-def take_inventory(node_name: str, pretended: Pretended) -> tuple[node_pb2.Inventory, str]:
-    """What there is, and a remark for the log ("" = none)."""
+def take_inventory(
+    node_name: str, pretended: Pretended, topology: Topology | None = None, asks_nvml: bool = True
+) -> tuple[node_pb2.Inventory, Found]:
+    """What there is, and its GPUs as NVML's child says them. topology: None = a count of cpus without structure."""
     cpus = pretended.cpus or len(os.sched_getaffinity(0))
     sockets, cores, threads = (1, cpus, 1) if pretended.cpus else _topology(cpus)
-    remark = ""
     if pretended.gpus is not None:
-        gpus = _pretended_gpus(node_name, *pretended.gpus)
+        found = Found(_pretended_gpus(node_name, *pretended.gpus))
     else:
-        found, remark = find_gpus()
-        gpus = [_gpu_message(gpu) for gpu in found]
+        found = once.find() if asks_nvml else Found(why="AutoDetect=off")
     inventory = node_pb2.Inventory(
         cpus=cpus,
         boards=1,
@@ -56,14 +59,15 @@ def take_inventory(node_name: str, pretended: Pretended) -> tuple[node_pb2.Inven
         threads_per_core=threads,
         real_memory_mb=pretended.real_memory_mb or psutil.virtual_memory().total // MB,
         tmp_disk_mb=psutil.disk_usage("/tmp").total // MB,  # noqa: S108 (Slurm's TmpFS)
-        gpus=gpus,
         os=f"{platform.system()} {platform.release()}",
         arch=platform.machine(),
         hostname=platform.node(),
         boot_at_us=int(psutil.boot_time() * 1_000_000),
         pretended=pretended.is_any(),
     )
-    return inventory, remark
+    devices = [(device, Opinion(device.uuid)) for device in found.devices]
+    messages.fill(inventory, found, devices, topology)
+    return inventory, found
 
 
 def _topology(cpus: int) -> tuple[int, int, int]:
@@ -85,32 +89,20 @@ def _sockets() -> int:
     return len(found)
 
 
-def _pretended_gpus(node_name: str, count: int, type_: str) -> list[node_pb2.GpuDevice]:
+def _pretended_gpus(node_name: str, count: int, type_: str) -> tuple[Device, ...]:
     model, name = pretend.model_of(type_), f"pretended {type_}".strip()
-    return [
-        node_pb2.GpuDevice(
-            uuid=f"GPU-pretended-{node_name}-{i}",
-            index=i,
-            minor=i,
-            type=type_,
-            memory_mb=model.memory_mb,
+    return tuple(
+        Device(
+            f"GPU-pretended-{node_name}-{i}",
+            i,
+            i,
+            type_,
+            model.memory_mb,
+            name,
+            f"00000000:{i:02X}:00.0",
             capability=model.capability,
-            name=name,
-            bus_id=f"00000000:{i:02X}:00.0",
         )
         for i in range(count)
-    ]
-
-
-def _gpu_message(gpu: Gpu) -> node_pb2.GpuDevice:
-    return node_pb2.GpuDevice(
-        uuid=gpu.uuid,
-        index=gpu.index,
-        minor=gpu.minor,
-        type=gpu.type,
-        memory_mb=gpu.memory_mb,
-        name=gpu.name,
-        bus_id=gpu.bus_id,
     )
 
 

@@ -49,6 +49,10 @@ class Topology:
         """These cpus, in the controller's order; unknown numbers are left out."""
         return [self.cpus[place] for place in sorted(self._abstract[k] for k in kernels if k in self._abstract)]
 
+    def abstracts(self, kernels: Iterable[int]) -> list[int]:
+        """The controller's numbers of these cpus; those that are not here are left out."""
+        return sorted(self._abstract[number] for number in kernels if number in self._abstract)
+
     def nodes(self) -> list[int]:
         """Numbers of the NUMA nodes that have cpus."""
         return sorted({cpu.node for cpu in self.cpus})

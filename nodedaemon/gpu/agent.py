@@ -35,6 +35,7 @@ from nodedaemon.gpu.watch import Watch
 from nodedaemon.gpu.works import Works
 from nodedaemon.spool import Spool
 from nodedaemon.steprecord import NEVER
+from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.gpustates import GpuState
@@ -58,6 +59,7 @@ class Place:
     executor: Executor
     post: Callable[[core.Event], None]
     now_us: Callable[[], int]
+    topology: Topology | None = None
 
 
 #: NVML's errors that say that there is nothing to watch: no driver, no library, no GPU.
@@ -199,11 +201,8 @@ class GpuAgent:
 
     def fill(self, inventory: node_pb2.Inventory) -> None:
         """Write into a registration what GPUs there are and what is thought of them."""
-        del inventory.gpus[:]
-        inventory.gpus.extend(messages.device_message(d, self._machine.opinion(d.uuid)) for d in self.devices())
-        found = self.found
-        inventory.gpu_driver, inventory.cuda_version, inventory.nvml_version = found.driver, found.cuda, found.nvml
-        inventory.gpu_why = found.why
+        devices = [(device, self._machine.opinion(device.uuid)) for device in self.devices()]
+        messages.fill(inventory, self.found, devices, self._place.topology)
 
     # -- for those that plug in
 

@@ -6,26 +6,30 @@ from typing import Any
 from nodedaemon.core.gpuhealth_words import JobAction, Opinion
 from nodedaemon.core.gpuwords import Device, Found
 from nodedaemon.core.steps import StepKey
+from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
 
 _SAME = (
-    "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "near_cpus", "links", "serial", "vbios",
-    "numa_node", "profile", "slices", "mig_enabled", "files",
+    "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "links", "serial", "vbios", "numa_node",
+    "profile", "slices", "mig_enabled", "files",
 )  # fmt: skip
 
 
-def found_of(inventory: node_pb2.Inventory, why: str) -> Found:
-    """What the daemon has found at its start, as its children say it."""
-    devices = tuple(
-        Device(gpu.uuid, gpu.index, gpu.minor, gpu.type, gpu.memory_mb, gpu.name, gpu.bus_id) for gpu in inventory.gpus
-    )
-    return Found(devices, why=why)
+def fill(
+    inventory: node_pb2.Inventory, found: Found, devices: Iterable[tuple[Device, Opinion]], topology: Topology | None
+) -> None:
+    """Write into an inventory what GPUs there are and what is thought of each. topology: None = the cpus are pretended."""
+    del inventory.gpus[:]
+    inventory.gpus.extend(device_message(device, opinion, topology) for device, opinion in devices)
+    inventory.gpu_driver, inventory.cuda_version, inventory.nvml_version = found.driver, found.cuda, found.nvml
+    inventory.gpu_why = found.why
 
 
-def device_message(device: Device, opinion: Opinion) -> node_pb2.GpuDevice:
+def device_message(device: Device, opinion: Opinion, topology: Topology | None) -> node_pb2.GpuDevice:
     """A device and what is thought of it."""
     fields: dict[str, Any] = {name: getattr(device, name) for name in _SAME}
-    return node_pb2.GpuDevice(**fields, parent_uuid=device.parent, health=health_message(opinion))
+    near = device.near_cpus if topology is None else topology.abstracts(device.near_cpus)
+    return node_pb2.GpuDevice(**fields, near_cpus=near, parent_uuid=device.parent, health=health_message(opinion))
 
 
 def health_message(opinion: Opinion) -> node_pb2.GpuHealth:

@@ -1,14 +1,12 @@
 """What the node keeps on disk: journal, step records, spool; and how it asks for its GPUs."""
 
 import os
-import sys
-import types
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon import inventory, nvml
+from nodedaemon import inventory
 from nodedaemon.core import messages as m
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.folders import open_folder
@@ -268,56 +266,18 @@ def test_pretended_gpus_that_make_no_sense(text):
         inventory.parse_gpus(text)
 
 
+def test_pretended_gpus_are_as_many_as_were_given():
+    taken, found = inventory.take_inventory("n1", inventory.Pretended(cpus=4, gpus=(2, "h200")))
+    assert [(gpu.uuid, gpu.index, gpu.type, gpu.memory_mb, gpu.capability) for gpu in taken.gpus] == [
+        ("GPU-pretended-n1-0", 0, "h200", 143_771, "9.0"), ("GPU-pretended-n1-1", 1, "h200", 143_771, "9.0"),
+    ]  # fmt: skip
+    assert taken.pretended and taken.gpu_why == "" and len(found.devices) == 2
+
+
 def test_an_inventory_of_this_machine():
     found, _ = inventory.take_inventory("n1", inventory.Pretended())
     assert found.cpus == found.sockets * found.cores_per_socket * found.threads_per_core >= 1
     assert found.real_memory_mb > 0 and found.boot_at_us > 0 and not found.pretended
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("Tesla V100-PCIE-16GB", "v100"), ("", "gpu"),
-     ("NVIDIA GeForce RTX 3090", "rtx3090"), ("NVIDIA RTX A6000", "rtxa6000")],
-)  # fmt: skip
-def test_a_short_type_from_a_device_name(name, short):
-    assert nvml.type_of(name) == short
-
-
-class _FakeNvml(types.ModuleType):
-    """Two devices that NVML numbers against the order of their bus ids."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __getattr__(self, name):
-        answers = {
-            "nvmlInit": lambda: None,
-            "nvmlDeviceGetCount": lambda: 2,
-            "nvmlDeviceGetHandleByIndex": lambda i: i,
-            "nvmlDeviceGetName": lambda h: b"NVIDIA H200",
-            "nvmlDeviceGetUUID": lambda h: f"GPU-{h}",
-            "nvmlDeviceGetMinorNumber": lambda h: h,
-            "nvmlDeviceGetMemoryInfo": lambda h: types.SimpleNamespace(total=140 << 30),
-            "nvmlDeviceGetPciInfo": lambda h: types.SimpleNamespace(busId=b"00000000:%02X:00.0" % (9 - h)),
-        }
-        return answers[name]
-
-
-def test_gpus_are_numbered_in_the_order_of_their_bus_ids(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", _FakeNvml("pynvml"))
-    answer = nvml._ask()
-    assert [(gpu["uuid"], gpu["index"], gpu["minor"]) for gpu in answer["gpus"]] == [("GPU-1", 0, 1), ("GPU-0", 1, 0)]
-    assert (answer["why"], answer["gpus"][0]["type"], answer["gpus"][0]["memory_mb"]) == ("", "h200", 140 * 1024)
-
-
-def test_an_nvml_that_hangs_costs_its_deadline_only(monkeypatch, tmp_path):
-    hang = tmp_path / "hang.py"
-    hang.write_text("import threading; threading.Event().wait()")
-    monkeypatch.setattr(nvml, "__file__", str(hang))
-    assert nvml.find_gpus(deadline_s=0.2) == ([], "NVML did not answer within 0 s")
-    hang.write_text("raise SystemExit('broken driver')")
-    gpus, why = nvml.find_gpus()
-    assert gpus == [] and "broken driver" in why
 
 
 def test_an_end_of_an_earlier_version_and_one_with_tasks_are_read(tmp_path):
