@@ -44,7 +44,7 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
     if groups.constrain_devices and _may_fence(site):
         order.denied_devices = denied_devices(message.allocation, site)
         order.job_denied_devices = denied_devices(job, site)
-        order.fence_devices = any(part.name == GPU for part in job.gres)  # it may give some back
+        order.fence_devices = any(part.name == GPU or part.units for part in job.gres)  # it may give some back
     if settings.acct_gather_type not in ("", "jobacct_gather/none"):
         order.sample_every_s = settings.acct_gather_frequency_s
         order.count_by_group = settings.acct_gather_type == "jobacct_gather/cgroup"

@@ -41,7 +41,10 @@ _WHAT, _TYPE, _MAJOR, _MINOR = 1, 2, 3, 4
 NVIDIA_MAJOR = 195
 _NVIDIA, _CAPABILITY = "/dev/nvidia", "/dev/nvidia-caps/nvidia-cap"
 #: What everybody needs who computes on any of them (gpu.md 3c).
-OPEN_TO_ALL = frozenset((f"c{NVIDIA_MAJOR}:255", f"c{NVIDIA_MAJOR}:254", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"))
+OPEN_TO_ALL = frozenset((
+    f"c{NVIDIA_MAJOR}:255", f"c{NVIDIA_MAJOR}:254", "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+))  # fmt: skip
 
 
 def entry(path: str) -> str:
