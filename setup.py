@@ -62,6 +62,7 @@ setup(
     package_data={
         "penstock": ["py.typed"],
         "_fastsched": ["*.pyi"],
+        "nodedaemon": ["gpu/*.toml"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
     ext_modules=COMPILED,

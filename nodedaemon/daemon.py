@@ -139,10 +139,11 @@ class Daemon:
         """Who minds the GPUs; nobody where there are none, or where they are pretended."""
         if self._settings.pretended.gpus is not None or not gpu_agent.may_have(found, self._spool):
             return None
-        site = self._settings.node.site
         place = gpu_agent.Place(
-            self._spool, self._cgroups, self._executor, self.post, self._clock.now_us, site.topology
-        )
+            self._spool, self._cgroups, self._executor, self.post, self._clock.now_us, self._inventory,
+            lambda: self._machine.unkillable_timeout_us, self._settings.node.site.topology,
+        )  # fmt: skip
+        site = self._settings.node.site
         site.gpus = agent = gpu_agent.GpuAgent(place, found)
         agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))

@@ -88,6 +88,7 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
     lost_drains_node: bool = False
     xids: tuple[tuple[int, str], ...] = ()
     can_reset: bool = False  # there is a reset program
+    unkillable_us: int = 60_000_000  # UnkillableStepTimeout
 
 
 class Worked(msgspec.Struct, frozen=True, gc=False):
@@ -154,7 +155,13 @@ class Remark(msgspec.Struct, frozen=True, gc=False):
     is_bad: bool = True
 
 
-Output = Opinion | JobAction | NodeDrain | KillProcess | WantReset | Remark
+class Look(msgspec.Struct, frozen=True, gc=False):
+    """All GPUs should be looked at after that time."""
+
+    delay_us: int = 0
+
+
+Output = Look | Opinion | JobAction | NodeDrain | KillProcess | WantReset | Remark
 
 
 # -- memory
@@ -167,33 +174,37 @@ class Condition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reason: str
     since_us: int
     last_us: int = 0  # when the signal was seen last
-    boot_id: str = ""  # that it came in
-    by_admin: bool = False  # only an administrator ends it: it came back too often
+    boot_id: str = ""  # that it was seen last in
+    level: int = 1  # the worst value of the signal
     xid: int = 0
 
 
-class Record(msgspec.Struct, gc=False, omit_defaults=True):
-    """All that is remembered of one GPU, by UUID. Bounded: see gpuhealth.py."""
+class Record(msgspec.Struct, omit_defaults=True):
+    """All that is remembered of one GPU or MIG instance, by UUID. Bounds of the lists: gpurecord.py."""
 
     uuid: str
+    device: Device | None = None  # as it was named last
+    boot_id: str = ""  # in which it was
+    seen_at_us: int = 0
+    told: Opinion | None = None
     conditions: dict[str, Condition] = {}
-    cleared_at_us: list[int] = []  # automatic ends of drains, of the last 24 h
+    accepted: dict[str, int] = {}  # row -> the value that an administrator has accepted
+    cleared_at_us: list[int] = []  # when the GPU opened by itself, of the last 24 h
     blamed: list[tuple[int, int, int]] = []  # when, uid, job id: application errors of the last 24 h
-    repeated: dict[int, list[int]] = {}  # XID -> when, of those that count within 24 h
+    repeated: dict[int, list[int]] = {}  # XID -> when, within 24 h
     counted: dict[int, int] = {}  # XID -> how often, ever
-    inspected: dict[int, list[str]] = {}  # XID -> boots and resets after which it came again
+    cures: dict[int, list[tuple[int, str]]] = {}  # XID -> when it came in which life of the GPU
+    resets: int = 0
+    reset_at_us: int = 0
     ecc_volatile: int = -1
     ecc_aggregate: int = -1
     nvlink_errors: int = -1
-    reported: Opinion | None = None
-    device: Device | None = None
-    seen_at_us: int = 0
+    links_down: int = -1
 
 
-class Memory(msgspec.Struct, gc=False, omit_defaults=True):
+class Memory(msgspec.Struct, omit_defaults=True):
     """What a file of the spool keeps of the judge."""
 
     boot_id: str = ""
-    driver_why: str = ""
     records: dict[str, Record] = {}
-    drains: list[str] = []  # reasons for which the node was drained and is not cleared
+    drained: str = ""  # the reason for which the node was drained and is not cleared

@@ -23,7 +23,7 @@ SLOW_POLLS, ERROR_POLLS, MEMORY_POLLS = 3, 2, 2
 MEMORY_KB = 1024 * 1024
 _REBOOT, _RESET, _P2P = (2, 7), (1, 4, 6), (3,)
 _ACTIONS = {
-    1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "reset after the workload", 6: "bus reset", 7: "reboot",
+    1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover the IMEX domain", 6: "bus reset", 7: "reboot",
 }  # fmt: skip
 
 Level = tuple[int, str] | None

@@ -29,7 +29,7 @@ from nodedaemon.core import messages as core
 from nodedaemon.core.gpuhealth import HealthMachine
 from nodedaemon.core.gpuwords import Device, Found, Polled, Told
 from nodedaemon.core.steps import StepKey
-from nodedaemon.gpu import kept, messages, owners
+from nodedaemon.gpu import kept, messages, owners, xids
 from nodedaemon.gpu.hooks import Divide, Listener
 from nodedaemon.gpu.watch import Watch
 from nodedaemon.gpu.works import Works
@@ -59,6 +59,8 @@ class Place:
     executor: Executor
     post: Callable[[core.Event], None]
     now_us: Callable[[], int]
+    inventory: node_pb2.Inventory  # as it is registered
+    unkillable_us: Callable[[], int]
     topology: Topology | None = None
 
 
@@ -86,10 +88,11 @@ class GpuAgent:
         self._loop = asyncio.get_running_loop()
         self._told: asyncio.Queue[Told | words.Event] = asyncio.Queue()
         self._judging: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[Polled | None] | None = None
         self._saved = b""
         self._held: dict[StepKey, words.Holds] = {}
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
-        self._machine = HealthMachine(kept.load(place.spool.dir_fd, HEALTH, words.Memory))
+        self._machine = HealthMachine(kept.load(place.spool.dir_fd, HEALTH, words.Memory), xids.table())
         self._works = Works(
             place.spool.dir_fd, place.executor, self.device, lambda uuid: bool(self.holders(uuid)), self._work_done
         )
@@ -104,6 +107,9 @@ class GpuAgent:
                 self.began(held.key, held.uid, held.uuids)
             else:
                 self._ended[held.key.job_id, held.key.attempt] = held.uid
+                self.tell(held)
+                self.tell(words.Released(held.key))
+        self._save_steps()
         self._judging = self._loop.create_task(self._run())
         self._judging.add_done_callback(lambda task: when_over())
         self.watch.start(self.settings.poll_s or POLL_S, self.found)
@@ -115,6 +121,9 @@ class GpuAgent:
         """End the children; steps go on."""
         for listener in (self.usage, self.mps):
             listener.stop()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         await self.watch.stop()
         await self._works.stop()
         if self._judging is not None:
@@ -132,8 +141,9 @@ class GpuAgent:
         self._works.programs = {
             words.WorkKind.CHECK: settings.check_program, words.WorkKind.RESET: settings.reset_program,
         }  # fmt: skip
-        xids = tuple((rule.xid, rule.class_name) for rule in settings.xids)
-        self.tell(words.Rules(settings.lost_drains_node, xids, self.may_set(bool(settings.reset_program))))
+        rules = tuple((rule.xid, rule.class_name) for rule in settings.xids)
+        can_reset = self.may_set(bool(settings.reset_program))
+        self.tell(words.Rules(settings.lost_drains_node, rules, can_reset, self._place.unkillable_us()))
         for listener in (self.usage, self.mps):
             listener.take_settings(settings)
         self.settle()
@@ -233,8 +243,8 @@ class GpuAgent:
 
     def look(self) -> None:
         """Look at all GPUs now, not at the next poll."""
-        task = self._loop.create_task(self.watch.poll())
-        self._looking = task  # a task that nobody holds may vanish
+        if self._looking is None or self._looking.done():
+            self._looking = self._loop.create_task(self.watch.poll())
 
     def take(self, told: Told) -> None:
         """What the watcher has to say."""
@@ -260,6 +270,7 @@ class GpuAgent:
         if polled.found is not None:
             self.found = polled.found
             self._judge(self._listed())
+            self._tell_inventory()
             for listener in (self.usage, self.mps):
                 listener.found(polled.found)
         pids = sorted({process.pid for sample in polled.samples for process in sample.processes or ()})
@@ -270,6 +281,11 @@ class GpuAgent:
         by_pid = {owner.pid: owner for owner in found}
         for listener in (self.usage, self.mps):
             listener.polled(polled, by_pid)
+
+    def _tell_inventory(self) -> None:
+        """What there is has changed: new places, instances, or versions of the driver."""
+        self.fill(self._place.inventory)
+        self._place.post(core.Say(messages.report(self._place.now_us(), inventory=self._place.inventory)))
 
     def _judge(self, event: words.Event) -> None:
         self._machine.step(self._place.now_us(), event)
@@ -312,6 +328,8 @@ class GpuAgent:
                 self._place.post(core.Notice(output.reason, drain=True, clear=output.clear))
             elif isinstance(output, words.KillProcess):
                 self._kill(output)
+            elif isinstance(output, words.Look):
+                self._loop.call_later(output.delay_us / 1_000_000, self.look)
         now_us = self._place.now_us()
         if opinions and not actions:
             actions.append(None)

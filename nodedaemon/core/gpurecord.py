@@ -1,0 +1,126 @@
+"""One GPU's record: conditions come and go, what is thought follows from them, and nothing flaps for ever.
+
+Rules
+    - The opinion is the worst row that holds; rows for jobs with several GPUs count only where no other closes the GPU.
+    - A closed GPU opens by itself at most CLEARS_MAX times in 24 hours; what would open it then waits for the day's end.
+    - What an administrator has accepted (a counter that never falls, say) comes up again only when it gets worse.
+    - The same XID after two reboots or resets is the hardware: only an administrator opens the GPU again.
+"""
+
+import msgspec
+
+from nodedaemon.core.gpuhealth_words import Condition, Opinion, Record
+from nodedaemon.core.gpupolicy import DAY_US, ROW, Ends
+from nodedaemon.core.gpusignals import LEVELS
+from penstock.values.gpustates import CLOSED_STATES, GpuState
+
+#: Drains that end by themselves in 24 hours (gpu.md 2c).
+CLEARS_MAX = 3
+#: Reboots or resets after which the same XID means the hardware.
+CURES_MAX = 2
+#: How long a cure is remembered.
+CURES_KEPT_US = 30 * DAY_US
+REASON_MAX = 240
+#: Different XIDs that are counted for one GPU; there are some 170.
+XIDS_MAX = 512
+#: Of application errors that are remembered for 24 hours.
+BLAMED_MAX = 64
+#: Users whose jobs must have shown application errors within 24 hours.
+USERS_MAX = 3
+
+
+def closes(condition: Condition) -> bool:
+    """No job gets the GPU while it holds (or none with several GPUs)."""
+    return ROW[condition.row].state in CLOSED_STATES
+
+
+def raise_(record: Record, row: str, reason: str, now_us: int, boot_id: str, level: int = 1, xid: int = 0) -> bool:
+    """The row holds (still). True when it did not before, and nobody has accepted it."""
+    if ROW[row].state is GpuState.HEALTHY:
+        return True
+    old = record.conditions.get(row)
+    if old is not None:
+        record.conditions[row] = Condition(
+            row, old.reason, old.since_us, now_us, boot_id, old.level if old.level > level else level, old.xid or xid
+        )
+        return False
+    if level <= record.accepted.get(row, 0):
+        return False
+    record.conditions[row] = Condition(row, reason[:REASON_MAX], now_us, now_us, boot_id, level, xid)
+    return True
+
+
+def end(record: Record, rows: list[str], now_us: int) -> list[str]:
+    """These conditions are over; which of them end now. What opens the GPU too often within a day waits."""
+    rows = [row for row in rows if row in record.conditions]
+    opening = [row for row in rows if closes(record.conditions[row])]
+    stays = any(closes(c) for row, c in record.conditions.items() if row not in rows)
+    if opening and not stays:
+        record.cleared_at_us = [at_us for at_us in record.cleared_at_us if at_us > now_us - DAY_US]
+        if len(record.cleared_at_us) >= CLEARS_MAX:
+            rows = [row for row in rows if row not in opening]
+        else:
+            record.cleared_at_us.append(now_us)
+    for row in rows:
+        del record.conditions[row]
+    return rows
+
+
+def is_over(record: Record, row: str) -> None:
+    """Remember that the condition is over, should it have to wait."""
+    if row in record.conditions:
+        record.conditions[row] = msgspec.structs.replace(record.conditions[row], level=0)
+
+
+def accept(record: Record) -> None:
+    """An administrator has seen to it."""
+    for condition in record.conditions.values():
+        if ROW[condition.row].ends is Ends.ADMIN and condition.row in LEVELS:
+            record.accepted[condition.row] = condition.level
+    record.conditions.clear()
+    record.cleared_at_us.clear()
+    record.blamed.clear()
+    record.repeated.clear()
+    record.cures.clear()
+
+
+def opinion_of(record: Record) -> Opinion:
+    """What is thought of the GPU."""
+    if not record.conditions:
+        return Opinion(record.uuid)
+    full = [c for c in record.conditions.values() if not ROW[c.row].many_only]
+    closing = [c for c in full if closes(c)]
+    partly = [c for c in record.conditions.values() if ROW[c.row].many_only]
+    counted = closing or partly or full
+    worst = max(counted, key=lambda c: (ROW[c.row].state, -c.since_us, c.row))
+    others = sorted((c for c in counted if c is not worst), key=lambda c: (-ROW[c.row].state, c.since_us, c.row))
+    reason = "; ".join(c.reason for c in (worst, *others))[:REASON_MAX]
+    return Opinion(record.uuid, ROW[worst.row].state, reason, worst.since_us, bool(partly) and not closing)
+
+
+def count(record: Record, xid: int) -> None:
+    """One more of that XID."""
+    if xid in record.counted or len(record.counted) < XIDS_MAX:
+        record.counted[xid] = record.counted.get(xid, 0) + 1
+
+
+def repeats(record: Record, xid: int, now_us: int) -> int:
+    """How often that XID has come within 24 hours, this time included."""
+    times = [at_us for at_us in record.repeated.get(xid, []) if at_us > now_us - DAY_US]
+    record.repeated[xid] = [*times, now_us][-BLAMED_MAX:]
+    return len(record.repeated[xid])
+
+
+def users(record: Record, uid: int, job_id: int, now_us: int) -> int:
+    """Users whose jobs have shown application errors on this GPU within 24 hours, this one included."""
+    kept = [entry for entry in record.blamed if entry[0] > now_us - DAY_US and entry[2] != job_id]
+    record.blamed = [*kept, (now_us, uid, job_id)][-BLAMED_MAX:]
+    return len({entry[1] for entry in record.blamed})
+
+
+def came_again(record: Record, xid: int, now_us: int, boot_id: str) -> bool:
+    """Remember in which life of the GPU (between reboots and resets) the XID came; True when cures do not help."""
+    life = f"{boot_id}/{record.resets}"
+    lives = [entry for entry in record.cures.get(xid, []) if entry[0] > now_us - CURES_KEPT_US and entry[1] != life]
+    record.cures[xid] = [*lives, (now_us, life)][-(CURES_MAX + 1) :]
+    return len(record.cures[xid]) > CURES_MAX
