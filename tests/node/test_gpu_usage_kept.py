@@ -95,6 +95,7 @@ class World:
         self.usage.ordered(key, LaunchOrder(gpus=list(uuids), **more))
 
     def sample(self, at_s: int, *samples: Sample, owners: dict[int, Owner] | None = None) -> None:
+        self.now_us = at_s * S
         self.usage.polled(Polled(at_s * S, samples), owners or {})
 
     def told(self) -> dict[int, tuple[int, ...]]:
@@ -129,6 +130,7 @@ def test_a_step_s_end_waits_for_a_last_look(world: World) -> None:
         world.order(STEP0, G0, tasks=[TaskOrder(6)])
         await asyncio.sleep(0)
         await asyncio.gather(*world.usage._tasks)
+        world.now_us = 4 * S
         world.agent.next = [sample(G0, 4, 90, 9_000, p7=50)]
         world.agent.owners = {7: Owner(7, True, 0, (1, 0), 1, STEP0)}
         end = ended(STEP0, metrics=((CPU_MS, 3, 3, 6, 3, 6),), measured=2)
