@@ -6,7 +6,7 @@ stepd is forked by the thousand, so there is nothing here but framing.
 
 import os
 
-from nodedaemon.framing import dump, frame, load, pack, unframe, unpack
+from nodedaemon.framing import Damaged, dump, frame, load, pack, unframe, unpack
 
 TYPE_CHECKING = False  # `typing` itself would be one more thing in every fork
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ def read_kept(path: str, folder_fd: int) -> "tuple[bytes, list[Value]] | None":
         os.close(fd)
     if payload is None:
         return None
-    state, metrics = unpack(payload)
-    found = load(metrics)
+    try:
+        state, metrics = unpack(payload)
+        found = load(metrics)
+    except (Damaged, ValueError):
+        return None
     return (state, found) if isinstance(found, list) else None

@@ -99,13 +99,14 @@ class Ledger:
         self._add(use)
         return use
 
-    def restore(self, uses: Iterable[StepUse]) -> None:
-        """Carry on with what an earlier daemon has counted."""
+    def restore(self, uses: Iterable[StepUse], now_us: int) -> None:
+        """Carry on with what an earlier daemon has counted. Its clock may have been ahead of ours."""
         for use in uses:
+            use.began_us = min(use.began_us, now_us)
             self._add(use)
             for uuid, on in use.gpus.items():
                 if on.seen_us > self._last.get(uuid, (0, None))[0]:
-                    self._last[uuid] = (on.seen_us, on.seen_mj)
+                    self._last[uuid] = (min(on.seen_us, now_us), on.seen_mj)
 
     def _add(self, use: StepUse) -> None:
         self.uses[use.key] = use
@@ -147,21 +148,20 @@ class Ledger:
     # -- a sample
 
     def take(
-        self, samples: Iterable[Sample], owners: Mapping[int, StepKey], ending: Collection[StepKey] = ()
+        self, at_us: int, samples: Iterable[Sample], owners: Mapping[int, StepKey], ending: Collection[StepKey] = ()
     ) -> dict[Job, list[Activity]]:
-        """Count these. `owners`: whose the processes are; `ending`: steps for whose end they were taken."""
+        """Count these. `at_us`: by the clock that steps began by, which NVML's child does not have; `owners`: whose the
+        processes are; `ending`: steps for whose end the samples were taken."""
         found: dict[Job, list[Activity]] = {}
         for sample in samples:
             if sample.error:
                 continue
             before_us, counter = self._last.get(sample.uuid, (0, None))
-            if sample.at_us < before_us:
-                continue
-            self._last[sample.uuid] = (sample.at_us, sample.energy_mj)
+            self._last[sample.uuid] = (at_us, sample.energy_mj)
             known = (self.uses[key] for key in self._holders.get(sample.uuid, ()))
-            holders = [use for use in known if use.began_us <= sample.at_us]
+            holders = [use for use in known if use.began_us <= at_us]
             if holders:
-                moment = _Moment(sample, before_us, counter, holders, owners, ending)
+                moment = _Moment(sample, (before_us, at_us), counter, holders, owners, ending)
                 for job, activity in moment.count():
                     found.setdefault(job, []).append(activity)
         for use in self.uses.values():
@@ -181,14 +181,14 @@ class _Moment:
     def __init__(
         self,
         sample: Sample,
-        before_us: int,
+        span_us: tuple[int, int],
         counter: int | None,
         holders: list[StepUse],
         owners: Mapping[int, StepKey],
         ending: Collection[StepKey],
     ) -> None:
         self._sample = sample
-        self._before_us = before_us
+        self._before_us, self._at_us = span_us
         self._counter = counter
         self._holders = holders
         self._by_job: dict[Job, list[StepUse]] = {}
@@ -219,7 +219,7 @@ class _Moment:
         sample = self._sample
         for use in self._holders:
             on = use.gpus[sample.uuid]
-            on.seen_us, on.seen_mj = sample.at_us, sample.energy_mj
+            on.seen_us, on.seen_mj = self._at_us, sample.energy_mj
         return [(job, self._activity(uses, percents)) for job, uses in users.items()]
 
     def _activity(self, uses: list[StepUse], percents: Mapping[StepKey, int]) -> Activity:
@@ -245,7 +245,7 @@ class _Moment:
         return {use.key: 1 if not with_processes or use in with_processes else 0 for use in users}
 
     def _since_us(self, use: StepUse) -> int:
-        return self._sample.at_us - max(self._before_us, use.began_us, self._sample.at_us - GAP_US_MAX)
+        return self._at_us - max(self._before_us, use.began_us, self._at_us - GAP_US_MAX)
 
     def _count_utilisation(self, weights: Mapping[StepKey, int]) -> dict[StepKey, int]:
         percent, whole = self._sample.util_percent, sum(weights.values())
@@ -278,8 +278,8 @@ class _Moment:
             mine = _part(used, weights[use.key], whole) if whole else used // len(users)
             on = use.gpus[sample.uuid]
             if self._before_us < use.began_us and mine:  # it began between two samples
-                mine = _part(mine, sample.at_us - use.began_us, sample.at_us - self._before_us)
-                is_estimate = is_estimate or sample.at_us - use.began_us > START_US
+                mine = _part(mine, self._at_us - use.began_us, self._at_us - self._before_us)
+                is_estimate = is_estimate or self._at_us - use.began_us > START_US
             on.energy_mj = (on.energy_mj or 0) + max(mine, 0)
             use.estimated = use.estimated or (is_estimate and mine > 0)
 

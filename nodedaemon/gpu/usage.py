@@ -117,7 +117,7 @@ class GpuUsage(Listener):
         if use is None:
             self._unkept[key] = uuids
         else:
-            self._ledger.restore([use])
+            self._ledger.restore([use], self._now_us())
 
     def returned(self, key: StepKey, uuids: tuple[str, ...]) -> None:
         """The job goes on without these."""
@@ -205,9 +205,10 @@ class GpuUsage(Listener):
     def polled(self, polled: Polled, owners: Mapping[int, Owner]) -> None:
         """What the GPUs do now."""
         keys = {pid: key for pid, owner in owners.items() if (key := step_of(owner)) is not None}
-        did = self._ledger.take(polled.samples, keys, self._ending)
+        now_us = self._now_us()
+        did = self._ledger.take(now_us, polled.samples, keys, self._ending)
         for job, activities in did.items():
-            self._look_idle(job, activities, polled.at_us)
+            self._look_idle(job, activities, now_us)
             for use in self._ledger.steps_of(job):
                 self._write(use)
         self._counted_us = max(self._counted_us, polled.at_us)

@@ -42,6 +42,10 @@ def ledger(*steps: tuple[StepKey, list[Share]], at_s: int = 0) -> Ledger:
     return found
 
 
+def take(book: Ledger, samples: list[Sample] | tuple[Sample, ...], owners: dict[int, StepKey], **more: Any) -> Any:
+    return book.take(max((one.at_us for one in samples), default=0), samples, owners, **more)
+
+
 def told(ledger: Ledger, key: StepKey) -> dict[int, tuple[int, int, int]]:
     """Total, largest, smallest by kind."""
     return {m[0]: (m[1], m[2], m[4]) for m in metrics_of(ledger.uses[key])}
@@ -49,10 +53,10 @@ def told(ledger: Ledger, key: StepKey) -> dict[int, tuple[int, int, int]]:
 
 def test_one_step_one_gpu() -> None:
     book = ledger((BATCH, [Share(G0, memory_kb=1000)]))
-    book.take([sample(G0, 0, 0, 5_000)], {})
-    book.take([sample(G0, 10, 80, 25_000, (7, 300, None))], {7: BATCH})
-    book.take([sample(G0, 20, 40, 35_400, (7, 700, None), (8, 100, None))], {7: BATCH, 8: BATCH})
-    book.take([sample(G0, 30, 0, 36_000)], {})
+    take(book, [sample(G0, 0, 0, 5_000)], {})
+    take(book, [sample(G0, 10, 80, 25_000, (7, 300, None))], {7: BATCH})
+    take(book, [sample(G0, 20, 40, 35_400, (7, 700, None), (8, 100, None))], {7: BATCH, 8: BATCH})
+    take(book, [sample(G0, 30, 0, 36_000)], {})
     assert told(book, BATCH) == {
         GPU_UTIL: (40, 80, 40), GPU_MEM_KB: (800, 800, 800), ENERGY_J: (31, 31, 31), GPU_MEM_HELD_KB: (1000, 1000, 1000),
     }  # fmt: skip
@@ -61,20 +65,20 @@ def test_one_step_one_gpu() -> None:
 
 def test_what_cannot_be_told_is_unknown_and_not_nothing() -> None:
     book = ledger((BATCH, [Share(G0)]))
-    book.take([Sample(G0, 0), sample(G0, 10, None, None, (7, None, None))], {7: BATCH})
-    book.take([Sample(G0, 20 * S, error=15, util_percent=3, energy_mj=1, processes=())], {})
+    take(book, [Sample(G0, 0), sample(G0, 10, None, None, (7, None, None))], {7: BATCH})
+    take(book, [Sample(G0, 20 * S, error=15, util_percent=3, energy_mj=1, processes=())], {})
     assert metrics_of(book.uses[BATCH]) == ()
 
 
 def test_two_steps_on_two_gpus_and_the_script_above_them() -> None:
     """The script holds both; what the steps do is theirs, and what nobody does the script's."""
     book = ledger((BATCH, [Share(G0), Share(G1)]), (EXTERN, [Share(G0), Share(G1)]))
-    book.take([sample(G0, 0, 0, 0), sample(G1, 0, 0, 0)], {})
-    book.take([sample(G0, 10, 10, 1_000), sample(G1, 10, 20, 2_000)], {})
+    take(book, [sample(G0, 0, 0, 0), sample(G1, 0, 0, 0)], {})
+    take(book, [sample(G0, 10, 10, 1_000), sample(G1, 10, 20, 2_000)], {})
     book.begin(STEP0, 10 * S, [Share(G0)])
     book.begin(STEP1, 10 * S, [Share(G1)], rank=4)
     owners = {7: STEP0, 8: STEP1}
-    book.take([sample(G0, 20, 90, 5_000, (7, 10, 80)), sample(G1, 20, 50, 4_000, (8, 20, 50))], owners)
+    take(book, [sample(G0, 20, 90, 5_000, (7, 10, 80)), sample(G1, 20, 50, 4_000, (8, 20, 50))], owners)
     assert told(book, STEP0) == {GPU_UTIL: (90, 90, 90), GPU_MEM_KB: (10, 10, 10), ENERGY_J: (4, 4, 4)}
     assert metrics_of(book.uses[STEP1])[0] == (GPU_UTIL, 50, 50, 4, 50, 4)
     assert told(book, BATCH) == {GPU_UTIL: (15, 20, 5), GPU_MEM_KB: (0, 0, 0), ENERGY_J: (3, 2, 1)}
@@ -83,21 +87,21 @@ def test_two_steps_on_two_gpus_and_the_script_above_them() -> None:
 
 def test_steps_that_share_a_gpu_divide_it() -> None:
     book = ledger((STEP0, [Share(G0)]), (STEP1, [Share(G0)]))
-    book.take([sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 0, 0, 0)], {})
     owners = {7: STEP0, 8: STEP1}
-    book.take([sample(G0, 10, 80, 8_000, (7, 100, 30), (8, 300, 10))], owners)
+    take(book, [sample(G0, 10, 80, 8_000, (7, 100, 30), (8, 300, 10))], owners)
     assert (told(book, STEP0)[GPU_UTIL][1], told(book, STEP1)[GPU_UTIL][1]) == (60, 20)
     assert (told(book, STEP0)[ENERGY_J][0], told(book, STEP1)[ENERGY_J][0]) == (6, 2)
-    book.take([sample(G0, 20, 80, 16_000, (7, 100, None), (8, 300, None))], owners)
+    take(book, [sample(G0, 20, 80, 16_000, (7, 100, None), (8, 300, None))], owners)
     assert (told(book, STEP0)[ENERGY_J][0], told(book, STEP1)[ENERGY_J][0]) == (8, 8)
-    book.take([sample(G0, 30, 80, 24_000, (7, None, None), (8, None, None))], owners)
+    take(book, [sample(G0, 30, 80, 24_000, (7, None, None), (8, None, None))], owners)
     assert (told(book, STEP0)[ENERGY_J][0], told(book, STEP1)[ENERGY_J][0]) == (12, 12)
 
 
 def test_jobs_that_share_a_gpu_have_their_share_of_its_energy() -> None:
     book = ledger((BATCH, [Share(G0, 1, 4)]), (OTHER, [Share(G0, 2, 4)]))
-    book.take([sample(G0, 0, 0, 0)], {})
-    book.take([sample(G0, 10, 50, 8_000, (7, 100, 50))], {7: OTHER})
+    take(book, [sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 10, 50, 8_000, (7, 100, 50))], {7: OTHER})
     assert (told(book, BATCH)[ENERGY_J][0], told(book, OTHER)[ENERGY_J][0]) == (2, 4)
     assert book.uses[BATCH].estimated and book.uses[OTHER].estimated
     assert book.jobs_on(G0) == [1, 2]
@@ -105,20 +109,20 @@ def test_jobs_that_share_a_gpu_have_their_share_of_its_energy() -> None:
 
 def test_a_counter_that_falls() -> None:
     book = ledger((BATCH, [Share(G0)]))
-    book.take([sample(G0, 0, 0, 1_000_000)], {})
-    book.take([sample(G0, 10, 0, 1_003_000)], {})
-    book.take([sample(G0, 20, 0, 2_000)], {})
-    book.take([sample(G0, 30, 0, 2_500)], {})
+    take(book, [sample(G0, 0, 0, 1_000_000)], {})
+    take(book, [sample(G0, 10, 0, 1_003_000)], {})
+    take(book, [sample(G0, 20, 0, 2_000)], {})
+    take(book, [sample(G0, 30, 0, 2_500)], {})
     assert book.uses[BATCH].gpus[G0].energy_mj == 5_500
     assert book.uses[BATCH].estimated
 
 
 def test_a_step_that_is_over_between_two_samples_has_what_was_used_meanwhile() -> None:
     book = ledger((BATCH, [Share(G0)]))
-    book.take([sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 0, 0, 0)], {})
     book.begin(STEP0, 2 * S, [Share(G0)])
-    book.take([sample(G0, 2, 0, 200)], {})
-    book.take([sample(G0, 5, 60, 3_200)], {}, ending=[STEP0])
+    take(book, [sample(G0, 2, 0, 200)], {})
+    take(book, [sample(G0, 5, 60, 3_200)], {}, ending=[STEP0])
     use = book.end(STEP0)
     assert use is not None and not use.estimated
     assert (use.gpus[G0].energy_mj, use.gpus[G0].util_max) == (3_000, 60)
@@ -127,18 +131,18 @@ def test_a_step_that_is_over_between_two_samples_has_what_was_used_meanwhile() -
 
 def test_without_a_sample_at_its_beginning_a_step_has_its_part_of_the_first_difference() -> None:
     book = Ledger()
-    book.take([sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 0, 0, 0)], {})
     book.begin(BATCH, 6 * S, [Share(G0)])
-    book.take([sample(G0, 10, 50, 10_000)], {})
+    take(book, [sample(G0, 10, 50, 10_000)], {})
     use = book.uses[BATCH]
     assert (use.gpus[G0].energy_mj, use.estimated) == (4_000, True)
 
 
 def test_a_time_in_which_nobody_looked_weighs_no_more_than_the_limit() -> None:
     book = ledger((BATCH, [Share(G0)]))
-    book.take([sample(G0, 0, 0, 0)], {})
-    book.take([sample(G0, 60, 100, 0)], {})
-    book.take([sample(G0, 3600, 0, 7_000)], {})
+    take(book, [sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 60, 100, 0)], {})
+    take(book, [sample(G0, 3600, 0, 7_000)], {})
     assert book.uses[BATCH].gpus[G0].util_us == 2 * GAP_US_MAX
     assert told(book, BATCH)[GPU_UTIL] == (50, 100, 50) and told(book, BATCH)[ENERGY_J][0] == 7
 
@@ -147,36 +151,36 @@ def test_a_restarted_daemon_carries_on() -> None:
     whole, first = ledger((BATCH, [Share(G0)])), ledger((BATCH, [Share(G0)]))
     samples = [sample(G0, 10 * i, 10 * i, 1000 * i * i, (7, 100 * i, None)) for i in range(6)]
     for one in samples:
-        whole.take([one], {7: BATCH})
+        take(whole, [one], {7: BATCH})
     for one in samples[:3]:
-        first.take([one], {7: BATCH})
+        take(first, [one], {7: BATCH})
     kept = msgspec.msgpack.encode(first.uses[BATCH])
     second = Ledger()
-    second.restore([msgspec.msgpack.decode(kept, type=StepUse)])
+    second.restore([msgspec.msgpack.decode(kept, type=StepUse)], 25 * S)
     for one in samples[3:]:
-        second.take([one], {7: BATCH})
+        take(second, [one], {7: BATCH})
     assert second.uses == whole.uses
 
 
 def test_instances_have_memory_only() -> None:
     book = ledger((BATCH, [Share("MIG-1", memory_kb=500)]))
-    book.take([sample("MIG-1", 0, None, None, (7, 10, None))], {7: BATCH})
-    book.take([sample("MIG-1", 10, None, None, (7, 90, None))], {7: BATCH})
+    take(book, [sample("MIG-1", 0, None, None, (7, 10, None))], {7: BATCH})
+    take(book, [sample("MIG-1", 10, None, None, (7, 90, None))], {7: BATCH})
     assert told(book, BATCH) == {GPU_MEM_KB: (90, 90, 90), GPU_MEM_HELD_KB: (500, 500, 500)}
 
 
 def test_memory_that_no_process_is_named_for_is_the_jobs_alone() -> None:
     book = ledger((BATCH, [Share(G0)]), (EXTERN, [Share(G0)]))
-    book.take([Sample(G0, 10 * S, memory_used_kb=77)], {})
+    take(book, [Sample(G0, 10 * S, memory_used_kb=77)], {})
     assert told(book, BATCH)[GPU_MEM_KB] == (77, 77, 77) and GPU_MEM_KB not in told(book, EXTERN)
     book.begin(OTHER, 10 * S, [Share(G0, 1, 2)])
-    book.take([Sample(G0, 20 * S, memory_used_kb=99)], {})
+    take(book, [Sample(G0, 20 * S, memory_used_kb=99)], {})
     assert told(book, BATCH)[GPU_MEM_KB] == (77, 77, 77)
 
 
 def test_a_process_of_a_step_without_gpus_is_its_jobs() -> None:
     book = ledger((BATCH, [Share(G0)]))
-    book.take([sample(G0, 10, 10, None, (7, 5, None), (9, 50, None))], {7: StepKey(1, 0, 3), 9: OTHER})
+    take(book, [sample(G0, 10, 10, None, (7, 5, None), (9, 50, None))], {7: StepKey(1, 0, 3), 9: OTHER})
     assert told(book, BATCH)[GPU_MEM_KB] == (5, 5, 5)
 
 
@@ -207,10 +211,10 @@ def test_nothing_is_counted_twice_or_lost(
     """A whole GPU: its steps' energy and utilisation add up to the GPU's own, and a step never has more than 100 %."""
     book = ledger(*((key, [Share(G0)]) for key in sorted(steps)))
     at_s = counter = busy = 0
-    book.take([sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 0, 0, 0)], {})
     for pause_s, util, mj, processes in taken:
         at_s, counter, busy = at_s + pause_s, counter + mj, busy + util * pause_s * S
-        book.take([sample(G0, at_s, util, counter, *processes)], owners)
+        take(book, [sample(G0, at_s, util, counter, *processes)], owners)
     gpus = [use.gpus[G0] for use in book.uses.values()]
     slack = len(taken) * len(steps)  # each part is rounded
     assert abs(sum(on.energy_mj or 0 for on in gpus) - counter) <= slack
@@ -222,7 +226,7 @@ def test_nothing_is_counted_twice_or_lost(
 
 
 def idle(book: Ledger, at_s: int, *samples: Sample, owners: dict[int, StepKey] | None = None, warn_s: int = 60) -> Any:
-    found = book.take(samples, owners or {}).get((1, 0), [])
+    found = take(book, samples, owners or {}).get((1, 0), [])
     word = look_idle(book.steps_of((1, 0)), found, at_s * S, 5, warn_s * S)
     return word and (word.uuids, word.since_us // S, word.over, word.unused)
 
