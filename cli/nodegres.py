@@ -8,7 +8,7 @@ Everything here is a pure function of the message.
 
 from collections.abc import Callable, Iterable
 
-from penstock.v1.common_pb2 import GresIndices
+from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
 from penstock.values.gpustates import CLOSED_STATES
 
@@ -25,15 +25,26 @@ def gres_used(node: NodeInfo) -> str:
     used = {(g.name, g.type): g for g in node.gres_used}
     kinds = dict.fromkeys([*((g.name, g.type) for g in node.gres), *used])
     nobody = {kind: GresIndices(name=kind[0], type=kind[1]) for kind in kinds}
-    return ",".join(_used(used.get(kind, nobody[kind])) for kind in kinds) or "gpu:0"
+    return ",".join(held_text(used.get(kind, nobody[kind])) for kind in kinds) or "gpu:0"
 
 
-def _used(held: GresIndices) -> str:
+def held_text(held: GresIndices, of_job: bool = False) -> str:
+    """`gpu:a100:2(IDX:0-1)`; of shares how many each GPU has in use, `shard:3(2/4,1/4)`, and a job's GPU too."""
+    inside = [f"{count}/{of}" for count, of in zip(held.units, held.of, strict=True)]
+    if of_job or not inside:
+        inside.append(f"IDX:{_ranges(sorted(held.index))}")
     head = ":".join(filter(None, (held.name, held.type)))
-    if held.units:
-        parts = ",".join(f"{count}/{of}" for count, of in zip(held.units, held.of, strict=True))
-        return f"{head}:{sum(held.units)}({parts})"
-    return f"{head}:{len(held.index)}(IDX:{_ranges(sorted(held.index))})"
+    return f"{head}:{gres_held(held)}({','.join(inside)})"
+
+
+def gres_held(held: GresIndices) -> int:
+    """How many of it are held: devices, or shares of GPUs."""
+    return sum(held.units) if held.units else len(held.index)
+
+
+def job_gres(place: NodeAllocation) -> str:
+    """What a job holds on one node: `gpu:h200:1(IDX:0)`."""
+    return ",".join(held_text(held, of_job=True) for held in place.gres)
 
 
 def gres_drain(node: NodeInfo) -> str:
