@@ -49,13 +49,15 @@ def job_gres(place: NodeAllocation) -> str:
 
 def gres_drain(node: NodeInfo) -> str:
     """`gpu:h200:1(IDX:3)`: GPUs that no job gets; N/A = none, as Slurm has it."""
-    closed = [gpu for gpu in node.gpus if gpu.slot >= 0 and is_closed(gpu)]
+    types = [one.type for one in node.gres if one.name == "gpu" for _ in range(one.count)]
+    out_of_use = {gpu.uuid for gpu in node.gpus if is_closed(gpu)}
+    closed = [gpu for gpu in node.gpus if gpu.slot >= 0 and not out_of_use.isdisjoint((gpu.uuid, gpu.parent_uuid))]
     number = _number(node.gpus)
-    found = []
-    for type_ in dict.fromkeys(gpu.type for gpu in closed):
-        numbers = sorted(number(gpu) for gpu in closed if gpu.type == type_)
-        found.append(f"{':'.join(filter(None, ('gpu', type_)))}:{len(numbers)}(IDX:{_ranges(numbers)})")
-    return ",".join(found) or "N/A"
+    found: dict[str, list[int]] = {}
+    for gpu in closed:
+        found.setdefault(types[gpu.slot] if gpu.slot < len(types) else gpu.type, []).append(number(gpu))
+    held = (GresIndices(name="gpu", type=type_, index=numbers) for type_, numbers in found.items())
+    return ",".join(map(held_text, held)) or "N/A"
 
 
 def is_closed(gpu: GpuInfo) -> bool:
@@ -91,8 +93,8 @@ def place(gpu: GpuInfo) -> str:
 def health(gpu: GpuInfo, is_divided: bool = False) -> str:
     """`HEALTHY`; behind it what else is true of it:
 
-    SINGLE: jobs with one GPU get it all the same; CHECK, RESET, DIVIDE: that is being done; NOT_GIVEN: it is there and
-    the configuration has no place for it.
+    SINGLE: jobs with one GPU get it all the same; CHECK, RESET, DIVIDE: that is being done; WAITS: for one of these;
+    NOT_GIVEN: it is there and the configuration has no place for it.
     """
     words = [gpu.state]
     words += ["SINGLE"] if gpu.many_only else []
