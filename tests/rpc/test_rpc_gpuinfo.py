@@ -81,10 +81,10 @@ def test_the_worse_opinion_is_told_with_who_has_it() -> None:
 def test_an_instance_comes_below_its_gpu_which_has_its_jobs() -> None:
     parent = card(1, 0, mig_enabled=True)
     instances = [
-        GpuFacts(f"MIG-{n}", 0, 0, "a100_1g.10gb", 10 * GIB, parent=uuid(1), profile="1g.10gb", slices=1)
-        for n in (1, 2)
+        GpuFacts(f"MIG-{n}", 0, 0, "1g.10gb", 10 * GIB, parent=uuid(1), profile="1g.10gb", slices=1) for n in (1, 2)
     ]
-    made = world(parent, *instances)
+    made = with_gres(Gres("gpu", "1g.10gb", 2))
+    made.register("n1", gpus=(parent, *instances))
     take(made)
     found = infos(made)
     assert [(gpu.uuid, gpu.parent_uuid, list(gpu.job_ids), gpu.slot) for gpu in found] == [
