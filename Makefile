@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full bench bench-sim bench-sched bench-live mpi-tools proto lock clean
+.PHONY: help build demo check test test-full test-gpu bench bench-sim bench-sched bench-live mpi-tools proto lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -17,6 +17,7 @@ help:
 	@echo "make demo       a private cluster runs a few jobs and shows them (under a minute)"
 	@echo "make test       make check, then the tests"
 	@echo "make test-full  the long sweeps too"
+	@echo "make test-gpu   the tests on this machine's NVIDIA GPU (4 minutes); writes gpu-real.json into the folder OUT (.)"
 	@echo "make check      lint, format, types, import contracts, generated files"
 	@echo "make bench      measure this machine; writes bench/out/main.json"
 	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json and openb.json"
@@ -64,6 +65,11 @@ test: check
 
 test-full: check
 	@PENSTOCK_HYPOTHESIS=full $(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+# PYTHON_GPU: another python that has the dependencies (and torch, for a real load), where .venv cannot be made.
+PYTHON_GPU ?= $(PY)
+test-gpu: $(if $(filter $(PY),$(PYTHON_GPU)),build)
+	@PENSTOCK_REAL_GPU=1 OUT="$${OUT:-.}" $(PYTHON_GPU) -m pytest -m realgpu -rs -s tests/gpu
 
 bench: build
 	@$(PY) -m bench

@@ -13,6 +13,7 @@ from typing import Any
 
 from cli.format import seconds_us, text_of
 from cli.jobids import end_at, start_at
+from cli.nodegres import gres, gres_used, job_gres
 from cli.options import SLURM_VERSION
 from cli.squeue_fields import cpus_per_node, gres_per_node
 from penstock.v1.common_pb2 import ExitStatus
@@ -238,11 +239,7 @@ def _job_resources(job: JobInfo) -> Json:
         }
         for index, a in enumerate(job.allocation)
     ]
-    used = [
-        f"{g.name}{':' + g.type if g.type else ''}:{sum(g.units) or len(g.index)}"
-        for a in job.allocation
-        for g in a.gres
-    ]
+    used = [job_gres(place) for place in job.allocation if place.gres]
     resources: Json | None = None
     if nodes:
         held = {
@@ -286,7 +283,6 @@ def nodes_document(pairs: Iterable[Pair], cluster: str, now_us: int, by_node: bo
 
 def node_group_object(nodes: list[NodeInfo], partition: PartitionInfo, cluster: str) -> Json:
     """One line of sinfo."""
-    from cli.nodegres import gres, gres_used
     from cli.nodestate import json_words
     from cli.sinfo_fields import Group, counts, cpu_counts
 

@@ -8,7 +8,7 @@ Everything here is a pure function of the message.
 
 from collections.abc import Callable, Iterable
 
-from penstock.v1.common_pb2 import GresIndices
+from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
 from penstock.values.gpustates import CLOSED_STATES
 
@@ -25,26 +25,39 @@ def gres_used(node: NodeInfo) -> str:
     used = {(g.name, g.type): g for g in node.gres_used}
     kinds = dict.fromkeys([*((g.name, g.type) for g in node.gres), *used])
     nobody = {kind: GresIndices(name=kind[0], type=kind[1]) for kind in kinds}
-    return ",".join(_used(used.get(kind, nobody[kind])) for kind in kinds) or "gpu:0"
+    return ",".join(held_text(used.get(kind, nobody[kind])) for kind in kinds) or "gpu:0"
 
 
-def _used(held: GresIndices) -> str:
+def held_text(held: GresIndices, of_job: bool = False) -> str:
+    """`gpu:a100:2(IDX:0-1)`; of shares how many each GPU has in use, `shard:3(2/4,1/4)`, and a job's GPU too."""
+    inside = [f"{count}/{of}" for count, of in zip(held.units, held.of, strict=True)]
+    if of_job or not inside:
+        inside.append(f"IDX:{_ranges(sorted(held.index))}")
     head = ":".join(filter(None, (held.name, held.type)))
-    if held.units:
-        parts = ",".join(f"{count}/{of}" for count, of in zip(held.units, held.of, strict=True))
-        return f"{head}:{sum(held.units)}({parts})"
-    return f"{head}:{len(held.index)}(IDX:{_ranges(sorted(held.index))})"
+    return f"{head}:{gres_held(held)}({','.join(inside)})"
+
+
+def gres_held(held: GresIndices) -> int:
+    """How many of it are held: devices, or shares of GPUs."""
+    return sum(held.units) if held.units else len(held.index)
+
+
+def job_gres(place: NodeAllocation) -> str:
+    """What a job holds on one node: `gpu:h200:1(IDX:0)`."""
+    return ",".join(held_text(held, of_job=True) for held in place.gres)
 
 
 def gres_drain(node: NodeInfo) -> str:
     """`gpu:h200:1(IDX:3)`: GPUs that no job gets; N/A = none, as Slurm has it."""
-    closed = [gpu for gpu in node.gpus if gpu.slot >= 0 and is_closed(gpu)]
+    types = [one.type for one in node.gres if one.name == "gpu" for _ in range(one.count)]
+    out_of_use = {gpu.uuid for gpu in node.gpus if is_closed(gpu)}
+    closed = [gpu for gpu in node.gpus if gpu.slot >= 0 and not out_of_use.isdisjoint((gpu.uuid, gpu.parent_uuid))]
     number = _number(node.gpus)
-    found = []
-    for type_ in dict.fromkeys(gpu.type for gpu in closed):
-        numbers = sorted(number(gpu) for gpu in closed if gpu.type == type_)
-        found.append(f"{':'.join(filter(None, ('gpu', type_)))}:{len(numbers)}(IDX:{_ranges(numbers)})")
-    return ",".join(found) or "N/A"
+    found: dict[str, list[int]] = {}
+    for gpu in closed:
+        found.setdefault(types[gpu.slot] if gpu.slot < len(types) else gpu.type, []).append(number(gpu))
+    held = (GresIndices(name="gpu", type=type_, index=numbers) for type_, numbers in found.items())
+    return ",".join(map(held_text, held)) or "N/A"
 
 
 def is_closed(gpu: GpuInfo) -> bool:
@@ -80,8 +93,8 @@ def place(gpu: GpuInfo) -> str:
 def health(gpu: GpuInfo, is_divided: bool = False) -> str:
     """`HEALTHY`; behind it what else is true of it:
 
-    SINGLE: jobs with one GPU get it all the same; CHECK, RESET, DIVIDE: that is being done; NOT_GIVEN: it is there and
-    the configuration has no place for it.
+    SINGLE: jobs with one GPU get it all the same; CHECK, RESET, DIVIDE: that is being done; WAITS: for one of these;
+    NOT_GIVEN: it is there and the configuration has no place for it.
     """
     words = [gpu.state]
     words += ["SINGLE"] if gpu.many_only else []

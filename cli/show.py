@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cli.jobids import begin_at, end_at, start_at
-from cli.nodegres import gpu_lines, gres_drain, gres_used
-from penstock.v1.common_pb2 import BATCH, GresCount, GresIndices, JobRequest, NodeAllocation
+from cli.nodegres import gpu_lines, gres_drain, gres_held, gres_used, job_gres
+from penstock.v1.common_pb2 import BATCH, GresCount, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration
@@ -183,32 +183,12 @@ def _allocation(job: JobInfo) -> Record:
 
 
 def _place(place: NodeAllocation) -> str:
-    gres = ",".join(
-        f"{indexed_gres((h,))[:-1]},IDX:{TaskSet.of(h.index).format()})" if h.units else indexed_gres((h,))
-        for h in place.gres
-    )
-    return f"Nodes={place.node} CPU_IDs={_cpu_ids(place)} Mem={place.mem_mb} GRES={gres}"
+    return f"Nodes={place.node} CPU_IDs={_cpu_ids(place)} Mem={place.mem_mb} GRES={job_gres(place)}"
 
 
 def _cpu_ids(place: NodeAllocation) -> str:
     mask = int.from_bytes(place.cpu_ids, "little")
     return TaskSet.of(i for i in range(mask.bit_length()) if mask >> i & 1).format() if mask else NULL
-
-
-def indexed_gres(held: Iterable[GresIndices]) -> str:
-    """`gpu:a100:2(IDX:0-1)`; of shares how many each GPU has in use, `shard:3(2/4,1/4)`."""
-    return ",".join(f"{':'.join(filter(None, (h.name, h.type)))}:{gres_held(h)}({_where(h)})" for h in held)
-
-
-def gres_held(held: GresIndices) -> int:
-    """How many of it are held: devices, or shares of GPUs."""
-    return sum(held.units) if held.units else len(held.index)
-
-
-def _where(held: GresIndices) -> str:
-    if not held.units:
-        return f"IDX:{TaskSet.of(held.index).format()}"
-    return ",".join(f"{used}/{of}" for used, of in zip(held.units, held.of, strict=True))
 
 
 def _job_files(job: JobInfo) -> Record:

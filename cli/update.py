@@ -26,7 +26,7 @@ NODE_STATES = (
 STATES_WITH_REASON = ("DRAIN", "DOWN", "FAIL")
 #: What can be done to GPUs of a node (`gres=gpu:3 state=drain`): the others of the node go on.
 GPU_STATES = ("DRAIN", "RESUME", "UNDRAIN")
-GPU_FORMS = "write gres=gpu:INDEX, gres=gpu:UUID (or the beginning of one), or gres=gpu for all of the node"
+GPU_FORMS = "write gres=gpu:INDEX, gres=gpu:UUID (or the beginning of one), several with commas, or gres=gpu for all of the node"
 
 KEYS = {
     "job": words_of(
@@ -141,8 +141,8 @@ def _check_node(changes: dict[str, str]) -> None:
 
 def _check_gpus(text: str, state: str) -> None:
     """A state of some GPUs. Which there are is the controller's to say."""
-    name, colon, which = text.partition(":")
-    if name.lower() != "gpu" or (colon and not which):
+    parts = [word.partition(":") for word in text.split(",")]
+    if any(name.lower() != "gpu" or (colon and not which) for name, colon, which in parts):
         raise CommandError(f"Invalid input: gres={text}\nRequest aborted\n{GPU_FORMS}", plain=True)
     if state not in GPU_STATES:
         raise CommandError(

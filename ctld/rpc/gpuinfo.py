@@ -15,6 +15,7 @@ from ctld.core.model import Node, NodeAlloc
 from ctld.core.shares import GPU
 from ctld.core.state import ClusterState
 from penstock.v1 import common_pb2, controller_pb2, node_pb2
+from penstock.values.gpustates import CLOSED_STATES
 
 #: Words for what is being done to a GPU.
 WORKS: Final = {int(kind): name.lower() for name, kind in node_pb2.GpuWork.Kind.items() if kind}
@@ -61,10 +62,17 @@ def _info(gpu: Gpu, jobs: Iterable[int], users: Mapping[int, str]) -> controller
         since_us=gpu.drain_at_us if by_hand else gpu.opinion.since_us,
         job_ids=jobs,
         parent_uuid=gpu.facts.parent,
-        work=WORKS.get(gpu.work_kind, "work") if gpu.work_id else "",
+        work=_work(gpu),
         many_only=gpu.is_for_one() and not gpu.drained,
         slot=gpu.slot,
     )
+
+
+def _work(gpu: Gpu) -> str:
+    """What is being done to it; `waits`: nobody gets it before something has been done, though it is well."""
+    if gpu.work_id:
+        return WORKS.get(gpu.work_kind, "work")
+    return "waits" if gpu.is_closed() and gpu.state() not in CLOSED_STATES else ""
 
 
 def _parts_by_node(state: ClusterState, nodes: Iterable[Node]) -> dict[str, list[tuple[int, NodeAlloc]]]:

@@ -109,6 +109,18 @@ def test_instances_stand_below_their_gpu(monkeypatch, capsys):
     assert "NOT_GIVEN" not in " ".join(lines)  # it is, in parts
 
 
+def test_what_is_wrong_with_a_gpu_is_wrong_with_its_instances(monkeypatch, capsys):
+    given = mig()
+    given.gpus[0].state, given.gpus[1].state = "FAILED", "HEALTHY"
+    assert "GresDrain=gpu:1g.18gb:2(IDX:0-1)" in show(monkeypatch, capsys, given, "-d")
+
+
+def test_drained_ones_are_counted_as_they_are_configured(monkeypatch, capsys):
+    """Without a type, though the card has one."""
+    lines = show(monkeypatch, capsys, node(gres=[GresCount(name="gpu", count=3)], gres_used=[]), "-d")
+    assert {"Gres=gpu:3", "GresDrain=gpu:2(IDX:1-2)", "GresUsed=gpu:0(IDX:N/A)"} <= set(lines)
+
+
 def test_why_nothing_is_known_is_told_where_there_should_be_gpus(monkeypatch, capsys):
     why = {"gpus": [], "gpu_driver": "", "cuda_version": "", "nvml_version": "", "gpu_why": "NVML: Driver Not Loaded"}
     lines = show(monkeypatch, capsys, node(**why))
@@ -196,7 +208,7 @@ def test_what_cannot_be_listed(monkeypatch, capsys, words, text):
 # ---- scontrol update -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["gpu", "gpu:3", f"gpu:{A}", "gpu:GPU-aaaaaaaa"])
+@pytest.mark.parametrize("which", ["gpu", "gpu:3", "gpu:1,gpu:3", f"gpu:{A}", "gpu:GPU-aaaaaaaa"])
 def test_one_gpu_is_drained_and_resumed(which):
     drain = read_update(["NodeName=n1", f"Gres={which}", "State=drain", "Reason=loud fan"])
     assert drain == ("node", "n1", {"gres": which, "state": "drain", "reason": "loud fan"})

@@ -1,7 +1,7 @@
 """Parts of GPUs as scontrol and sinfo print them."""
 
-from cli.show import _allocation, indexed_gres
-from cli.sinfo_fields import gres_used
+from cli.nodegres import gres_used, held_text
+from cli.show import _allocation
 from ctld.agents.stepmessages import allocation_of
 from ctld.core.events import WantedJob
 from ctld.rpc.clusterinfo import node_info
@@ -22,7 +22,7 @@ def test_what_of_a_node_is_in_use() -> None:
     """Slurm's form: the sum, and of each GPU how many of how many."""
     state = world().core.state
     node = node_info(state, state.node_list[0], ["debug"], None, "")
-    assert indexed_gres(node.gres_used) == "gpu:a100:1(IDX:0),shard:5(0/4,2/4,3/4)"
+    assert ",".join(map(held_text, node.gres_used)) == "gpu:a100:1(IDX:0),shard:5(0/4,2/4,3/4)"
     assert gres_used(node) == "gpu:a100:1(IDX:0),shard:5(0/4,2/4,3/4)"
 
 

@@ -29,6 +29,11 @@ def world(*found: GpuFacts, gpus: int = 2, opinions: tuple[GpuOpinion, ...] = ()
     return made
 
 
+def with_gres(*gres: Gres) -> World:
+    config = make_config(nodes=1, cpus=8)
+    return World(replace(config, nodes=(replace(config.nodes[0], gres=gres),)))
+
+
 def take(made: World, kind: str = "gpu", type_: str = "", count: int = 1) -> None:
     made.submit(WantedJob(name="j", work_dir=b"/tmp", gres_per_node=((kind, type_, count),), time_limit_s=60))
 
@@ -76,10 +81,10 @@ def test_the_worse_opinion_is_told_with_who_has_it() -> None:
 def test_an_instance_comes_below_its_gpu_which_has_its_jobs() -> None:
     parent = card(1, 0, mig_enabled=True)
     instances = [
-        GpuFacts(f"MIG-{n}", 0, 0, "a100_1g.10gb", 10 * GIB, parent=uuid(1), profile="1g.10gb", slices=1)
-        for n in (1, 2)
+        GpuFacts(f"MIG-{n}", 0, 0, "1g.10gb", 10 * GIB, parent=uuid(1), profile="1g.10gb", slices=1) for n in (1, 2)
     ]
-    made = world(parent, *instances)
+    made = with_gres(Gres("gpu", "1g.10gb", 2))
+    made.register("n1", gpus=(parent, *instances))
     take(made)
     found = infos(made)
     assert [(gpu.uuid, gpu.parent_uuid, list(gpu.job_ids), gpu.slot) for gpu in found] == [
@@ -97,10 +102,7 @@ def test_a_gpu_that_is_gone_comes_last() -> None:
 
 def test_numbers_are_those_that_people_know() -> None:
     """Places go by type, as the configuration numbers them; nvidia-smi goes by the bus."""
-    config = make_config(nodes=1, cpus=8)
-    node = config.nodes[0]
-    gres = (Gres("gpu", "a100", 2), Gres("gpu", "h200", 1))
-    made = World(replace(config, nodes=(replace(node, gres=gres),)))
+    made = with_gres(Gres("gpu", "a100", 2), Gres("gpu", "h200", 1))
     made.register("n1", gpus=(card(1, 0), card(2, 1, "h200"), card(3, 2)))
     take(made, "gpu", "a100", 2)
     take(made, "gpu", "h200", 1)
