@@ -18,14 +18,13 @@ a pause; FAILURES_MAX failures within FAILURES_US drain the GPU, in words, for a
 
 from typing import Any, Final
 
-import numpy as np
-
 from ctld.core import gpu_work, gpus
+from ctld.core.explain import tell_divisions
 from ctld.core.gpu_model import Gpu, WorkKind
-from ctld.core.mig_model import GPU, Kind, choices_of, counts, instances_of, layout_now
+from ctld.core.mig_model import GPU, Kind, choices_of, counts, instances_of, layout_now, places_of
 from ctld.core.mig_plan import Candidate, Division, Wish, change, lack, plan, wish_of
 from ctld.core.model import Job, Node
-from ctld.core.planning import Answer, Rows, ask, present
+from ctld.core.planning import Answer, Rows, Start, ask, present
 from ctld.core.shares import MILLI, WHOLE_MILLI, whole_gpus
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -84,16 +83,18 @@ class _Look:
         return [(job, at) for job, at in jobs if wish_of(job.request.gres_per_node)]
 
     def run(self) -> None:
+        """Serve the jobs in order; then keep what is to be kept."""
         if any(self._is_typed(job) for job, _ in self.jobs):
-            self.free = self.state.node_columns.free_gres
             self._count_under_way()
-            served = self._served(self.rows, self.free)
+            served = self._ask(self.rows, self.free)
             for job, positions in self.jobs:
-                self._serve(job, positions, served)
+                if self._serve(job, positions, served):
+                    served = self._ask(self.rows, self.free)
         self._keep()
-        if self.due_us:
+        if self.due_us and self.due_us != self.state.mig_due_us:
+            self.state.mig_due_us = self.due_us
             self.state.timers.set(self.due_us, Timer.MIG)
-        self._tell()
+        tell_divisions(self.state, self.waits)
 
     def _is_typed(self, job: Job) -> bool:
         """Does it ask for a type that a divisible node may have?"""
@@ -107,24 +108,20 @@ class _Look:
         self.state.settle_shares()
         self.free = self.state.node_columns.free_gres.copy()
         for node in self.nodes:
-            for gpu in node.gpus.values():
-                if gpu.work_id and gpu.work_kind == WorkKind.DIVIDE and gpu.layout is not None:
-                    self._add(self.free, node, counts(node, gpu.layout, gpu.facts.type))
+            for gpu in under_way(node):
+                self._add(self.free, node, counts(node, gpu.layout or (), gpu.facts.type))
 
-    def _add(self, free: Columns, node: Node, change: dict[Kind, int]) -> None:
+    def _add(self, free: Columns, node: Node, more: dict[Kind, int]) -> None:
         kinds = self.state.gres_kinds
-        for kind, count in change.items():
+        for kind, count in more.items():
             free[node.index, kinds[kind]] += count
         if MILLI in kinds:
-            free[node.index, kinds[MILLI]] += change.get((GPU, ""), 0) * WHOLE_MILLI
+            free[node.index, kinds[MILLI]] += more.get((GPU, ""), 0) * WHOLE_MILLI
 
     def _ask(self, rows: Rows, free: Columns) -> Answer:
         question = present(self.state, self.now_us, rows, STARTS_MAX)
         given = question.given
         return ask(question._replace(given=given._replace(nodes=given.nodes._replace(free_gres=free))))
-
-    def _served(self, rows: Rows, free: Columns) -> Answer:
-        return self._ask(rows, free)
 
     def _left(self, answer: Answer, before: int) -> Columns:
         """What is free after the starts of the rows in front have taken theirs."""
@@ -137,50 +134,67 @@ class _Look:
 
     # ---- one job -----------------------------------------------------------------------------------------------------
 
-    def _serve(self, job: Job, positions: list[int], served: Answer) -> None:
-        wish = wish_of(job.request.gres_per_node)
-        copies = max(int(self.state.pending.table.count[self.rows[at]]) for at in positions)
-        started = sum(1 for start in served.starts if start.job_id == job.job_id)
-        bits = 0
+    def _serve(self, job: Job, positions: list[int], served: Answer) -> bool:
+        """Look what a job needs. True when divisions have been begun for it."""
+        wish, table = wish_of(job.request.gres_per_node), self.state.pending.table
+        copies = max(int(table.count[self.rows[at]]) for at in positions)
+        mine = [start for start in served.starts if start.job_id == job.job_id]
+        bits, begun = 0, list[Division]()
         for at in positions:
-            bits |= self.state.masks.bits[int(self.state.pending.table.mask[self.rows[at]])]
-        if started < copies and self._is_typed(job) and self.asked < JOBS_ASKED_MAX:
+            bits |= self.state.masks.bits[int(table.mask[self.rows[at]])]
+        self._tell_under_way(job, wish, mine)
+        if len(mine) >= copies:
+            return False
+        if self._is_typed(job) and self.asked < JOBS_ASKED_MAX:
             self.asked += 1
-            if self._divide_for(job, wish, bits, positions, served, started):
-                return
-            if not self.keeps:
+            begun = self._divide_for(job, wish, bits, positions, served)
+            if not begun and not self.keeps:
                 self._keep_for(job, wish, bits, self._left(served, positions[0]))
-        if started < copies:
-            self.needs.append((bits, wish))
+        self.needs.append((bits, wish))
+        return bool(begun)
 
-    def _divide_for(
-        self, job: Job, wish: Wish, bits: int, positions: list[int], served: Answer, started: int
-    ) -> bool:
-        """Begin what makes the job start. True when something was begun."""
+    def _divide_for(self, job: Job, wish: Wish, bits: int, positions: list[int], served: Answer) -> list[Division]:
+        """Begin what makes the job start, unless it keeps one in front from starting."""
         left = self._left(served, positions[0])
         plans: dict[int, list[Division]] = {}
         shown = self.free.copy()
         for node in self._among(bits):
-            found = plan(node, wish, self._free(left, node), self._candidates(node))
-            if found:
-                plans[node.index] = found
-                for division in found:
-                    self._add(shown, node, self._change(node, division, True))
-        if not plans:
-            return False
+            candidates = self._candidates(node)
+            plans[node.index] = plan(node, wish, self._free(left, node), candidates)
+            self._apply(shown, node, plans[node.index])
+        if not any(plans.values()):
+            return []
         answer = self._ask(self.rows[: positions[-1] + 1], shown)
+        before = [start.job_id for start in served.starts if start.position < positions[0]]
+        after = [start.job_id for start in answer.starts if start.position < positions[0]]
         mine = [start for start in answer.starts if start.job_id == job.job_id]
-        if len(mine) <= started:
-            return False
+        if sorted(before) != sorted(after) or len(mine) <= sum(1 for s in served.starts if s.job_id == job.job_id):
+            return []
         used = dict.fromkeys(index for start in mine for index, _, _, _ in start.placement)
         begun = [division for index in used for division in plans.get(index, ())]
         for division in begun:
             node = self.state.nodes[division.node]
-            self._add(self.free, node, self._change(node, division, True))
+            self._apply(self.free, node, [division])
             self._begin(node, division)
         if begun:
-            self.waits[job.job_id] = _words(begun, "waits for")
-        return bool(begun)
+            self.waits[job.job_id] = words(begun)
+        return begun
+
+    def _apply(self, free: Columns, node: Node, divisions: list[Division]) -> None:
+        for division in divisions:
+            gpu = node.gpus[division.uuid]
+            choice = next(choice for one, choice in choices_of(node) if one.uuid == gpu.uuid)
+            self._add(free, node, change(node, Candidate(gpu, choice, free_places(node, gpu)), division.layout))
+
+    def _tell_under_way(self, job: Job, wish: Wish, starts: list[Start]) -> None:
+        """It will start when what is being divided is ready: say so."""
+        waiting: list[Division] = []
+        for index in dict.fromkeys(index for start in starts for index, _, _, _ in start.placement):
+            node = self.state.node_list[index]
+            if lack(wish, self._free(self.state.node_columns.free_gres, node)):
+                waiting += [Division(node.name, g.uuid, g.facts.index, g.layout or ()) for g in under_way(node)]
+        if waiting:
+            self.waits[job.job_id] = words(waiting)
 
     def _among(self, bits: int) -> list[Node]:
         up = self.state.node_columns.up
@@ -189,11 +203,6 @@ class _Look:
     def _free(self, free: Columns, node: Node) -> dict[Kind, int]:
         kinds = self.state.gres_kinds
         return {kind: int(free[node.index, kinds[kind]]) for kind in node.inside.kinds if kind[0] == GPU}
-
-    def _change(self, node: Node, division: Division, is_idle: bool) -> dict[Kind, int]:
-        gpu = node.gpus[division.uuid]
-        choice = next(choice for one, choice in choices_of(node) if one.uuid == gpu.uuid)
-        return change(node, Candidate(gpu, choice, is_idle and not gpu.kept_for), division.layout)
 
     # ---- GPUs --------------------------------------------------------------------------------------------------------
 
@@ -207,47 +216,45 @@ class _Look:
             if rests_us > self.now_us:
                 self.due_us = min(self.due_us or rests_us, rests_us)
             else:
-                found.append(Candidate(gpu, choice, not gpu.kept_for))
+                found.append(Candidate(gpu, choice, free_places(node, gpu)))
         return found
 
     def _may_be_divided(self, node: Node, gpu: Gpu) -> bool:
-        others = [gpu, *instances_of(node, gpu.uuid)]
-        if any(one._replace(kept_for=0).is_closed() for one in others):
+        if any(one._replace(kept_for=0).is_closed() for one in (gpu, *instances_of(node, gpu.uuid))):
             return False
         now = layout_now(node, gpu)
         kinds = counts(node, now, gpu.facts.type) if now is not None else {}
         return not any(bits >> node.index & 1 and kind in kinds for bits, wish in self.needs for kind in wish)
 
     def _begin(self, node: Node, division: Division) -> None:
-        gpu = node.gpus[division.uuid]
-        gpu_work.begin(
-            self.state, self.now_us, node, gpu._replace(kept_for=0), WorkKind.DIVIDE, TIMEOUT_S, division.layout
-        )
+        gpu = node.gpus[division.uuid]._replace(kept_for=0)
+        gpu_work.begin(self.state, self.now_us, node, gpu, WorkKind.DIVIDE, TIMEOUT_S, division.layout)
 
     def _keep_for(self, job: Job, wish: Wish, bits: int, left: Columns) -> None:
         """Keep GPUs that are in use for a job, on the nodes where they are free first."""
         choices: list[tuple[int, int, list[Division]]] = []
+        fits = 0
         for node in self._among(bits):
+            free = self._free(left, node)
+            fits += not lack(wish, free)
             mine = [
-                Candidate(gpu, choice, is_idle(node, gpu) and not gpu.kept_for)
+                (free_at_s(self.state, node, gpu), Candidate(gpu, choice, free_places(node, gpu)))
                 for gpu, choice in choices_of(node)
                 if self._may_be_divided(node, gpu)
             ]
-            mine.sort(key=lambda one: (free_at_s(self.state, node, one.gpu), one.gpu.facts.index))
+            mine.sort(key=lambda pair: (pair[0], pair[1].gpu.facts.index, pair[1].gpu.uuid))
             for number in range(1, len(mine) + 1):
-                free = self._free(left, node)
-                if found := plan(node, wish, free, mine[:number]):
-                    choices.append((free_at_s(self.state, node, mine[number - 1].gpu), node.index, found))
+                if found := plan(node, wish, free, [candidate for _, candidate in mine[:number]]):
+                    choices.append((mine[number - 1][0], node.index, found))
                     break
-        fits = sum(1 for node in self._among(bits) if not lack(wish, self._free(left, node)))
-        choices.sort(key=lambda one: one[:2])
+        choices.sort(key=lambda choice: choice[:2])
         wanted = max(1, job.request.nodes_min) - fits
         if not 0 < wanted <= len(choices):
             return
         divisions = [division for _, _, found in choices[:wanted] for division in found]
         for division in divisions:
             self.keeps[division.node, division.uuid] = job.job_id
-        self.waits[job.job_id] = _words(divisions, "waits for jobs to leave")
+        self.waits[job.job_id] = words(divisions, "to be idle and then ")
 
     def _keep(self) -> None:
         """Close what is kept now, open what is no more."""
@@ -261,23 +268,29 @@ class _Look:
             if changed:
                 gpus.settle(self.state, node)
 
-    def _tell(self) -> None:
-        from ctld.core.explain import tell_divisions
-
-        tell_divisions(self.state, self.waits)
-
 
 def is_idle(node: Node, gpu: Gpu) -> bool:
     """Nothing is allocated on the GPU or on its instances."""
     used = whole_gpus(node)
     for slot in node.gpu_shares:
         used |= 1 << slot
-    return not any(one.slot >= 0 and used >> one.slot & 1 for one in (gpu, *instances_of(node, gpu.uuid)))
+    return not used & places_of(node, gpu)
+
+
+def under_way(node: Node) -> list[Gpu]:
+    """Its GPUs that are being divided now."""
+    divided = (gpu for gpu in node.gpus.values() if gpu.work_id and gpu.work_kind == WorkKind.DIVIDE)
+    return sorted(divided, key=lambda gpu: (gpu.facts.index, gpu.uuid))
+
+
+def free_places(node: Node, gpu: Gpu) -> int:
+    """Those of its places that can be given now, as a mask."""
+    return places_of(node, gpu) & ~whole_gpus(node) & ~node.gpu_closed
 
 
 def free_at_s(state: ClusterState, node: Node, gpu: Gpu) -> int:
     """When the last job on it is expected to end; 0 = it is idle."""
-    mask = sum(1 << one.slot for one in (gpu, *instances_of(node, gpu.uuid)) if one.slot >= 0)
+    mask = places_of(node, gpu)
     ends = [
         state.running.end_of(job_id)
         for job_id in node.jobs
@@ -290,7 +303,9 @@ def free_at_s(state: ClusterState, node: Node, gpu: Gpu) -> int:
 def rest_until_us(gpu: Gpu) -> int:
     """Before then it is not divided again."""
     after_failure = max(gpu.failed_at_us, default=0)
-    return max(gpu.divided_at_us + PAUSE_US if gpu.divided_at_us else 0, after_failure and after_failure + FAILURE_PAUSE_US)
+    return max(
+        gpu.divided_at_us + PAUSE_US if gpu.divided_at_us else 0, after_failure and after_failure + FAILURE_PAUSE_US
+    )
 
 
 def divided(state: ClusterState, now_us: int, node: Node, gpu: Gpu, ok: bool, text: str) -> Gpu:
@@ -298,30 +313,37 @@ def divided(state: ClusterState, now_us: int, node: Node, gpu: Gpu, ok: bool, te
     if ok:
         return gpu._replace(divided_at_us=now_us, failed_at_us=())
     failures = (*(at_us for at_us in gpu.failed_at_us if at_us > now_us - FAILURES_US), now_us)
-    gpu = gpu._replace(failed_at_us=failures[-FAILURES_MAX:], layout=None)
+    gpu = gpu._replace(failed_at_us=failures, layout=None)
     if len(failures) < FAILURES_MAX or gpu.drained:
         return gpu
     reason = f"could not be divided {len(failures)} times in 24 hours: {text}"[:REASON_MAX]
     return gpu._replace(drained=True, drain_reason=reason, drain_uid=0, drain_at_us=now_us, failed_at_us=())
 
 
+def forget(state: ClusterState) -> None:
+    """After a reload: nothing is kept on nodes whose GPUs are not divided any more. `settle` follows."""
+    state.divisible = tuple(node.name for node in state.node_list if node.config.mig)
+    for node in state.node_list:
+        for gpu in list(node.gpus.values()) if not node.config.mig else ():
+            if gpu.kept_for:
+                gpus.put(state, node, gpu._replace(kept_for=0))
+
+
 def rested(state: ClusterState, now_us: int, key: object, check: int) -> None:
     """The timer: a GPU that had to rest may be divided again."""
+    state.mig_due_us = 0
     if state.divisible:
         state.changed()
 
 
-def _words(divisions: list[Division], what: str) -> str:
-    by_node: dict[tuple[str, Layout], list[int]] = {}
+def words(divisions: list[Division], first: str = "") -> str:
+    """What a job waits for: "waits for GPU 0 of n1 to be divided into 1g.18gb*7"."""
+    alike: dict[tuple[str, Layout], list[int]] = {}
     for division in divisions:
-        by_node.setdefault((division.node, division.layout), []).append(division.index)
+        alike.setdefault((division.node, division.layout), []).append(division.index)
     told = []
-    for (node, layout), indices in by_node.items():
+    for (node, layout), indices in alike.items():
         which = f"GPU{'s' if len(indices) > 1 else ''} {','.join(map(str, indices))} of {node}"
-        if not layout:
-            told.append(f"{which} to be made whole")
-        else:
-            told.append(f"{which} to be divided into {format_layout(layout)}")
-    if what == "waits for":
-        return f"waits for {'; '.join(told)}"
-    return f"{what}: then {'; '.join(told)}".replace(" to be ", " is ", 1)
+        what = f"divided into {format_layout(layout)}" if layout else "made whole"
+        told.append(f"{which} {first}to be {what}")
+    return f"waits for {'; '.join(told)}"[:REASON_MAX]

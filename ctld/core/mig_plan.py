@@ -29,11 +29,11 @@ class Division(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A divisible GPU that may be divided. `is_free`: what it is now counts among what is free."""
+    """A divisible GPU that may be divided. `free`: those of its places that count among what is free now, as a mask."""
 
     gpu: Gpu
     choice: MigChoice
-    is_free: bool
+    free: int
 
 
 def wish_of(gres: tuple[tuple[str, str, int], ...]) -> Wish:
@@ -53,10 +53,9 @@ def lack(wish: Wish, free: Free) -> int:
 def change(node: Node, candidate: Candidate, layout: Layout) -> dict[Kind, int]:
     """By kind: what would be free more (or less) if that GPU were divided so."""
     found = counts(node, layout, candidate.gpu.facts.type)
-    now = layout_now(node, candidate.gpu)
-    if candidate.is_free and now is not None:
-        for kind, count in counts(node, now, candidate.gpu.facts.type).items():
-            found[kind] = found.get(kind, 0) - count
+    for kind, mask in node.inside.kinds.items():
+        if kind[0] == GPU and mask & candidate.free:
+            found[kind] = found.get(kind, 0) - (mask & candidate.free).bit_count()
     return found
 
 
