@@ -26,6 +26,7 @@
  *   gpu.I.mig.K=uuid,gi,ci,gislices,cislices,mem_mb,sm,name
  *   gpu.I.giprofile.P=id,slices,instances,sm,mem_mb,name
  *   gpu.I.gi.N=profile id   a GPU instance (those of gpu.I.mig.K need none); set by nvmlDeviceCreateGpuInstance
+ *   gpu.I.mig_needs_reset=1 MIG mode does not change at once
  *   gpu.I.refuse_profile.ID=N    creating a GPU instance of that profile returns N
  *
  * What setters change (MIG, accounting mode) outlives the process, as on a card: it is appended to "$FAKE_NVML_STATE.set",
@@ -602,6 +603,7 @@ API ret_t nvmlDeviceSetMigMode(void *h, u32 m, ret_t *st)
         char v[96];
         if ((str(v, sizeof v, NULL, "gpu.%d.gi.%u", g, n) && *v) || (n <= 7 && mig_field(g, (int)n - 1, 1, v, sizeof v))) return 19;
     }
+    if (num(0, "gpu.%d.mig_needs_reset", g)) { *st = 20; return OK; }     /* activation status: reset required */
     snprintf(k, sizeof k, "gpu.%d.mig_mode", g);
     pthread_mutex_lock(&mu); set_over(k, m ? "1" : "0"); pthread_mutex_unlock(&mu);
     *st = OK; return OK;
