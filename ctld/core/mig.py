@@ -308,16 +308,25 @@ def rest_until_us(gpu: Gpu) -> int:
     )
 
 
-def divided(state: ClusterState, now_us: int, node: Node, gpu: Gpu, ok: bool, text: str) -> Gpu:
-    """What follows from the end of a division for the GPU's record: the caller puts it and settles."""
-    if ok:
+def divided(state: ClusterState, now_us: int, gpu: Gpu, kind: WorkKind, ok: bool, text: str) -> Gpu:
+    """What follows from the end of a division for the GPU's record; the caller puts it and settles.
+
+    What there is now has been taken over. A GPU that is in no layout of its own any more helps nobody: it is drained.
+    """
+    node = state.nodes[gpu.node]
+    now = layout_now(node, gpu)
+    if ok and now == gpu.layout:
         return gpu._replace(divided_at_us=now_us, failed_at_us=())
+    text = text or f"it is {'nothing' if now is None else format_layout(now)} afterwards"
     failures = (*(at_us for at_us in gpu.failed_at_us if at_us > now_us - FAILURES_US), now_us)
-    gpu = gpu._replace(failed_at_us=failures, layout=None)
-    if len(failures) < FAILURES_MAX or gpu.drained:
+    gpu = gpu._replace(failed_at_us=failures, layout=now)
+    known = [layout for one, choice in choices_of(node) if one.uuid == gpu.uuid for layout in ((), *choice.layouts)]
+    if now not in known:
+        return gpu_work.drained(gpu, now_us, f"could not be divided: {text}")
+    if len(failures) < FAILURES_MAX:
         return gpu
-    reason = f"could not be divided {len(failures)} times in 24 hours: {text}"[:REASON_MAX]
-    return gpu._replace(drained=True, drain_reason=reason, drain_uid=0, drain_at_us=now_us, failed_at_us=())
+    gpu = gpu._replace(failed_at_us=())
+    return gpu_work.drained(gpu, now_us, f"could not be divided, {len(failures)} times in 24 hours: {text}")
 
 
 def forget(state: ClusterState) -> None:
