@@ -30,6 +30,7 @@ from ctld.core import (
     job_life,
     layout,
     lease,
+    mig,
     node_life,
     preempt,
     priority,
@@ -245,6 +246,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
     Timer.RESERVATION_OVERRUN: reserve_life.overrun,
     Timer.TELLING: explain.ask_again,
+    Timer.MIG: mig.rested,
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -323,6 +325,8 @@ class Core:
         if state.rebooting:
             reboot.issue(state, now_us)
         schedule.quick_pass(state, now_us)
+        if changed and state.divisible:
+            mig.look(state, now_us)
         if changed and state.suspended:
             if suspend.go_on(state, now_us) and gang.is_on(state):
                 gang.make_room(state, now_us)

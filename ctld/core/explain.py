@@ -72,6 +72,8 @@ class Telling:
             return  # one of its alternatives waits for something nearer
         self.told[job_id] = None
         detail = _closed_nodes(state, job, self._closed) if reason is Reason.REQ_NODE_NOT_AVAIL else ""
+        if reason is Reason.RESOURCES:
+            detail = state.mig_waits.get(job_id, "")
         if reason is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
             reason, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
         _tell(state, job, reason, detail)
@@ -121,6 +123,15 @@ def tell_more(state: ClusterState, now_us: int) -> None:
 def ask_again(state: ClusterState, now_us: int, key: object, check: int) -> None:
     """The timer: what it led to, a seal, tells the next slice."""
     state.telling_timer = False
+
+
+def tell_divisions(state: ClusterState, waits: dict[int, str]) -> None:
+    """Which jobs wait for GPUs to be divided, in words (mig.py); the others do not any more."""
+    before, state.mig_waits = state.mig_waits, waits
+    for job_id in dict.fromkeys((*before, *waits)):
+        job = state.jobs.get(job_id)
+        if job is not None and _waits(state, job) and before.get(job_id, "") != waits.get(job_id, ""):
+            _tell(state, job, Reason.RESOURCES, waits.get(job_id, ""))
 
 
 def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> None:

@@ -70,6 +70,9 @@ class Gpu(NamedTuple):
     layout: tuple[str, ...] | None = None  # profiles that it is, or is to be, divided into; None = as it was found
     given_as: str = ""  # the type by which jobs get it (gpu_types.py): of its place, kept while a job holds one
     position: int = -1  # in the node's last report, by which `facts.links` count
+    kept_for: int = 0  # the job for which it is to be divided when it is idle (mig.py)
+    divided_at_us: int = 0
+    failed_at_us: tuple[int, ...] = ()  # divisions that failed, lately
 
     def state(self) -> GpuState:
         """What counts: the worst of what the node and the administrator say."""
@@ -88,7 +91,7 @@ class Gpu(NamedTuple):
     def is_closed(self) -> bool:
         """No job gets it now."""
         by_node = self.opinion.state in CLOSED_STATES and not self.opinion.many_only
-        return not self.is_there or self.drained or by_node or bool(self.work_id)
+        return not self.is_there or self.drained or by_node or bool(self.work_id or self.kept_for)
 
     def is_for_one(self) -> bool:
         """Only jobs with one GPU get it."""

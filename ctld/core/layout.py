@@ -7,7 +7,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
-from ctld.core import gpus, preempt, priority, shares
+from ctld.core import gpus, mig, preempt, priority, shares
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -133,6 +133,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.share_units = shares.most_units(node.inside for node in state.node_list)
     state.mix = mix_of(state)
     _build_partitions(state, config)
+    mig.forget(state)
     _build_columns(state)
     state.masks = MaskTable(len(state.node_list))
     state.feasible.clear()

@@ -176,6 +176,9 @@ class ClusterState:
         self.telling_timer = False  # one is set
         self.quick_pass_due = False
         self.rows_seen = 0  # by all quick passes: for sdiag
+        self.divisible: tuple[str, ...] = ()  # nodes with GPUs that may be divided anew (mig.py)
+        self.mig_waits: dict[int, str] = {}  # job id -> the division that it waits for, in words
+        self.mig_due_us = 0  # for when the last timer was set
         self.full_pass_in_flight = False
         self.full_pass_revision = -1
         self.full_pass_not_before_us = 0

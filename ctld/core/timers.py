@@ -21,6 +21,7 @@ class Timer(IntEnum):
     FENCE = 16  # key = node name, check = link id that was lost
     REBOOT = 70  # key = node name
     FULL_PASS = 7
+    MIG = 90  # a GPU that had to rest may be divided again
     SWITCH_WAIT = 11  # key = job id
     DEADLINE = 10  # key = job id
     PREEMPT_EXEMPT = 40  # key = job id, check = attempt

@@ -25,6 +25,9 @@
  *   gpu.I.field.ID=value    nvmlDeviceGetFieldValues    gpu.I.link.L=active,remote_busid[,2 for an NVSwitch]
  *   gpu.I.mig.K=uuid,gi,ci,gislices,cislices,mem_mb,sm,name
  *   gpu.I.giprofile.P=id,slices,instances,sm,mem_mb,name
+ *   gpu.I.gi.N=profile id   a GPU instance (those of gpu.I.mig.K need none); set by nvmlDeviceCreateGpuInstance
+ *   gpu.I.mig_needs_reset=1 MIG mode does not change at once
+ *   gpu.I.refuse_profile.ID=N    creating a GPU instance of that profile returns N
  *
  * What setters change (MIG, accounting mode) outlives the process, as on a card: it is appended to "$FAKE_NVML_STATE.set",
  * which every process reads beside the state and which wins over it: "key=value", "-key" (hides the state's), "!key" (the
@@ -267,6 +270,7 @@ API const char *nvmlErrorString(ret_t r)
     case 3: return "Not Supported"; case 4: return "Insufficient Permissions"; case 6: return "Not Found";
     case 7: return "Insufficient Size"; case 9: return "Driver Not Loaded"; case 10: return "Timeout";
     case 15: return "GPU is lost"; case 16: return "GPU requires reset"; case 18: return "RM has detected an NVML/RM version mismatch.";
+    case 19: return "In use by another client"; case 23: return "Insufficient Resources";
     case 999: return "Unknown Error"; default: return "fake error"; }
 }
 #define SYSSTR(fn, key, dflt) API ret_t fn(char *o, u32 n) { ENTER_SYS(); char t[128]; str(t, sizeof t, dflt, key); return put(o, n, t); }
@@ -595,6 +599,11 @@ API ret_t nvmlDeviceSetMigMode(void *h, u32 m, ret_t *st)
     ENTER(h); char k[64];
     if (num(0, "sys.unprivileged")) return NOPERM;
     if (procs(g, '*', NULL, NULL, 0)) return 19;                          /* NVML_ERROR_IN_USE */
+    if (!m) for (u32 n = 1; n < 15; n++) {
+        char v[96];
+        if ((str(v, sizeof v, NULL, "gpu.%d.gi.%u", g, n) && *v) || (n <= 7 && mig_field(g, (int)n - 1, 1, v, sizeof v))) return 19;
+    }
+    if (num(0, "gpu.%d.mig_needs_reset", g)) { *st = 20; return OK; }     /* activation status: reset required */
     snprintf(k, sizeof k, "gpu.%d.mig_mode", g);
     pthread_mutex_lock(&mu); set_over(k, m ? "1" : "0"); pthread_mutex_unlock(&mu);
     *st = OK; return OK;
@@ -638,24 +647,71 @@ API ret_t nvmlDeviceGetGpuInstanceProfileInfoV(void *h, u32 idx, gip2_t *o)
     if (!giprofile(g, idx, &p)) return NOTSUPP;
     p.version = o->version; *o = p; return OK;
 }
-static u32 used_slices(int g) { u32 u = 0; char t[16]; for (int k = 0; k < 7; k++) if (mig_field(g, k, 3, t, sizeof t)) u += (u32)atoi(t); return u; }
-static int profile_by_id(int g, u32 id, gip2_t *p) { for (u32 i = 0; i < 16; i++) if (giprofile(g, i, p) && p->id == id) return 1; return 0; }
+/* GPU instances: keys of their own, and those that a listed MIG device implies. Ids are 1 to 14. */
+#define MAXGI 15
+static int profile_by_id(int g, u32 id, gip2_t *p) { for (u32 i = 0; i < 18; i++) if (giprofile(g, i, p) && p->id == id) return 1; return 0; }
+static int profile_by_name(int g, const char *name, gip2_t *p) { for (u32 i = 0; i < 18; i++) if (giprofile(g, i, p) && !strcmp(p->name + 4, name)) return 1; return 0; }
+static int ci_of(int g, u32 gi) { char t[16]; for (int m = 0; m < 7; m++) if (mig_field(g, m, 1, t, sizeof t) && (u32)atoi(t) == gi) return m; return -1; }
+static int gi_profile(int g, u32 gi, gip2_t *p)
+{
+    char v[96]; int m;
+    if (str(v, sizeof v, NULL, "gpu.%d.gi.%u", g, gi)) return *v && profile_by_id(g, (u32)atoi(v), p);
+    return (m = ci_of(g, gi)) >= 0 && mig_field(g, m, 7, v, sizeof v) && profile_by_name(g, v, p);
+}
+static u32 memory_slices(int g, const gip2_t *p)
+{
+    u64 most = 1; gip2_t q;
+    for (u32 i = 0; i < 18; i++) if (giprofile(g, i, &q) && q.memMB > most) most = q.memMB;
+    return (u32)((p->memMB * 8 + most / 2) / most);
+}
+static void used(int g, u32 *slices, u32 *memory)
+{
+    gip2_t p; *slices = *memory = 0;
+    for (u32 n = 1; n < MAXGI; n++) if (gi_profile(g, n, &p)) { *slices += p.slices; *memory += memory_slices(g, &p); }
+}
+static struct gi *gi_handle(int g, u32 id, u32 profile, u32 start, u32 size)
+{
+    struct gi *x = calloc(1, sizeof *x);
+    *x = (struct gi){ M_GI, g, id, profile, { start, size } };
+    return x;
+}
 API ret_t nvmlDeviceGetGpuInstanceRemainingCapacity(void *h, u32 id, u32 *o)
 {
-    ENTER(h); gip2_t p; u32 u = used_slices(g);
+    ENTER(h); gip2_t p; u32 u, m; used(g, &u, &m);
     if (!profile_by_id(g, id, &p)) return NOTSUPP;
     *o = u > 7 ? 0 : (7 - u) / p.slices; return OK;
 }
 API ret_t nvmlDeviceCreateGpuInstance(void *h, u32 id, void **o)
 {
-    ENTER(h); gip2_t p;
+    ENTER(h); gip2_t p, q; u32 u, m, n = 1; char k[64], v[16]; u64 refused;
     if (num(0, "sys.unprivileged")) return NOPERM;
     if (!num(0, "gpu.%d.mig_mode", g) || !profile_by_id(g, id, &p)) return NOTSUPP;
-    if (used_slices(g) + p.slices > 7) return 23;                         /* NVML_ERROR_INSUFFICIENT_RESOURCES */
-    struct gi *x = calloc(1, sizeof *x); static u32 next = 7;
-    *x = (struct gi){ M_GI, g, next++, id, { used_slices(g), p.slices } }; *o = x; return OK;
+    if ((refused = num(0, "gpu.%d.refuse_profile.%u", g, id))) return (ret_t)refused;
+    used(g, &u, &m);
+    if (u + p.slices > 7 || m + memory_slices(g, &p) > 8) return 23;       /* NVML_ERROR_INSUFFICIENT_RESOURCES */
+    while (n < MAXGI && gi_profile(g, n, &q)) n++;
+    snprintf(k, sizeof k, "gpu.%d.gi.%u", g, n); snprintf(v, sizeof v, "%u", id);
+    pthread_mutex_lock(&mu); set_over(k, v); pthread_mutex_unlock(&mu);
+    *o = gi_handle(g, n, id, u, p.slices); return OK;
+}
+API ret_t nvmlDeviceGetGpuInstances(void *h, u32 id, void **out, u32 *count)
+{
+    ENTER(h); gip2_t p; *count = 0;
+    if (!num(0, "gpu.%d.mig_mode", g)) return NOTSUPP;
+    for (u32 n = 1; n < MAXGI; n++) if (gi_profile(g, n, &p) && p.id == id) out[(*count)++] = gi_handle(g, n, id, 0, p.slices);
+    return OK;
 }
 API ret_t nvmlGpuInstanceGetInfo(void *p, giinfo_t *o) { ENTER_SYS(); struct gi *x = p; if (!x || x->magic != M_GI) return EINVALARG; *o = (giinfo_t){ &devs[x->gpu][0], x->id, x->profile, x->place }; return OK; }
+/* Profiles of compute instances: their ids are their numbers. */
+typedef struct { u32 id, slices, instances, sm, ce, dec, enc, jpeg, ofa; } cip_t;
+static const u32 ci_slices[] = { 1, 2, 3, 4, 7 };
+API ret_t nvmlGpuInstanceGetComputeInstanceProfileInfo(void *gp, u32 idx, u32 eng, cip_t *o)
+{
+    ENTER_SYS(); struct gi *x = gp; gip2_t p;
+    if (!x || x->magic != M_GI || !profile_by_id(x->gpu, x->profile, &p)) return EINVALARG;
+    if (idx >= 5 || eng || ci_slices[idx] > p.slices) return NOTSUPP;
+    *o = (cip_t){ idx, ci_slices[idx], p.slices / ci_slices[idx], p.sm, 0, 0, 0, 0, 0 }; return OK;
+}
 API ret_t nvmlGpuInstanceCreateComputeInstance(void *gp, u32 prof, void **o)
 {
     ENTER_SYS(); struct gi *x = gp; gip2_t p; char k[64], v[200];
@@ -669,6 +725,36 @@ API ret_t nvmlGpuInstanceCreateComputeInstance(void *gp, u32 prof, void **o)
     }
     free(c); return 23;
 }
-static ret_t drop_mig(int g, u32 gi) { char t[16], k[64]; for (int m = 0; m < 7; m++) if (mig_field(g, m, 1, t, sizeof t) && (u32)atoi(t) == gi) { snprintf(k, sizeof k, "gpu.%d.mig.%d", g, m); pthread_mutex_lock(&mu); set_over(k, ""); pthread_mutex_unlock(&mu); return OK; } return NOTFOUND; }
-API ret_t nvmlComputeInstanceDestroy(void *p) { ENTER_SYS(); struct ci *c = p; if (!c || c->magic != M_CI) return EINVALARG; return drop_mig(c->gi->gpu, c->gi->id); }
-API ret_t nvmlGpuInstanceDestroy(void *p) { ENTER_SYS(); struct gi *x = p; if (!x || x->magic != M_GI) return EINVALARG; x->magic = 0; free(x); return OK; }
+API ret_t nvmlGpuInstanceGetComputeInstances(void *gp, u32 prof, void **out, u32 *count)
+{
+    ENTER_SYS(); struct gi *x = gp; char t[16]; int m;
+    if (!x || x->magic != M_GI) return EINVALARG;
+    *count = 0;
+    if ((m = ci_of(x->gpu, x->id)) < 0 || prof >= 5 || !mig_field(x->gpu, m, 4, t, sizeof t) || (u32)atoi(t) != ci_slices[prof]) return OK;
+    struct ci *c = calloc(1, sizeof *c); *c = (struct ci){ M_CI, x, 0 };
+    out[(*count)++] = c; return OK;
+}
+API ret_t nvmlComputeInstanceDestroy(void *p)
+{
+    ENTER_SYS(); struct ci *c = p; char k[64]; int m;
+    if (!c || c->magic != M_CI) return EINVALARG;
+    if (procs(c->gi->gpu, '*', NULL, NULL, 0)) return 19;                  /* NVML_ERROR_IN_USE */
+    if ((m = ci_of(c->gi->gpu, c->gi->id)) < 0) return NOTFOUND;
+    /* Its GPU instance is still there, also one that only the listed device implied. */
+    gip2_t q; char v[16];
+    if (gi_profile(c->gi->gpu, c->gi->id, &q)) {
+        snprintf(k, sizeof k, "gpu.%d.gi.%u", c->gi->gpu, c->gi->id); snprintf(v, sizeof v, "%u", q.id);
+        pthread_mutex_lock(&mu); set_over(k, v); pthread_mutex_unlock(&mu);
+    }
+    snprintf(k, sizeof k, "gpu.%d.mig.%d", c->gi->gpu, m);
+    pthread_mutex_lock(&mu); set_over(k, ""); pthread_mutex_unlock(&mu); return OK;
+}
+API ret_t nvmlGpuInstanceDestroy(void *p)
+{
+    ENTER_SYS(); struct gi *x = p; char k[64];
+    if (!x || x->magic != M_GI) return EINVALARG;
+    if (ci_of(x->gpu, x->id) >= 0) return 19;
+    snprintf(k, sizeof k, "gpu.%d.gi.%u", x->gpu, x->id);
+    pthread_mutex_lock(&mu); set_over(k, ""); pthread_mutex_unlock(&mu);
+    x->magic = 0; return OK;                       /* not freed: a handle of a compute instance may point to it */
+}
