@@ -44,7 +44,9 @@ def opinions_of(inventory: node_pb2.Inventory) -> tuple[GpuOpinion, ...]:
 def opinion_of(health: node_pb2.GpuHealth, uuid: str = "") -> GpuOpinion:
     """One of them. A state of a later version is taken as DRAINED."""
     state = _STATES.get(health.state, GpuState.DRAINED)
-    return GpuOpinion(health.uuid or uuid, state, plain(health.reason), health.since_us, health.many_only)
+    return GpuOpinion(
+        health.uuid or uuid, state, plain(health.reason), health.since_us, health.many_only, health.wants_reset
+    )
 
 
 def plain(text: str, limit: int = TEXT_MAX) -> str:

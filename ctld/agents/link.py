@@ -333,6 +333,7 @@ def _gpu_work_done(link: NodeLink, report: node_pb2.Report) -> GpuWorkDone:
         uuid=done.uuid,
         ok=done.ok,
         text=plain(done.text),
+        untried=done.untried,
         gpus=facts_of(done.inventory) if done.HasField("inventory") else None,
     )
 

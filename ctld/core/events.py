@@ -484,6 +484,7 @@ class GpuWorkDone(Event, frozen=True):
     uuid: str
     ok: bool
     text: str = ""
+    untried: bool = False  # nothing was done, and nothing found out
     gpus: tuple[GpuFacts, ...] | None = None  # what there is now, when that has changed
 
 

@@ -7,17 +7,23 @@ keep `Priority`, so that a pass over 100,000 jobs touches a few.
 from collections.abc import Sequence
 
 from _fastsched import contract
+from ctld.core import gpu_work
 from ctld.core.model import Job
 from ctld.core.ready import set_reason
 from ctld.core.shapes import bits_of, mask_bits
+from ctld.core.shares import GPU
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
+from penstock.values.gres import SHARED_NAMES
 from penstock.values.hostlist import compress
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, Reason
 
 #: Jobs that are told in one batch: some 2 ms of the loop, and as many rows to write.
 REASONS_PER_BATCH = 1_000
+
+#: Nodes of whose GPUs a job is told.
+WORKS_TOLD_MAX = 4
 
 #: Slurm's words behind ReqNodeNotAvail.
 MAINTENANCE = "Reserved for maintenance"
@@ -76,6 +82,8 @@ class Telling:
             detail = state.mig_waits.get(job_id, "")
         if reason is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
             reason, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
+        if reason is Reason.RESOURCES and state.gpu_works:
+            detail = _gpus_worked_on(state, job)
         _tell(state, job, reason, detail)
 
     def _take_back(self, state: ClusterState, job_id: int) -> None:
@@ -162,6 +170,20 @@ def _waits_for_maintenance(state: ClusterState, job: Job, kept: tuple[int, int])
     for name in job.request.partitions:
         bits |= mask_bits(state, state.partitions[name], job.request)
     return bool(bits & kept[0]) and not bits & kept[1]
+
+
+def _gpus_worked_on(state: ClusterState, job: Job) -> str:
+    """What is being done to GPUs that the job could have."""
+    if not any(name == GPU or name in SHARED_NAMES for name, _, _ in job.request.gres_per_node):
+        return ""
+    bits = 0
+    for name in job.request.partitions:
+        bits |= mask_bits(state, state.partitions[name], job.request)
+    nodes = [state.nodes[name] for name in state.gpu_works if name in state.nodes]
+    told = [gpu_work.words(node) for node in nodes if bits >> node.index & 1]
+    return "; ".join(told[:WORKS_TOLD_MAX]) + (
+        f" and {len(told) - WORKS_TOLD_MAX} nodes more" if told[WORKS_TOLD_MAX:] else ""
+    )
 
 
 def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:

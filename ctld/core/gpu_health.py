@@ -10,9 +10,11 @@ A GPU that a node does not name any more is lost, and the jobs that have it with
 node at all: then nobody knows, and what runs is left alone.
 """
 
-from ctld.core import gpu_jobs, gpus, job_life
-from ctld.core.events import GpuIdle, GpuReported, GpuWorkDone
-from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
+from collections.abc import Callable
+
+from ctld.core import gpu_admin, gpu_care, gpu_jobs, gpu_work, gpus, job_life
+from ctld.core.events import GpuReported, GpuWorkDone
+from ctld.core.gpu_model import Gpu, GpuAction, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import Job, Node
 from ctld.core.state import ClusterState
 from penstock.values.jobid import BATCH_STEP
@@ -30,8 +32,12 @@ def registered(
         return
     lost = [] if node.gpu_why else _lost(state, node, found)
     gpus.take_over(state, node, gpus.bind(node, found, opinions))
+    gpu_admin.registered(state, node)
+    gpu_work.registered(state, now_us, node)
+    gpu_care.noted(state, node)
     gpus.settle(state, node)
     _end_with(state, now_us, node, lost)
+    gpu_care.look(state, now_us, node)
 
 
 def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
@@ -47,12 +53,14 @@ def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
         gpu = node.gpus.get(opinion.uuid)
         if gpu is not None and gpu.opinion != opinion:
             gpus.put(state, node, gpu._replace(opinion=opinion))
+    gpu_care.noted(state, node)
     gpus.settle(state, node)
     for job_id, attempt in event.jobs if event.action is not GpuAction.NONE else ():
         job = state.jobs.get(job_id)
         if job is not None:
             _happened(state, now_us, node, job, attempt, event)
     _end_with(state, now_us, node, lost)
+    gpu_care.look(state, now_us, node)
 
 
 def _lost(state: ClusterState, node: Node, found: tuple[GpuFacts, ...]) -> list[tuple[str, Job]]:
@@ -109,10 +117,36 @@ def _while_ending(state: ClusterState, now_us: int, node: Node, job: Job, text: 
 
 
 def work_done(state: ClusterState, now_us: int, event: GpuWorkDone) -> None:
-    """Something was done to a GPU."""
+    """Something was done to a GPU, or could not be. What there is now is taken in any case, the answer once."""
     state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+    node = state.nodes.get(event.node)
+    if node is None:
+        return
+    lost = _lost(state, node, event.gpus) if event.gpus else []
+    if event.gpus is not None:
+        gpus.take_over(state, node, gpus.bind(node, event.gpus))
+    gpu = node.gpus.get(event.uuid)
+    if gpu is not None and gpu.work_id and gpu.work_id == event.work_id:
+        kind, gpu = WorkKind(gpu.work_kind), gpu_work.end(gpu)
+        if not event.untried:
+            gpu = FOLLOWS[kind](state, now_us, gpu, kind, event.ok, event.text)
+        gpus.put(state, node, gpu)
+    gpu_care.noted(state, node)
+    gpus.settle(state, node)
+    _end_with(state, now_us, node, lost)
+    if event.untried:  # not again at once
+        gpu_care.look_later(state, now_us)
+    else:
+        gpu_care.look(state, now_us, node)
 
 
-def idle(state: ClusterState, now_us: int, event: GpuIdle) -> None:
-    """GPUs of a job do nothing."""
-    state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+def _divided(state: ClusterState, now_us: int, gpu: Gpu, kind: WorkKind, ok: bool, text: str) -> Gpu:
+    return gpu if ok else gpu_work.drained(gpu, now_us, f"could not be divided: {text}")
+
+
+#: What follows from the end of a work for the GPU's record.
+FOLLOWS: dict[WorkKind, Callable[[ClusterState, int, Gpu, WorkKind, bool, str], Gpu]] = {
+    WorkKind.CHECK: gpu_care.done,
+    WorkKind.RESET: gpu_care.done,
+    WorkKind.DIVIDE: _divided,
+}

@@ -77,7 +77,7 @@ def _is_closed(node: Node, slot: int) -> bool:
     if gpu.facts.parent in node.gpus and node.gpus[gpu.facts.parent].is_closed():
         return True
     if gpu.state() in (GpuState.HEALTHY, GpuState.SUSPECT):
-        return bool(gpu.work_id) or gpu.facts.mig_enabled
+        return bool(gpu.work_id or gpu.must_check or gpu.kept_for) or gpu.facts.mig_enabled
     return gpus.are_named(node) and not (
         gpu.is_there and gpu.opinion.many_only and not gpu.drained and not gpu.work_id and not gpu.facts.mig_enabled
     )

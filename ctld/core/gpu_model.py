@@ -21,6 +21,15 @@ class GpuAction(IntEnum):
     END = 3  # it is ended and requeued at once
 
 
+class WorkKind(IntEnum):
+    """What may be done to an idle GPU (gpu_work.py); numbers of the wire."""
+
+    NONE = 0
+    CHECK = 1  # the site's program tests it
+    RESET = 2  # the site's program resets it
+    DIVIDE = 3  # into MIG instances, or back
+
+
 class GpuFacts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a node says of one GPU or MIG instance. Kept as JSON in the database: a field is only added, with a default."""
 
@@ -49,6 +58,7 @@ class GpuOpinion(NamedTuple):
     reason: str = ""
     since_us: int = 0
     many_only: bool = False  # it is good enough for jobs with one GPU
+    wants_reset: bool = False  # a reset would help
 
 
 class Gpu(NamedTuple):
@@ -73,6 +83,15 @@ class Gpu(NamedTuple):
     kept_for: int = 0  # the job for which it is to be divided when it is idle (mig.py)
     divided_at_us: int = 0
     failed_at_us: tuple[int, ...] = ()  # divisions that failed, lately
+    work_timeout_s: int = 0
+    works: int = 0  # how many were ever begun
+    must_check: bool = False  # it has failed and is well again: nobody gets it before it has been checked (gpu_care.py)
+    checked_at_us: int = 0
+    must_clear: bool = False  # its node is to be told that an administrator has seen to it
+    idle_job: int = 0  # which has it and does nothing with it (gpu_idle.py)
+    idle_since_us: int = 0
+    idle_unused: bool = False  # no process of that job has it open
+    troubles: tuple[tuple[int, str], ...] = ()  # resets and failed checks of the last day: when, for what reason
 
     def state(self) -> GpuState:
         """What counts: the worst of what the node and the administrator say."""
@@ -86,12 +105,14 @@ class Gpu(NamedTuple):
             return self.opinion.reason or "not found when the node registered"
         if self.drained and self.opinion.state <= GpuState.DRAINED:
             return self.drain_reason
+        if self.must_check and not self.opinion.reason:
+            return "it waits for a check"
         return self.opinion.reason
 
     def is_closed(self) -> bool:
         """No job gets it now."""
         by_node = self.opinion.state in CLOSED_STATES and not self.opinion.many_only
-        return not self.is_there or self.drained or by_node or bool(self.work_id or self.kept_for)
+        return not self.is_there or self.drained or by_node or self.must_check or bool(self.work_id or self.kept_for)
 
     def is_for_one(self) -> bool:
         """Only jobs with one GPU get it."""

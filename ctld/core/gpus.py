@@ -161,6 +161,10 @@ def settle(state: ClusterState, node: Node) -> None:
         single |= (here is not None and here.is_for_one()) << slot
         suspect |= any(one is not None and one.state() is GpuState.SUSPECT for one in (here, parent)) << slot
     node.gpu_closed, node.gpu_single, node.gpu_suspect = closed, single, suspect
+    if any(gpu.work_id for gpu in node.gpus.values()):
+        state.gpu_works[node.name] = None
+    else:
+        state.gpu_works.pop(node.name, None)
     state.recount_gpus(node)
 
 

@@ -91,7 +91,7 @@ def start(
     state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
     ports.give_job(state, job)
     job.batch_node = alloc[0].node
-    job.tres_alloc = _tres_of(state, job)
+    job.tres_alloc = tres_of(state, job)
     assocs.begin(state, job, now_us)
     if job.request.kind:
         job.steps = {}
@@ -187,7 +187,8 @@ def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> No
             state.emit(LaunchStep(part.node, *head, row, port, rows, state.nodes[part.node].gpu_slots))
 
 
-def _tres_of(state: ClusterState, job: Job) -> str:
+def tres_of(state: ClusterState, job: Job) -> str:
+    """What the job holds, and what it is billed for it."""
     tres = assocs.allocated(job)
     tres["billing"] = assocs.rate_of(state, job, tres) // RATE_ONE
     return format_tres(tres)

@@ -7,7 +7,7 @@ asks the same of the file, which may have been changed meanwhile. Rare, so nothi
 
 import numpy as np
 
-from ctld.core import gpus, mig, preempt, priority, shares
+from ctld.core import gpu_care, gpus, mig, preempt, priority, shares
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -43,6 +43,7 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
         if node.link_id and node.name not in kept:  # its stream ends, so that it can register when it comes back
             state.emit(AdmitNode(node.name, node.link_id, f"node {node.name} has left the configuration"))
     take_config(state, event.config, now_us)
+    gpu_care.recover(state, now_us)
     state.reply(event.reply_to, Done())
 
 

@@ -349,7 +349,7 @@ def words(divisions: list[Division], first: str = "") -> str:
     """What a job waits for: "waits for GPU 0 of n1 to be divided into 1g.18gb*7"."""
     alike: dict[tuple[str, Layout], list[int]] = {}
     for division in divisions:
-        alike.setdefault((division.node, division.layout), []).append(division.index)
+        alike.setdefault((division.node, division.layout), []).append(division.gpu_index)
     told = []
     for (node, layout), indices in alike.items():
         which = f"GPU{'s' if len(indices) > 1 else ''} {','.join(map(str, indices))} of {node}"

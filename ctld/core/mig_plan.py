@@ -24,7 +24,7 @@ class Division(NamedTuple):
 
     node: str
     uuid: str
-    index: int
+    gpu_index: int
     layout: Layout
 
 

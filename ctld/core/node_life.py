@@ -15,7 +15,7 @@ then; what is left of it is ended before anything else starts on the node.
 
 from collections.abc import Callable
 
-from ctld.core import gpu_health, job_life, lease, reboot, step_life, surround, suspend
+from ctld.core import gpu_admin, gpu_health, job_life, lease, reboot, step_life, surround, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
@@ -346,6 +346,9 @@ def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
     changes = dict(event.changes)
     next_state = changes.pop("nextstate", "").upper()
     to, reason = changes.pop("state", "").upper(), changes.pop("reason", "")
+    if "gres" in changes:
+        _update_gpus(state, now_us, event, nodes, changes, to, reason)
+        return
     comment, weight = changes.pop("comment", None), changes.pop("weight", None)
     if changes:
         raise Refused(Code.NOT_SUPPORTED, f"{next(iter(changes))}= is not supported for nodes yet")
@@ -376,6 +379,29 @@ def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
         elif reason:
             node.reason, node.reason_uid, node.reason_at_us = reason, event.actor.uid, now_us
         state.touch_node(node)
+    state.reply(event.reply_to, Done())
+
+
+def _update_gpus(
+    state: ClusterState,
+    now_us: int,
+    event: UpdateNodes,
+    nodes: list[Node],
+    changes: dict[str, str],
+    to: str,
+    reason: str,
+) -> None:
+    """gres=gpu:...: of the nodes only these GPUs are meant. Raises Refused."""
+    text = changes.pop("gres")
+    if changes:
+        raise Refused(Code.NOT_SUPPORTED, f"{next(iter(changes))}= and gres= do not go together")
+    try:
+        check_name(reason, "reason", REASON_MAX)
+    except BadValue as error:
+        raise Refused(Code.INVALID_VALUE, str(error)) from None
+    found = gpu_admin.chosen(nodes, text, to, reason)
+    # -- apply
+    gpu_admin.apply(state, now_us, found, to, reason, event.actor.uid)
     state.reply(event.reply_to, Done())
 
 

@@ -14,6 +14,9 @@ from ctld.core import (
     assocs,
     depends,
     gang,
+    gpu_care,
+    gpu_idle,
+    gpu_work,
     ports,
     predict,
     priority,
@@ -119,6 +122,9 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     reserve_life.recover_all(state, now_us)
     gang.recover(state, now_us)
     reboot.recover(state, now_us)
+    gpu_work.recover(state, now_us)
+    gpu_care.recover(state, now_us)
+    gpu_idle.recover(state, now_us)
     surround.recover(state)
     state.flagged = {
         job.job_id: None

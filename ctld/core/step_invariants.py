@@ -53,7 +53,7 @@ def _check_step(step: SpreadStep, alloc: dict[str, NodeAlloc]) -> None:
         need(part.node in alloc, f"{name}: on {part.node}, which is none of the job's")
         need(part.cpus <= alloc[part.node].cpus, f"{name}: more cpus on {part.node} than the job")
         devices = {(kind, type_): mask for kind, type_, mask in alloc[part.node].gres}
-        for kind, type_, mask in part.gres:
+        for kind, type_, mask in part.gres if part.state not in END_STATES else ():
             need(not mask & ~devices.get((kind, type_), 0), f"{name}: foreign {kind} on {part.node}")
     ranks = sorted(rank for part in step.all_parts for rank in part.ranks)
     need(ranks == list(range(step.tasks)), f"{name}: ranks {ranks[:20]}")

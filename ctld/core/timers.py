@@ -35,6 +35,9 @@ class Timer(IntEnum):
     OWNER = 80  # key = job id: is its salloc or srun still there
     STEP_LIMIT = 81  # key = job id, check = attempt and step id (steps.limit_check)
     STEP_WARNING = 83  # key = job id, check as of STEP_LIMIT: --signal of a step
+    GPU_WORK = 91  # key = node name: something that is done to a GPU there has taken too long
+    GPU_CARE = 92  # is there a GPU to be checked or reset
+    GPU_IDLE = 93  # key = job id, check = attempt: its GPUs have been idle for too long
     IMMEDIATE = 82  # key = job id: --immediate
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 

@@ -154,18 +154,20 @@ class GpuDevice(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ..., capability: _Optional[str] = ..., near_cpus: _Optional[_Iterable[int]] = ..., links: _Optional[_Iterable[int]] = ..., serial: _Optional[str] = ..., vbios: _Optional[str] = ..., numa_node: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., slices: _Optional[int] = ..., mig_enabled: bool = ..., files: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[GpuHealth, _Mapping]] = ...) -> None: ...
 
 class GpuHealth(_message.Message):
-    __slots__ = ("uuid", "state", "reason", "since_us", "many_only")
+    __slots__ = ("uuid", "state", "reason", "since_us", "many_only", "wants_reset")
     UUID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SINCE_US_FIELD_NUMBER: _ClassVar[int]
     MANY_ONLY_FIELD_NUMBER: _ClassVar[int]
+    WANTS_RESET_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     state: int
     reason: str
     since_us: int
     many_only: bool
-    def __init__(self, uuid: _Optional[str] = ..., state: _Optional[int] = ..., reason: _Optional[str] = ..., since_us: _Optional[int] = ..., many_only: bool = ...) -> None: ...
+    wants_reset: bool
+    def __init__(self, uuid: _Optional[str] = ..., state: _Optional[int] = ..., reason: _Optional[str] = ..., since_us: _Optional[int] = ..., many_only: bool = ..., wants_reset: bool = ...) -> None: ...
 
 class StepKey(_message.Message):
     __slots__ = ("job_id", "attempt", "step_id")
@@ -748,18 +750,20 @@ class GpuReport(_message.Message):
     def __init__(self, at_us: _Optional[int] = ..., health: _Optional[_Iterable[_Union[GpuHealth, _Mapping]]] = ..., action: _Optional[_Union[GpuReport.Action, str]] = ..., jobs: _Optional[_Iterable[_Union[StepKey, _Mapping]]] = ..., cause: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
 
 class GpuWorkDone(_message.Message):
-    __slots__ = ("work_id", "uuid", "ok", "text", "inventory")
+    __slots__ = ("work_id", "uuid", "ok", "text", "inventory", "untried")
     WORK_ID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     OK_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    UNTRIED_FIELD_NUMBER: _ClassVar[int]
     work_id: str
     uuid: str
     ok: bool
     text: str
     inventory: Inventory
-    def __init__(self, work_id: _Optional[str] = ..., uuid: _Optional[str] = ..., ok: bool = ..., text: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
+    untried: bool
+    def __init__(self, work_id: _Optional[str] = ..., uuid: _Optional[str] = ..., ok: bool = ..., text: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., untried: bool = ...) -> None: ...
 
 class GpuIdle(_message.Message):
     __slots__ = ("key", "uuid", "since_us", "over", "unused")

@@ -25,8 +25,8 @@ XID_CLASSES = {
     "application": "the program is to blame; SUSPECT when it happens to several users within a day",
     "contained": "a memory error that has hit one job alone: its result is not to be trusted",
     "reset": "the GPU must be reset: its jobs end, nothing new starts",
-    "repeated": "its jobs end and it is SUSPECT; the second within a day is as reset",
-    "reboot": "only a reboot of the node helps: its jobs end, nothing new starts",
+    "lost": "only a reboot of the node helps: its jobs end, nothing new starts",
+    "repeat": "its jobs end and it is SUSPECT; the second within a day is as reset",
     "note": "counted and shown",
     "ignore": "not even that",
 }

@@ -4,7 +4,7 @@ A GPU's UUID is GPU-<number, 8 digits>-<node>. Spaces in words are written as _.
 """
 
 from ctld.core.events import GpuIdle, GpuReported, GpuWorkDone, LaunchRefused
-from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
+from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion, WorkKind
 from penstock.values.gpustates import GpuState
 from tests.core.world import BATCH, World
 
@@ -21,8 +21,10 @@ def _text(word: str) -> str:
     return word.replace("_", " ").replace("GPU ERROR", "GPU_ERROR")
 
 
-def opinion(node: str, number: int, state: GpuState, reason: str = "", many_only: bool = False) -> GpuOpinion:
-    return GpuOpinion(uuid_of(node, number), state, reason, 1, many_only)
+def opinion(
+    node: str, number: int, state: GpuState, reason: str = "", many_only: bool = False, wants_reset: bool = False
+) -> GpuOpinion:
+    return GpuOpinion(uuid_of(node, number), state, reason, 1, many_only, wants_reset)
 
 
 class GpuCommands:
@@ -35,13 +37,14 @@ class GpuCommands:
         return self.world.register(node, **({"gpu_why": _text(keys["why"])} if "why" in keys else {}))
 
     def gpu(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """gpu n1 1 FAILED [many_only] reason= action=END jobs=1,2.0 cause= ago=: what the node says of one."""
+        """gpu n1 1 FAILED [many_only] [wants_reset] reason= action=END jobs=1,2.0 cause= ago=: what the node says of one."""
         node, number, word = plain[:3]
         jobs = []
         for text in filter(None, keys.get("jobs", "").split(",")):
             job_id, _, attempt = text.partition(".")
             jobs.append((int(job_id), int(attempt or self.world.core.state.jobs[int(job_id)].attempt)))
-        said = opinion(node, int(number), GpuState[word], _text(keys.get("reason", "")), "many_only" in plain)
+        many_only, wants_reset = "many_only" in plain, "wants_reset" in plain
+        said = opinion(node, int(number), GpuState[word], _text(keys.get("reason", "")), many_only, wants_reset)
         self.world.sequence += 1
         event = GpuReported(
             node, f"spool-{node}", self.world.sequence, self.world.links[node],
@@ -58,7 +61,7 @@ class GpuCommands:
             for gpu in sorted(node.gpus.values(), key=lambda gpu: (gpu.slot < 0, gpu.slot, gpu.uuid)):
                 reason = f" ({gpu.reason()})" if gpu.reason() else ""
                 closed = " closed" if gpu.is_closed() else " for one" if gpu.is_for_one() else ""
-                work = f" {gpu.work_id}" if gpu.work_id else ""
+                work = f" {WorkKind(gpu.work_kind).name}" if gpu.work_id else ""
                 lines.append(f"{gpu.slot} {gpu.uuid} {gpu.state().name}{reason}{closed}{work}")
         return lines
 
@@ -70,12 +73,12 @@ class GpuCommands:
         return self.world.do(LaunchRefused(node, job_id, attempt, BATCH, _text(keys["why"])))
 
     def gpu_work(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """gpu_work WORK_ID ok|failed text=: the node has done it."""
+        """gpu_work w1 ok|failed|untried text=: the node has done it."""
         node, uuid = self.world.works[plain[0]]
         self.world.sequence += 1
         event = GpuWorkDone(
-            node, f"spool-{node}", self.world.sequence, self.world.links[node], plain[0], uuid, plain[1] == "ok",
-            _text(keys.get("text", "")),
+            node, f"spool-{node}", self.world.sequence, self.world.links[node], self.world.work_ids[plain[0]], uuid,
+            plain[1] == "ok", _text(keys.get("text", "")), plain[1] == "untried",
         )  # fmt: skip
         return self.world.do(event)
 

@@ -55,7 +55,7 @@ from ctld.core.events import (
     WantedJob,
 )
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
-from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
+from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import HistoryRow, JobRow, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
@@ -123,7 +123,8 @@ class World:
         self.qos: dict[str, Qos] = {}
         self.gpus: dict[tuple[str, str], Gpu] = {}
         self.found: dict[str, tuple[GpuFacts, ...]] = {}  # GPUs that nodes name when they register
-        self.works: dict[str, tuple[str, str]] = {}  # (node, UUID) of works that were ordered
+        self.works: dict[str, tuple[str, str]] = {}  # w1, w2, ...: works that were ordered: (node, UUID),
+        self.work_ids: dict[str, str] = {}  # and their ids
         self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.acknowledged: dict[int, None] = {}
@@ -270,8 +271,11 @@ class World:
             return f"{lost}clear {effect.uuid}"
         if isinstance(effect, ReturnGpus):
             return f"{lost}return {effect.job_id} {','.join(effect.uuids)}"
-        self.works[effect.work_id] = (effect.node, effect.uuid)
-        return f"{lost}gpu work {effect.work_id}: kind {effect.kind} on {effect.uuid}, {effect.timeout_s} s"
+        known = [name for name, work_id in self.work_ids.items() if work_id == effect.work_id]
+        name = known[0] if known else f"w{len(self.works) + 1}"
+        self.works[name], self.work_ids[name] = (effect.node, effect.uuid), effect.work_id
+        layout = f" into {','.join(effect.layout) or 'whole'}" if effect.kind == WorkKind.DIVIDE else ""
+        return f"{lost}{name}: {WorkKind(effect.kind).name} {effect.uuid}{layout}, {effect.timeout_s} s"
 
     def _deliver_step(self, effect: Any) -> list[str]:
         """What a node does with orders about steps of srun."""
