@@ -335,6 +335,7 @@ class HealthMachine:
             return
         if class_ is XidClass.REPEATED and gpurecord.repeats(record, event.xid, now_us) > 1:
             row = "xid_twice"
+            record.conditions.pop("xid_once", None)
         self._hit(now_us, record, row, words, xid=event.xid, again=True)
         needs_cure = ROW[row].ends in (Ends.RESET, Ends.BOOT)
         if needs_cure and gpurecord.came_again(record, event.xid, now_us, self.memory.boot_id):

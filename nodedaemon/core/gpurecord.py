@@ -54,7 +54,9 @@ def end(record: Record, rows: list[str], now_us: int) -> list[str]:
     """These conditions are over; which of them end now. What opens the GPU too often within a day waits."""
     rows = [row for row in rows if row in record.conditions]
     opening = [row for row in rows if closes(record.conditions[row])]
-    stays = any(closes(c) for row, c in record.conditions.items() if row not in rows)
+    closed_to_all = any(not ROW[row].many_only for row in opening)
+    kept = [row for row, c in record.conditions.items() if row not in rows and closes(c)]
+    stays = any(not (closed_to_all and ROW[row].many_only) for row in kept)
     if opening and not stays:
         record.cleared_at_us = [at_us for at_us in record.cleared_at_us if at_us > now_us - DAY_US]
         if len(record.cleared_at_us) >= CLEARS_MAX:
