@@ -22,7 +22,7 @@ from typing import Any, Final
 from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinion_of, plain
 from ctld.agents.launch import FILL, launch_message, master_host, topology_address
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import Effect, ForgetStep, LaunchStep, RebootNode, TerminateStep
+from ctld.core.effects import ClearGpu, Effect, ForgetStep, GpuWork, LaunchStep, RebootNode, TerminateStep
 from ctld.core.events import (
     AnyEvent,
     GpuIdle,
@@ -382,4 +382,6 @@ POINTS: Final[dict[type, tuple[str, str]]] = {
 def _describe(effect: Any) -> str:
     if isinstance(effect, RebootNode):
         return "to reboot"
+    if isinstance(effect, GpuWork | ClearGpu):
+        return f"{type(effect).__name__} of {effect.uuid}"
     return f"{type(effect).__name__} of job {effect.job_id} attempt {effect.attempt} step {effect.step_id}"

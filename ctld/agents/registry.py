@@ -9,20 +9,11 @@ import logging
 import time
 from typing import Any
 
+from ctld.agents.launch import FILL
 from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
 from ctld.agents.settings import node_settings
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import (
-    AckReports,
-    AdmitNode,
-    ForgetStep,
-    LaunchStep,
-    NotifyStep,
-    RebootNode,
-    SignalStep,
-    SuspendStep,
-    TerminateStep,
-)
+from ctld.core.effects import AckReports, AdmitNode, LaunchStep
 from ctld.core.events import NodeDisconnected
 from ctld.runtime.loop import Runtime
 from penstock.v1 import node_pb2
@@ -43,7 +34,7 @@ class Registry:
         self._secret = secret
         self._next_link_id = 1
         self._loop = asyncio.get_running_loop()
-        for kind in (LaunchStep, SignalStep, SuspendStep, TerminateStep, ForgetStep, NotifyStep, RebootNode):
+        for kind in (LaunchStep, *FILL):
             runtime.handlers[kind] = self._send
         runtime.handlers[AdmitNode] = self._admit
         runtime.handlers[AckReports] = self._acknowledge
