@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Process, Sample
+from nodedaemon.core.gpuwords import Lifetime, Process, Sample
 from nodedaemon.core.steps import StepKey
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, INTERACTIVE_STEP
 
@@ -31,6 +31,8 @@ GPU_UTIL, GPU_MEM_KB, ENERGY_J, GPU_MEM_HELD_KB = 7, 8, 9, 10
 GAP_US_MAX = 60_000_000
 #: A step that begins so long before the sample that is taken at its beginning has lost nothing to speak of.
 START_US = 1_000_000
+#: Processes of a step on a GPU that are remembered for NVML's own accounting, which itself keeps a few thousand.
+PIDS_MAX = 64
 #: A kind, the sum, the largest and its task's rank, the smallest and its task's rank.
 Metric = tuple[int, int, int, int, int, int]
 
@@ -55,6 +57,7 @@ class OnGpu(msgspec.Struct, array_like=True):
     energy_mj: int | None = None
     seen_us: int = 0  # the GPU's last sample, for whoever carries on
     seen_mj: int | None = None  # and its counter then
+    pids: list[int] = []  # of the step's processes that were seen there, the last ones
 
 
 class StepUse(msgspec.Struct, array_like=True):
@@ -120,6 +123,24 @@ class Ledger:
             self._holders[share.uuid].remove(key)
         return use
 
+    def add_lifetimes(self, key: StepKey, records: Iterable[Lifetime]) -> None:
+        """What NVML's own accounting kept of a step's processes: peaks between samples, work that no sample met."""
+        use = self.uses.get(key)
+        peaks: dict[str, int] = {}
+        for record in records:
+            on = use.gpus.get(record.uuid) if use is not None else None
+            if on is None or record.pid not in on.pids:
+                continue
+            peaks[record.uuid] = max(peaks.get(record.uuid, 0), record.memory_max_kb or 0)
+            on.memory_max_kb = max(on.memory_max_kb or 0, record.memory_max_kb or 0)
+            if not on.util_percent_us and record.util_percent:
+                lasted_us = max(record.time_ms * 1000, 1)
+                on.util_us = max(on.util_us, lasted_us)
+                on.util_percent_us = record.util_percent * lasted_us
+                on.util_max = record.util_percent
+        if use is not None and any(peaks.values()):
+            use.memory_max_kb = max(use.memory_max_kb or 0, sum(peaks.values()))
+
     def give_back(self, job: Job, uuids: Collection[str]) -> None:
         """A job goes on without these GPUs; what it did on them stays in its figures."""
         for use in self.steps_of(job):
@@ -154,10 +175,10 @@ class Ledger:
         processes are; `ending`: steps for whose end the samples were taken."""
         found: dict[Job, list[Activity]] = {}
         for sample in samples:
-            if sample.error:
+            if sample.error or sample.slow:
                 continue
             before_us, counter = self._last.get(sample.uuid, (0, None))
-            self._last[sample.uuid] = (at_us, sample.energy_mj)
+            self._last[sample.uuid] = (at_us, counter if sample.energy_mj is None else sample.energy_mj)
             known = (self.uses[key] for key in self._holders.get(sample.uuid, ()))
             holders = [use for use in known if use.began_us <= at_us]
             if holders:
@@ -219,7 +240,8 @@ class _Moment:
         sample = self._sample
         for use in self._holders:
             on = use.gpus[sample.uuid]
-            on.seen_us, on.seen_mj = self._at_us, sample.energy_mj
+            on.seen_us = self._at_us
+            on.seen_mj = self._counter if sample.energy_mj is None else sample.energy_mj
         return [(job, self._activity(uses, percents)) for job, uses in users.items()]
 
     def _activity(self, uses: list[StepUse], percents: Mapping[StepKey, int]) -> Activity:
@@ -285,6 +307,9 @@ class _Moment:
 
     def _count_memory(self, use: StepUse) -> None:
         on = use.gpus[self._sample.uuid]
+        new = [process.pid for process in self._processes.get(use.key, ()) if process.pid not in on.pids]
+        if new:
+            on.pids = [*on.pids, *new][-PIDS_MAX:]
         on.memory_kb = self._memory_kb(use)
         if on.memory_kb is not None:
             on.memory_max_kb = max(on.memory_max_kb or 0, on.memory_kb)

@@ -8,7 +8,7 @@ The file (`gpus`, written whole, not synced: a step does not outlive a loss of p
 noded that comes after this one, and the figures as sstat wants them, for the step's own supervisor (sampling.py).
 
 A listener of the agent (hooks.py). Who counts what for whom is core/gpuusage.py's; whose a process is, the agent's;
-what NVML's own accounting adds for processes that no sample met, lifetimes.py's.
+what NVML's own accounting adds is asked for at the end, where the site has switched it on.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ class GpuUsage(Listener):
         self._write(use)
         self._changed()
         if self._runs and key.step_id != EXTERN_STEP:
-            self._start(self._poll())
+            self._start(_in_time(self._count_now()))
 
     def _changed(self) -> None:
         self._show_jobs()
@@ -177,8 +177,21 @@ class GpuUsage(Listener):
             self._start(self._poll_and_finish(end, post))
 
     async def _poll_and_finish(self, end: StepEnded, post: Post) -> None:
-        await self._poll()
+        await _in_time(self._last_look(end.key))
         self._finish(end, post)
+
+    async def _last_look(self, key: StepKey) -> None:
+        await self._count_now()
+        await self._ask_lifetimes(key)
+
+    async def _ask_lifetimes(self, key: StepKey) -> None:
+        """Where the site has switched NVML's own accounting on (PenstockGpuAccountingMode)."""
+        if not self._agent.may_set(self._site.settings.gpu.accounting_mode):
+            return
+        gpus = self._ledger.uses[key].gpus
+        pids = {uuid: tuple(on.pids) for uuid, on in gpus.items() if on.pids}
+        if pids:
+            self._ledger.add_lifetimes(key, await self._agent.watch.lifetimes(pids, LAST_POLL_S))
 
     def _finish(self, end: StepEnded, post: Post) -> None:
         use = self._ledger.end(end.key)
@@ -192,15 +205,13 @@ class GpuUsage(Listener):
 
     # -- samples
 
-    async def _poll(self) -> None:
-        """Look at the GPUs now, and wait until that is counted; not for ever."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_POLL_S):
-                polled = await self._agent.watch.poll(LAST_POLL_S)
-                if polled is not None and polled.at_us > self._counted_us:
-                    counted = asyncio.get_running_loop().create_future()
-                    self._awaited.append((polled.at_us, counted))
-                    await counted
+    async def _count_now(self) -> None:
+        """Look at the GPUs, and wait until that is counted."""
+        polled = await self._agent.watch.poll(LAST_POLL_S)
+        if polled is not None and polled.at_us > self._counted_us:
+            counted = asyncio.get_running_loop().create_future()
+            self._awaited.append((polled.at_us, counted))
+            await counted
 
     def polled(self, polled: Polled, owners: Mapping[int, Owner]) -> None:
         """What the GPUs do now."""
@@ -247,6 +258,13 @@ class GpuUsage(Listener):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _in_time(work: Coroutine[Any, Any, None]) -> None:
+    """Not for ever: figures are no reason to hold anything up."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_POLL_S):
+            await work
 
 
 def step_of(owner: Owner) -> StepKey | None:

@@ -19,7 +19,7 @@ from nodedaemon.core.gpuusage import (
     look_idle,
     metrics_of,
 )
-from nodedaemon.core.gpuwords import Process, Sample
+from nodedaemon.core.gpuwords import Lifetime, Process, Sample
 from nodedaemon.core.steps import StepKey
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 
@@ -182,6 +182,28 @@ def test_a_process_of_a_step_without_gpus_is_its_jobs() -> None:
     book = ledger((BATCH, [Share(G0)]))
     take(book, [sample(G0, 10, 10, None, (7, 5, None), (9, 50, None))], {7: StepKey(1, 0, 3), 9: OTHER})
     assert told(book, BATCH)[GPU_MEM_KB] == (5, 5, 5)
+
+
+def test_nvml_s_own_accounting_knows_what_no_sample_met() -> None:
+    book = ledger((STEP0, [Share(G0), Share(G1)]))
+    take(book, [sample(G0, 10, 0, None, (7, 5, None)), sample(G1, 10, 30, None, (8, 6, None))], {7: STEP0, 8: STEP0})
+    records = [
+        Lifetime(G0, 7, 90, 10, 4000, 500, 0, False), Lifetime(G1, 8, 70, 10, 1000, 500, 0, True),
+        Lifetime(G1, 99, 100, 1, 9999, 1, 0, False), Lifetime("GPU-9", 7, 1, 1, 1, 1, 0, False),
+    ]  # fmt: skip
+    book.add_lifetimes(STEP0, records)
+    assert told(book, STEP0)[GPU_MEM_KB] == (5000, 4000, 1000)
+    assert [on.util_max for on in book.uses[STEP0].gpus.values()] == [90, 30]
+    book.add_lifetimes(OTHER, records)
+
+
+def test_a_sample_that_was_broken_off_says_nothing() -> None:
+    book = ledger((BATCH, [Share(G0)]))
+    take(book, [sample(G0, 0, 0, 1_000)], {})
+    take(book, [Sample(G0, 10 * S, slow="nvmlDeviceGetPowerUsage")], {})
+    take(book, [Sample(G0, 15 * S, util_percent=5)], {})  # this driver's counter was not to be had just then
+    take(book, [sample(G0, 20, 50, 4_000)], {})
+    assert told(book, BATCH)[ENERGY_J][0] == 3
 
 
 # -- properties

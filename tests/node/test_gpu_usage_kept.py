@@ -9,7 +9,7 @@ import pytest
 
 from nodedaemon.core.gpuhealth_words import Owner
 from nodedaemon.core.gpuusage import ENERGY_J, GPU_MEM_HELD_KB, GPU_MEM_KB, GPU_UTIL
-from nodedaemon.core.gpuwords import Device, Found, Polled, Process, Sample
+from nodedaemon.core.gpuwords import Device, Found, Lifetime, Polled, Process, Sample
 from nodedaemon.core.messages import StepEnded
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu import usage as usage_module
@@ -50,6 +50,12 @@ class StandIn:
 
     def say(self, report: node_pb2.Report) -> None:
         self.reports.append(report)
+
+    def may_set(self, wanted: bool) -> bool:
+        return wanted
+
+    async def lifetimes(self, pids: Any, limit_s: float = 5.0) -> tuple[Lifetime, ...]:
+        return tuple(Lifetime(uuid, pid, 99, 1, 777, 1, 0, False) for uuid in pids for pid in pids[uuid])
 
     async def poll(self, limit_s: float = 5.0) -> Polled | None:
         self.polls += 1
@@ -147,6 +153,21 @@ def test_a_step_s_end_waits_for_a_last_look(world: World) -> None:
         GPU_MEM_HELD_KB: (1024_000, 1024_000, 6, 1024_000, 6),
     }  # fmt: skip
     assert world.posted[0].measured == 2
+
+
+def test_nvml_s_own_accounting_is_asked_where_it_is_on(tmp_path: Path) -> None:
+    world = World(tmp_path, accounting_mode=True)
+
+    async def main() -> None:
+        world.run()
+        world.agent.next = [sample(G0, 0, 50, 0, p7=60)]
+        world.order(BATCH, G0)
+        world.sample(1, sample(G0, 1, 50, 0, p7=60), owners={7: Owner(7, True, 0, (1, 0))})
+        world.usage.over(ended(BATCH), world.posted.append)
+        await asyncio.gather(*world.usage._tasks)
+
+    asyncio.run(main())
+    assert world.told()[GPU_MEM_KB][0] == 777
 
 
 def test_it_does_not_wait_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
