@@ -15,10 +15,13 @@ from ctld.core.model import Node, NodeAlloc
 from ctld.core.shares import GPU
 from ctld.core.state import ClusterState
 from penstock.v1 import common_pb2, controller_pb2, node_pb2
+from penstock.values.config import Config
 from penstock.values.gpustates import CLOSED_STATES
 
 #: Words for what is being done to a GPU.
 WORKS: Final = {int(kind): name.lower() for name, kind in node_pb2.GpuWork.Kind.items() if kind}
+#: A variable says which GPUs are the job's; the job can set it otherwise.
+BY_ENVIRONMENT: Final = "env"
 _FACTS: Final = ("index", "minor", "type", "memory_mb", "name", "bus_id", "profile", "capability", "serial")
 #: What a registration says of the node's GPUs in all.
 NODE_FIELDS: Final = ("gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
@@ -43,6 +46,11 @@ def gpu_infos(
 def drain_uids(nodes: Iterable[Node]) -> list[int]:
     """Those who have drained a GPU by hand."""
     return list(dict.fromkeys(gpu.drain_uid for node in nodes for gpu in node.gpus.values() if gpu.drained))
+
+
+def constraint(config: Config, node: Node) -> str:
+    """What keeps jobs from GPUs that are not theirs: the node's means, where the configuration wants it used."""
+    return node.gpu_constraint if config.cgroup.constrain_devices else BY_ENVIRONMENT * bool(node.gpu_constraint)
 
 
 def _order(gpu: Gpu) -> tuple[bool, int, bool, bool, int, str]:

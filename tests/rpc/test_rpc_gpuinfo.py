@@ -6,7 +6,7 @@ from typing import Any
 from ctld.core import gpus
 from ctld.core.events import WantedJob
 from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.rpc.gpuinfo import drain_uids, gpu_infos
+from ctld.rpc.gpuinfo import constraint, drain_uids, gpu_infos
 from ctld.rpc.jobinfo import job_info
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
@@ -115,3 +115,13 @@ def test_numbers_are_those_that_people_know() -> None:
 def test_a_node_without_gpus_says_nothing() -> None:
     made = world(gpus=0)
     assert infos(made) == []
+
+
+def test_the_means_against_other_jobs_is_told_where_it_is_in_use() -> None:
+    config = make_config(nodes=1)
+    node = World(config).core.state.node_list[0]
+    node.gpu_constraint = "cgroup/v2"
+    on = replace(config, cgroup=replace(config.cgroup, constrain_devices=True))
+    assert (constraint(config, node), constraint(on, node)) == ("env", "cgroup/v2")
+    node.gpu_constraint = ""
+    assert (constraint(config, node), constraint(on, node)) == ("", "")
