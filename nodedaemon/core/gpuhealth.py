@@ -41,7 +41,17 @@ from nodedaemon.core.gpuhealth_words import (
     WorkKind,
 )
 from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, ROWS, Ends, NodeToo, Row, XidClass
-from nodedaemon.core.gpusignals import GONE, LEVELS, Context, Level, has_idle_memory, has_slow_link, is_slowed, rise
+from nodedaemon.core.gpusignals import (
+    GONE,
+    LEVELS,
+    NVML_RESET_REQUIRED,
+    Context,
+    Level,
+    has_idle_memory,
+    has_slow_link,
+    is_slowed,
+    rise,
+)
 from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid
 from nodedaemon.core.steps import StepKey
 from penstock.values.gpustates import CLOSED_STATES
@@ -172,15 +182,16 @@ class HealthMachine:
         for record in list(self.memory.records.values()):
             self._end(now_us, record, ["driver"])
             if record.uuid not in self._devices:
-                self._is_gone(now_us, record)
+                self._is_gone(now_us, record, event.nameless)
 
-    def _is_gone(self, now_us: int, record: Record) -> None:
-        """It was there before and is not named any more."""
+    def _is_gone(self, now_us: int, record: Record, nameless: tuple[int, ...]) -> None:
+        """It was there before and is not named any more. `nameless`: errors of those that are counted and do not answer."""
         is_part = record.device is not None and bool(record.device.parent)
         if is_part or record.seen_at_us < now_us - KEPT_US or len(self.memory.records) > RECORDS_MAX:
             del self.memory.records[record.uuid]
         elif record.boot_id == self.memory.boot_id:
-            self._hit(now_us, record, "lost", "GPU is not found any more")
+            row, words = _MISSING[min((_mildness(code) for code in nameless), default=_LOST)]
+            self._hit(now_us, record, row, words)
 
     def _here(self) -> list[Record]:
         """Records of GPUs of this boot."""
@@ -530,6 +541,20 @@ class HealthMachine:
 
     def _remark(self, text: str, is_bad: bool = True) -> None:
         self._outputs.append(Remark(text, is_bad))
+
+
+#: What is thought of a GPU that was there before the daemon was restarted, by why it does not say its name: it may be any
+#: of those that do not, so the mildest counts.
+_HUNG, _RESET, _LOST = range(3)
+_MISSING: Final = (
+    ("hung", "NVML hung on GPU"),
+    ("reset_required", "reset required (NVML error 16)"),
+    ("lost", "GPU is not found any more"),
+)
+
+
+def _mildness(code: int) -> int:
+    return {0: _HUNG, NVML_RESET_REQUIRED: _RESET}.get(code, _LOST)
 
 
 def bus_of(text: str) -> str:

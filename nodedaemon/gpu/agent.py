@@ -64,13 +64,14 @@ class Place:
     topology: Topology | None = None
 
 
-#: NVML's errors that say that there is nothing to watch: no driver, no library, no GPU.
-_NOTHING = (0, 9, 12, 6)
+#: NVML's errors that say that there is nothing to watch: no GPU, no library.
+_NOTHING = (6, 12)
 
 
 def may_have(found: Found, spool: Spool) -> bool:
     """Whether this node may have GPUs that NVML knows: it names some, or it fails, or there were some before."""
-    return bool(found.devices) or found.code not in _NOTHING or kept.exists(spool.dir_fd, HEALTH)
+    fails = bool(found.why) and found.code not in _NOTHING
+    return bool(found.devices or found.nameless) or fails or kept.exists(spool.dir_fd, HEALTH)
 
 
 class GpuAgent:
@@ -285,7 +286,8 @@ class GpuAgent:
     def _tell_inventory(self) -> None:
         """What there is has changed: new places, instances, or versions of the driver."""
         self.fill(self._place.inventory)
-        self._place.post(core.Say(messages.report(self._place.now_us(), inventory=self._place.inventory)))
+        report = messages.report(self._place.now_us(), self.opinions(), inventory=self._place.inventory)
+        self._place.post(core.Say(report))
 
     def _judge(self, event: words.Event) -> None:
         self._machine.step(self._place.now_us(), event)
