@@ -41,19 +41,29 @@ def reported(state: ClusterState, now_us: int, event: GpuIdle) -> None:
     if node is None or job is None or job.attempt != event.attempt or not state.config.gpu_idle_warn_s:
         return
     mine = [gpu for uuid in event.uuids if (gpu := node.gpus.get(uuid)) is not None and _has(state, job, node, gpu)]
+    is_new = any(not _is_idle(gpu, job) for gpu in mine)
     for gpu in mine:
-        if event.over:
-            new = gpu._replace(idle_job=0, idle_since_us=0, idle_unused=False)
-        else:
-            new = gpu._replace(idle_job=job.job_id, idle_since_us=event.since_us, idle_unused=event.unused)
+        new = _busy(gpu)
+        if not event.over:
+            new = new._replace(idle_job=job.job_id, idle_attempt=job.attempt)
+            new = new._replace(idle_since_us=event.since_us, idle_unused=event.unused)
         gpus.put(state, node, new)
-    if mine and not event.over and job.state is JobState.RUNNING:
+    if mine and is_new and not event.over and job.state is JobState.RUNNING:
         _warn(state, now_us, node, job, mine, event.since_us)
         _set_timer(state, now_us, job, event.since_us)
 
 
 def _has(state: ClusterState, job: Job, node: Node, gpu: Gpu) -> bool:
     return gpu.slot >= 0 and job in gpu_jobs.holders(state, node, gpu.slot)
+
+
+def _is_idle(gpu: Gpu, job: Job) -> bool:
+    """It is known to do nothing for this attempt of the job."""
+    return gpu.idle_since_us != 0 and (gpu.idle_job, gpu.idle_attempt) == (job.job_id, job.attempt)
+
+
+def _busy(gpu: Gpu) -> Gpu:
+    return gpu._replace(idle_job=0, idle_attempt=0, idle_since_us=0, idle_unused=False)
 
 
 def _names(node: Node, mine: list[Gpu]) -> str:
@@ -63,14 +73,16 @@ def _names(node: Node, mine: list[Gpu]) -> str:
 
 def _warn(state: ClusterState, now_us: int, node: Node, job: Job, mine: list[Gpu], since_us: int) -> None:
     config, names = state.config, _names(node, mine)
-    if not gpu_jobs.comment(state, job, f"idle: {names}"):
-        return  # it was told already
-    ahead = {"cancel": "the job is cancelled", "return": "they leave the job"}.get(config.gpu_idle_action, "")
+    gpu_jobs.comment(state, job, f"idle: {names}")
+    ahead = {"cancel": "the job is cancelled", "return": "what is not used leaves the job"}.get(config.gpu_idle_action, "")
+    if config.gpu_idle_action == "return" and not _keeps_apart(node):
+        ahead = ""
     more = (
         f"; after {format_duration(config.gpu_idle_limit_s)} more {ahead}" if ahead and config.gpu_idle_limit_s else ""
     )
     idle_s = max(0, now_us - since_us) // US
-    say(state, job, f"{names} have done nothing for {format_duration(idle_s)}{more}")
+    verb = "have" if len(mine) > 1 else "has"
+    say(state, job, f"{names} {verb} done nothing for {format_duration(idle_s)}{more}")
     state.record(now_us, job, "gpu idle", names)
 
 
@@ -99,17 +111,16 @@ def due(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
     if job is None or job.attempt != attempt or not config.gpu_idle_warn_s or not config.gpu_idle_limit_s:
         return
     if job.state is JobState.SUSPENDED:
-        state.timers.set(now_us + AGAIN_US, Timer.GPU_IDLE, job_id, attempt)
+        _start_anew(state, now_us, job)
     if job.state is not JobState.RUNNING:
         return
     for part in job.alloc:
         node = state.nodes[part.node]
-        idle = [
-            gpu
-            for gpu in sorted(node.gpus.values(), key=lambda gpu: (gpu.facts.index, gpu.uuid))
-            if gpu.idle_job == job_id and gpu.idle_since_us and _has(state, job, node, gpu)
-        ]
+        idle = [gpu for gpu in _idle_of(node, job) if _has(state, job, node, gpu)]
         late = [gpu for gpu in idle if gpu.idle_since_us + _allowed_us(state) <= now_us]
+        for gpu in idle:
+            if gpu not in late:
+                _set_timer(state, now_us, job, gpu.idle_since_us)
         if not late:
             continue
         if config.gpu_idle_action == "cancel":
@@ -117,6 +128,21 @@ def due(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
             return
         if config.gpu_idle_action == "return":
             _take_back(state, now_us, node, job, late)
+
+
+def _idle_of(node: Node, job: Job) -> list[Gpu]:
+    return sorted(
+        (gpu for gpu in node.gpus.values() if _is_idle(gpu, job)), key=lambda gpu: (gpu.facts.index, gpu.uuid)
+    )
+
+
+def _start_anew(state: ClusterState, now_us: int, job: Job) -> None:
+    """It is suspended: the limit runs from when it goes on."""
+    for part in job.alloc:
+        node = state.nodes[part.node]
+        for gpu in _idle_of(node, job):
+            gpus.put(state, node, gpu._replace(idle_since_us=now_us - state.config.gpu_idle_warn_s * US))
+    state.timers.set(now_us + AGAIN_US, Timer.GPU_IDLE, job.job_id, job.attempt)
 
 
 def _cancel(state: ClusterState, now_us: int, node: Node, job: Job, late: list[Gpu]) -> None:
@@ -136,15 +162,20 @@ def _take_back(state: ClusterState, now_us: int, node: Node, job: Job, late: lis
     why = ""
     if job.request.exclusive:
         free, why = [], "the job has the whole node"
-    elif not node.gpu_constraint.startswith("cgroup"):
+    elif not _keeps_apart(node):
         free, why = [], f"node {node.name} cannot keep it from using them later (GpuConstraint={node.gpu_constraint})"
     elif len(free) < len(late):
         why = "programs of the job have them open, or a step was given them"
     kept = [gpu for gpu in late if gpu not in free]
     if kept and gpu_jobs.comment(state, job, f"idle and not returned: {_names(node, kept)}"):
-        say(state, job, f"{_names(node, kept)} do nothing, and stay with the job: {why}")
+        say(state, job, f"idle: {_names(node, kept)}, not taken from the job: {why}")
     if free:
         _give_back(state, now_us, node, job, free)
+
+
+def _keeps_apart(node: Node) -> bool:
+    """Jobs there cannot open GPUs that are not theirs."""
+    return node.gpu_constraint.startswith("cgroup")
 
 
 def _held_by_steps(job: Job, node: Node) -> int:
@@ -173,11 +204,11 @@ def _give_back(state: ClusterState, now_us: int, node: Node, job: Job, free: lis
     state.record(now_us, job, "gpu returned", names)
     state.emit(ReturnGpus(node.name, job.job_id, job.attempt, BATCH_STEP, tuple(gpu.uuid for gpu in free)))
     assocs.end(state, job, now_us)
-    state.return_gpus(job, node, sum(1 << gpu.slot for gpu in free))
+    gpu_jobs.take(state, job, node, sum(1 << gpu.slot for gpu in free))
     job.tres_alloc = job_life.tres_of(state, job)
     assocs.begin(state, job, now_us)
     for gpu in free:
-        gpus.put(state, node, gpu._replace(idle_job=0, idle_since_us=0, idle_unused=False))
+        gpus.put(state, node, _busy(gpu))
     gpus.settle(state, node)
     state.touch(job)
 
@@ -189,5 +220,5 @@ def recover(state: ClusterState, now_us: int) -> None:
     for node in state.node_list:
         for gpu in node.gpus.values():
             job = state.jobs.get(gpu.idle_job)
-            if job is not None and gpu.idle_since_us:
+            if job is not None and _is_idle(gpu, job):
                 _set_timer(state, now_us, job, gpu.idle_since_us)

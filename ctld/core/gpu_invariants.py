@@ -76,6 +76,8 @@ def _is_closed(node: Node, slot: int) -> bool:
     gpu = here[0]
     if gpu.facts.parent in node.gpus and node.gpus[gpu.facts.parent].is_closed():
         return True
+    if gpu.must_check:
+        return True
     if gpu.state() in (GpuState.HEALTHY, GpuState.SUSPECT):
         return bool(gpu.work_id or gpu.must_check or gpu.kept_for) or gpu.facts.mig_enabled
     return gpus.are_named(node) and not (

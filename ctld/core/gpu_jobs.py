@@ -99,3 +99,19 @@ def holders(state: ClusterState, node: Node, slot: int) -> list[Job]:
             if part.node == node.name
         )
     ]
+
+
+def take(state: ClusterState, job: Job, node: Node, mask: int) -> None:
+    """These GPUs leave a job that goes on. The caller charges anew and settles the node's GPUs."""
+    parts = []
+    for part in job.alloc:
+        left = part.gres
+        if part.node == node.name:
+            left = tuple((name, type_, held & ~mask if name == GPU else held) for name, type_, held in part.gres)
+            for name, type_, held in part.gres:
+                node.gres_used[name, type_] &= ~(held & mask if name == GPU else 0)
+        parts.append(part._replace(gres=tuple(one for one in left if one[2])))
+    job.alloc = tuple(parts)
+    none = [(state.gres_kinds[kind], 0) for kind in node.inside.kinds if kind[0] == GPU]
+    state.running.set_part(job.job_id, node.index, none)
+    state.touch(job)

@@ -89,6 +89,7 @@ class Gpu(NamedTuple):
     checked_at_us: int = 0
     must_clear: bool = False  # its node is to be told that an administrator has seen to it
     idle_job: int = 0  # which has it and does nothing with it (gpu_idle.py)
+    idle_attempt: int = 0
     idle_since_us: int = 0
     idle_unused: bool = False  # no process of that job has it open
     troubles: tuple[tuple[int, str], ...] = ()  # resets and failed checks of the last day: when, for what reason

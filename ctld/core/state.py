@@ -452,25 +452,6 @@ class ClusterState:
             self.running.touched[node.index] = None
         self.changed()
 
-    def return_gpus(self, job: Job, node: Node, mask: int) -> None:
-        """These GPUs leave a job that goes on; the caller charges anew, and settles the node's GPUs."""
-        parts = []
-        for part in job.alloc:
-            if part.node == node.name:
-                left = []
-                for name, type_, held in part.gres:
-                    back = held & mask if name == shares.GPU else 0
-                    node.gres_used[name, type_] &= ~back
-                    if held & ~back:
-                        left.append((name, type_, held & ~back))
-                part = part._replace(gres=tuple(left))
-            parts.append(part)
-        job.alloc = tuple(parts)
-        none = [(self.gres_kinds[kind], 0) for kind in node.inside.kinds if kind[0] == shares.GPU]
-        self.running.set_part(job.job_id, node.index, none)
-        self.recount_gpus(node)
-        self.touch(job)
-
     def settle_shares(self) -> None:
         """Count anew what the planner must know of nodes with shared GPUs, where something has changed (shares.py)."""
         running, columns = self.running, self.node_columns

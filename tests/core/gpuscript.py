@@ -31,10 +31,13 @@ class GpuCommands:
     world: World
 
     def named(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """named n1 0 1: the node registers with these GPUs, now and from now on; why=: NVML does not answer it."""
+        """named n1 0 1: the node registers with these GPUs, now and from now on; why=: NVML does not answer it.
+
+        by=cgroup/v2: what keeps jobs from GPUs of others."""
         node, *numbers = plain
         self.world.found[node] = facts(node, *map(int, numbers))
-        return self.world.register(node, **({"gpu_why": _text(keys["why"])} if "why" in keys else {}))
+        more = {name: _text(keys[key]) for key, name in (("why", "gpu_why"), ("by", "gpu_constraint")) if key in keys}
+        return self.world.register(node, **more)
 
     def gpu(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """gpu n1 1 FAILED [many_only] [wants_reset] reason= action=END jobs=1,2.0 cause= ago=: what the node says of one."""
