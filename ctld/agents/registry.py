@@ -13,7 +13,7 @@ from ctld.agents.launch import FILL
 from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
 from ctld.agents.settings import node_settings
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import AckReports, AdmitNode, LaunchStep
+from ctld.core.effects import AckReports, AdmitNode, Effect, LaunchStep
 from ctld.core.events import NodeDisconnected
 from ctld.runtime.loop import Runtime
 from penstock.v1 import node_pb2
@@ -34,7 +34,8 @@ class Registry:
         self._secret = secret
         self._next_link_id = 1
         self._loop = asyncio.get_running_loop()
-        for kind in (LaunchStep, *FILL):
+        commands: list[type[Effect]] = [LaunchStep, *FILL]
+        for kind in commands:
             runtime.handlers[kind] = self._send
         runtime.handlers[AdmitNode] = self._admit
         runtime.handlers[AckReports] = self._acknowledge
