@@ -143,14 +143,12 @@ class _Look:
         for at in positions:
             bits |= self.state.masks.bits[int(table.mask[self.rows[at]])]
         self._tell_under_way(job, wish, mine)
-        if len(mine) >= copies:
-            return False
-        if self._is_typed(job) and self.asked < JOBS_ASKED_MAX:
+        if len(mine) < copies and self._is_typed(job) and self.asked < JOBS_ASKED_MAX:
             self.asked += 1
             begun = self._divide_for(job, wish, bits, positions, served)
             if not begun and not self.keeps:
                 self._keep_for(job, wish, bits, self._left(served, positions[0]))
-        self.needs.append((bits, wish))
+        self.needs.append((bits, wish))  # also of one who waits only for what is under way
         return bool(begun)
 
     def _divide_for(self, job: Job, wish: Wish, bits: int, positions: list[int], served: Answer) -> list[Division]:

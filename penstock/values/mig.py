@@ -58,7 +58,10 @@ def _numbers(profile: str) -> tuple[int, int]:
 
 
 def parse_layouts(text: str) -> tuple[Layout, ...]:
-    """`whole|1g.18gb*7|4g.71gb,2g.35gb,1g.18gb`. Raises BadValue."""
+    """`whole|1g.18gb*7|4g.71gb,2g.35gb,1g.18gb`. Raises BadValue.
+
+    Whole is among them also when it is not named: `Gres` of the node says that it has whole GPUs.
+    """
     layouts = tuple(parse_layout(word) for word in text.split("|"))
     if len(layouts) > LAYOUTS_MAX:
         raise BadValue(f"{len(layouts)} layouts, the limit is {LAYOUTS_MAX}")
@@ -68,7 +71,7 @@ def parse_layouts(text: str) -> tuple[Layout, ...]:
     unit_gb = _unit_gb(profile for layout in layouts for profile in layout)
     for layout in layouts:
         _check(layout, unit_gb)
-    return layouts
+    return layouts if WHOLE in layouts else (*layouts, WHOLE)
 
 
 def parse_layout(text: str) -> Layout:

@@ -174,7 +174,7 @@ def test_mig_layouts(write: Write, base: str) -> None:
     )
     loaded = gres_load(write, base, "Gres=gpu:h200:3,gpu:a100:1", "AutoDetect=nvml\n" + gres)
     every = MigChoice("h200", 0, 1, ((), ("1g.18gb",) * 7))
-    more = MigChoice("h200", 1, 2, (("3g.71gb", "3g.71gb"),))
+    more = MigChoice("h200", 1, 2, (("3g.71gb", "3g.71gb"), ()))
     assert [node.mig for node in loaded.config.nodes] == [(every, more), (every,), ()]
     assert loaded.warnings == ()
     assert loaded.config.nodes[0].gres == (Gres("gpu", "h200", 3), Gres("gpu", "a100", 1))

@@ -21,6 +21,7 @@ from penstock.values.mig import (
 def test_layouts_are_read() -> None:
     assert parse_layouts("whole|1g.18gb*7|3g.71gb*2") == ((), ("1g.18gb",) * 7, ("3g.71gb",) * 2)
     assert parse_layouts("WHOLE") == ((),)
+    assert parse_layouts("3g.71gb*2") == (("3g.71gb",) * 2, ())
     assert parse_layout("1g.18gb, 4g.71gb,2G.35GB") == ("4g.71gb", "2g.35gb", "1g.18gb")
     assert parse_layout("1g.10gb+me,1g.10gb*3") == ("1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb+me")
 
