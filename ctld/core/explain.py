@@ -78,8 +78,6 @@ class Telling:
             return  # one of its alternatives waits for something nearer
         self.told[job_id] = None
         detail = _closed_nodes(state, job, self._closed) if reason is Reason.REQ_NODE_NOT_AVAIL else ""
-        if reason is Reason.RESOURCES:
-            detail = state.mig_waits.get(job_id, "")
         if reason is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
             reason, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
         if reason is Reason.RESOURCES and state.gpu_works:
@@ -138,11 +136,13 @@ def tell_divisions(state: ClusterState, waits: dict[int, str]) -> None:
     before, state.mig_waits = state.mig_waits, waits
     for job_id in dict.fromkeys((*before, *waits)):
         job = state.jobs.get(job_id)
-        if job is not None and _waits(state, job) and before.get(job_id, "") != waits.get(job_id, ""):
-            _tell(state, job, Reason.RESOURCES, waits.get(job_id, ""))
+        if job is not None and _waits(state, job) and (job_id not in waits or waits[job_id] != job.reason_detail):
+            _tell(state, job, Reason.RESOURCES)
 
 
 def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> None:
+    if job.job_id in state.mig_waits and reason in (Reason.PRIORITY, Reason.RESOURCES):
+        reason, detail = Reason.RESOURCES, state.mig_waits[job.job_id]
     if reason is Reason.PRIORITY:
         state.flagged.pop(job.job_id, None)
     else:

@@ -12,7 +12,7 @@ node at all: then nobody knows, and what runs is left alone.
 
 from collections.abc import Callable
 
-from ctld.core import gpu_admin, gpu_care, gpu_jobs, gpu_work, gpus, job_life
+from ctld.core import gpu_admin, gpu_care, gpu_jobs, gpu_work, gpus, job_life, mig
 from ctld.core.events import GpuReported, GpuWorkDone
 from ctld.core.gpu_model import Gpu, GpuAction, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import Job, Node
@@ -130,6 +130,8 @@ def work_done(state: ClusterState, now_us: int, event: GpuWorkDone) -> None:
         kind, gpu = WorkKind(gpu.work_kind), gpu_work.end(gpu)
         if not event.untried:
             gpu = FOLLOWS[kind](state, now_us, gpu, kind, event.ok, event.text)
+        elif kind is WorkKind.DIVIDE:
+            gpu = mig.untried(gpu, now_us)
         gpus.put(state, node, gpu)
     gpu_care.noted(state, node)
     gpus.settle(state, node)
@@ -140,13 +142,9 @@ def work_done(state: ClusterState, now_us: int, event: GpuWorkDone) -> None:
         gpu_care.look(state, now_us, node)
 
 
-def _divided(state: ClusterState, now_us: int, gpu: Gpu, kind: WorkKind, ok: bool, text: str) -> Gpu:
-    return gpu if ok else gpu_work.drained(gpu, now_us, f"could not be divided: {text}")
-
-
 #: What follows from the end of a work for the GPU's record.
 FOLLOWS: dict[WorkKind, Callable[[ClusterState, int, Gpu, WorkKind, bool, str], Gpu]] = {
     WorkKind.CHECK: gpu_care.done,
     WorkKind.RESET: gpu_care.done,
-    WorkKind.DIVIDE: _divided,
+    WorkKind.DIVIDE: mig.divided,
 }

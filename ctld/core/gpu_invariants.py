@@ -76,12 +76,12 @@ def _is_closed(node: Node, slot: int) -> bool:
     gpu = here[0]
     if gpu.facts.parent in node.gpus and node.gpus[gpu.facts.parent].is_closed():
         return True
-    if gpu.must_check:
+    if gpu.work_id or gpu.must_check or gpu.kept_for:
         return True
     if gpu.state() in (GpuState.HEALTHY, GpuState.SUSPECT):
-        return bool(gpu.work_id or gpu.must_check or gpu.kept_for) or gpu.facts.mig_enabled
+        return gpu.facts.mig_enabled
     return gpus.are_named(node) and not (
-        gpu.is_there and gpu.opinion.many_only and not gpu.drained and not gpu.work_id and not gpu.facts.mig_enabled
+        gpu.is_there and gpu.opinion.many_only and not gpu.drained and not gpu.facts.mig_enabled
     )
 
 

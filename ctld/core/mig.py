@@ -327,6 +327,11 @@ def divided(state: ClusterState, now_us: int, gpu: Gpu, kind: WorkKind, ok: bool
     return gpu_work.drained(gpu, now_us, f"could not be divided, {len(failures)} times in 24 hours: {text}")
 
 
+def untried(gpu: Gpu, now_us: int) -> Gpu:
+    """The node has not done anything: it rests, so that this is not asked again at once."""
+    return gpu._replace(divided_at_us=now_us, layout=None)
+
+
 def forget(state: ClusterState) -> None:
     """After a reload: nothing is kept on nodes whose GPUs are not divided any more. `settle` follows."""
     state.divisible = tuple(node.name for node in state.node_list if node.config.mig)
