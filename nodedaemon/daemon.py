@@ -29,6 +29,7 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.gpu import agent as gpu_agent
+from nodedaemon.gpu import mig, once
 from nodedaemon.gpu.usage import GpuUsage
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
@@ -144,6 +145,8 @@ class Daemon:
             lambda: self._machine.unkillable_timeout_us, self._settings.node.site.topology,
         )  # fmt: skip
         site = self._settings.node.site
+        if mig.restore(self._spool.dir_fd, found.devices):
+            found = once.find()
         site.gpus = agent = gpu_agent.GpuAgent(place, found)
         agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))

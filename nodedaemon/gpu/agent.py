@@ -30,7 +30,8 @@ from nodedaemon.core.gpuhealth import HealthMachine
 from nodedaemon.core.gpuwords import Device, Found, Polled, Told
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu import kept, messages, owners, xids
-from nodedaemon.gpu.hooks import Divide, Listener
+from nodedaemon.gpu.hooks import Listener
+from nodedaemon.gpu.mig import Divider
 from nodedaemon.gpu.watch import Watch
 from nodedaemon.gpu.works import Works
 from nodedaemon.spool import Spool
@@ -44,6 +45,8 @@ log = logging.getLogger("penstock.noded")
 
 HEALTH, STEPS = "gpu-health.json", "gpu-steps.json"
 POLL_S = 10.0
+#: For the children to see what a division has made.
+SEEN_S = 30.0
 #: Ended jobs that what is left on a GPU may be of.
 ENDED_MAX = 256
 #: What no launch may be given, and why.
@@ -87,7 +90,7 @@ class GpuAgent:
         self.mps: Listener = Listener()
         self.settings = node_pb2.GpuSettings()
         self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Queue[Told | words.Event] = asyncio.Queue()
+        self._told: asyncio.Queue[Told | words.Event | asyncio.Future[None]] = asyncio.Queue()
         self._judging: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[Polled | None] | None = None
         self._saved = b""
@@ -97,6 +100,8 @@ class GpuAgent:
         self._works = Works(
             place.spool.dir_fd, place.executor, self.device, lambda uuid: bool(self.holders(uuid)), self._work_done
         )
+        self.mig = Divider(place.spool.dir_fd, place.executor, self.devices)
+        self._works.divide = self._divide
         self._judge(self._listed())
 
     # -- for the daemon
@@ -139,6 +144,7 @@ class GpuAgent:
     def take_settings(self, settings: node_pb2.GpuSettings) -> None:
         """The controller's configuration."""
         self.settings.CopyFrom(settings)
+        self.mig.take_settings(settings)
         self._works.programs = {
             words.WorkKind.CHECK: settings.check_program, words.WorkKind.RESET: settings.reset_program,
         }  # fmt: skip
@@ -192,8 +198,10 @@ class GpuAgent:
                 raise BadValue(f"GPU_ERROR: {uuid} is not on this node")
             if opinion.state in _BROKEN and not opinion.many_only:
                 raise BadValue(f"GPU_ERROR: {opinion.reason or opinion.state.name} ({uuid})")
-            if self._works.is_busy(uuid):
+            if self._works.is_busy(uuid) or self._works.is_busy(device.parent):
                 raise BadValue(f"GPU_ERROR: {uuid} is being worked on")
+            if device.mig_enabled:
+                raise BadValue(f"GPU_ERROR: {uuid} is divided by MIG: it is not given whole")
             found.append(device)
         return tuple(found)
 
@@ -234,10 +242,6 @@ class GpuAgent:
         parts = {uuid, *(d.uuid for d in self.devices() if d.parent == uuid)}
         return tuple(held for _, held in sorted(self._held.items()) if not parts.isdisjoint(held.uuids))
 
-    def set_divide(self, divide: Divide) -> None:
-        """Who divides GPUs (MIG)."""
-        self._works.divide = divide
-
     def say(self, report: node_pb2.Report) -> None:
         """A report to the controller; it is kept until it is acknowledged."""
         self._place.post(core.Say(report.SerializeToString()))
@@ -261,6 +265,9 @@ class GpuAgent:
         """For ever: one word after the other."""
         while True:
             told = await self._told.get()
+            if isinstance(told, asyncio.Future):
+                told.set_result(None)  # all that was told before has been looked at
+                continue
             if isinstance(told, Polled):
                 await self._seen(told)
             else:
@@ -348,10 +355,24 @@ class GpuAgent:
 
     # -- the rest
 
+    async def _divide(self, work: node_pb2.GpuWork) -> tuple[bool, str]:
+        """Divide, and have seen what there is then before it is answered."""
+        ok, text = await self.mig.divide(work)
+        if await self.watch.poll(SEEN_S) is None and ok:
+            return False, "NVML does not answer after the division"
+        seen = self._loop.create_future()
+        self._told.put_nowait(seen)
+        await seen
+        return ok, text
+
     def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, ok: bool, text: str) -> None:
         log.log(logging.INFO if ok else logging.WARNING, "GPU %s: %s: %s", uuid, kind.name, text or "ok")
         self.tell(words.Worked(kind, uuid, ok, text))
-        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text)))
+        inventory = None
+        if kind is words.WorkKind.DIVIDE:
+            inventory = self._place.inventory
+            self.fill(inventory)
+        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text, inventory)))
         self.look()
 
     def _give_back(self, key: StepKey, uuids: tuple[str, ...]) -> None:

@@ -54,16 +54,16 @@ class Kept(msgspec.Struct, array_like=True):
 class Divider:
     """One for the daemon. `divide` is the agent's hook (hooks.Divide)."""
 
-    def __init__(self, dir_fd: int, executor: Executor, devices: Callable[[], Iterable[Device]]) -> None:
+    def __init__(self, dir_fd: int, executor: Executor | None, devices: Callable[[], Iterable[Device]]) -> None:
         self._dir_fd, self._executor, self._devices = dir_fd, executor, devices
-        self._kept = kept.load(dir_fd, NAME, dict[str, Kept]) or {}
+        self.kept = kept.load(dir_fd, NAME, dict[str, Kept]) or {}
         self._read_only = False
 
     def take_settings(self, settings: node_pb2.GpuSettings) -> None:
         """The controller's configuration."""
         self._read_only = settings.read_only
-        if self._read_only and self._kept:
-            self._kept.clear()
+        if self._read_only and self.kept:
+            self.kept.clear()
             self._save()
 
     async def divide(self, work: node_pb2.GpuWork) -> tuple[bool, str]:
@@ -78,56 +78,60 @@ class Divider:
             layout = in_order(work.layout.profiles)
         except BadValue as problem:
             return False, str(problem)
-        record = self._kept.get(work.uuid)
+        record = self.kept.get(work.uuid)
         before = record.layout if record else layout_of(gpu, listed) or ()
         self._note(work.uuid, Kept(before, is_doing=True))
         order = Order(work.uuid, layout, before)
         limit_s = float(work.timeout_s or TIMEOUT_S)
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(self._executor, run, order, self._dir_fd, limit_s, work.work_id)
-        self._ended(work.uuid, outcome)
+        self.ended(work.uuid, outcome)
         if outcome.ok:
             log.info("GPU %s is %s now", work.uuid, format_layout(layout))
         return outcome.ok, outcome.text
 
-    def restore(self, devices: Iterable[Device]) -> bool:
-        """Make the layouts again that are gone. Blocks; before the node registers. True when something was changed."""
-        listed, changed = tuple(devices), False
-        for uuid, record in sorted(self._kept.items()):
-            gpu = next((device for device in listed if device.uuid == uuid), None)
-            if gpu is None:
-                continue  # it may come back
-            now = layout_of(gpu, listed)
-            if now == record.layout and not record.is_doing:
-                continue
-            if now and not record.is_doing:
-                log.warning(
-                    "GPU %s is %s, which the controller did not ask for; it is left so", uuid, format_layout(now)
-                )
-                del self._kept[uuid]
-                self._save()
-                continue
-            log.info("GPU %s: making it %s again", uuid, format_layout(record.layout))
-            outcome = run(Order(uuid, record.layout, ()), self._dir_fd, TIMEOUT_S, "restore")
-            changed = True
-            if not outcome.ok:
-                log.error("GPU %s: %s", uuid, outcome.text)
-            self._ended(uuid, outcome)
-        return changed
+    def forget(self, uuid: str) -> None:
+        """Somebody else has divided it."""
+        del self.kept[uuid]
+        self._save()
 
-    def _ended(self, uuid: str, outcome: Outcome) -> None:
+    def ended(self, uuid: str, outcome: Outcome) -> None:
+        """Remember what came of it."""
         if outcome.layout is not None:  # else nobody knows: at its next start the daemon makes what was
             self._note(uuid, Kept(outcome.layout))
 
     def _note(self, uuid: str, record: Kept) -> None:
-        self._kept[uuid] = record
+        self.kept[uuid] = record
         self._save()
 
     def _save(self) -> None:
         try:
-            kept.save(self._dir_fd, NAME, msgspec.json.encode(self._kept))
+            kept.save(self._dir_fd, NAME, msgspec.json.encode(self.kept))
         except OSError as error:
             log.error("%s: %s; after a reboot GPUs are not divided again", NAME, error.strerror)
+
+
+def restore(dir_fd: int, listed: tuple[Device, ...]) -> bool:
+    """Make the layouts again that are gone. Blocks; before the node registers. True when something may have changed."""
+    divider, changed = Divider(dir_fd, None, tuple), False
+    for uuid, record in sorted(divider.kept.items()):
+        gpu = next((device for device in listed if device.uuid == uuid), None)
+        if gpu is None:
+            continue  # it may come back
+        now = layout_of(gpu, listed)
+        if now == record.layout and not record.is_doing:
+            continue
+        if now and not record.is_doing:
+            log.warning("GPU %s is %s, which the controller did not ask for; it is left so", uuid, format_layout(now))
+            divider.forget(uuid)
+            continue
+        log.info("GPU %s: making it %s again", uuid, format_layout(record.layout))
+        outcome = run(Order(uuid, record.layout, ()), dir_fd, TIMEOUT_S, "restore")
+        changed = True
+        if not outcome.ok:
+            log.error("GPU %s: %s", uuid, outcome.text)
+        divider.ended(uuid, outcome)
+    return changed
 
 
 def layout_of(gpu: Device, devices: Iterable[Device]) -> Layout | None:

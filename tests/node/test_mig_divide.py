@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodedaemon.core.gpuwords import Device
-from nodedaemon.gpu.mig import NAME, READ_ONLY, Divider, layout_of
+from nodedaemon.gpu.mig import NAME, READ_ONLY, Divider, layout_of, restore
 from penstock.v1 import node_pb2
 from penstock.values.mig import Layout, parse_layout
 from tests.support.fakenvml import FakeNvml
@@ -139,7 +139,7 @@ def test_when_even_that_fails_it_is_said(node: Node) -> None:
     assert "it could not be made 1g.18gb*7 again either: nvmlDeviceCreateGpuInstance: Insufficient Resources" in text
     node.refuse("1g.18gb", None)
     node.restart()
-    assert node.divider.restore(node.devices())
+    assert restore(node.dir_fd, tuple(node.devices()))
     assert node.layout() == SEVEN
 
 
@@ -173,7 +173,7 @@ def test_a_call_that_hangs_is_named_and_the_daemon_lives(node: Node) -> None:
     assert node.layout() is None
     node.fake.put({"hang.nvmlDeviceCreateGpuInstance": None})
     node.restart()
-    assert node.divider.restore(node.devices())  # the last good one
+    assert restore(node.dir_fd, tuple(node.devices()))  # the last good one
     assert node.layout() == ()
 
 
@@ -182,9 +182,9 @@ def test_layouts_come_back_after_a_reboot(node: Node) -> None:
     reboot(node)
     assert node.layout() == ()
     node.restart()
-    assert node.divider.restore(node.devices())
+    assert restore(node.dir_fd, tuple(node.devices()))
     assert node.layout() == SEVEN
-    assert not node.divider.restore(node.devices())  # nothing is left to do
+    assert not restore(node.dir_fd, tuple(node.devices()))  # nothing is left to do
 
 
 def test_mode_may_outlive_a_reboot_and_instances_do_not(node: Node) -> None:
@@ -192,7 +192,7 @@ def test_mode_may_outlive_a_reboot_and_instances_do_not(node: Node) -> None:
     reboot(node, mode="1")
     assert node.layout() is None
     node.restart()
-    assert node.divider.restore(node.devices())
+    assert restore(node.dir_fd, tuple(node.devices()))
     assert node.layout() == SEVEN
 
 
@@ -204,12 +204,12 @@ def test_what_somebody_else_has_divided_is_left(node: Node, tmp_path: Path) -> N
     other.divide(THREE)
     node.restart()
     before = len(node.fake.set_calls())
-    assert not node.divider.restore(node.devices())
+    assert not restore(node.dir_fd, tuple(node.devices()))
     assert len(node.fake.set_calls()) == before
     assert node.layout() == THREE
     reboot(node)
     node.restart()
-    assert not node.divider.restore(node.devices())  # forgotten
+    assert not restore(node.dir_fd, tuple(node.devices()))  # forgotten
     other.executor.shutdown()
 
 
@@ -219,7 +219,7 @@ def test_a_division_that_the_daemon_did_not_see_end_is_undone(node: Node) -> Non
     assert not node.divide(THREE, timeout_s=1)[0]
     node.fake.put({"hang.nvmlGpuInstanceCreateComputeInstance": None})
     node.restart()
-    assert node.divider.restore(node.devices())
+    assert restore(node.dir_fd, tuple(node.devices()))
     assert node.layout() == SEVEN
 
 
@@ -230,7 +230,7 @@ def test_read_only_is_read_only(node: Node) -> None:
     assert node.divide(()) == (False, READ_ONLY)
     reboot(node)
     node.restart()
-    assert not node.divider.restore(node.devices())  # nor at the next start, before settings have come
+    assert not restore(node.dir_fd, tuple(node.devices()))  # nor at the next start, before settings have come
     assert len(node.fake.set_calls()) == before
 
 
@@ -243,7 +243,7 @@ def test_strange_orders(node: Node) -> None:
     os.unlink(NAME, dir_fd=node.dir_fd) if os.path.exists(f"/proc/self/fd/{node.dir_fd}/{NAME}") else None
     os.close(os.open(NAME, os.O_CREAT | os.O_WRONLY, dir_fd=node.dir_fd))
     node.restart()  # a damaged file
-    assert not node.divider.restore(node.devices())
+    assert not restore(node.dir_fd, tuple(node.devices()))
 
 
 def test_a_driver_that_is_not_there(node: Node) -> None:
