@@ -9,7 +9,7 @@ Looked at after a pass that saw something new, and only at the head of the queue
    they are divided. Without that, smaller jobs that fit as things are would pass it for ever.
 
 What is never divided: a GPU with anything allocated on it or its instances; one that a higher-ranked waiting job needs
-as it is; one that was divided less than PAUSE_US ago; one that may not be given to anybody, or on a node that is not up.
+as it is; one that was divided less than PenstockMigPauseSeconds ago; one that may not be given to anybody, or on a node that is not up.
 A request for any gpu, without a type, divides nothing.
 
 The doing is gpu_work.py's: the GPU is closed, the node does it, verifies, or puts back what was. After a failure there is
@@ -39,10 +39,8 @@ JOBS_ASKED_MAX: Final = 8
 STARTS_MAX: Final = 512
 #: Divisible nodes that are searched for one job.
 NODES_MAX: Final = 256
-#: Between two divisions of one GPU.
-PAUSE_US: Final = 60 * US
-#: After a failure.
-FAILURE_PAUSE_US: Final = 300 * US
+#: After a failure a GPU rests so many times PenstockMigPauseSeconds.
+FAILURE_PAUSES: Final = 5
 FAILURES_MAX: Final = 3
 FAILURES_US: Final = 24 * 3600 * US
 #: What the node has for it; the core gives up somewhat later (gpu_work.py).
@@ -210,7 +208,7 @@ class _Look:
         for gpu, choice in choices_of(node):
             if not self._may_be_divided(node, gpu) or not is_idle(node, gpu):
                 continue
-            rests_us = rest_until_us(gpu)
+            rests_us = rest_until_us(gpu, self.state.config.mig_pause_s * US)
             if rests_us > self.now_us:
                 self.due_us = min(self.due_us or rests_us, rests_us)
             else:
@@ -298,12 +296,11 @@ def free_at_s(state: ClusterState, node: Node, gpu: Gpu) -> int:
     return max(ends, default=0)
 
 
-def rest_until_us(gpu: Gpu) -> int:
+def rest_until_us(gpu: Gpu, pause_us: int) -> int:
     """Before then it is not divided again."""
-    after_failure = max(gpu.failed_at_us, default=0)
-    return max(
-        gpu.divided_at_us + PAUSE_US if gpu.divided_at_us else 0, after_failure and after_failure + FAILURE_PAUSE_US
-    )
+    failed_at_us = max(gpu.failed_at_us, default=0)
+    after_failure = failed_at_us + FAILURE_PAUSES * pause_us if failed_at_us else 0
+    return max(gpu.divided_at_us + pause_us if gpu.divided_at_us else 0, after_failure)
 
 
 def divided(state: ClusterState, now_us: int, gpu: Gpu, kind: WorkKind, ok: bool, text: str) -> Gpu:
@@ -334,9 +331,10 @@ def untried(gpu: Gpu, now_us: int) -> Gpu:
 
 def forget(state: ClusterState) -> None:
     """After a reload: nothing is kept on nodes whose GPUs are not divided any more. `settle` follows."""
-    state.divisible = tuple(node.name for node in state.node_list if node.config.mig)
+    may_be = state.config.gpu_settings != "read-only"
+    state.divisible = tuple(node.name for node in state.node_list if may_be and node.config.mig)
     for node in state.node_list:
-        for gpu in list(node.gpus.values()) if not node.config.mig else ():
+        for gpu in list(node.gpus.values()) if not (may_be and node.config.mig) else ():
             if gpu.kept_for:
                 gpus.put(state, node, gpu._replace(kept_for=0))
 

@@ -134,6 +134,7 @@ _GPUS = (
     Key("PenstockGpuIdleAction", "gpu_idle_action", kinds.choice("warn", "cancel", "return")),
     Key("PenstockGpuIdlePercent", "gpu_idle_percent", kinds.integer(1, 100)),
     Key("PenstockGpuJobMapDir", "gpu_job_map_dir", kinds.OPTIONAL_PATH),
+    Key("PenstockMigPauseSeconds", "mig_pause_s", kinds.seconds(1, 86400)),
     Key("PenstockGpuAccountingMode", "gpu_accounting_mode", kinds.BOOL),
     Key("PenstockMpsProgram", "mps_program", kinds.PROGRAM),
 )

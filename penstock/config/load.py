@@ -29,6 +29,7 @@ from penstock.config.xidfile import read_gpu_keys
 from penstock.config.zone import utc_offsets
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
+from penstock.values.hostlist import compress
 
 #: Where the file lies on a machine that says nothing else.
 DEFAULT_PATH = "/etc/penstock/slurm.conf"
@@ -72,6 +73,10 @@ def load(path: str) -> Loaded:
         nodes.down_line(tokens)
     table = nodes.finish()
     files += read_gres_conf(os.path.dirname(path), table, nodes.gres_types, findings)
+
+    if fields.get("gpu_settings") == "read-only" and (divided := [n.name for n in table.nodes.values() if n.mig]):
+        where, names = table.gres_where[divided[0]], compress(divided)
+        findings.warn(where, f"PenstockGpuSettings=read-only: PenstockMigLayouts of {names} is not used")
 
     plugin = fields.get("topology_plugin", _DEFAULTS.topology_plugin)
     topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)

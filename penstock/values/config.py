@@ -248,6 +248,7 @@ class Config:
     gpu_idle_percent: int = 1  # utilisation below which a GPU does nothing
     gpu_job_map_dir: str = ""
     gpu_accounting_mode: bool = False
+    mig_pause_s: int = 60  # between two divisions of one GPU
     mps_program: str = "nvidia-cuda-mps-control"
     launch_parameters: tuple[tuple[str, str], ...] = ()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts

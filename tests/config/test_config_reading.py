@@ -180,6 +180,14 @@ def test_mig_layouts(write: Write, base: str) -> None:
     assert loaded.config.nodes[0].gres == (Gres("gpu", "h200", 3), Gres("gpu", "a100", 1))
 
 
+def test_mig_layouts_of_cards_that_are_not_to_be_changed(write: Write, base: str) -> None:
+    text = "GresTypes=gpu\nPenstockGpuSettings=read-only\nNodeName=n[1-2] Gres=gpu:h200:1\nPartitionName=p Nodes=ALL\n"
+    gres = "AutoDetect=nvml\nName=gpu Type=h200 Count=1 PenstockMigLayouts=whole|1g.18gb*7\n"
+    assert load(write(base + text, gres_conf=gres)).warnings == (
+        "slurm.conf:6: PenstockGpuSettings=read-only: PenstockMigLayouts of n[1-2] is not used",
+    )
+
+
 def test_gres_conf_lines_that_fit_nothing(write: Write, base: str) -> None:
     loaded = gres_load(
         write, base, "Gres=gpu:1", "Name=gpu Count=1\nName=nic Count=1\nNodeName=n9 Name=gpu\nNodeName=m1 Name=gpu\n"

@@ -1,12 +1,15 @@
 """When GPUs are divided anew: for whom, which of them, and what is never done."""
 
 from ctld.core.events import CancelJobs, JobFilter, LoadConfig
-from ctld.core.mig import FAILURE_PAUSE_US, PAUSE_US
+from ctld.core.mig import FAILURE_PAUSES
+from penstock.values.config import Config
 from penstock.values.mig import parse_layouts
 from penstock.values.states import JobState
 from tests.core.migworld import MIXED, SEVEN, MigWorld, job, mig_config, reread
 
 US = 1_000_000
+PAUSE_S = Config().mig_pause_s
+FAILURE_PAUSE_S = FAILURE_PAUSES * PAUSE_S
 
 
 def cancel(world: MigWorld, job_id: int) -> None:
@@ -81,7 +84,7 @@ def test_it_is_put_together_again_when_it_has_rested() -> None:
     world.exited(1)
     assert world.orders == {}
     assert world.state_of(2) is JobState.PENDING
-    world.advance(PAUSE_US // US)
+    world.advance(PAUSE_S)
     assert [order.layout for order in world.orders.values()] == [()]
     assert world.detail(2) == "waits for GPU 0 of n1 to be made whole"
     world.finish()
@@ -164,7 +167,7 @@ def test_after_a_failure_it_rests_and_after_three_it_is_drained() -> None:
         world.finish(ok=False, text="nvmlDeviceCreateGpuInstance: Insufficient Resources; it is whole again")
         assert world.orders == {}
         world.check()
-        world.advance(FAILURE_PAUSE_US // US - 1)
+        world.advance(FAILURE_PAUSE_S - 1)
         assert world.orders == {}
         world.advance(1)
     gpu = world.gpu(0)
@@ -242,3 +245,9 @@ def test_the_queue_is_looked_at_from_its_head_only() -> None:
     world.submit(job("1g.18gb"))
     assert world.orders == {}
     assert world.gpu(0).kept_for == 0
+
+
+def test_cards_that_are_not_to_be_changed_are_not_divided() -> None:
+    world = MigWorld(mig_config(gpu_settings="read-only"))
+    world.submit(job("1g.18gb"))
+    assert world.orders == {}
