@@ -147,6 +147,7 @@ class People:
             fields["gres_per_node"] = (("shard", "", gpus),)
         elif gpus:
             fields["gres_per_node"] = (("gpu", random.choice(("", "", "a100")), gpus),)
+            fields["gpu_mem_mb"] = 60_000 if options.gpus_named and fields["ntasks"] == 1 else 0
         if random.random() < 0.1 and options.nodes > 1:
             fields["nodes_excluded"] = f"n{random.randint(1, options.nodes)}"
         if random.random() < 0.1:

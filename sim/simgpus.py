@@ -39,12 +39,16 @@ class SimGpus:
         """It answers."""
         return uuid in self._types and uuid not in self._lost
 
+    def memory_mb(self, uuid: str) -> int:
+        """Of one; 0 = not known."""
+        return MEMORY_MB.get(self._types.get(uuid, ""), 0)
+
     def facts(self) -> tuple[GpuFacts, ...]:
         """Those that answer."""
         there = [uuid for uuid in self._order if uuid not in self._lost]
         return tuple(
             GpuFacts(
-                uuid, index, index, self._types[uuid], MEMORY_MB.get(self._types[uuid], 0),
+                uuid, index, index, self._types[uuid], self.memory_mb(uuid),
                 links=tuple(-1 if other == uuid else 1 for other in there),
             )
             for index, uuid in enumerate(there)

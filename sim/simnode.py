@@ -391,6 +391,9 @@ class SimNode:
             text = f"GPU {missing[0]} is not there"
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=text, untried=True))
             return
+        small = [u for u in _gpus_of(launch, self.name) if self.gpus.memory_mb(u) < job.request.gpu_mem_mb]
+        if small:
+            raise Broken("placement", f"job {key.job_id} asked for more memory than {small[0]} has", key.job_id)
         self.disk.claims[key] = True
         process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us, launch.step)
         process.lease, process.gpus = lease, _gpus_of(launch, self.name)

@@ -39,6 +39,7 @@ class Options(msgspec.Struct, frozen=True):
     cpus: int
     gpus: int
     gpus_named: bool
+    gpus_typed: bool  # in the file; else nodes say it
     kill_wait_s: int
     slurmd_timeout_s: int
     lease_s: int
@@ -78,7 +79,7 @@ def draw(seed: int, steps: int) -> Options:
     if steps_of.random() < 0.4:
         step_deeds = {}
     gpus_of = Random(f"penstock world {seed} gpus")  # noqa: S311 (chance for tests; likewise)
-    named = gpus_of.random() < 0.6
+    named, typed = gpus_of.random() < 0.6, gpus_of.random() < 0.6
     fault_share = pick((0.0, 0.3, 0.6, 1.0))
     gpu_faults = {word: weight for word, weight in GPU_FAULTS.items() if named and gpus_of.random() < 0.7}
     return Options(
@@ -88,6 +89,7 @@ def draw(seed: int, steps: int) -> Options:
         cpus=pick((2, 4, 8)),
         gpus=pick((0, 2, 4)),
         gpus_named=named,
+        gpus_typed=typed or not named,
         kill_wait_s=pick((5, 30)),
         slurmd_timeout_s=pick((20, 60, 300)),
         lease_s=leases.choice((0, 240)),
@@ -112,11 +114,19 @@ def draw(seed: int, steps: int) -> Options:
     )
 
 
+def gpu_types(options: Options) -> tuple[str, ...]:
+    """The cards of each node."""
+    half = options.gpus // 2
+    return ("a100",) * half + ("h100",) * (options.gpus - half)
+
+
 def configuration(options: Options) -> Config:
     """The cluster that the options ask for: partition `debug` with all nodes, `small` with the first."""
     names = tuple(f"n{i}" for i in range(1, options.nodes + 1))
-    half = options.gpus // 2
-    models = (Gres("gpu", "a100", half), Gres("gpu", "h100", options.gpus - half))
+    types = gpu_types(options)
+    models = tuple(Gres("gpu", type_, types.count(type_)) for type_ in dict.fromkeys(types))
+    if not options.gpus_typed:
+        models = (Gres("gpu", "", options.gpus),)
     gres = (*models, Gres("shard", "", 4 * options.gpus)) if options.gpus else ()
     nodes = tuple(
         NodeConfig(name, name, "127.0.0.1", options.cpus, real_memory_mb=4000, gres=gres, weight=1 + i % 2)

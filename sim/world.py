@@ -11,7 +11,6 @@ here: gRPC and the wire format, real processes (tests/e2e has those), a second c
 from pathlib import Path
 from random import Random
 
-from ctld.core.shares import gpu_types
 from penstock.values.states import END_STATES, NodeFlag
 from sim.checkers import Broken, Checkers
 from sim.faults import Faults
@@ -21,7 +20,7 @@ from sim.simctld import SimController
 from sim.simgpus import SimGpus
 from sim.simnode import SimNode
 from sim.stepping import Clients
-from sim.swarm import Options, configuration, draw
+from sim.swarm import Options, configuration, draw, gpu_types
 from sim.timeline import US, Timeline
 
 START_US = 1_700_000_000 * US
@@ -66,7 +65,7 @@ class World:
                 entry, self.timeline, network, self.checkers, random, self.ctld, self.people.nature_of, skew_us
             )
             if self.options.gpus_named:
-                gpus = SimGpus(entry, self._source(f"{entry.name} gpus"), gpu_types(entry))
+                gpus = SimGpus(entry, self._source(f"{entry.name} gpus"), gpu_types(self.options))
                 self.nodes[entry.name].gpus = gpus
         self.faults = Faults(
             self.timeline, self._source("faults"), network, self.ctld, self.nodes, self.people, self.checkers

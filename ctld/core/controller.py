@@ -324,6 +324,8 @@ class Core:
     def schedule(self) -> int:
         """The scheduling pass of the next `seal`, for who wants to know what it costs. Returns how many rows it looked at."""
         state, now_us = self.state, self._now_us
+        if state.gpus_due:
+            layout.relearn(state, now_us)
         before, changed = state.rows_seen, state.quick_pass_due
         if changed:
             victims.before_pass(state, now_us)

@@ -10,9 +10,10 @@ that no sum can overflow a column.
 from ctld.core import gpu_counts
 from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
+from ctld.core.gpu_kinds import can_be_asked
 from ctld.core.model import JobRequest, Partition
 from ctld.core.qos import DEFAULT_QOS
-from ctld.core.shares import conflict
+from ctld.core.shares import GPU, conflict
 from ctld.core.state import ClusterState
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
@@ -164,7 +165,7 @@ def _check_ranges(state: ClusterState, wanted: WantedJob) -> None:
         value = getattr(wanted, what)
         if not 0 <= value <= COUNT_MAX:
             raise Refused(Code.INVALID_VALUE, f"{what} must be between 1 and {COUNT_MAX}, not {value}")
-    for what in ("mem_per_node_mb", "mem_per_cpu_mb", "mem_per_gpu_mb", "tmp_disk_mb"):
+    for what in ("mem_per_node_mb", "mem_per_cpu_mb", "mem_per_gpu_mb", "tmp_disk_mb", "gpu_mem_mb"):
         value = getattr(wanted, what)
         if value is not None and not 0 <= value <= MEM_MB_MAX:
             raise Refused(Code.INVALID_TASK_MEMORY, f"{what} must be between 0 and {MEM_MB_MAX}, not {value}")
@@ -242,7 +243,7 @@ def _memory(state: ClusterState, partition: Partition, wanted: WantedJob) -> tup
 def _gres(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, str, int], ...]:
     found: dict[tuple[str, str], int] = {}
     for name, type_, count in wanted.gres_per_node:
-        if (name, type_) not in state.gres_kinds:
+        if not can_be_asked(state, name, type_):
             raise Refused(Code.INVALID_GRES, f"{name}:{type_}" if type_ else name)
         if not 0 <= count <= COUNT_MAX:
             raise Refused(Code.INVALID_GRES, f"{name}:{count}")
@@ -250,6 +251,8 @@ def _gres(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, str, int],
     asked = tuple((name, type_, count) for (name, type_), count in found.items() if count)
     if problem := conflict(asked):
         raise Refused(Code.INVALID_GRES, problem)
+    if wanted.gpu_mem_mb and not any(name == GPU for name, _, _ in asked):
+        raise Refused(Code.INVALID_GRES, "--gpu-mem needs whole GPUs: --gpus, --gpus-per-node, --gres")
     return asked
 
 

@@ -69,11 +69,15 @@ def on_offer(state: ClusterState, partition: Partition, request: JobRequest) -> 
     chosen = [i for i in range(len(state.node_list)) if bits >> i & 1]
     if not chosen:
         return f"partition {partition.name} has no matching node"
-    typed = {name for name, type_ in state.gres_kinds if type_}
-    kinds = [kind for kind in state.gres_kinds if kind[0] and (kind[1] or kind[0] not in typed)]
+    plain = [kind for kind in state.gres_kinds if kind[0] and kind not in state.gpu_extras]
+    typed = {name for name, type_ in plain if type_}
+    kinds = [kind for kind in plain if kind[1] or kind[0] not in typed]
     counts = ((kind, int(columns.total_gres[chosen, state.gres_kinds[kind]].max())) for kind in kinds)
     gres = format_node_gres(tuple(Gres(name, type_, count) for (name, type_), count in counts if count))
     nodes = "node, with" if len(chosen) == 1 else "nodes, each with"
+    if request.gpu_mem_mb:
+        largest = max((size for i in chosen for size in state.node_list[i].inside.memory_mb), default=0)
+        gres += f", GPUs with at most {largest} MB" if largest else ", GPUs of unknown memory"
     most = f"{columns.total_cpus[chosen].max()} CPUs, {columns.total_mem_mb[chosen].max()} MB"
     return f"partition {partition.name} has {len(chosen)} matching {nodes} at most {most}{f', {gres}' if gres else ''}"
 

@@ -221,7 +221,8 @@ def _is_free_to_choose(state: ClusterState, job: Job, start: "Start") -> bool:
         and request.nodes_max == 1
         and not (request.exclusive or request.exclusive_user or state.exclusive_users)
         and request.mem_per_node_mb != 0  # all that the node has
-        and not (start.reservation or request.nodes_required)
+        and not (start.reservation or request.nodes_required or request.gpu_mem_mb)
+        and (shares.MANY, "") not in state.gres_kinds
         and 0 <= start.mask < len(state.masks.bits)
         and start.placement[0][0] < len(state.node_list)
     )

@@ -17,6 +17,7 @@ import msgspec
 
 from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
+from ctld.core.gpu_kinds import can_be_asked
 from ctld.core.model import Partition
 from ctld.core.state import ClusterState
 from penstock.values.refusals import Code
@@ -61,7 +62,7 @@ def _replace(wanted: WantedJob, **changes: object) -> WantedJob:
 def _check(state: ClusterState, wanted: WantedJob) -> None:
     for name, type_, count in wanted.gres_per_job + wanted.gres_per_task:
         what = f"{name}:{type_}" if type_ else name
-        if (name, type_) not in state.gres_kinds:
+        if not can_be_asked(state, name, type_):
             raise Refused(Code.INVALID_GRES, what)
         if not 0 <= count <= DEVICES_MAX:
             raise Refused(Code.INVALID_GRES, f"{what}:{count}")

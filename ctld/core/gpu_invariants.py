@@ -27,15 +27,15 @@ def check_gpus(state: ClusterState, node: Node) -> None:
     watched = node.index in state.running.watched
     columns = state.node_columns
     for kind, column in state.gres_kinds.items():
-        if kind[0] in SHARED_NAMES or kind == shares.MILLI or (watched and kind[0] == shares.GPU):
+        if kind[0] in SHARED_NAMES or kind == shares.MILLI or (watched and kind[0] in shares.GPU_KINDS):
             continue  # counted by invariants._check_shares_of_gpus
-        total = sum(_counts_for(one, kind) for one in devices)
+        total = sum(_counts_for(node, one, kind, empty=True) for one in devices)
         if kind == (shares.GPU, "") and node.config.mig:  # not all that it may be divided into is there at one time
             total = min(
                 total, sum(g.count for g in node.config.gres if g.name == shares.GPU) + most_at_once(node.config.mig)
             )
         need(int(columns.total_gres[node.index, column]) == total, f"{node.name}: {kind} has {total} devices")
-        here = sum(_counts_for(one, kind) for one in free)
+        here = sum(_counts_for(node, one, kind) for one in free)
         found = int(columns.free_gres[node.index, column])
         need(found == here, f"{node.name}: {found} of {kind} free, counted {here}")
         for job_id in node.jobs:
@@ -89,8 +89,15 @@ def _is_used(node: Node, device: Device) -> bool:
     return any(name == device[0] and mask >> device[2] & 1 for (name, _), mask in node.gres_used.items())
 
 
-def _counts_for(device: Device, kind: tuple[str, str]) -> bool:
-    return kind[0] == device[0] and kind[1] in ("", device[1])
+def _counts_for(node: Node, device: Device, kind: tuple[str, str], empty: bool = False) -> bool:
+    """Does it count among that kind? `empty`: when all is well."""
+    if (shares.GPU if kind[0] == shares.MANY else kind[0]) != device[0]:
+        return False
+    type_, _, least_mb = kind[1].partition(">=")
+    here = [gpu for gpu in node.gpus.values() if gpu.slot == device[2]] if device[0] == shares.GPU else []
+    if kind[0] == shares.MANY and not empty and any(gpu.is_for_one() for gpu in here) and gpus.are_named(node):
+        return False
+    return type_ in ("", device[1]) and (not least_mb or any(gpu.facts.memory_mb >= int(least_mb) for gpu in here))
 
 
 def _given_back(state: ClusterState, node: Node, job_id: int, kind: tuple[str, str], closed: set[int]) -> int:
@@ -100,7 +107,7 @@ def _given_back(state: ClusterState, node: Node, job_id: int, kind: tuple[str, s
         for name, type_, mask in part.gres if part.node == node.name else ():
             held = [(name, type_, i) for i in range(mask.bit_length()) if mask >> i & 1]
             held = [one for one in held if not (name == shares.GPU and one[2] in closed)]
-            found += sum(_counts_for(one, kind) for one in held)
+            found += sum(_counts_for(node, one, kind) for one in held)
     return found
 
 

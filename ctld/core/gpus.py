@@ -20,12 +20,15 @@ Deliberately absent: why a GPU is drained (gpu_health.py), what is done to idle 
 
 from collections.abc import Iterable
 
+from ctld.core import gpu_kinds, gpu_types
+from ctld.core.devices import layout_of
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
+from ctld.core.gpu_types import is_of_type as is_of_type
 from ctld.core.model import Node
-from ctld.core.shares import GPU, whole_gpus
+from ctld.core.shares import GPU, held_slots
 from ctld.core.state import ClusterState
 from penstock.values.gpustates import GpuState
-from penstock.values.mig import is_type
+from penstock.values.gres import Gres
 
 #: Characters of a UUID that must be given.
 PREFIX_MIN = 8
@@ -46,12 +49,11 @@ def bind(node: Node, found: tuple[GpuFacts, ...], opinions: Iterable[GpuOpinion]
             slot=slot, facts=facts, opinion=said.get(facts.uuid, old.opinion), is_there=True, position=position,
             given_as=types[slot] if slot >= 0 else "",
         )  # fmt: skip
-    taken = set(places.values())
     gone = {uuid: old for uuid, old in node.gpus.items() if uuid not in gpus}
+    kept = _places_of_gone(types, gone, places, held)
     for uuid, old in gone.items():
-        slot = old.slot if old.slot not in taken and old.slot < len(types) else -1
-        is_held = slot >= 0 and bool(held >> slot & 1)
-        if old.facts.parent in gpus and not is_held:
+        slot = kept.get(uuid, -1)
+        if old.facts.parent in gpus and not (slot >= 0 and held >> slot & 1):
             continue  # its GPU has been divided anew
         if slot >= 0 or not _is_forgotten(old, gone):
             given_as = types[slot] if slot >= 0 else ""
@@ -64,11 +66,6 @@ def rebind(node: Node) -> dict[str, Gpu]:
     there = sorted((gpu for gpu in node.gpus.values() if gpu.is_there), key=lambda gpu: (gpu.position, gpu.uuid))
     found = bind(node, tuple(gpu.facts for gpu in there))
     return {u: gpu._replace(position=node.gpus[u].position) for u, gpu in found.items()}
-
-
-def held_slots(node: Node) -> int:
-    """Places that jobs have, whole or in parts, as a bit mask."""
-    return whole_gpus(node) | sum(1 << slot for slot in node.gpu_shares)
 
 
 def _is_forgotten(old: Gpu, gone: dict[str, Gpu]) -> bool:
@@ -100,12 +97,22 @@ def _places(types: tuple[str, ...], found: tuple[GpuFacts, ...], had: dict[str, 
     return places
 
 
-def is_of_type(facts: GpuFacts, type_: str) -> bool:
-    """As Slurm: the configured type may be a part of what was found ("a100" of "a100_1g.5gb"); "" is any."""
-    if facts.parent:
-        return is_type(type_, (facts.profile or facts.type).lower())
-    found = facts.type.lower()
-    return type_.lower() in found or (bool(found) and found in type_.lower()) or not found
+def _places_of_gone(types: tuple[str, ...], gone: dict[str, Gpu], places: dict[str, int], held: int) -> dict[str, int]:
+    """By UUID. One that is gone keeps its place, or moves to another of its type, for as long as nobody needs it."""
+    taken = dict.fromkeys(places.values())
+    found: dict[str, int] = {}
+    for uuid, old in gone.items():
+        if 0 <= old.slot < len(types) and old.slot not in taken:
+            taken[old.slot] = None
+            found[uuid] = old.slot
+    for uuid, old in gone.items():
+        if uuid not in found and old.slot >= 0 and not old.facts.parent:
+            free = (s for s, type_ in enumerate(types) if s not in taken and not held >> s & 1)
+            slot = next((s for s in free if is_of_type(old.facts, types[s])), -1)
+            if slot >= 0:
+                taken[slot] = None
+                found[uuid] = slot
+    return found
 
 
 def at_slot(node: Node, slot: int) -> Gpu | None:
@@ -147,6 +154,24 @@ def take_over(state: ClusterState, node: Node, gpus: dict[str, Gpu]) -> None:
 
 def settle(state: ClusterState, node: Node) -> None:
     """What follows from the node's GPUs for who may have which."""
+    place(node)
+    count(state, node)
+    if is_due(state, node):
+        state.gpus_due[node.name] = None
+
+
+def is_due(state: ClusterState, node: Node) -> bool:
+    """What is known of its GPUs calls for another layout (layout.relearn)."""
+    raw = state.config.nodes[node.index]
+    return bool(
+        gpu_types.learned(node, raw) != node.config.gres
+        or gpu_types.features_of(node, raw) != node.features
+        or gpu_kinds.is_missing(state, node)
+    )
+
+
+def place(node: Node) -> None:
+    """The node's inside and masks, from the records of its GPUs."""
     slots = [""] * len(node.inside.gpu_types)
     for gpu in node.gpus.values():
         if 0 <= gpu.slot < len(slots):
@@ -161,10 +186,18 @@ def settle(state: ClusterState, node: Node) -> None:
         single |= (here is not None and here.is_for_one()) << slot
         suspect |= any(one is not None and one.state() is GpuState.SUSPECT for one in (here, parent)) << slot
     node.gpu_closed, node.gpu_single, node.gpu_suspect = closed, single, suspect
+    if node.gpus:
+        node.inside = layout_of(node.config, [node.gpus.get(uuid) for uuid in slots])
+
+
+def count(state: ClusterState, node: Node) -> None:
+    """Tell the planner's columns, and keep the list of nodes where something is done to GPUs."""
     if any(gpu.work_id for gpu in node.gpus.values()):
         state.gpu_works[node.name] = None
     else:
         state.gpu_works.pop(node.name, None)
+    state.have_devices(node, gpu_kinds.totals(state, node))
+    node.inside = gpu_kinds.extend(node.inside, state.gpu_extras, node.gpu_single)
     state.recount_gpus(node)
 
 
@@ -173,6 +206,29 @@ def are_named(node: Node) -> bool:
     if any(gpu.is_there for gpu in node.gpus.values()):
         return True
     return bool(node.gpus) and not node.pretended and not has_files(node)
+
+
+def shortage(node: Node, named: tuple[GpuFacts, ...], counted: tuple[tuple[str, str, int], ...], why: str) -> str:
+    """Why the node must not have jobs for its GPUs: none of them was found. A part that is missing is closed, and no more.
+
+    Where nothing has a name, `counted` is what the node has by (name, type, count).
+    """
+    wanted = [one for one in node.config.gres if one.name == GPU]
+    want = sum(one.count for one in wanted)
+    if not want or (not named and has_files(node)):
+        return ""
+    if named:
+        if any(gpu.is_there and (gpu.slot >= 0 or gpu.facts.mig_enabled) for gpu in node.gpus.values()):
+            return ""
+        types = ", ".join(dict.fromkeys(map(gpu_types.type_of, named)))
+        return f"Low gres/gpu (reported:0 < configured:{want}): the node has {types}"
+    have = sum(count for name, type_, count in counted if name == GPU and type_ in _types(wanted, type_))
+    return f"Low gres/gpu (reported:{have} < configured:{want}){why and ': '}{why}" if have < want else ""
+
+
+def _types(wanted: list[Gres], found: str) -> tuple[str, ...]:
+    """Types that count towards what is wanted."""
+    return tuple(one.type or found for one in wanted)
 
 
 def has_files(node: Node) -> bool:

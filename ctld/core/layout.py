@@ -2,19 +2,23 @@
 
 A reload is all or nothing: `misfits` looks first (a node with jobs may not vanish, a GPU that is allocated may not
 either), and what is then built anew are the columns and masks, while nodes keep what is known of them by name. A start
-asks the same of the file, which may have been changed meanwhile. Rare, so nothing here is incremental.
+asks the same of the file, which may have been changed meanwhile. What nodes say of their GPUs can call for a new layout
+too (`relearn`): types that the file leaves open, features, kinds that the planner does not count yet. Rare, so nothing
+here is incremental.
 """
+
+from collections.abc import Iterable
 
 import numpy as np
 
-from ctld.core import gpu_care, gpus, mig, preempt, priority, shares
+from ctld.core import gpu_care, gpu_kinds, gpu_types, gpus, mig, preempt, priority, shares
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
 from ctld.core.events import LoadConfig
 from ctld.core.expect import expected_end_s
 from ctld.core.fractions import mix_of
-from ctld.core.mig_model import gres_of, totals
+from ctld.core.mig_model import gres_of
 from ctld.core.model import Job, Node, Partition
 from ctld.core.pending import PendingColumns
 from ctld.core.policy import backfill_policy
@@ -60,7 +64,7 @@ def misfits(state: ClusterState, config: Config) -> list[str]:
             ids = ", ".join(map(str, list(node.jobs)[:IDS_SHOWN_MAX]))
             problems.append(f"node {node.name} has jobs ({ids}) and is gone from the file: drain it first")
         else:
-            problems += _too_small(node, new, units_per_cpu(config))
+            problems += _too_small(node, gpu_types.in_force(node, new), units_per_cpu(config))
     wanted: dict[str, int] = {}
     for job in state.jobs.values():
         if job.state is JobState.PENDING:
@@ -123,8 +127,14 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     for node in state.node_list:
         if node.gpus:
             gpus.take_over(state, node, gpus.rebind(node))
+            gpus.place(node)
+            node.features = gpu_types.features_of(node, config.nodes[node.index])
+    state.gpus_due = {}
+    state.gpu_sizes = gpu_kinds.sizes_of(state.node_list)
+    state.gpu_pairs = gpu_kinds.pairs_of(state.node_list, state.gpu_sizes)
+    state.gpu_extras = gpu_kinds.extras_of(state.node_list, state.gpu_sizes)
     state.node_names = tuple(node.name for node in state.node_list)
-    state.gres_kinds = _gres_kinds(config)
+    state.gres_kinds = _gres_kinds(state.node_list, config, state.gpu_extras)
     state.policy = backfill_policy(config)
     state.full_pass_not_before_us = min(state.full_pass_not_before_us, now_us + state.policy.interval_us)
     state.license_totals = dict(config.licenses)
@@ -148,13 +158,31 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.changed()
 
 
+def relearn(state: ClusterState, now_us: int) -> None:
+    """Take into force what nodes have said of their GPUs; once for all of them, and not while a job keeps a node's types."""
+    raw = state.config.nodes
+    for name in list(state.gpus_due):
+        node = state.nodes.get(name)
+        if node is None or not gpus.is_due(state, node):
+            del state.gpus_due[name]
+    due = (state.nodes[name] for name in state.gpus_due)
+    if any(
+        gpu_types.in_force(node, raw[node.index]).gres != node.config.gres
+        or gpu_types.features_of(node, raw[node.index]) != node.features
+        or gpu_kinds.is_missing(state, node)
+        for node in due
+    ):
+        take_config(state, state.config, now_us)
+
+
 def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Node:
     if node is None:
         node = new_node(config)
         if config.state in ("DOWN", "DRAIN", "FAIL"):
             node.flags |= NodeFlag[config.state]
             node.reason, node.reason_at_us = config.reason or f"{config.state} in slurm.conf", now_us
-    node.config, node.index, node.inside = config, index, layout_of(config)
+    node.config, node.index = gpu_types.in_force(node, config), index
+    node.inside = layout_of(node.config)
     node.cpus, node.real_memory_mb = config.cpus, config.real_memory_mb
     node.features, node.weight = config.features, config.weight
     return node
@@ -179,10 +207,10 @@ def new_node(config: NodeConfig) -> Node:
     return node
 
 
-def _gres_kinds(config: Config) -> dict[tuple[str, str], int]:
+def _gres_kinds(nodes: list[Node], config: Config, extras: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
     kinds: dict[tuple[str, str], int] = {}
-    for node in config.nodes:
-        for gres in gres_of(node):
+    for node in nodes:
+        for gres in gres_of(node.config):
             for key in ((gres.name, ""), (gres.name, gres.type)):
                 kinds.setdefault(key, len(kinds))
     for name in config.gres_types:
@@ -190,6 +218,8 @@ def _gres_kinds(config: Config) -> dict[tuple[str, str], int]:
     if any(gres.name in SHARED_NAMES for node in config.nodes for gres in node.gres):
         kinds.setdefault((shares.GPU, ""), len(kinds))
         kinds[shares.MILLI] = len(kinds)
+    for key in extras:
+        kinds.setdefault(key, len(kinds))
     return kinds
 
 
@@ -201,11 +231,8 @@ def _build_columns(state: ClusterState) -> None:
         columns.total_cpus[i], columns.total_mem_mb[i] = node.cpus * state.units_per_cpu, node.real_memory_mb
         columns.cpu_quantum[i] = _cpu_quantum(state, node)
         columns.free_mem_mb[i] = node.real_memory_mb - node.mem_alloc_mb
-        for kind, count in totals(node.config, node.inside.kinds).items():
+        for kind, count in gpu_kinds.totals(state, node).items():
             columns.total_gres[i, state.gres_kinds[kind]] = count
-        if shares.MILLI in state.gres_kinds and node.inside.gpu_types:
-            for key, count in shares.room(node.inside, 0, {}, 0).items():
-                columns.total_gres[i, state.gres_kinds[key]] = count
         holders: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
         taken = (part.cpus * units_held(state, job) for job in holders for part in job.alloc if part.node == node.name)
         columns.free_cpus[i] = columns.total_cpus[i] - sum(taken)
@@ -217,7 +244,7 @@ def _build_columns(state: ClusterState) -> None:
     for node in state.node_list:
         state.count_devices(node, node.inside.names)
         if node.inside.gpu_types or node.gpus:
-            gpus.settle(state, node)
+            gpus.settle(state, node)  # after the running ones, which it corrects
     state.order_nodes()
 
 

@@ -15,7 +15,7 @@ then; what is left of it is ended before anything else starts on the node.
 
 from collections.abc import Callable
 
-from ctld.core import gpu_admin, gpu_health, job_life, lease, reboot, step_life, surround, suspend
+from ctld.core import gpu_admin, gpu_health, gpus, job_life, lease, reboot, step_life, surround, suspend
 from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
 from ctld.core.events import (
     HeldStep,
@@ -101,16 +101,11 @@ def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
         "CPUs": (event.cpus, node.config.cpus),
         "RealMemory": (event.real_memory_mb, node.config.real_memory_mb),
     }
-    for gres in node.config.gres:
-        have = sum(
-            count for name, type_, count in event.gres if name == gres.name and (not gres.type or type_ == gres.type)
-        )
-        if gres.name == "gpu" and not event.gpus:  # of those that have names, the missing ones alone are closed
-            found[f"gres/{gres.name}"] = (have, gres.count)
     low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
+    low += filter(None, [gpus.shortage(node, event.gpus, event.gres, event.gpu_why)])
     if low and not event.pretended:
         node.flags |= NodeFlag.INVAL
-        drain(node, low[0], now_us)
+        drain(node, low[0][:REASON_MAX], now_us)
     elif node.flags & NodeFlag.INVAL:
         node.flags &= ~(NodeFlag.INVAL | NodeFlag.DRAIN)
         node.reason = ""

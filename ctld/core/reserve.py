@@ -23,6 +23,7 @@ from ctld.core.events import (
     UpdateReservation,
     WantedReservation,
 )
+from ctld.core.gpu_kinds import can_be_asked
 from ctld.core.model import Reservation, ReservationAsk, ReservedPart
 from ctld.core.reserve_life import arm, orphan, reseat
 from ctld.core.reserve_nodes import Spans, spans_of
@@ -338,7 +339,7 @@ def _ask(state: ClusterState, base: Reservation, wanted: WantedReservation) -> R
         named = changes.get("nodes", ask.nodes) or changes.get("all_nodes", ask.all_nodes)
         changes |= _cores(state, wanted.cores, bool(named))
     for kind in (changes.get("gres") or ()) + (changes.get("gres_per_node") or ()):
-        if kind[:2] not in state.gres_kinds:
+        if not can_be_asked(state, *kind[:2]):
             raise Refused(Code.INVALID_GRES, ":".join(filter(None, kind[:2])))
         if kind[0] in SHARED_NAMES:
             raise Refused(Code.INVALID_GRES, f"{kind[0]}: a reservation keeps whole GPUs")

@@ -220,7 +220,7 @@ def verify(
             return None
         if cpus > node.cpus or cpus * units > columns.free_cpus[index] or mem_mb > columns.free_mem_mb[index]:
             return None
-        gres = pick_devices(node, job.request.gres_per_node)
+        gres = pick_devices(node, job.request.gres_per_node, job.request.gpu_mem_mb)
         if gres is None:
             return None
         share = pick_share(node, wish, gpus) if wish is not None else None

@@ -16,6 +16,7 @@ from itertools import product
 from operator import attrgetter
 from typing import NamedTuple
 
+from ctld.core import gpu_kinds
 from ctld.core.model import JobRequest, Node, Partition
 from ctld.core.pending import Shape
 from ctld.core.shares import MILLI, milli_wanted
@@ -107,6 +108,10 @@ def fresh_shapes(
                 gres[state.gres_kinds[key]] += count
             else:
                 known = False
+    apart = gpu_kinds.wanted(state, request) if request.gres_per_node else {}
+    for key, count in (apart or {}).items():
+        gres[state.gres_kinds[key]] += count
+    known = known and apart is not None
     if MILLI in state.gres_kinds:
         gres[state.gres_kinds[MILLI]] = milli_wanted(request.gres_per_node, state.share_units)
     consumable = state.config.memory_is_consumable()

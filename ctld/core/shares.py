@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ctld.core.devices import Layout
 
 GPU: Final = "gpu"
+#: Name of the kinds of GPUs that a job with several may get (gpu_kinds.py).
+MANY: Final = "gpus"
+GPU_KINDS: Final = (GPU, MANY)
 #: The kind that counts thousandths of GPUs. Nobody can ask for it: a name is a word.
 MILLI: Final = ("", "gpu_milli")
 WHOLE_MILLI: Final = 1000
@@ -90,6 +93,11 @@ def whole_gpus(node: Node) -> int:
     return found
 
 
+def held_slots(node: Node) -> int:
+    """GPUs that jobs have, whole or in parts, as a bit mask."""
+    return whole_gpus(node) | sum(1 << gpu for gpu in node.gpu_shares)
+
+
 def free_milli(node: Node) -> list[int]:
     """Thousandths of each GPU that nobody uses, by index."""
     layout: Layout = node.inside
@@ -102,7 +110,7 @@ def free_milli(node: Node) -> list[int]:
 
 
 def pick_share(node: Node, wish: tuple[str, str, int], among: int = -1) -> GpuShare | None:
-    """The fullest of the GPUs in `among` that has so many shares free, an untouched one last; ties: lowest index."""
+    """The fullest of the GPUs in `among` that has so many shares free; untouched ones last, then those under suspicion."""
     layout: Layout = node.inside
     name, type_, count = wish
     whole, best = whole_gpus(node) | node.gpu_closed, None
@@ -112,7 +120,7 @@ def pick_share(node: Node, wish: tuple[str, str, int], among: int = -1) -> GpuSh
         for gpu in range(len(units)):
             free = free_units(units, name, gpu, whole, node.gpu_shares)
             if among >> gpu & 1 and free >= count and units[gpu]:
-                key = (gpu not in node.gpu_shares, free, gpu)
+                key = (node.gpu_suspect >> gpu & 1, gpu not in node.gpu_shares, free, gpu)
                 if best is None or key < best[0]:
                     best = (key, GpuShare(name, kind_type, gpu, count, units[gpu]))
     return best[1] if best else None
@@ -125,7 +133,7 @@ def room(layout: "Layout", whole: int, shared: Shared, closed: int) -> dict[Kind
         taken |= 1 << gpu
     found = {(GPU, ""): 0}
     for kind, mask in layout.kinds.items():
-        if kind[0] == GPU:
+        if kind[0] in GPU_KINDS:
             found[kind] = (mask & ~taken).bit_count()
     found[MILLI] = found[GPU, ""] * WHOLE_MILLI
     for (name, type_), units in layout.shares.items():

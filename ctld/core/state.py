@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctld.core import shares
+from ctld.core import device_counts, shares
 from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
@@ -48,6 +48,7 @@ from penstock.values.states import JobState, NodeFlag, Reason, Suspend
 if TYPE_CHECKING:
     from ctld.core.explain import Telling
     from ctld.core.fractions import Mix
+    from ctld.core.gpu_kinds import Extra
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
 
@@ -135,6 +136,10 @@ class ClusterState:
         self.pending = PendingColumns(0)
         self.free_licenses: Any = np.zeros(0, np.int32)
         self.units_per_cpu = 1  # sharing.py
+        self.gpu_sizes: tuple[int, ...] = ()  # memory that GPUs of the cluster have, in MB (gpu_kinds.py)
+        self.gpu_pairs: dict[tuple[str, int], None] = {}  # (type, memory) that some GPU has
+        self.gpu_extras: dict[tuple[str, str], Extra] = {}  # kinds of GPUs that are counted apart
+        self.gpus_due: dict[str, None] = {}  # nodes whose GPUs call for another layout (layout.relearn)
         self.mix: Mix | None = None  # fractions.py
         self.share_units: dict[str, int] = {}  # GRES name -> most shares of one GPU
         self.qos: dict[str, Qos] = {}
@@ -410,34 +415,31 @@ class ClusterState:
             self.free_licenses -= licenses
         self.running.add(job.job_id, end_s, self.user_number(job.user_id), exclusive, licenses)
         for part in job.alloc:
-            gres = self._given_back(self.nodes[part.node], part) if part.gres else []
+            gres = self._by_column(device_counts.given_back(self.nodes[part.node], part)) if part.gres else []
             gres += [(self.gres_kinds[share.name, share.type], share.units) for share in part.shares]
             self.running.add_part(job.job_id, self.nodes[part.node].index, part.cpus * units, part.mem_mb, gres)
         if not units:
             self.running.keep_rest(job.job_id)
             self.running.remove(job.job_id)
 
-    def _given_back(self, node: Node, part: NodeAlloc) -> list[tuple[int, int]]:
-        """By kind: how many devices of it others can have when the job ends."""
-        held: dict[str, int] = {}
-        for name, _, mask in part.gres:
-            held[name] = held.get(name, 0) | mask
-        if shares.GPU in held:
-            held[shares.GPU] &= ~node.gpu_closed
-        found = ((kind, (mask & held.get(kind[0], 0)).bit_count()) for kind, mask in node.inside.kinds.items())
-        return [(self.gres_kinds[kind], count) for kind, count in found if count]
+    def _by_column(self, counts: device_counts.Counts) -> list[tuple[int, int]]:
+        return [(self.gres_kinds[kind], count) for kind, count in counts]
 
     def count_devices(self, node: Node, names: tuple[str, ...]) -> None:
         """Tell the columns what is free of devices of these names."""
-        columns, used = self.node_columns, dict.fromkeys(names, 0)
-        for (name, _), mask in node.gres_used.items():
-            if name in used:
-                used[name] |= mask
-        if shares.GPU in used:
-            used[shares.GPU] |= node.gpu_closed
-        for kind, mask in node.inside.kinds.items():
-            if kind[0] in used:
-                columns.free_gres[node.index, self.gres_kinds[kind]] = (mask & ~used[kind[0]]).bit_count()
+        row = self.node_columns.free_gres[node.index]
+        for column, count in self._by_column(device_counts.free(node, names)):
+            row[column] = count
+
+    def have_devices(self, node: Node, totals: dict[tuple[str, str], int]) -> None:
+        """What the node has of each kind, if nobody had anything."""
+        columns = self.node_columns
+        before = columns.total_gres[node.index].tolist()
+        for kind, count in totals.items():
+            columns.total_gres[node.index, self.gres_kinds[kind]] = count
+        if columns.total_gres[node.index].tolist() != before:  # what could ever run may be another thing now
+            self.feasible.clear()
+            self.rules_changed()
 
     def recount_gpus(self, node: Node) -> None:
         """Which of its GPUs may be given has changed: what is free, and what its jobs give back."""
@@ -445,9 +447,8 @@ class ClusterState:
         for job_id in node.jobs:
             for part in self.jobs[job_id].alloc:
                 if part.node == node.name and part.gres:
-                    given = dict(self._given_back(node, part))
-                    every = {self.gres_kinds[kind]: 0 for kind in node.inside.kinds if kind[0] == shares.GPU}
-                    self.running.set_part(job_id, node.index, [(kind, given.get(kind, 0)) for kind in every])
+                    given = self._by_column(device_counts.gpus_given_back(node, part))
+                    self.running.set_part(job_id, node.index, given)
         if node.index in self.running.watched:
             self.running.touched[node.index] = None
         self.changed()

@@ -15,7 +15,7 @@ import numpy as np
 
 import _fastsched
 from _fastsched import contract
-from ctld.core import priority
+from ctld.core import gpu_kinds, priority
 from ctld.core.events import Actor
 from ctld.core.hints import MINUTE_S, Variant, variants, ways
 from ctld.core.model import Job
@@ -154,7 +154,7 @@ def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> Need:
     masks = tuple(dict.fromkeys(shape.mask for shape in mine))
     whole = state.masks.row_of_bits(state.partitions[name].node_bits)
     # thousandths of GPUs (shares.py) have no name: what binds is told as GPUs or shares
-    kinds = tuple(f"gres/{name}{':' if type_ else ''}{type_}" if name else "" for name, type_ in state.gres_kinds)
+    kinds = tuple(map(gpu_kinds.words_of, state.gres_kinds))
     return Need(name, mine[0], masks, whole, kinds)
 
 

@@ -6,7 +6,6 @@ from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
 from ctld.core.layout import new_node
 from ctld.core.mig_model import choices_of, counts, instances_of, layout_now, places_of, shown_gres, totals
 from ctld.core.model import Node
-from ctld.core.state import ClusterState
 from penstock.values.config import NodeConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
@@ -33,10 +32,8 @@ def node_with(gres: tuple[Gres, ...], *found: GpuFacts, mig: tuple[MigChoice, ..
 
 def tell(node: Node, *found: GpuFacts) -> None:
     """The node has said what it has."""
-    state = ClusterState()
-    state.recount_gpus = lambda node: None  # type: ignore[method-assign]  # no columns here
-    gpus.take_over(state, node, gpus.bind(node, found))
-    gpus.settle(state, node)
+    node.gpus = gpus.bind(node, found)
+    gpus.place(node)
 
 
 def test_instances_take_the_places_of_their_type_and_the_gpu_none() -> None:
@@ -100,12 +97,10 @@ def test_mig_mode_without_instances_gives_nothing() -> None:
 def test_instances_share_the_fate_of_their_gpu() -> None:
     parts = [part("G0", *one) for one in SEVEN]
     node = node_with((Gres("gpu", "1g.18gb", 7), Gres("gpu", "h200", 1)), whole("G0", 0, True), *parts, whole("G1", 1))
-    state = ClusterState()
-    state.recount_gpus = lambda node: None  # type: ignore[method-assign]
 
     def think(gpu: Gpu) -> tuple[int, int]:
-        gpus.put(state, node, gpu)
-        gpus.settle(state, node)
+        node.gpus[gpu.uuid] = gpu
+        gpus.place(node)
         return node.gpu_closed, node.gpu_suspect
 
     gpu = node.gpus["G0"]
