@@ -11,6 +11,7 @@ adopts it.
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import time
@@ -30,9 +31,12 @@ from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.gpu import agent as gpu_agent
 from nodedaemon.gpu import mig, once
+from nodedaemon.gpu.mps import FOLDER as MPS_FOLDER
+from nodedaemon.gpu.mps import Mps
 from nodedaemon.gpu.usage import GpuUsage
 from nodedaemon.journal import COMPACT_BYTES
 from nodedaemon.launching import LauncherHandle
+from nodedaemon.orders import LaunchOrder
 from nodedaemon.siteprograms import SitePrograms
 from nodedaemon.space import LOOK_S, NO_ROOM, SPOOL_FULL
 from nodedaemon.spool import Spool
@@ -117,6 +121,7 @@ class Daemon:
         self._supervisors.tell_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._usage: GpuUsage | None = None
+        self._mps: Mps | None = None
         self._gpus = self._make_gpus(found)
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
@@ -148,6 +153,8 @@ class Daemon:
         if mig.restore(self._spool.dir_fd, found.devices):
             found = once.find()
         site.gpus = agent = gpu_agent.GpuAgent(place, found)
+        site.mps_base = os.path.join(os.path.abspath(self._spool.path), MPS_FOLDER)
+        agent.mps = self._mps = Mps(site.mps_base, self._executor, self._launch, self._supervisors.refuse)
         agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))
         return agent
@@ -292,9 +299,10 @@ class Daemon:
             elif isinstance(effect, core.StartStep):
                 if self._gpus is not None and effect.order.gpus:
                     self._gpus.began(effect.key, effect.order.user_id, tuple(effect.order.gpus))
-                self._supervisors.launch(effect.key, effect.order)
-                if self._usage is not None and effect.order.gpus:
-                    self._usage.ordered(effect.key, effect.order)
+                if self._mps is not None and effect.order.mps_gpu:
+                    self._mps.bring(effect.key, effect.order)
+                else:
+                    self._launch(effect.key, effect.order)
             elif isinstance(effect, core.SignalStep):
                 self._supervisors.send(effect)
             elif isinstance(effect, core.SweepStep):
@@ -316,6 +324,12 @@ class Daemon:
             self._gpus.order(body)
         else:
             log.warning("told to do something to a GPU, but there is none that NVML knows")
+
+    def _launch(self, key: StepKey, order: LaunchOrder) -> None:
+        """All that the step needs is there."""
+        self._supervisors.launch(key, order)
+        if self._usage is not None and order.gpus:
+            self._usage.ordered(key, order)
 
     def _sweep(self, keys: list[StepKey]) -> None:
         """In a worker thread. What stays is looked for again when the daemon starts."""

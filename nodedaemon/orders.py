@@ -100,6 +100,7 @@ class LaunchOrder:
     #: That the step may not open: the node's that it was not given. Files, or as devices.entry says.
     denied_devices: list[str]
     job_denied_devices: list[str]
+    mps_gpu: str = ""  # UUID of the one that it has a share of by MPS: its control daemon is there before the step
     fence_devices: bool = False  # its job is in groups that can be denied more later
     no_groups: bool = False  # CgroupPlugin=disabled
     count_by_group: bool = False  # each task in a group of its own, which counts what it uses

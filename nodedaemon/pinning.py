@@ -19,8 +19,8 @@ GPU, SHARD, MPS = "gpu", "shard", "mps"
 NO_CLOCKS = "is ignored: clocks of GPUs are not changed on this node"
 
 
-def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str) -> NodeShare:
-    """What is held on this node."""
+def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str, uid: int = -1) -> NodeShare:
+    """What is held on this node. `uid`: whose it is; -1 = it does not matter."""
     name = message.node or node_name
     parts = [part for part in message.gres if part.units]
     shared = tuple(gpu for part in parts for gpu in _gpus(part, site))
@@ -30,6 +30,7 @@ def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str) -> 
         name, message.cpus, message.mem_mb, message.tasks,
         gpus=tuple(gpu for part in message.gres if part.name == GPU and not part.units for gpu in _gpus(part, site)),
         shared_gpus=shared, shards=shards, mps_percent=sum(percents),
+        mps_folder=_pipe(mps_gpu(message), site, uid),
         mps_mem_mb=sum(_memory_mb(part, site) for part in parts if part.name == MPS),
         pinning=pinning_of(site),
     )  # fmt: skip
@@ -66,6 +67,15 @@ def _gpus(part: common_pb2.GresIndices, site: Site) -> list[Gpu]:
             by_uuid = bool(device.parent) or part.name == MPS
             found.append(Gpu(number, device.uuid, by_uuid, device.near_cpus))
     return found
+
+
+def mps_gpu(message: common_pb2.NodeAllocation) -> str:
+    """The GPU of which a share is held by MPS; "" = none, or nobody knows who it is."""
+    return next((uuid for part in message.gres if part.name == MPS and part.units for uuid in part.uuid), "")
+
+
+def _pipe(uuid: str, site: Site, uid: int) -> str:
+    return f"{site.mps_base}/{uid}.{uuid}/pipe" if uuid and site.mps_base and uid >= 0 else ""
 
 
 def _memory_mb(part: common_pb2.GresIndices, site: Site) -> int:

@@ -47,6 +47,7 @@ class Site:
         self.cgroups: Cgroups = NONE
         self.listeners: list[Callable[[], None]] = []  # called after a change
         self.gpus: GpuAgent | None = None  # None: there are none that NVML knows, or they are pretended
+        self.mps_base = ""  # where control daemons of MPS have their folders; "" = there are none
         self.always_limits_memory = always_limits_memory  # --constrain-memory
         self.devices: dict[tuple[str, int], tuple[str, ...]] = {}  # gres.conf's device files by name and index
         self._gpus: dict[str, Device] = {}

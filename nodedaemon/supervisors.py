@@ -108,6 +108,10 @@ class Supervisors:
         self._writer.write(order.encode())
         crash_point("launch.ordered")
 
+    def refuse(self, key: StepKey, why: str) -> None:
+        """A journaled launch that cannot be: what the step needs is not there, and would not be the next time."""
+        self._post(StepEnded(key, 0, self._now_us(), failure=why))
+
     def send(self, effect: SignalStep) -> None:
         """Signal a step through its stepd; a SIGKILL that no stepd takes is dealt here."""
         claim, end = self._spool.read(effect.key)

@@ -149,14 +149,14 @@ def become_user(order: orders.LaunchOrder, context: Context) -> None:
     """Be the order's user from here on, or raise TaskError."""
     if context.is_root:
         _enter_surroundings(order, context)
-        _drop_root(order)
+        drop_root(order)
     elif os.getuid() != order.user_id:
         raise TaskError(
             f"this node daemon runs as uid {os.getuid()}, not as root: it cannot run jobs of uid {order.user_id}"
         )
 
 
-def _drop_root(order: orders.LaunchOrder) -> None:
+def drop_root(order: orders.LaunchOrder) -> None:
     """Become the user for good."""
     try:
         name = pwd.getpwuid(order.user_id).pw_name

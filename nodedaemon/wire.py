@@ -129,6 +129,8 @@ def _find_gpus(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Si
         site.resolve(tuple(found))
         order.gpus = list(found)
         order.gpu_shares = list(found.values()) if any(part.units for part in message.allocation.gres) else []
+        if site.mps_base and order.kind != "extern":
+            order.mps_gpu = pinning.mps_gpu(message.allocation)
 
 
 def file_names(facts: StepFacts, node: NodeFacts) -> FileNames:
@@ -195,7 +197,7 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
     """What the SLURM_* variables are made of."""
     facts = message.facts
     of_job = message.job_allocation if message.HasField("job_allocation") else message.allocation
-    share = pinning.share_of(of_job, node.site, node.node_name)
+    share = pinning.share_of(of_job, node.site, node.node_name, message.user_id)
     return StepFacts(
         job_id=message.key.job_id,
         step_id=message.key.step_id,

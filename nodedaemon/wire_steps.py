@@ -76,7 +76,7 @@ def _shape(message: node_pb2.LaunchStep, facts: StepFacts, site: Site) -> StepSh
         raise BadValue(f"the step has {len(ranks)} tasks on this node, it must have 1 to {TASKS_MAX}")
     return StepShape(
         step_id=message.key.step_id,
-        share=pinning.share_of(message.allocation, site, facts.share.node),
+        share=pinning.share_of(message.allocation, site, facts.share.node, message.user_id),
         node_list=plan.node_list,
         tasks_per_node=tuple(plan.tasks),
         node_index=index,

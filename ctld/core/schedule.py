@@ -9,6 +9,7 @@ world went on meanwhile, and dropped when stale; the next pass sees what was dro
 What the planner must not know - job ids, names, device numbers - is put on in planning.py and here.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ctld.core.expect import UNLIMITED_S
 from ctld.core.explain import apply_reasons
 from ctld.core.fractions import Holds, steer
 from ctld.core.model import Job, Node, NodeAlloc
+from ctld.core.mps_users import MPS, elsewhere, foreign_gpus, wants_mps
 from ctld.core.planning import Answer, Forecast, Placement, Rows, Start, ask, present, snapshot
 from ctld.core.ready import most_s
 from ctld.core.reserve_life import enter
@@ -129,6 +131,12 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
         alloc = _allocation(state, now_us, holder, partition, moved, gpus)
         if alloc is None and moved is not start:
             alloc = _allocation(state, now_us, holder, partition, start)
+        if alloc is None and wants_mps(holder):
+            alloc = elsewhere(
+                state, now_us, holder, start, holds, partial(_allocation, state, now_us, holder, partition)
+            )
+            if alloc is None:
+                continue  # it waits until something ends, and no pass before that knows better
         if alloc is None:
             state.changed()
             continue
@@ -174,7 +182,8 @@ def _start_together(state: ClusterState, now_us: int, first: Job, starts: dict[i
     for job, _, alloc, units in reversed(booked):
         state.unbook(job, alloc, units)
     if len(booked) < len(jobs):
-        state.changed()
+        if not any(wants_mps(job) for job in jobs):
+            state.changed()
         return 0
     for job, start, alloc, _ in booked:
         _start(state, now_us, job, start, alloc)
@@ -223,7 +232,8 @@ def verify(
         gres = pick_devices(node, job.request.gres_per_node, job.request.gpu_mem_mb)
         if gres is None:
             return None
-        share = pick_share(node, wish, gpus) if wish is not None else None
+        among = gpus if wish is None or wish[0] != MPS else gpus & ~foreign_gpus(state, node, job.user_id)
+        share = pick_share(node, wish, among) if wish is not None else None
         if wish is not None and share is None:
             return None
         near = gres if share is None else ((GPU, "", 1 << share.gpu),)

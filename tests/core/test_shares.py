@@ -41,6 +41,15 @@ def given_out(world: World) -> dict[tuple[str, int], list[tuple[str, int, int]]]
     return found
 
 
+def users_of(world: World, place: tuple[str, int]) -> list[int]:
+    """Whose jobs have a part of that GPU."""
+    rows = [world.jobs[job.job_id, job.attempt] for job in world.core.state.jobs.values()]
+    holding = [row for row in rows if row.state in HOLDING_STATES]
+    return sorted({
+        row.user_id for row in holding for part in row.alloc for share in part.shares if (part.node, share.gpu) == place
+    })  # fmt: skip
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(
@@ -49,6 +58,7 @@ STEPS = st.lists(
             st.integers(1, 5),
             st.sampled_from([60, 600, 3600]),
             st.integers(1, 2),
+            st.sampled_from(["ann", "bob"]),
         ),
         st.tuples(st.just("exit"), st.integers(0, 9)),
         st.tuples(st.just("advance"), st.integers(1, 900)),
@@ -61,7 +71,10 @@ STEPS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.sampled_from([(), ("PENSTOCK_BEST_FIT",), ("PENSTOCK_FGD",), ("PENSTOCK_STEER",)]))
 def test_no_gpu_is_given_beyond_what_it_has(steps: list[tuple[object, ...]], words: tuple[str, ...]) -> None:
-    """Whole GPUs, shards and mps exclude each other on a device; sums stay within it; restarts change nothing."""
+    """Whole GPUs, shards and mps exclude each other on a device; sums stay within it; restarts change nothing.
+
+    MPS is among the jobs of one user.
+    """
     chosen = ("CR_CORE_MEMORY", *words)
     world = World(
         make_config(nodes=2, cpus=64, mem_mb=64000, gpus=3, shards=12, mps=300, select_type_parameters=chosen)
@@ -70,10 +83,10 @@ def test_no_gpu_is_given_beyond_what_it_has(steps: list[tuple[object, ...]], wor
         world.register(node)
     for step in steps:
         match step:
-            case ("submit", str(kind), int(count), int(limit_s), int(nodes)):
+            case ("submit", str(kind), int(count), int(limit_s), int(nodes), str(user)):
                 name, _, type_ = kind.partition(":")
                 count = min(count, 3) if name == "gpu" else count * 25 if name == "mps" else count
-                world.submit(wanted(((name, type_, count),), limit_s, nodes_min=nodes))
+                world.submit(wanted(((name, type_, count),), limit_s, nodes_min=nodes), user)
             case ("exit", int(which)):
                 running = [job_id for job_id, _ in world.running["n1"]] + [job_id for job_id, _ in world.running["n2"]]
                 if running:
@@ -89,6 +102,7 @@ def test_no_gpu_is_given_beyond_what_it_has(steps: list[tuple[object, ...]], wor
         for place, parts in given_out(world).items():
             assert len({name for name, _, _ in parts}) == 1, place
             assert sum(units for _, units, _ in parts) <= parts[0][2], place
+            assert parts[0][0] != "mps" or len(users_of(world, place)) == 1, place
 
 
 def test_the_check_sees_a_gpu_given_twice() -> None:
@@ -183,3 +197,55 @@ def test_a_reload_that_takes_shares_away_is_refused() -> None:
     ]
     world.config = replace(make_config(nodes=1, cpus=8, gpus=1, shards=6))
     assert world.reload(["n1"]) == ["done"]
+
+
+MPS_50 = (("mps", "", 50),)
+
+
+def places(world: World) -> dict[int, tuple[str, int]]:
+    """By running job: where its share is."""
+    return {
+        job.job_id: (part.node, share.gpu)
+        for job in world.core.state.jobs.values()
+        if job.state in HOLDING_STATES
+        for part in job.alloc
+        for share in part.shares
+    }
+
+
+def test_mps_is_shared_by_jobs_of_one_user() -> None:
+    """Room on a GPU is nothing to another user; he gets another GPU, another node, or waits."""
+    world = World(make_config(nodes=2, cpus=8, gpus=1, mps=100))
+    world.register("n1")
+    world.register("n2")
+    world.submit(wanted((("mps", "", 25),)), "ann")
+    world.submit(wanted((("mps", "", 25),)), "bob")
+    world.submit(wanted(MPS_50), "ann")
+    assert places(world) == {1: ("n1", 0), 2: ("n2", 0), 3: ("n1", 0)}
+    world.submit(wanted((("mps", "", 25),)), "opa")
+    world.submit(wanted((("mps", "", 25),)), "bob")
+    assert places(world) == {1: ("n1", 0), 2: ("n2", 0), 3: ("n1", 0), 5: ("n2", 0)}
+    world.exited(1)
+    assert 4 not in places(world)
+    world.exited(3)
+    assert places(world) == {2: ("n2", 0), 4: ("n1", 0), 5: ("n2", 0)}
+
+
+def test_shards_are_anybodys() -> None:
+    world = World(make_config(nodes=1, cpus=8, gpus=1, shards=4))
+    world.register("n1")
+    for user in ("ann", "bob"):
+        world.submit(wanted((("shard", "", 2),)), user)
+    assert places(world) == {1: ("n1", 0), 2: ("n1", 0)}
+
+
+def test_another_users_mps_waits_without_a_pass_after_the_other() -> None:
+    """What cannot start is not tried again and again while nothing has changed."""
+    world = World(make_config(nodes=1, cpus=8, gpus=1, mps=100))
+    world.register("n1")
+    world.submit(wanted((("mps", "", 25),)), "ann")
+    world.submit(wanted((("mps", "", 25),)), "bob")
+    before = world.core.state.revision
+    for _ in range(5):
+        world.advance(60)
+    assert world.core.state.revision - before <= 1 and places(world) == {1: ("n1", 0)}

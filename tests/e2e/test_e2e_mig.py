@@ -65,7 +65,7 @@ def cluster() -> Iterator[MigCluster]:
 def test_divided_for_a_job_and_put_together_for_the_next(cluster: MigCluster) -> None:
     assert cluster.gres() == "gpu:h200:1"
     first, second = cluster.submit("1g.18gb:1", "first"), cluster.submit("1g.18gb:2", "second")
-    visible, number = cluster.sees("first").split()
+    visible, _number = cluster.sees("first").split()
     assert visible.startswith("MIG-")
     more = cluster.sees("second").split()[0].split(",")
     assert len(more) == 2
