@@ -200,12 +200,13 @@ def test_what_a_gpu_cannot_say_is_not_asked_again(fake, child):
     assert fake.set_calls() == [] and "nvmlDeviceGetRetiredPages" in called
 
 
-def test_remapped_rows_are_kept_while_mig_is_on(fake, child):
+def test_what_a_divided_gpu_says_and_what_its_instances_say(fake, child):
     first_found(child)
     fake.put({"gpu.0.remap_unc": 4, "gpu.0.remap_pending": 1})
     child.poll()
-    fake.put(MIG)
+    fake.put(MIG | {"gpu.0.proc.0": "77,1048576,C,5,1,9"})
     gpu, one, two, _ = child.poll().samples
+    assert (one.processes, two.processes, gpu.processes) == ((), (Process(77, 1024),), (Process(77, 1024),))
     assert (gpu.remap_uncorrectable, gpu.remap_pending, gpu.util_percent) == (4, True, None)
     assert (one.uuid, one.memory_used_kb, one.recovery_action) == (MIG["gpu.0.mig.1"].split(",")[0], 0, None)
     assert two.error == 0
