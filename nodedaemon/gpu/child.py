@@ -31,6 +31,7 @@ _UNREAD_MAX = 65536
 class Limits:
     """How long what may take, in seconds."""
 
+    start_s: float = 10.0  # of one call at the daemon's start, which waits for it
     slow_s: float = 5.0
     hung_s: float = 60.0
     kill_s: float = 2.0  # for SIGKILL to end a child that is not stuck
@@ -85,6 +86,9 @@ class Child(asyncio.SubprocessProtocol):
             lambda: self, sys.executable, "-s", "-P", PROGRAM, self.mode,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=None, start_new_session=True,
         )  # fmt: skip
+        if self.is_killed:  # meanwhile
+            self.kill()
+            return
         self.send(setup)
         self._look()
 

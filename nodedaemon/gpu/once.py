@@ -13,11 +13,9 @@ import time
 from dataclasses import dataclass
 
 from nodedaemon.core.gpuwords import Asking, Found, Polled
-from nodedaemon.gpu.child import PROGRAM
+from nodedaemon.gpu.child import PROGRAM, limits_of
 from nodedaemon.gpu.frames import BadFrame, Frames, Setup, pack, read_word
 
-#: To wake a GPU that nobody keeps awake takes some seconds.
-CALL_LIMIT_S = 10.0
 #: Of one try: sixteen GPUs that have to be woken.
 LIMIT_S = 60.0
 #: How often GPUs are left out and the rest is tried.
@@ -33,8 +31,10 @@ class _Hung(Exception):
     asking: Asking
 
 
-def find(call_limit_s: float = CALL_LIMIT_S, limit_s: float = LIMIT_S, program: str = PROGRAM) -> Found:
-    """What there is, or why that is not known."""
+def find(call_limit_s: float | None = None, limit_s: float = LIMIT_S, program: str = PROGRAM) -> Found:
+    """What there is, or why that is not known. call_limit_s: None = start_s of child.Limits."""
+    if call_limit_s is None:
+        call_limit_s = limits_of(os.environ).start_s
     skip: tuple[int, ...] = ()
     for _ in range(TRIES):
         try:

@@ -5,6 +5,7 @@ frames.py's; what goes wrong is a line on the daemon's error output. A child tha
 and ends; the daemon decides when to try again. With its parent it ends at once, also out of a call.
 """
 
+import math
 import os
 import sys
 import time
@@ -141,17 +142,19 @@ class Prober:
 
     def serve(self, end: ChildEnd, commands: list[Command]) -> None:
         """For ever."""
-        due = 0.0
+        polled_at = -math.inf
         while True:
             for command in commands:
                 self.obey(command)
             wanted = [command.request for command in commands if isinstance(command, PollNow)]
-            if wanted or time.monotonic() >= due:
+            left_s = polled_at + self._settings.poll_s - time.monotonic()
+            if wanted or left_s <= 0:
+                polled_at = time.monotonic()
                 self.poll()
                 for request in wanted:
                     self._say(Answered(request))
-                due = time.monotonic() + self._settings.poll_s
-            commands = end.commands(max(min(due, time.monotonic() + self._settings.poll_s) - time.monotonic(), 0))
+                left_s = polled_at + self._settings.poll_s - time.monotonic()
+            commands = end.commands(max(left_s, 0))
 
 
 def complain(text: str) -> None:

@@ -10,8 +10,8 @@ Three children at most: `main` polls all GPUs, `events` waits for XIDs, and `tri
     - A GPU in whose call a child hangs is told as Hung, and the next main leaves it out: seven go on being watched. A
       trial child asks it alone; when that has answered three polls, Answering is told and main has it again. Where no
       GPU is to blame (`gpu` "": the library's start, a count), main itself is tried again, ever more rarely.
-    - A child that does not even die (it is inside the driver) is left behind and counted; with three of them nothing more
-      is started until one is gone.
+    - A child that does not even die (it is inside the driver) is left behind and counted. While there is one only main is
+      started again, and with three of them nothing is until one has gone.
     - Where NVML does not work nothing runs. Whether it works now is looked at now and then: soon where it worked before (a
       driver that is being replaced), every three minutes where there was a library but no driver, and without a library
       only if the driver's device file has come: then a look costs one stat.
@@ -62,7 +62,8 @@ class Watch:
         self._setup = setup or Setup()
         self._children: dict[str, Child] = {}
         self._dying: dict[Child, asyncio.TimerHandle] = {}  # killed, not gone
-        self._left: set[Child] = set()  # those of them that should be gone
+        self._given_up: set[Child] = set()  # those of them that hung
+        self._left: set[Child] = set()  # those that should be gone
         self._said: gpuwords.Found | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._again_s: dict[str, float] = {}
@@ -125,8 +126,6 @@ class Watch:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for task in self._starting:
-            task.cancel()
         for role in list(self._children):
             self._end(role)
         self._forget_requests()
@@ -149,7 +148,7 @@ class Watch:
     @property
     def pids(self) -> dict[str, int]:
         """Of the children that run, by what they do."""
-        return {role: child.pid for role, child in self._children.items()}
+        return {role: child.pid for role, child in self._children.items() if child.pid}
 
     # -- children
 
@@ -158,8 +157,9 @@ class Watch:
         self._cancel(role)
         if not self._is_on or role in self._children or (role == TRIAL and not self._hung.keys() - {WHOLE_DRIVER}):
             return
-        if self.left >= self._limits.left_max:
-            log.error("%d GPU children do not die; no more are started until one has gone", self.left)
+        if len(self._given_up) >= (self._limits.left_max if role == MAIN else 1):
+            if role == MAIN:
+                log.error("%d GPU children do not die; no more are started until one has gone", len(self._given_up))
             self._later(role, self._limits.again_most_s)
             return
         child = Child(EVENTS if role == EVENTS else MAIN, self._limits, self._on_word, self._on_hung, self._on_gone)
@@ -170,7 +170,7 @@ class Watch:
 
     async def _begin(self, role: str, child: Child) -> None:
         places = tuple(place for name, place in self._hung.items() if name != WHOLE_DRIVER)
-        setup = msgspec.structs.replace(self._setup, known=self.found.devices)
+        setup = msgspec.structs.replace(self._setup, known=self.found.devices, slow_s=self._limits.slow_s)
         if role == TRIAL:
             setup = msgspec.structs.replace(setup, only=places[0])
         else:
@@ -179,10 +179,8 @@ class Watch:
             await child.start(setup)
         except OSError as error:
             log.error("cannot start the GPU child %s: %s", role, error.strerror or error)
-            self._children.pop(role, None)
-            self._again(role)
-        if not self._is_on:
-            child.kill()
+            child.ended.set()
+            self._on_gone(child)
 
     def _end(self, role: str) -> None:
         """Kill it; it is no longer listened to."""
@@ -221,6 +219,10 @@ class Watch:
         if timer is not None:
             timer.cancel()
         self._left.discard(child)
+        if child in self._given_up:
+            self._given_up.discard(child)
+            for waiting in list(self._timers):
+                self._later(waiting, self._limits.again_first_s)
         role = self._role(child)
         if role is not None:
             del self._children[role]
@@ -237,6 +239,7 @@ class Watch:
             return
         log.error("NVML hangs in %s of %s; the child is given up", asking.function, asking.gpu or "the driver")
         self._end(role)
+        self._given_up.add(child)
         if role == MAIN:
             self._forget_requests()
         if role == MAIN or (role == TRIAL and asking.gpu != WHOLE_DRIVER):

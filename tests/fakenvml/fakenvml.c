@@ -21,7 +21,7 @@
  *   gpu.I.fn.<function>=N   that function returns N on that device
  *   hang.<function>=1       that function blocks until the key goes away
  *   event.SEQ=gpu,type,data,gi,ci    delivered once per event set created before SEQ appeared
- *   gpu.I.proc.K=pid,bytes,C|G|M,sm%,mem%     gpu.I.acct.PID=gpu%,mem%,maxbytes,time_ms,start_us,run
+ *   gpu.I.proc.K=pid,bytes,C|G|M,sm%,mem%[,gi]     gpu.I.acct.PID=gpu%,mem%,maxbytes,time_ms,start_us,run
  *   gpu.I.field.ID=value    nvmlDeviceGetFieldValues    gpu.I.link.L=active,remote_busid[,2 for an NVSwitch]
  *   gpu.I.mig.K=uuid,gi,ci,gislices,cislices,mem_mb,sm,name
  *   gpu.I.giprofile.P=id,slices,instances,sm,mem_mb,name
@@ -539,23 +539,31 @@ API ret_t nvmlEventSetWait_v2(void *p, event_t *e, u32 ms)
 }
 
 /* ------------------------------------------------------------ processes and accounting */
-static int procs(int g, char kind, proc_t *p, putil_t *pu, u32 room)
+static int procs_of(int g, int gi, char kind, proc_t *p, putil_t *pu, u32 room) /* gi -1: of all instances */
 {
     int n = 0;
     for (int k = 0; k < 256; k++) {
-        char v[128], ty; u32 pid, sm = 0, me = 0; u64 by;
-        if (!str(v, sizeof v, NULL, "gpu.%d.proc.%d", g, k) || sscanf(v, "%u,%llu,%c,%u,%u", &pid, &by, &ty, &sm, &me) < 3) continue;
+        char v[128], ty; u32 pid, sm = 0, me = 0; u64 by; int in = -1;
+        if (!str(v, sizeof v, NULL, "gpu.%d.proc.%d", g, k) || sscanf(v, "%u,%llu,%c,%u,%u,%d", &pid, &by, &ty, &sm, &me, &in) < 3) continue;
+        if (gi >= 0 && in >= 0 && in != gi) continue;
         if (kind != '*' && ty != kind) continue;
-        if (p && (u32)n < room) p[n] = (proc_t){ pid, by, ~0u, ~0u };
+        if (p && (u32)n < room) p[n] = (proc_t){ pid, by, (u32)in, ~0u };
         if (pu && (u32)n < room) { struct timespec t; clock_gettime(CLOCK_REALTIME, &t); pu[n] = (putil_t){ pid, (u64)t.tv_sec * 1000000 + (u64)t.tv_nsec / 1000, sm, me, 0, 0 }; }
         n++;
     }
     return n;
 }
-static ret_t plist(int g, char kind, u32 *n, proc_t *p) { u32 room = *n; *n = (u32)procs(g, kind, p, NULL, p ? room : 0); return !*n ? OK : (!p || room < *n) ? INSUFF : OK; }
-API ret_t nvmlDeviceGetComputeRunningProcesses_v3(void *h, u32 *n, proc_t *p) { ENTER(h); return plist(g, 'C', n, p); }
-API ret_t nvmlDeviceGetGraphicsRunningProcesses_v3(void *h, u32 *n, proc_t *p) { ENTER(h); return plist(g, 'G', n, p); }
-API ret_t nvmlDeviceGetMPSComputeRunningProcesses_v3(void *h, u32 *n, proc_t *p) { ENTER(h); return plist(g, 'M', n, p); }
+static int procs(int g, char kind, proc_t *p, putil_t *pu, u32 room) { return procs_of(g, -1, kind, p, pu, room); }
+static ret_t plist(struct dev *d, char kind, u32 *n, proc_t *p)
+{
+    char t[16]; int gi = -1; u32 room = *n;
+    if (d->mig >= 0 && mig_field(d->gpu, d->mig, 1, t, sizeof t)) gi = atoi(t);
+    *n = (u32)procs_of(d->gpu, gi, kind, p, NULL, p ? room : 0);
+    return !*n ? OK : (!p || room < *n) ? INSUFF : OK;
+}
+API ret_t nvmlDeviceGetComputeRunningProcesses_v3(void *h, u32 *n, proc_t *p) { ENTER(h); return plist(d, 'C', n, p); }
+API ret_t nvmlDeviceGetGraphicsRunningProcesses_v3(void *h, u32 *n, proc_t *p) { ENTER(h); return plist(d, 'G', n, p); }
+API ret_t nvmlDeviceGetMPSComputeRunningProcesses_v3(void *h, u32 *n, proc_t *p) { ENTER(h); return plist(d, 'M', n, p); }
 API ret_t nvmlDeviceGetProcessUtilization(void *h, putil_t *p, u32 *n, u64 since)
 {
     ENTER(h);
