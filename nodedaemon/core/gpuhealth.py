@@ -36,7 +36,6 @@ from nodedaemon.core.gpuhealth_words import (
     Remark,
     Rules,
     Seen,
-    WantReset,
     Worked,
     WorkKind,
 )
@@ -54,7 +53,6 @@ from nodedaemon.core.gpusignals import (
 )
 from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid
 from nodedaemon.core.steps import StepKey
-from penstock.values.gpustates import CLOSED_STATES
 
 #: Records of GPUs that are not here any more are forgotten after so long, or when there are so many.
 KEPT_US: Final = 90 * DAY_US
@@ -66,8 +64,6 @@ SLOWED_APART_US: Final = 8_000_000
 GOOD_POLLS: Final = 3
 #: Signals that go only with a reset.
 CURED: Final = ("recovery_reset", "reset_required", "remap_pending")
-#: What a reset may mend.
-RESETTABLE: Final = ("recovery_reset", "reset_required", "remap_pending", "xid_reset", "xid_twice")
 #: XIDs after which all is looked at again: a row was remapped, the driver wants something.
 LOOK_AFTER: Final = (63, 154)
 #: Rows whose words stand for the whole node.
@@ -101,7 +97,6 @@ class HealthMachine:
         self._streaks: dict[str, Streak] = {}
         self._owners: dict[int, Owner] = {}
         self._acted: dict[Job, dict[tuple[str, str], Action]] = {}
-        self._wanted_reset: dict[str, str] = {}
         self._outputs: list[Output] = []
         self._handlers: dict[type[Any], Callable[[int, Any], None]] = {
             Listed: self._listed,
@@ -123,7 +118,6 @@ class HealthMachine:
         self._handlers[type(event)](now_us, event)
         self._tell_opinions()
         self._tell_node(now_us)
-        self._want_resets()
 
     def seal(self) -> list[Output]:
         """What came of the events since the last call."""
@@ -301,7 +295,7 @@ class HealthMachine:
         is_wanted = bool(sample.recovery_action)
         for name, condition in record.conditions.items():
             row, level = ROW[name], levels.get(name, GONE)
-            if condition.level == 0 or name == "driver":  # it was over before, or is now that NVML answers
+            if name == "driver":  # NVML answers, or there would be no sample
                 over += [name] if is_good else []
                 continue
             is_off = level is not None and level[0] == 0
@@ -344,7 +338,7 @@ class HealthMachine:
         if class_ is XidClass.APPLICATION:
             self._blame(now_us, record, event, device.uuid if device else record.uuid)
             return
-        if class_ is XidClass.REPEATED and gpurecord.repeats(record, event.xid, now_us) > 1:
+        if class_ is XidClass.REPEAT and gpurecord.repeats(record, event.xid, now_us) > 1:
             row = "xid_twice"
             record.conditions.pop("xid_once", None)
         self._hit(now_us, record, row, words, xid=event.xid, again=True)
@@ -448,11 +442,6 @@ class HealthMachine:
             return
         if event.kind is WorkKind.RESET and event.ok:
             self._was_reset(now_us, record)
-        elif event.kind is WorkKind.CHECK and event.ok:
-            gpurecord.is_over(record, "check")
-            self._end(now_us, record, ["check"])
-        elif event.kind is WorkKind.CHECK:
-            self._hit(now_us, record, "check", f"check failed: {event.text}")
 
     def _was_reset(self, now_us: int, record: Record) -> None:
         record.resets += 1
@@ -528,16 +517,6 @@ class HealthMachine:
                     place = "" if row.name in _OF_NODE else f" on {record.uuid}"
                     found.append(f"{condition.reason}{place}")
         return found
-
-    def _want_resets(self) -> None:
-        for record in self._here() if self._rules.can_reset else ():
-            why = next((c.reason for name, c in record.conditions.items() if name in RESETTABLE), "")
-            is_well = not why or "inspect" in record.conditions or self.opinion(record.uuid).state not in CLOSED_STATES
-            life = f"{self.memory.boot_id}/{record.resets}"
-            if is_well or self._jobs_on(record.uuid) or self._wanted_reset.get(record.uuid) == life:
-                continue
-            self._wanted_reset[record.uuid] = life
-            self._outputs.append(WantReset(record.uuid, why))
 
     def _remark(self, text: str, is_bad: bool = True) -> None:
         self._outputs.append(Remark(text, is_bad))

@@ -87,7 +87,6 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
 
     lost_drains_node: bool = False
     xids: tuple[tuple[int, str], ...] = ()
-    can_reset: bool = False  # there is a reset program
     unkillable_us: int = 60_000_000  # UnkillableStepTimeout
 
 
@@ -114,6 +113,7 @@ class Opinion(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     since_us: int = 0
     many_only: bool = False  # only jobs with several GPUs must not have it
+    wants_reset: bool = False  # a reset may mend it
 
 
 class JobAction(msgspec.Struct, frozen=True, gc=False):
@@ -141,13 +141,6 @@ class KillProcess(msgspec.Struct, frozen=True, gc=False):
     uuid: str
 
 
-class WantReset(msgspec.Struct, frozen=True, gc=False):
-    """The GPU waits for a reset, nothing runs on it, and the site has a program for that."""
-
-    uuid: str
-    why: str
-
-
 class Remark(msgspec.Struct, frozen=True, gc=False):
     """For the log: a signal as it came, and what is made of it."""
 
@@ -161,7 +154,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     delay_us: int = 0
 
 
-Output = Look | Opinion | JobAction | NodeDrain | KillProcess | WantReset | Remark
+Output = Look | Opinion | JobAction | NodeDrain | KillProcess | Remark
 
 
 # -- memory

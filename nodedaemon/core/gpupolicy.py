@@ -79,7 +79,7 @@ ROWS: Final = (
         "reboot, and the driver asks for nothing any more", A.END, node=NodeToo.ALWAYS),
     Row("recovery_p2p", "recovery action 3: no peer-to-peer transfers", Severity.WARN, G.DRAINED, Ends.LEVEL,
         "the driver asks for nothing any more", many_only=True),
-    Row("lost", "lost (NVML error 15), gone from the list, or an XID of class reboot (79)", Severity.FAIL, G.FAILED, Ends.BOOT,
+    Row("lost", "lost (NVML error 15), gone from the list, or an XID of class lost (79)", Severity.FAIL, G.FAILED, Ends.BOOT,
         "reboot, and the GPU is found again", A.END, node=NodeToo.LOST),
     Row("reset_required", "NVML error 16: reset required", Severity.FAIL, G.DRAINED, Ends.LEVEL,
         "it answers again", A.END),
@@ -110,14 +110,12 @@ ROWS: Final = (
     Row("driver", "NVML does not answer at all (no driver, another version of it)", Severity.FAIL, G.FAILED,
         Ends.LEVEL, "NVML answers", node=NodeToo.ALWAYS),
     Row("error", "NVML answers with another error", Severity.WARN, G.SUSPECT, Ends.LEVEL, "it answers"),
-    Row("check", "the site's check program has failed", Severity.FAIL, G.DRAINED, Ends.ADMIN,
-        "a later check that succeeds, or an administrator"),
     Row("xid_reset", "XIDs of class reset", Severity.FAIL, G.DRAINED, Ends.RESET, "reset or reboot", A.END),
     Row("xid_contained", "XIDs of class contained: a memory error that hit one program", Severity.WARN, G.HEALTHY,
         Ends.LEVEL, "-", A.MARK),
-    Row("xid_once", "XIDs of class repeated, once in 24 hours", Severity.WARN, G.SUSPECT, Ends.QUIET,
+    Row("xid_once", "XIDs of class repeat, once in 24 hours", Severity.WARN, G.SUSPECT, Ends.QUIET,
         "24 hours without", A.END, quiet_us=DAY_US),
-    Row("xid_twice", "XIDs of class repeated, twice in 24 hours", Severity.FAIL, G.DRAINED, Ends.RESET,
+    Row("xid_twice", "XIDs of class repeat, twice in 24 hours", Severity.FAIL, G.DRAINED, Ends.RESET,
         "reset or reboot", A.END),
     Row("xid_application", "XIDs of class application: an error of the program", Severity.INFO, G.HEALTHY, Ends.LEVEL,
         "-", A.NOTE),
@@ -138,18 +136,18 @@ class XidClass(StrEnum):
     APPLICATION = "application"
     CONTAINED = "contained"
     RESET = "reset"
-    REPEATED = "repeated"
-    REBOOT = "reboot"
+    REPEAT = "repeat"
+    LOST = "lost"
     NOTE = "note"
     IGNORE = "ignore"
 
 
-#: The row of each class that has one; the second of `repeated` within a day has another.
+#: The row of each class that has one; the second of `repeat` within a day has another.
 ROW_OF_CLASS: Final = {
     XidClass.APPLICATION: "xid_application",
     XidClass.CONTAINED: "xid_contained",
     XidClass.RESET: "xid_reset",
-    XidClass.REPEATED: "xid_once",
-    XidClass.REBOOT: "lost",
+    XidClass.REPEAT: "xid_once",
+    XidClass.LOST: "lost",
     XidClass.NOTE: "xid_note",
 }

@@ -7,8 +7,6 @@ Rules
     - The same XID after two reboots or resets is the hardware: only an administrator opens the GPU again.
 """
 
-import msgspec
-
 from nodedaemon.core.gpuhealth_words import Condition, Opinion, Record
 from nodedaemon.core.gpupolicy import DAY_US, ROW, Ends
 from nodedaemon.core.gpusignals import LEVELS
@@ -21,6 +19,8 @@ CURES_MAX = 2
 #: How long a cure is remembered.
 CURES_KEPT_US = 30 * DAY_US
 REASON_MAX = 240
+#: What a reset may mend; with a job on the GPU it waits.
+RESETTABLE = ("recovery_reset", "reset_required", "remap_pending", "xid_reset", "xid_twice")
 #: Different XIDs that are counted for one GPU; there are some 170.
 XIDS_MAX = 512
 #: Of application errors that are remembered for 24 hours.
@@ -68,12 +68,6 @@ def end(record: Record, rows: list[str], now_us: int) -> list[str]:
     return rows
 
 
-def is_over(record: Record, row: str) -> None:
-    """Remember that the condition is over, should it have to wait."""
-    if row in record.conditions:
-        record.conditions[row] = msgspec.structs.replace(record.conditions[row], level=0)
-
-
 def accept(record: Record) -> None:
     """An administrator has seen to it."""
     for condition in record.conditions.values():
@@ -97,7 +91,10 @@ def opinion_of(record: Record) -> Opinion:
     worst = max(counted, key=lambda c: (ROW[c.row].state, -c.since_us, c.row))
     others = sorted((c for c in counted if c is not worst), key=lambda c: (-ROW[c.row].state, c.since_us, c.row))
     reason = "; ".join(c.reason for c in (worst, *others))[:REASON_MAX]
-    return Opinion(record.uuid, ROW[worst.row].state, reason, worst.since_us, bool(partly) and not closing)
+    is_free = not record.conditions.keys() & {"inspect", "left_behind"}
+    wants_reset = is_free and any(c.row in RESETTABLE for c in closing)
+    many_only = bool(partly) and not closing
+    return Opinion(record.uuid, ROW[worst.row].state, reason, worst.since_us, many_only, wants_reset)
 
 
 def count(record: Record, xid: int) -> None:

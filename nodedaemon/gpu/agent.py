@@ -149,8 +149,7 @@ class GpuAgent:
             words.WorkKind.CHECK: settings.check_program, words.WorkKind.RESET: settings.reset_program,
         }  # fmt: skip
         rules = tuple((rule.xid, rule.class_name) for rule in settings.xids)
-        can_reset = self.may_set(bool(settings.reset_program))
-        self.tell(words.Rules(settings.lost_drains_node, rules, can_reset, self._place.unkillable_us()))
+        self.tell(words.Rules(settings.lost_drains_node, rules, self._place.unkillable_us()))
         for listener in (self.usage, self.mps):
             listener.take_settings(settings)
         self.settle()

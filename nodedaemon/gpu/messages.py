@@ -40,6 +40,7 @@ def health_message(opinion: Opinion) -> node_pb2.GpuHealth:
         reason=opinion.reason,
         since_us=opinion.since_us,
         many_only=opinion.many_only,
+        wants_reset=opinion.wants_reset,
     )
 
 

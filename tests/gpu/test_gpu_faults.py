@@ -32,13 +32,25 @@ class Faulty(LiveCluster):
             name: FakeNvml(folder / f"{name}.state", changes=dict(_changes(number)))
             for number, name in enumerate((N1, N2))
         }
+        self.log_at: dict[str, int] = {}  # where in each fake's log its present daemon begins
         self.kmsg = folder / "kmsg"
         self.kmsg.touch()
         super().__init__(2, conf)
 
     def start_node(self, name: str, **env: str) -> Any:
+        log = self.fakes[name].log
+        self.log_at[name] = log.stat().st_size if log.exists() else 0
         fake = {**self.fakes[name].env(), "PENSTOCK_GPU_LIMITS": LIMITS, "PENSTOCK_KMSG": str(self.kmsg)}
         return super().start_node(name, **{**fake, **env})
+
+    def xid(self, name: str, gpu: int, number: int) -> None:
+        """The driver says so, once somebody listens."""
+        log = self.fakes[name].log
+        self.wait(
+            lambda: log.exists() and b"nvmlEventSetWait" in log.read_bytes()[self.log_at[name] :],
+            f"{name} waits for XIDs",
+        )
+        self.fakes[name].event(gpu, number)
 
     def gpu(self, name: str, number: int) -> c.GpuInfo:
         """One GPU, by its number in the fake."""
@@ -99,8 +111,10 @@ class Faulty(LiveCluster):
         self.wait_nodes(name)
 
     def resume(self, name: str, number: int) -> None:
-        """As an administrator does."""
+        """As an administrator does: what was held against the GPU is forgotten."""
         uuid = self.fakes[name].uuid(number)
+        if self.gpu(name, number).state == "HEALTHY":
+            self.run("scontrol", "update", f"nodename={name}", f"gres=gpu:{uuid}", "state=drain", "reason=look").ok()
         self.run("scontrol", "update", f"nodename={name}", f"gres=gpu:{uuid}", "state=resume", "reason=seen").ok()
 
 
@@ -136,7 +150,7 @@ def test_a_gpu_that_falls_off_the_bus_is_failed_alone(cluster: Faulty) -> None:
     cluster.run("scontrol", "update", f"jobid={hit}", "nodelist=")  # may run elsewhere
     fake = cluster.fakes[N1]
     fake.put({f"gpu.{number}.lost": 1})
-    fake.event(number, 79)
+    cluster.xid(N1, number, 79)
     cluster.wait_gpu(N1, number, "FAILED")
     cluster.wait(
         lambda: cluster.job(hit).admin_comment, "the job's record has the cause", show=lambda: shown(cluster.job(hit))
@@ -164,7 +178,7 @@ def test_a_contained_error_marks_its_job(cluster: Faulty) -> None:
         "--no-requeue", "--gres=gpu:1", "-o", "/dev/null", "--wrap", f"while [ ! -e {gate} ]; do sleep 0.1; done"
     )
     name, number = cluster.wait_gpu_of(job)
-    cluster.fakes[name].event(number, 94)
+    cluster.xid(name, number, 94)
     cause = f"GPU_ERROR: XID 94 on {cluster.fakes[name].uuid(number)}"
     cluster.wait(
         lambda: cause in cluster.job(job).admin_comment, "the job is marked", show=lambda: shown(cluster.job(job))
@@ -177,7 +191,7 @@ def test_a_contained_error_marks_its_job(cluster: Faulty) -> None:
 def test_an_error_of_the_program_is_noted(cluster: Faulty) -> None:
     job = cluster.hold()
     name, number = cluster.wait_gpu_of(job)
-    cluster.fakes[name].event(number, 31)
+    cluster.xid(name, number, 31)
     cause = f"XID 31 on {cluster.fakes[name].uuid(number)}"
     cluster.wait(
         lambda: cause in cluster.job(job).admin_comment, "the job has heard", show=lambda: shown(cluster.job(job))
@@ -288,7 +302,7 @@ def test_a_daemon_that_is_killed_remembers_who_has_which_gpu(cluster: Faulty) ->
     cluster.kill(name)
     cluster.start_node(name)
     cluster.wait_nodes(name)
-    cluster.fakes[name].event(number, 31)
+    cluster.xid(name, number, 31)
     cause = f"XID 31 on {cluster.fakes[name].uuid(number)}"
     cluster.wait(
         lambda: cause in cluster.job(job).admin_comment, "the job has heard", show=lambda: shown(cluster.job(job))

@@ -88,10 +88,6 @@ def later(minutes: float) -> Callable[[Judge], None]:
     return go
 
 
-def check(judge: Judge, ok: bool = False) -> None:
-    judge.tell(w.Worked(w.WorkKind.CHECK, A, ok, "" if ok else "wrong sum"))
-
-
 def links(judge: Judge) -> None:
     judge.shows(A, nvlinks_down=2)
     judge.poll()
@@ -134,7 +130,6 @@ CASES = [
     Case("pcie", shows(pcie=(3, 16, 5, 16), util_percent=80), None, Act.NONE, Act.NONE, ""),
     Case("pcie", shows(pcie=(5, 8, 5, 16), util_percent=80), None, Act.NONE, Act.NONE, ""),
     Case("error", shows(error=4), well, Act.NONE, Act.NONE, ""),
-    Case("check", check, lambda judge: check(judge, True), Act.NONE, Act.NONE, ""),
     *(
         Case("xid_reset", xid(n), end, Act.END, Act.END, f"XID {n}")
         for n in (46, 48, 62, 64, 74, 95, 110, 119, 120, 136, 140, 143, *range(144, 151), 155, 156, 158)
@@ -211,8 +206,8 @@ def test_the_table_has_every_xid_of_the_specification() -> None:
         XidClass.APPLICATION: [8, 11, 13, 25, 31, 32, *range(39, 42), 43, 45, 60, *range(66, 73), *range(75, 78), 80,
                                *range(82, 90), *range(96, 106), *range(126, 136), 139, 141],
         XidClass.CONTAINED: [94],
-        XidClass.REPEATED: [109],
-        XidClass.REBOOT: [79],
+        XidClass.REPEAT: [109],
+        XidClass.LOST: [79],
         XidClass.NOTE: [63, 92, 93, 121, 137, 154, 157, *range(160, 166)],
     }  # fmt: skip
     for class_, xids in wanted.items():
@@ -661,13 +656,11 @@ def test_an_instance_is_never_better_than_its_gpu() -> None:
     assert [d.uuid for d in judge.machine.devices()] == [A, B]
 
 
-def test_a_reset_is_wanted_once_nothing_runs_there_and_the_site_has_a_program() -> None:
+def test_a_reset_is_wanted_where_it_may_help() -> None:
     judge = Judge()
-    key = judge.runs(7, A)
     judge.xid(119)
-    assert not judge.of(w.WantReset)
-    judge.tell(w.Rules(can_reset=True))
-    assert not judge.of(w.WantReset)
-    judge.tell(w.Released(key))
-    judge.poll(5)
-    assert judge.of(w.WantReset) == [w.WantReset(A, "XID 119")]
+    assert judge.machine.opinion(A).wants_reset
+    judge.xid(79, B)
+    assert not judge.machine.opinion(B).wants_reset
+    reset(judge)
+    assert not judge.machine.opinion(A).wants_reset
