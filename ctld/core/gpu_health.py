@@ -128,7 +128,7 @@ def work_done(state: ClusterState, now_us: int, event: GpuWorkDone) -> None:
     gpu = node.gpus.get(event.uuid)
     if gpu is not None and gpu.work_id and gpu.work_id == event.work_id:
         kind, gpu = WorkKind(gpu.work_kind), gpu_work.end(gpu)
-        if not event.untried:
+        if not event.untried or kind is WorkKind.DIVIDE:
             gpu = FOLLOWS[kind](state, now_us, gpu, kind, event.ok, event.text)
         gpus.put(state, node, gpu)
     gpu_care.noted(state, node)

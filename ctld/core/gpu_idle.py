@@ -74,7 +74,9 @@ def _names(node: Node, mine: list[Gpu]) -> str:
 def _warn(state: ClusterState, now_us: int, node: Node, job: Job, mine: list[Gpu], since_us: int) -> None:
     config, names = state.config, _names(node, mine)
     gpu_jobs.comment(state, job, f"idle: {names}")
-    ahead = {"cancel": "the job is cancelled", "return": "what is not used leaves the job"}.get(config.gpu_idle_action, "")
+    ahead = {"cancel": "the job is cancelled", "return": "what is not used leaves the job"}.get(
+        config.gpu_idle_action, ""
+    )
     if config.gpu_idle_action == "return" and not _keeps_apart(node):
         ahead = ""
     more = (

@@ -32,13 +32,13 @@ from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu import kept, messages, owners, xids
 from nodedaemon.gpu.hooks import Divide, Listener
 from nodedaemon.gpu.watch import Watch
-from nodedaemon.gpu.works import Works
+from nodedaemon.gpu.works import Done, Works
 from nodedaemon.spool import Spool
 from nodedaemon.steprecord import NEVER
 from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
 from penstock.values.errors import BadValue
-from penstock.values.gpustates import GpuState
+from penstock.values.gpustates import CLOSED_STATES, GpuState
 
 log = logging.getLogger("penstock.noded")
 
@@ -91,6 +91,7 @@ class GpuAgent:
         self._judging: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[Polled | None] | None = None
         self._saved = b""
+        self._resettable: dict[str, None] = {}  # GPUs that a reset would help, of which the controller may order one
         self._held: dict[StepKey, words.Holds] = {}
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
         self._machine = HealthMachine(kept.load(place.spool.dir_fd, HEALTH, words.Memory), xids.table())
@@ -213,7 +214,7 @@ class GpuAgent:
     def fill(self, inventory: node_pb2.Inventory) -> None:
         """Write into a registration what GPUs there are and what is thought of them."""
         devices = [(device, self._machine.opinion(device.uuid)) for device in self.devices()]
-        messages.fill(inventory, self.found, devices, self._place.topology)
+        messages.fill(inventory, self.found, devices, self._place.topology, self._resettable)
 
     # -- for those that plug in
 
@@ -286,8 +287,8 @@ class GpuAgent:
     def _tell_inventory(self) -> None:
         """What there is has changed: new places, instances, or versions of the driver."""
         self.fill(self._place.inventory)
-        report = messages.report(self._place.now_us(), self.opinions(), inventory=self._place.inventory)
-        self._place.post(core.Say(report))
+        told = (self.opinions(), None, self._place.inventory, self._resettable)
+        self._place.post(core.Say(messages.report(self._place.now_us(), *told)))
 
     def _judge(self, event: words.Event) -> None:
         self._machine.step(self._place.now_us(), event)
@@ -333,11 +334,22 @@ class GpuAgent:
             elif isinstance(output, words.Look):
                 self._loop.call_later(output.delay_us / 1_000_000, self.look)
         now_us = self._place.now_us()
+        opinions += self._resets(outputs, opinions)
         if opinions and not actions:
             actions.append(None)
         for action in actions:
-            self._place.post(core.Say(messages.report(now_us, opinions, action)))
+            self._place.post(core.Say(messages.report(now_us, opinions, action, resettable=self._resettable)))
             opinions = []
+
+    def _resets(self, outputs: list[words.Output], opinions: list[words.Opinion]) -> list[words.Opinion]:
+        """Keep which GPUs a reset would help. Returns what is to be told for that beside `opinions`."""
+        for opinion in opinions:
+            if opinion.state not in CLOSED_STATES:
+                self._resettable.pop(opinion.uuid, None)
+        wanted = [output.uuid for output in outputs if isinstance(output, words.WantReset)]
+        self._resettable |= dict.fromkeys(wanted)
+        told = [opinion.uuid for opinion in opinions]
+        return [self._machine.opinion(uuid) for uuid in wanted if uuid not in told]
 
     def _kill(self, wanted: words.KillProcess) -> None:
         """By pid, and only if it is still the process that was looked at."""
@@ -348,10 +360,14 @@ class GpuAgent:
 
     # -- the rest
 
-    def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, ok: bool, text: str) -> None:
+    def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, done: Done) -> None:
+        ok, text = done.ok, done.text or ""
         log.log(logging.INFO if ok else logging.WARNING, "GPU %s: %s: %s", uuid, kind.name, text or "ok")
-        self.tell(words.Worked(kind, uuid, ok, text))
-        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text)))
+        if not done.untried:
+            self.tell(words.Worked(kind, uuid, ok, text))
+            if kind is words.WorkKind.RESET:
+                self._resettable.pop(uuid, None)
+        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text, done.untried)))
         self.look()
 
     def _give_back(self, key: StepKey, uuids: tuple[str, ...]) -> None:

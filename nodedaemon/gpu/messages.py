@@ -1,6 +1,6 @@
 """GPUs as messages of the wire: devices, opinions, reports. No decisions."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from nodedaemon.core.gpuhealth_words import JobAction, Opinion
@@ -16,11 +16,20 @@ _SAME = (
 
 
 def fill(
-    inventory: node_pb2.Inventory, found: Found, devices: Iterable[tuple[Device, Opinion]], topology: Topology | None
+    inventory: node_pb2.Inventory,
+    found: Found,
+    devices: Iterable[tuple[Device, Opinion]],
+    topology: Topology | None,
+    resettable: Container[str] = (),
 ) -> None:
-    """Write into an inventory what GPUs there are and what is thought of each. topology: None = the cpus are pretended."""
+    """Write into an inventory what GPUs there are and what is thought of each. topology: None = the cpus are pretended.
+
+    resettable: UUIDs of those that a reset would help.
+    """
     del inventory.gpus[:]
-    inventory.gpus.extend(device_message(device, opinion, topology) for device, opinion in devices)
+    for device, opinion in devices:
+        inventory.gpus.append(device_message(device, opinion, topology))
+        inventory.gpus[-1].health.wants_reset = device.uuid in resettable
     inventory.gpu_driver, inventory.cuda_version, inventory.nvml_version = found.driver, found.cuda, found.nvml
     inventory.gpu_why = found.why
 
@@ -48,11 +57,14 @@ def report(
     opinions: Iterable[Opinion] = (),
     action: JobAction | None = None,
     inventory: node_pb2.Inventory | None = None,
+    resettable: Container[str] = (),
 ) -> bytes:
     """Something has happened to GPUs."""
     said = node_pb2.GpuReport(
         at_us=at_us, health=[health_message(opinion) for opinion in opinions], inventory=inventory
     )
+    for health in said.health:
+        health.wants_reset = health.uuid in resettable
     if action is not None:
         number: Any = int(action.action)
         said.action, said.cause = number, action.cause
@@ -60,9 +72,9 @@ def report(
     return node_pb2.Report(gpus=said).SerializeToString()
 
 
-def work_done(work_id: str, uuid: str, ok: bool, text: str, inventory: node_pb2.Inventory | None = None) -> bytes:
-    """Something was done to a GPU, or could not be."""
-    done = node_pb2.GpuWorkDone(work_id=work_id, uuid=uuid, ok=ok, text=text, inventory=inventory)
+def work_done(work_id: str, uuid: str, ok: bool, text: str, untried: bool = False) -> bytes:
+    """Something was done to a GPU, or could not be. untried: nothing was found out."""
+    done = node_pb2.GpuWorkDone(work_id=work_id, uuid=uuid, ok=ok, text=text, untried=untried)
     return node_pb2.Report(gpu_work_done=done).SerializeToString()
 
 
