@@ -9,7 +9,8 @@ Looked at after a pass that saw something new, and only at the head of the queue
    they are divided. Without that, smaller jobs that fit as things are would pass it for ever.
 
 What is never divided: a GPU with anything allocated on it or its instances; one that a higher-ranked waiting job needs
-as it is; one that was divided less than PenstockMigPauseSeconds ago; one that may not be given to anybody, or on a node that is not up.
+as it is; one that was divided less than PenstockMigPauseSeconds ago; one that may not be given to anybody, or on a
+node that is not up.
 A request for any gpu, without a type, divides nothing.
 
 The doing is gpu_work.py's: the GPU is closed, the node does it, verifies, or puts back what was. After a failure there is

@@ -12,6 +12,7 @@ only libcuda.so.1, and sets nothing on the card.
 """
 
 import ctypes
+import itertools
 import os
 import random
 import struct
@@ -97,11 +98,11 @@ def check_memory(cuda: Cuda) -> int:
     seen = ctypes.create_string_buffer(LOOK_BYTES)
     for pattern in PATTERNS:
         cuda("cuMemsetD32_v2", pieces[0], ctypes.c_uint(pattern), ctypes.c_size_t(PIECE_BYTES // 4))
-        for source, target in zip(pieces, pieces[1:], strict=False):
+        for source, target in itertools.pairwise(pieces):
             cuda("cuMemcpyDtoD_v2", target, source, ctypes.c_size_t(PIECE_BYTES))
         wanted = struct.pack("<I", pattern) * (LOOK_BYTES // 4)
-        for number in {len(pieces) - 1, random.randrange(len(pieces))}:
-            offset = random.randrange(PIECE_BYTES // LOOK_BYTES) * LOOK_BYTES
+        for number in {len(pieces) - 1, random.randrange(len(pieces))}:  # noqa: S311 (any piece will do)
+            offset = random.randrange(PIECE_BYTES // LOOK_BYTES) * LOOK_BYTES  # noqa: S311
             cuda("cuMemcpyDtoH_v2", seen, ctypes.c_uint64(pieces[number].value + offset), ctypes.c_size_t(LOOK_BYTES))
             if seen.raw != wanted:
                 raise Broken(f"memory: pattern {pattern:#010x} came back changed in piece {number}")

@@ -33,7 +33,7 @@ from nodedaemon.gpu import kept, messages, owners, xids
 from nodedaemon.gpu.hooks import Listener
 from nodedaemon.gpu.mig import Divider
 from nodedaemon.gpu.watch import Watch
-from nodedaemon.gpu.works import Works
+from nodedaemon.gpu.works import Done, Works
 from nodedaemon.spool import Spool
 from nodedaemon.steprecord import NEVER
 from nodedaemon.topology_info import Topology
@@ -364,14 +364,16 @@ class GpuAgent:
         await seen
         return ok, text
 
-    def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, ok: bool, text: str) -> None:
+    def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, done: Done) -> None:
+        ok, text = done.ok, done.text or ""
         log.log(logging.INFO if ok else logging.WARNING, "GPU %s: %s: %s", uuid, kind.name, text or "ok")
-        self.tell(words.Worked(kind, uuid, ok, text))
+        if not done.untried:
+            self.tell(words.Worked(kind, uuid, ok, text))
         inventory = None
         if kind is words.WorkKind.DIVIDE:
             inventory = self._place.inventory
             self.fill(inventory)
-        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text, inventory)))
+        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text, done.untried, inventory)))
         self.look()
 
     def _give_back(self, key: StepKey, uuids: tuple[str, ...]) -> None:

@@ -16,11 +16,15 @@ _SAME = (
 
 
 def fill(
-    inventory: node_pb2.Inventory, found: Found, devices: Iterable[tuple[Device, Opinion]], topology: Topology | None
+    inventory: node_pb2.Inventory,
+    found: Found,
+    devices: Iterable[tuple[Device, Opinion]],
+    topology: Topology | None,
 ) -> None:
     """Write into an inventory what GPUs there are and what is thought of each. topology: None = the cpus are pretended."""
     del inventory.gpus[:]
-    inventory.gpus.extend(device_message(device, opinion, topology) for device, opinion in devices)
+    for device, opinion in devices:
+        inventory.gpus.append(device_message(device, opinion, topology))
     inventory.gpu_driver, inventory.cuda_version, inventory.nvml_version = found.driver, found.cuda, found.nvml
     inventory.gpu_why = found.why
 
@@ -61,9 +65,11 @@ def report(
     return node_pb2.Report(gpus=said).SerializeToString()
 
 
-def work_done(work_id: str, uuid: str, ok: bool, text: str, inventory: node_pb2.Inventory | None = None) -> bytes:
-    """Something was done to a GPU, or could not be."""
-    done = node_pb2.GpuWorkDone(work_id=work_id, uuid=uuid, ok=ok, text=text, inventory=inventory)
+def work_done(
+    work_id: str, uuid: str, ok: bool, text: str, untried: bool = False, inventory: node_pb2.Inventory | None = None
+) -> bytes:
+    """Something was done to a GPU, or could not be. untried: nothing was found out; `inventory`: what there is now."""
+    done = node_pb2.GpuWorkDone(work_id=work_id, uuid=uuid, ok=ok, text=text, untried=untried, inventory=inventory)
     return node_pb2.Report(gpu_work_done=done).SerializeToString()
 
 

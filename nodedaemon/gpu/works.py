@@ -48,10 +48,11 @@ class Done(msgspec.Struct, array_like=True):
     uuid: str
     ok: bool = False
     text: str | None = None
+    untried: bool = False  # nothing was done, or it was cut off: nothing is known
 
 
 class Works:
-    """Does them one by one for each GPU. `tell` has (work id, kind, uuid, ok, text)."""
+    """Does them one by one for each GPU. `tell` has (work id, kind, uuid, how it ended)."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Works:
         executor: Executor,
         find: Callable[[str], Device | None],
         is_held: Callable[[str], bool],
-        tell: Callable[[str, WorkKind, str, bool, str], None],
+        tell: Callable[[str, WorkKind, str, Done], None],
     ) -> None:
         self._dir_fd = dir_fd
         self._executor = executor
@@ -83,12 +84,12 @@ class Works:
         known = self._known.get(work.work_id)
         if known is not None:
             if known.text is not None:
-                self._tell(work.work_id, _kind(known.kind), known.uuid, known.ok, known.text)
+                self._tell(work.work_id, _kind(known.kind), known.uuid, known)
             return
         refused = self._why_not(work)
         self._note(work.work_id, Done(work.kind, work.uuid))
         if refused:
-            self._end(work.work_id, False, refused)
+            self._end(work.work_id, False, refused, True)
         else:
             self._spawn(self._do(work))
 
@@ -131,11 +132,11 @@ class Works:
         outcome = await self._loop.run_in_executor(self._executor, scripts.run, [program], environment, limit_s)
         return not outcome.failure, why(outcome)
 
-    def _end(self, work_id: str, ok: bool, text: str) -> None:
+    def _end(self, work_id: str, ok: bool, text: str, untried: bool = False) -> None:
         work = self._known[work_id]
-        work.ok, work.text = ok, text[:TEXT_MAX]
+        work.ok, work.text, work.untried = ok, text[:TEXT_MAX], untried
         self._save()
-        self._tell(work_id, _kind(work.kind), work.uuid, ok, work.text)
+        self._tell(work_id, _kind(work.kind), work.uuid, work)
 
     def _note(self, work_id: str, work: Done) -> None:
         self._known[work_id] = work
@@ -153,7 +154,7 @@ class Works:
     async def _clear(self, left: dict[str, Done]) -> None:
         await self._loop.run_in_executor(self._executor, _kill_marked, tuple(left))
         for work_id in left:
-            self._end(work_id, False, RESTARTED)
+            self._end(work_id, False, RESTARTED, True)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task: asyncio.Task[None] = self._loop.create_task(work)
