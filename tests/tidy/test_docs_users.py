@@ -8,6 +8,7 @@ import pytest
 import tidytree as tree
 
 from cli.options import Command, parse
+from cli.penstock import PROGRAMS
 from cli.run import Answered, CommandError
 
 README = tree.ROOT / "README.md"
@@ -40,8 +41,11 @@ def test_an_example_is_understood(line: str) -> None:
     if name in OF_THE_SHELL:
         return
     if name == "penstock":
-        local = importlib.import_module("cli.local")
-        parse(getattr(local, words[0].upper()), words[1:])
+        target = next(program.target for program in PROGRAMS if program.words == words[0])
+        module, _, function = target.partition(":")
+        parse(
+            getattr(importlib.import_module(module), "COMMAND" if function == "main" else function.upper()), words[1:]
+        )
     elif words and words[0] == "--reboot":
         with pytest.raises(CommandError, match="not supported yet"):
             parse(command_of(name), words)
