@@ -71,6 +71,7 @@ class GpuUsage(Listener):
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs = False
         self._counted_us = 0  # the last poll
+        self._can_keep = True  # else it was said
         self.found(agent.found)
 
     # -- what is asked of the probe
@@ -118,6 +119,12 @@ class GpuUsage(Listener):
             self._unkept[key] = uuids
         else:
             self._ledger.restore([use], self._now_us())
+
+    def ended(self, key: StepKey) -> None:
+        """Its end is known, if not through `over`: it could not even be handed to the launcher."""
+        self._unkept.pop(key, None)
+        if self._ledger.end(key) is not None:
+            self._changed()
 
     def returned(self, key: StepKey, uuids: tuple[str, ...]) -> None:
         """The job goes on without these."""
@@ -249,7 +256,11 @@ class GpuUsage(Listener):
         except FileNotFoundError:
             return  # it has ended, and its folder was faster
         except OSError as error:
-            log.warning("step %s: its GPU figures cannot be kept: %s", use.key, os.strerror(error.errno or 0))
+            if self._can_keep:
+                log.warning("step %s: its GPU figures cannot be kept: %s", use.key, os.strerror(error.errno or 0))
+            self._can_keep = False
+        else:
+            self._can_keep = True
 
     def _show_jobs(self) -> None:
         self._map.show({name: self._ledger.jobs_on(uuid) for uuid, name in self._files.items()})
