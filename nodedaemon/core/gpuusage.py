@@ -226,7 +226,7 @@ class _Moment:
     def _holder(self, key: StepKey) -> StepUse | None:
         """Who holds the GPU for a process of that step: it, or its job (a process of a step without GPUs)."""
         of_job = self._by_job.get((key.job_id, key.attempt), [])
-        return next((use for use in of_job if use.key == key), _itself(of_job) if of_job else None)
+        return next((use for use in of_job if use.key == key), itself(of_job) if of_job else None)
 
     def count(self) -> list[tuple[Job, Activity]]:
         """Into the figures; what each job does there."""
@@ -253,7 +253,7 @@ class _Moment:
     def _users(self, of_job: list[StepUse]) -> list[StepUse]:
         """The steps of a job that the sample is told of."""
         found = [use for use in of_job if use.key in self._processes]
-        return found or [use for use in of_job if use.key in self._ending] or [_itself(of_job)]
+        return found or [use for use in of_job if use.key in self._ending] or [itself(of_job)]
 
     def _weights(self, users: list[StepUse]) -> dict[StepKey, int]:
         """In which proportion they had the GPU."""
@@ -319,7 +319,7 @@ class _Moment:
         if sample.processes is not None:
             amounts = [process.memory_kb for process in self._processes.get(use.key, ())]
             return None if None in amounts else sum(amount or 0 for amount in amounts)
-        is_alone = len(self._by_job) == 1 and use is _itself(self._holders)
+        is_alone = len(self._by_job) == 1 and use is itself(self._holders)
         return sample.memory_used_kb if is_alone else None
 
 
@@ -332,7 +332,8 @@ def _part(value: int, part: int, whole: int) -> int:
 _PLACE = {BATCH_STEP: -3, INTERACTIVE_STEP: -2, EXTERN_STEP: 2**32}
 
 
-def _itself(of_job: list[StepUse]) -> StepUse:
+def itself(of_job: list[StepUse]) -> StepUse:
+    """The step that stands for the job."""
     return min(of_job, key=lambda use: _PLACE.get(use.key.step_id, use.key.step_id))
 
 
@@ -361,49 +362,3 @@ def metrics_of(use: StepUse) -> tuple[Metric, ...]:
     return tuple(
         (kind, total, max(high), use.rank, min(low), use.rank) for kind, total, high, low in rows if high and low
     )
-
-
-class IdleWord(msgspec.Struct, frozen=True, gc=False):
-    """A job's GPUs do nothing since then, or no longer so (`over`)."""
-
-    key: StepKey
-    uuids: tuple[str, ...]
-    since_us: int
-    over: bool = False
-    unused: bool = False
-
-
-def look_idle(
-    uses: list[StepUse], activities: list[Activity], at_us: int, percent: int, warn_us: int
-) -> IdleWord | None:
-    """What is to be told of one job, all of whose steps these are. Marks them; is told once until it is over.
-
-    Idle: every GPU is known to be below `percent`, or, where there is no utilisation (MIG), has no process.
-    """
-    seen = {activity.uuid: activity for activity in activities}
-    uuids = tuple(sorted({share.uuid for use in uses for share in use.shares}))
-    if not uuids or any(uuid not in seen for uuid in uuids):
-        return None  # not all were looked at: no answer
-    first, told = uses[0].idle_since_us, uses[0].idle_told
-    key = _itself(uses).key
-    if not warn_us or not all(_is_idle(seen[uuid], percent) for uuid in uuids):
-        mark_idle(uses, 0, told=False)
-        return IdleWord(key, uuids, first, over=True) if told else None
-    since_us = first or at_us
-    is_due = not told and at_us - since_us >= warn_us
-    mark_idle(uses, since_us, told=told or is_due)
-    if not is_due:
-        return None
-    return IdleWord(key, uuids, since_us, unused=all(seen[uuid].has_process is False for uuid in uuids))
-
-
-def mark_idle(uses: Iterable[StepUse], since_us: int, *, told: bool) -> None:
-    """Since when a job's GPUs do nothing, in the figures of all its steps."""
-    for use in uses:
-        use.idle_since_us, use.idle_told = since_us, told
-
-
-def _is_idle(activity: Activity, percent: int) -> bool:
-    if activity.util_percent is not None:
-        return activity.util_percent < percent
-    return activity.has_process is False

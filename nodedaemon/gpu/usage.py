@@ -7,8 +7,8 @@
 The file (`gpus`, written whole, not synced: a step does not outlive a loss of power) holds what the ledger knows, for the
 noded that comes after this one, and the figures as sstat wants them, for the step's own supervisor (sampling.py).
 
-A listener of the agent (hooks.py). Who counts what for whom is core/gpuusage.py's; whose a process is, the agent's;
-what NVML's own accounting adds is asked for at the end, where the site has switched it on.
+A listener of the agent (hooks.py). Who counts what for whom is core/gpuusage.py's, who is idle core/gpuidle.py's, and whose
+a process is the agent's; what NVML's own accounting adds is asked for at the end, where the site has switched it on.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ import msgspec
 
 from nodedaemon.core import gpuusage
 from nodedaemon.core.gpuhealth_words import Owner
-from nodedaemon.core.gpuusage import Job, Ledger, Metric, Share, StepUse, metrics_of
+from nodedaemon.core.gpuidle import look_idle
+from nodedaemon.core.gpuusage import Activity, Job, Ledger, Metric, Share, StepUse, metrics_of
 from nodedaemon.core.gpuwords import Found, Polled
 from nodedaemon.core.messages import Event, StepEnded
 from nodedaemon.core.steps import StepKey
@@ -71,6 +72,7 @@ class GpuUsage(Listener):
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs = False
         self._counted_us = 0  # the last poll
+        self._can_keep = True  # else it was said
         self.found(agent.found)
 
     # -- what is asked of the probe
@@ -118,6 +120,12 @@ class GpuUsage(Listener):
             self._unkept[key] = uuids
         else:
             self._ledger.restore([use], self._now_us())
+
+    def ended(self, key: StepKey) -> None:
+        """Its end is known, if not through `over`: it could not even be handed to the launcher."""
+        self._unkept.pop(key, None)
+        if self._ledger.end(key) is not None:
+            self._changed()
 
     def returned(self, key: StepKey, uuids: tuple[str, ...]) -> None:
         """The job goes on without these."""
@@ -229,10 +237,10 @@ class GpuUsage(Listener):
             if at_us <= polled.at_us and not counted.done():
                 counted.set_result(None)
 
-    def _look_idle(self, job: Job, activities: list[gpuusage.Activity], at_us: int) -> None:
+    def _look_idle(self, job: Job, activities: list[Activity], at_us: int) -> None:
         gpu = self._site.settings.gpu
         after_us = 0 if self._is_suspended(job) else gpu.idle_warn_s * 1_000_000
-        word = gpuusage.look_idle(self._ledger.steps_of(job), activities, at_us, gpu.idle_percent, after_us)
+        word = look_idle(self._ledger.steps_of(job), activities, at_us, gpu.idle_percent, after_us)
         if word is not None:
             key = node_pb2.StepKey(job_id=word.key.job_id, attempt=word.key.attempt, step_id=word.key.step_id)
             idle = node_pb2.GpuIdle(
@@ -249,7 +257,11 @@ class GpuUsage(Listener):
         except FileNotFoundError:
             return  # it has ended, and its folder was faster
         except OSError as error:
-            log.warning("step %s: its GPU figures cannot be kept: %s", use.key, os.strerror(error.errno or 0))
+            if self._can_keep:
+                log.warning("step %s: its GPU figures cannot be kept: %s", use.key, os.strerror(error.errno or 0))
+            self._can_keep = False
+        else:
+            self._can_keep = True
 
     def _show_jobs(self) -> None:
         self._map.show({name: self._ledger.jobs_on(uuid) for uuid, name in self._files.items()})

@@ -233,3 +233,13 @@ def test_a_job_without_gpus_has_none_of_it(cluster: GpuCluster) -> None:
     row = cluster.sacct(str(job))[f"{job}.batch"]
     assert "gpu" not in row["TRESUsageInTot"] and row["ConsumedEnergy"] == ""
     assert "GPU" not in cluster.run("seff", str(job)).ok().out
+
+
+def test_a_job_that_leaves_its_gpu_idle_is_told(cluster: GpuCluster) -> None:
+    job = cluster.sbatch("--gpus=1", "-t10", "--output=idle.out", "--wrap", f"exec {cluster.hold} i")
+    held = cluster.held("i")
+    place = cluster.order.index(held.gpu)
+    cluster.wait(lambda: f"idle: GPU {place} of n1" in cluster.job(job).admin_comment, "it is told")
+    cluster.wait_text(cluster.work / "idle.out", f"GPU {place} of n1 have done nothing for ")
+    cluster.go("i")
+    cluster.wait_state(job, "COMPLETED")

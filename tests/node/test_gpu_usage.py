@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodedaemon.core.gpuidle import look_idle
 from nodedaemon.core.gpuusage import (
     ENERGY_J,
     GAP_US_MAX,
@@ -16,7 +17,6 @@ from nodedaemon.core.gpuusage import (
     Ledger,
     Share,
     StepUse,
-    look_idle,
     metrics_of,
 )
 from nodedaemon.core.gpuwords import Lifetime, Process, Sample

@@ -207,6 +207,24 @@ def test_other_ends_pass_at_once(world: World) -> None:
     asyncio.run(main())
 
 
+def test_a_step_that_could_not_be_ordered_holds_nothing(world: World) -> None:
+    """Its end came before it was known to have begun."""
+
+    async def main() -> None:
+        world.run()
+        world.agent.next = [sample(G0, 0, 0, 0)]
+        world.usage.over(StepEnded(BATCH, 0, 2, failure="no room"), world.posted.append)
+        world.order(BATCH, G0)
+        world.usage.ended(BATCH)
+        before = world.usage.per_process()
+        world.order(STEP0, G0)
+        assert world.usage.per_process() == before == ()
+        await asyncio.gather(*world.usage._tasks)
+
+    asyncio.run(main())
+    assert [end.key for end in world.posted] == [BATCH]
+
+
 def test_a_restart_loses_nothing(world: World) -> None:
     async def main() -> None:
         world.run()
