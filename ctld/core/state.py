@@ -458,13 +458,8 @@ class ClusterState:
         running, columns = self.running, self.node_columns
         for index in sorted(running.touched):
             node = self.node_list[index]
-            holders = (
-                (running.end_of(job_id), job_id, part)
-                for job_id in node.jobs
-                for part in self.jobs[job_id].alloc
-                if part.node == node.name
-            )
-            now, gains = shares.outlook(node, holders)
+            parts = ((i, part) for i in node.jobs for part in self.jobs[i].alloc if part.node == node.name)
+            now, gains = shares.outlook(node, ((running.end_of(job_id), job_id, part) for job_id, part in parts))
             for kind, count in now.items():
                 columns.free_gres[index, self.gres_kinds[kind]] = count
             if self.mix is not None:
