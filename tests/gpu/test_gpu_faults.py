@@ -270,11 +270,12 @@ def test_flapping_ends_after_three_times_a_day(cluster: Faulty) -> None:
 
 def test_a_new_driver_under_the_daemon_drains_the_node_until_it_answers(cluster: Faulty) -> None:
     fake = cluster.fakes[N2]
-    fake.put({"fn.nvmlInitWithFlags": 18, "fn.nvmlDeviceGetCount": 18, "fn.nvmlDeviceGetHandleByIndex": 18})
+    calls = ("fn.nvmlInitWithFlags", "fn.nvmlDeviceGetCount_v2")
+    fake.put(dict.fromkeys(calls, 18))
     cluster.wait_gpu(N2, 0, "FAILED", "NVML does not answer")
     cluster.wait_gpu(N2, 1, "FAILED", "NVML does not answer")
     cluster.wait(lambda: "DRAIN" in cluster.node(N2).flags, "the node is drained")
-    fake.put({"fn.nvmlInitWithFlags": None, "fn.nvmlDeviceGetCount": None, "fn.nvmlDeviceGetHandleByIndex": None})
+    fake.put(dict.fromkeys(calls))
     cluster.wait_well()
     for number in (0, 1):
         cluster.resume(N2, number)
@@ -328,3 +329,23 @@ def test_what_a_job_left_on_a_gpu_is_killed_and_the_gpu_drained_until_then(clust
         left.kill()
         left.wait()
         fake.put({f"gpu.{number}.proc.0": None})
+
+
+def test_a_launch_in_the_moment_of_a_hang_costs_no_job(cluster: Faulty) -> None:
+    """A launch asks nothing of NVML: the job starts, or waits until the driver answers; it ends well either way."""
+    for name in (N1, N2):
+        cluster.fakes[name].put({"gpu.0.hang": 1})
+    jobs = [cluster.sbatch("--gres=gpu:2", "-o", "/dev/null", "--wrap", "true") for _ in range(2)]
+    for name in (N1, N2):
+        cluster.wait_gpu(name, 0, "UNRESPONSIVE", "NVML hung")
+    late = cluster.sbatch("--gres=gpu:1", "-o", "/dev/null", "--wrap", "true")
+    for name in (N1, N2):
+        cluster.fakes[name].put({"gpu.0.hang": None})
+    assert [job.state for job in cluster.wait_ends(*jobs, late)] == ["COMPLETED"] * 3
+    cluster.wait_well()
+
+
+def test_nothing_is_ever_set_on_a_card(cluster: Faulty) -> None:
+    """Also after all of the above: this is the last test of the file."""
+    for name in (N1, N2):
+        assert cluster.fakes[name].set_calls() == []

@@ -1,0 +1,63 @@
+"""Whose a process on a GPU is: by its supervisor, by its environment, by nobody's word. Real processes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nodedaemon import proctree
+from nodedaemon.core.gpuhealth_words import Owner
+from nodedaemon.core.steps import StepKey
+from nodedaemon.gpu.owners import Jobs, owners
+
+WAIT = "import sys; print(flush=True); sys.stdin.read()"
+ME = os.geteuid()
+
+
+@contextmanager
+def process(**env: str) -> Iterator[int]:
+    command = [sys.executable, "-c", WAIT]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**os.environ, **env}) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        yield child.pid
+        child.kill()
+
+
+def test_a_descendant_of_a_supervisor_is_its_jobs() -> None:
+    with process() as pid:
+        step = StepKey(7, 2, 0)
+        jobs = Jobs((), {os.getpid(): step}, [])
+        assert jobs.owner(pid) == Owner(pid, True, ME, (7, 2), proctree.start_time(pid), step)
+
+
+def test_an_environment_names_a_job_of_the_same_user_only() -> None:
+    with process(SLURM_JOB_ID="7") as pid:
+        start = proctree.start_time(pid)
+        assert Jobs((), {}, [((7, 1), ME)]).owner(pid) == Owner(pid, True, ME, (7, 1), start)
+        assert Jobs((), {}, [((7, 1), ME + 1)]).owner(pid) == Owner(pid, True, ME, None, start)
+        assert Jobs((), {}, [((8, 1), ME)]).owner(pid) == Owner(pid, True, ME, None, start)
+
+
+def test_what_nobody_explains_is_nobodys() -> None:
+    with process() as pid:
+        assert Jobs(("/sys/fs/cgroup/freezer/penstock-n1",), {}, []).owner(pid).job is None
+
+
+def test_a_process_that_is_gone_does_not_exist() -> None:
+    with process() as pid:
+        pass
+    assert owners([pid], Jobs((), {}, [])) == (Owner(pid, False),)
+
+
+def test_a_group_of_this_node_names_the_job(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    texts = {
+        "/penstock-n1/7.1.0": (7, 1), "/x/penstock-n1/7.1/-5/task_0": (7, 1), "/penstock-n2/7.1.0": None,
+        "/penstock-n1/other": None,
+    }  # fmt: skip
+    with process() as pid:
+        for path, job in texts.items():
+            monkeypatch.setattr("nodedaemon.gpu.owners.read_text", lambda name, path=path: f"9:freezer:{path}\n")
+            assert Jobs(("/sys/fs/cgroup/freezer/penstock-n1",), {}, []).owner(pid).job == job
