@@ -9,9 +9,8 @@ Looked at after a pass that saw something new, and only at the head of the queue
    they are divided. Without that, smaller jobs that fit as things are would pass it for ever.
 
 What is never divided: a GPU with anything allocated on it or its instances; one that a higher-ranked waiting job needs
-as it is; one that was divided less than PenstockMigPauseSeconds ago; one that may not be given to anybody, or on a
-node that is not up.
-A request for any gpu, without a type, divides nothing.
+as it is; one that was divided less than PenstockMigPauseSeconds ago; one that may not be given to anybody, or is on a node
+that is not up. A request for any gpu, without a type, divides nothing.
 
 The doing is gpu_work.py's: the GPU is closed, the node does it, verifies, or puts back what was. After a failure there is
 a pause; FAILURES_MAX failures within FAILURES_US drain the GPU, in words, for an administrator to look at.
@@ -223,6 +222,10 @@ class _Look:
         kinds = counts(node, now, gpu.facts.type) if now is not None else {}
         return not any(bits >> node.index & 1 and kind in kinds for bits, wish in self.needs for kind in wish)
 
+    def _has_failed(self, gpu: Gpu) -> bool:
+        """It rests after a failure: others may have it meanwhile."""
+        return bool(gpu.failed_at_us) and rest_until_us(gpu, self.state.config.mig_pause_s * US) > self.now_us
+
     def _begin(self, node: Node, division: Division) -> None:
         gpu = node.gpus[division.uuid]._replace(kept_for=0)
         gpu_work.begin(self.state, self.now_us, node, gpu, WorkKind.DIVIDE, TIMEOUT_S, division.layout)
@@ -237,7 +240,7 @@ class _Look:
             mine = [
                 (free_at_s(self.state, node, gpu), Candidate(gpu, choice, free_places(node, gpu)))
                 for gpu, choice in choices_of(node)
-                if self._may_be_divided(node, gpu)
+                if self._may_be_divided(node, gpu) and not self._has_failed(gpu)
             ]
             mine.sort(key=lambda pair: (pair[0], pair[1].gpu.facts.index, pair[1].gpu.uuid))
             for number in range(1, len(mine) + 1):

@@ -8,6 +8,7 @@ from typing import Final
 
 from ctld.agents.link import NodeLink
 from ctld.agents.stepmessages import indices
+from ctld.core.mig_model import shown_gres
 from ctld.core.model import Node, Partition, Reservation
 from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
@@ -109,7 +110,7 @@ def node_info(
         flags=[*flags_of(state, node), *reserved_flags(reservations)],
         reservation=",".join(reservation.name for reservation in reservations),
         reason_user=reason_user,
-        gres=[common_pb2.GresCount(name=g.name, type=g.type, count=g.count) for g in node.config.gres],
+        gres=[common_pb2.GresCount(name=g.name, type=g.type, count=g.count) for g in shown_gres(node)],
         gres_used=[
             with_indices(common_pb2.GresIndices(name=name, type=type_, index=indices(mask)), node)
             for (name, type_), mask in node.gres_used.items()
@@ -146,7 +147,7 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
     cpus = sum(node.cpus for node in nodes)
     tres = {"cpu": cpus, "mem": sum(node.real_memory_mb for node in nodes), "node": len(nodes), "billing": cpus}
     for node in nodes:
-        for gres in node.config.gres:
+        for gres in shown_gres(node):
             key = f"gres/{gres.name}"
             tres[key] = tres.get(key, 0) + gres.count
     modes = partition.config.preempt_mode or state.config.preempt_mode

@@ -46,7 +46,7 @@ log = logging.getLogger("penstock.noded")
 HEALTH, STEPS = "gpu-health.json", "gpu-steps.json"
 POLL_S = 10.0
 #: For the children to see what a division has made.
-SEEN_S = 30.0
+SEEN_S = 15.0
 #: Ended jobs that what is left on a GPU may be of.
 ENDED_MAX = 256
 #: What no launch may be given, and why.

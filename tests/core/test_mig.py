@@ -251,3 +251,14 @@ def test_cards_that_are_not_to_be_changed_are_not_divided() -> None:
     world = MigWorld(mig_config(gpu_settings="read-only"))
     world.submit(job("1g.18gb"))
     assert world.orders == {}
+
+
+def test_while_it_rests_after_a_failure_others_have_it() -> None:
+    world = MigWorld(mig_config(count=1))
+    world.submit(job("1g.18gb"))
+    world.finish(ok=False)
+    world.submit(job("h200"))
+    assert world.of_job(2) == ["GPU-n1-0"]
+    assert world.gpu(0).kept_for == 0
+    world.advance(FAILURE_PAUSE_S)
+    assert world.gpu(0).kept_for == 1
