@@ -16,7 +16,7 @@ fork pays for it.
 Reading order
     core (messages, steps, machine, environment, stepenv), journal, steprecord, spool, orders, launching, launcher, stepd,
     supervisor, plugs, tasks, task, kept, streams, stream_server, stream_port, proctree, cgroup, supervisors, wire,
-    wire_steps, link, inventory, nvml, daemon, main.
+    wire_steps, link, inventory, gpu, daemon, main.
 
 What decides whether a step was started is one file: the claim in its step folder. stepd makes it before it forks the
 task; a restarted noded makes it in stepd's place to say "never". link(2) lets exactly one of them win.

@@ -30,7 +30,7 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.gpu import agent as gpu_agent
-from nodedaemon.gpu import mig, once
+from nodedaemon.gpu import detect, mig, once
 from nodedaemon.gpu.mps import FOLDER as MPS_FOLDER
 from nodedaemon.gpu.mps import Mps
 from nodedaemon.gpu.usage import GpuUsage
@@ -106,7 +106,9 @@ class Daemon:
         self._started_at_us = self._clock.now_us()
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="noded")
         node = settings.node
-        self._inventory, found = inventory.take_inventory(node.node_name, settings.pretended, node.site.topology)
+        self._inventory, found = inventory.take_inventory(
+            node.node_name, settings.pretended, node.site.topology, detect.asks_nvml(spool.dir_fd)
+        )
         if found.why:
             log.info("no GPUs: %s", found.why)
         settings.node.site.found(self._inventory)
@@ -123,6 +125,7 @@ class Daemon:
         self._usage: GpuUsage | None = None
         self._mps: Mps | None = None
         self._gpus = self._make_gpus(found)
+        node.site.listeners.append(lambda: detect.remember(spool.dir_fd, node.site.settings.gpu.detect))
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
         self._link = link.Link(
@@ -143,7 +146,8 @@ class Daemon:
 
     def _make_gpus(self, found: Found) -> gpu_agent.GpuAgent | None:
         """Who minds the GPUs; nobody where there are none, or where they are pretended."""
-        if self._settings.pretended.gpus is not None or not gpu_agent.may_have(found, self._spool):
+        is_asked = self._settings.pretended.gpus is None and found.why != inventory.NOT_ASKED
+        if not is_asked or not gpu_agent.may_have(found, self._spool):
             return None
         place = gpu_agent.Place(
             self._spool, self._cgroups, self._executor, self.post, self._clock.now_us, self._inventory,

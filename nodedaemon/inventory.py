@@ -21,6 +21,7 @@ MB = 1024 * 1024
 GPUS_MAX = 1024  # a bitmask per node and job; the largest machines have 16
 CPUS_MAX = 65_536
 MEMORY_MB_MAX = 2**40
+NOT_ASKED = "AutoDetect=off"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def take_inventory(
     if pretended.gpus is not None:
         found = Found(_pretended_gpus(node_name, *pretended.gpus))
     else:
-        found = once.find() if asks_nvml else Found(why="AutoDetect=off")
+        found = once.find() if asks_nvml else Found(why=NOT_ASKED)
     inventory = node_pb2.Inventory(
         cpus=cpus,
         boards=1,
