@@ -79,7 +79,7 @@ def test_a_driver_that_is_loaded_later(cluster: Found) -> None:
 
 def test_nvml_is_not_asked_where_it_must_not_be(cluster: Found) -> None:
     gres = cluster.home / "gres.conf"
-    gres.write_text("AutoDetect=off\nNodeName=n1 Name=gpu Count=2 File=/dev/null\n")
+    gres.write_text("AutoDetect=off\nNodeName=n1 Name=gpu File=/dev/null,/dev/zero\n")
     cluster.start()
     cluster.again()
     calls = cluster.fake.calls()
