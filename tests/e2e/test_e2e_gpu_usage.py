@@ -240,6 +240,6 @@ def test_a_job_that_leaves_its_gpu_idle_is_told(cluster: GpuCluster) -> None:
     held = cluster.held("i")
     place = cluster.order.index(held.gpu)
     cluster.wait(lambda: f"idle: GPU {place} of n1" in cluster.job(job).admin_comment, "it is told")
-    cluster.wait_text(cluster.work / "idle.out", f"GPU {place} of n1 have done nothing for ")
+    cluster.wait_text(cluster.work / "idle.out", f"GPU {place} of n1 has done nothing for ")
     cluster.go("i")
     cluster.wait_state(job, "COMPLETED")
