@@ -41,7 +41,7 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
             order.swap_limit_mb = swap_limit_mb(job.mem_mb, groups, site.total_memory_mb)
     if groups.pids_max:
         order.pids_max = groups.pids_max
-    if groups.constrain_devices and _may_fence(site):
+    if (groups.constrain_devices and _may_fence(site)) or (groups.fence_where_able and site.fences_devices()):
         order.denied_devices = denied_devices(message.allocation, site)
         order.job_denied_devices = denied_devices(job, site)
         order.fence_devices = any(part.name == GPU or part.units for part in job.gres)  # it may give some back

@@ -7,6 +7,8 @@ knows UUIDs (devices that gres.conf names), the place is the number.
 Deliberately absent: the words (core/gpupins.py), who gets which (core/gpubind.py), what is forbidden (containment.py).
 """
 
+import os
+
 from nodedaemon import orders
 from nodedaemon.core import gpubind, gpupins
 from nodedaemon.core.environment import NodeShare
@@ -40,7 +42,9 @@ def pinning_of(site: Site) -> Pinning:
     """How this node tells jobs of their GPUs."""
     said = site.settings.gpu
     makers = tuple(maker for maker in gpupins.MAKERS if maker in said.env)
-    return Pinning(makers if said.env else _found_makers(site), said.env_uuid, site.fences_devices())
+    files = [file for gpu in site.inventory() for file in gpu.files]  # of pretended ones: none
+    are_fenced = site.fences_devices() and (site.has_devices(GPU) or any(map(os.path.exists, files)))
+    return Pinning(makers if said.env else _found_makers(site), said.env_uuid, are_fenced)
 
 
 def _found_makers(site: Site) -> tuple[str, ...]:

@@ -76,7 +76,8 @@ class Site:
 
     def fences_devices(self) -> bool:
         """True when what a step was not given is closed to it."""
-        return self.settings.cgroup.constrain_devices and self.can_fence_devices()
+        groups = self.settings.cgroup
+        return (groups.constrain_devices or groups.fence_where_able) and self.can_fence_devices()
 
     def can_fence_devices(self) -> bool:
         """True when this node has what that takes."""

@@ -50,7 +50,11 @@ def drain_uids(nodes: Iterable[Node]) -> list[int]:
 
 def constraint(config: Config, node: Node) -> str:
     """What keeps jobs from GPUs that are not theirs: the node's means, where the configuration wants it used."""
-    return node.gpu_constraint if config.cgroup.constrain_devices else BY_ENVIRONMENT * bool(node.gpu_constraint)
+    return (
+        node.gpu_constraint
+        if config.cgroup.constrain_devices is not False
+        else BY_ENVIRONMENT * bool(node.gpu_constraint)
+    )
 
 
 def _order(gpu: Gpu) -> tuple[bool, int, bool, bool, int, str]:

@@ -1,8 +1,8 @@
 """Reads `cgroup.conf`, which lies beside `slurm.conf`: what jobs are held to on their nodes.
 
-Without the file nothing is constrained (cgroup.conf(5) has the same defaults). The controller reads it and sends it to
-the nodes, so the copy beside the controller's slurm.conf is the one that counts. A line may hold several `Key=value`;
-of a key given twice the last one counts, with a warning.
+Without the file nothing is constrained (cgroup.conf(5) has the same defaults) but the devices of GPUs, where a node can.
+The controller reads it and sends it to the nodes, so the copy beside the controller's slurm.conf is the one that counts.
+A line may hold several `Key=value`; of a key given twice the last one counts, with a warning.
 """
 
 import os

@@ -350,7 +350,7 @@ class NodeDevice(_message.Message):
     def __init__(self, name: _Optional[str] = ..., index: _Optional[int] = ..., file: _Optional[str] = ...) -> None: ...
 
 class CgroupSettings(_message.Message):
-    __slots__ = ("constrain_cores", "constrain_ram", "constrain_swap", "constrain_devices", "allowed_ram_percent", "allowed_swap_percent", "min_ram_mb", "max_ram_percent", "max_swap_percent", "plugin", "pids_max", "signal_children")
+    __slots__ = ("constrain_cores", "constrain_ram", "constrain_swap", "constrain_devices", "allowed_ram_percent", "allowed_swap_percent", "min_ram_mb", "max_ram_percent", "max_swap_percent", "plugin", "pids_max", "signal_children", "fence_where_able")
     CONSTRAIN_CORES_FIELD_NUMBER: _ClassVar[int]
     CONSTRAIN_RAM_FIELD_NUMBER: _ClassVar[int]
     CONSTRAIN_SWAP_FIELD_NUMBER: _ClassVar[int]
@@ -363,6 +363,7 @@ class CgroupSettings(_message.Message):
     PLUGIN_FIELD_NUMBER: _ClassVar[int]
     PIDS_MAX_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    FENCE_WHERE_ABLE_FIELD_NUMBER: _ClassVar[int]
     constrain_cores: bool
     constrain_ram: bool
     constrain_swap: bool
@@ -375,7 +376,8 @@ class CgroupSettings(_message.Message):
     plugin: str
     pids_max: int
     signal_children: bool
-    def __init__(self, constrain_cores: bool = ..., constrain_ram: bool = ..., constrain_swap: bool = ..., constrain_devices: bool = ..., allowed_ram_percent: _Optional[float] = ..., allowed_swap_percent: _Optional[float] = ..., min_ram_mb: _Optional[int] = ..., max_ram_percent: _Optional[float] = ..., max_swap_percent: _Optional[float] = ..., plugin: _Optional[str] = ..., pids_max: _Optional[int] = ..., signal_children: bool = ...) -> None: ...
+    fence_where_able: bool
+    def __init__(self, constrain_cores: bool = ..., constrain_ram: bool = ..., constrain_swap: bool = ..., constrain_devices: bool = ..., allowed_ram_percent: _Optional[float] = ..., allowed_swap_percent: _Optional[float] = ..., min_ram_mb: _Optional[int] = ..., max_ram_percent: _Optional[float] = ..., max_swap_percent: _Optional[float] = ..., plugin: _Optional[str] = ..., pids_max: _Optional[int] = ..., signal_children: bool = ..., fence_where_able: bool = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us")

@@ -111,7 +111,7 @@ class CgroupConfig:
 
     plugin: str = "autodetect"  # or cgroup/v1, cgroup/v2, disabled
     constrain_cores: bool = False
-    constrain_devices: bool = False
+    constrain_devices: bool | None = None  # None: where a node can, for the GPUs that have a device file
     constrain_ram: bool = False
     constrain_swap: bool = False
     allowed_ram_percent: float = 100.0

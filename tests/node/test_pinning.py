@@ -32,8 +32,8 @@ def site(fenced: bool = False, devices=(), named: bool = True, **gpu) -> Site:
     made = Site(flat(8))
     if named:
         made.found(node_pb2.Inventory(gpus=[
-            node_pb2.GpuDevice(uuid=A, index=0, minor=1, memory_mb=1000, near_cpus=range(4)),
-            node_pb2.GpuDevice(uuid=B, index=1, minor=0, memory_mb=1000, near_cpus=range(4, 8)),
+            node_pb2.GpuDevice(uuid=A, index=0, minor=1, memory_mb=1000, near_cpus=range(4), files=["/dev/null"]),
+            node_pb2.GpuDevice(uuid=B, index=1, minor=0, memory_mb=1000, near_cpus=range(4, 8), files=["/dev/zero"]),
             node_pb2.GpuDevice(uuid=MIG, index=1, minor=0, parent_uuid=B, files=["/dev/nvidia-caps/nvidia-cap9"]),
         ]))  # fmt: skip
     settings = node_pb2.NodeSettings(gpu=node_pb2.GpuSettings(**gpu), task_plugin="task/affinity")

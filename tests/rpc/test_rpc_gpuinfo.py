@@ -121,7 +121,7 @@ def test_the_means_against_other_jobs_is_told_where_it_is_in_use() -> None:
     config = make_config(nodes=1)
     node = World(config).core.state.node_list[0]
     node.gpu_constraint = "cgroup/v2"
-    on = replace(config, cgroup=replace(config.cgroup, constrain_devices=True))
-    assert (constraint(config, node), constraint(on, node)) == ("env", "cgroup/v2")
+    off, on = (replace(config, cgroup=replace(config.cgroup, constrain_devices=said)) for said in (False, True))
+    assert [constraint(one, node) for one in (config, on, off)] == ["cgroup/v2", "cgroup/v2", "env"]
     node.gpu_constraint = ""
     assert (constraint(config, node), constraint(on, node)) == ("", "")
