@@ -8,6 +8,7 @@ import pytest
 from nodedaemon import wire
 from nodedaemon.cgroup import Cgroups, Tree
 from nodedaemon.core.scriptenv import script_environment
+from nodedaemon.gpu import returned
 from nodedaemon.site import Site
 from nodedaemon.topology_info import flat
 from penstock.v1 import common_pb2, node_pb2
@@ -249,6 +250,18 @@ def test_root_does_not_launch_without_a_fence_that_was_asked_for(monkeypatch):
     assert event_of().invalid == "" and event_of().order.denied_devices == []
     assert event_of().order.environment[b"CUDA_VISIBLE_DEVICES"] == b"1"  # nothing is hidden
     assert site(True).gpu_constraint() == "cgroup/v1"
+
+
+def test_what_is_given_back_is_closed_but_for_what_is_kept(monkeypatch):
+    """An instance's GPU stays open to who has another instance of it."""
+    seen = []
+    monkeypatch.setattr("nodedaemon.devices._capability_major", lambda: 0)
+    monkeypatch.setattr("nodedaemon.gpu.returned.take_away", lambda trees, job, files: seen.append((job, files)) or 1)
+    assert returned.close(site(True), "7.1", [A], [B]) == 1
+    assert returned.close(site(True), "7.1", [MIG], [B]) == 1
+    assert returned.close(site(True), "7.1", [B], [MIG]) == 0  # the same file
+    assert returned.close(site(False), "7.1", [A], []) == 0
+    assert seen == [("7.1", ["c195:1"]), ("7.1", ["/dev/nvidia-caps/nvidia-cap9"])]
 
 
 # -- real daemons
