@@ -238,6 +238,7 @@ def test_what_is_closed(gres, denied, monkeypatch):
 def test_root_does_not_launch_without_a_fence_that_was_asked_for(monkeypatch):
     node = site(True)
     node.cgroups = Cgroups("v1", (Tree("/nowhere", ("freezer",), False),))
+    node.take(node.settings)
     assert node.gpu_constraint() == "env"
     event_of = lambda: wire.command_event(  # noqa: E731
         1,
