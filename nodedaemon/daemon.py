@@ -30,7 +30,7 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.crash import crash_point
 from nodedaemon.gpu import agent as gpu_agent
-from nodedaemon.gpu import detect, mig, once
+from nodedaemon.gpu import detect, mig, once, returned
 from nodedaemon.gpu.mps import FOLDER as MPS_FOLDER
 from nodedaemon.gpu.mps import Mps
 from nodedaemon.gpu.usage import GpuUsage
@@ -326,6 +326,12 @@ class Daemon:
     def _order(self, body: bytes) -> None:
         if self._gpus is not None:
             self._gpus.order(body)
+            command = node_pb2.Command.FromString(body)
+            if command.WhichOneof("kind") == "return_gpus":
+                back = command.return_gpus
+                kept = self._gpus.held_by(back.key.job_id, back.key.attempt)
+                job, site = f"{back.key.job_id}.{back.key.attempt}", self._settings.node.site
+                self._executor.submit(returned.close, site, job, tuple(back.uuid), kept)
         else:
             log.warning("told to do something to a GPU, but there is none that NVML knows")
 

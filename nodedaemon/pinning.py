@@ -7,7 +7,7 @@ knows UUIDs (devices that gres.conf names), the place is the number.
 Deliberately absent: the words (core/gpupins.py), who gets which (core/gpubind.py), what is forbidden (containment.py).
 """
 
-import os
+from os.path import exists
 
 from nodedaemon import orders
 from nodedaemon.core import gpubind, gpupins
@@ -24,6 +24,8 @@ NO_CLOCKS = "is ignored: clocks of GPUs are not changed on this node"
 def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str, uid: int = -1) -> NodeShare:
     """What is held on this node. `uid`: whose it is; -1 = it does not matter."""
     name = message.node or node_name
+    if not message.gres:  # most jobs
+        return NodeShare(name, message.cpus, message.mem_mb, message.tasks, pinning=pinning_of(site))
     parts = [part for part in message.gres if part.units]
     shared = tuple(gpu for part in parts for gpu in _gpus(part, site))
     shards = sum(sum(part.units) for part in parts if part.name == SHARD)
@@ -39,12 +41,14 @@ def share_of(message: common_pb2.NodeAllocation, site: Site, node_name: str, uid
 
 
 def pinning_of(site: Site) -> Pinning:
-    """How this node tells jobs of their GPUs."""
-    said = site.settings.gpu
-    makers = tuple(maker for maker in gpupins.MAKERS if maker in said.env)
-    files = [file for gpu in site.inventory() for file in gpu.files]  # of pretended ones: none
-    are_fenced = site.fences_devices() and (site.has_devices(GPU) or any(map(os.path.exists, files)))
-    return Pinning(makers if said.env else _found_makers(site), said.env_uuid, are_fenced)
+    """How this node tells jobs of their GPUs, as of its settings."""
+    if site.pinning is None:
+        said = site.settings.gpu
+        makers = tuple(maker for maker in gpupins.MAKERS if maker in said.env) if said.env else _found_makers(site)
+        files = [file for gpu in site.inventory() for file in gpu.files]  # of pretended ones: none
+        are_there = site.has_devices(GPU) or any(map(exists, files))
+        site.pinning = Pinning(makers, said.env_uuid, are_there and site.fences_devices())
+    return site.pinning
 
 
 def _found_makers(site: Site) -> tuple[str, ...]:
@@ -90,13 +94,15 @@ def _memory_mb(part: common_pb2.GresIndices, site: Site) -> int:
 
 def bind_tasks(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site) -> None:
     """What each task of srun's has of the step's GPUs. Its cpus are known by now."""
+    if not order.tasks:
+        return
     spec = message.step.spec
-    if spec.gpu_freq and order.tasks and any(part.name == GPU for part in message.allocation.gres):
+    if spec.gpu_freq and any(part.name == GPU for part in message.allocation.gres):
         first = order.tasks[0]
         first.bind_notes = [*first.bind_notes, f"slurmstepd: error: --gpu-freq={spec.gpu_freq} {NO_CLOCKS}"]
     per_task = sum(count.count for count in spec.gres_per_task if count.name == GPU)
     bind = gpubind.parse(spec.gpu_bind, per_task)
-    if not order.tasks or not (bind.kind or bind.is_verbose):
+    if not (bind.kind or bind.is_verbose):
         return
     share = share_of(message.allocation, site, order.node_name)
     gpus = share.all_gpus()
@@ -110,7 +116,7 @@ def bind_tasks(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Si
             task.environment |= {name.encode(): value.encode() for name, value in made.items()}
         if bind.is_verbose and gpus:
             task.bind_notes = [*task.bind_notes, verbose_line(gpus, places, share.pinning)]
-    if problem and order.tasks:
+    if problem:
         first = order.tasks[0]
         first.bind_notes = [*first.bind_notes, f"slurmstepd: error: --gpu-bind={problem}"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodedaemon import cgroup_find
 from nodedaemon.cgroup import NONE, Cgroups
+from nodedaemon.core.gpupins import Pinning
 from nodedaemon.core.gpuwords import Device
 from nodedaemon.devices import can_deny
 from nodedaemon.topology_info import Topology
@@ -51,10 +52,12 @@ class Site:
         self.always_limits_memory = always_limits_memory  # --constrain-memory
         self.devices: dict[tuple[str, int], tuple[str, ...]] = {}  # gres.conf's device files by name and index
         self._gpus: dict[str, Device] = {}
+        self.pinning: Pinning | None = None  # pinning.py's, until there are new settings
 
     def found(self, inventory: node_pb2.Inventory) -> None:
         """What the node has found by itself: its memory, its GPUs."""
         self.total_memory_mb = inventory.real_memory_mb
+        self.pinning = None
         self._gpus = {gpu.uuid: _device(gpu, self.topology) for gpu in inventory.gpus if gpu.uuid}
 
     def inventory(self) -> tuple[Device, ...]:
@@ -93,6 +96,7 @@ class Site:
     def take(self, settings: node_pb2.NodeSettings) -> list[str]:
         """From now on these hold; what of them cannot be obeyed here, as lines for the log."""
         self.settings.CopyFrom(settings)
+        self.pinning = None
         self.devices = {}
         for device in settings.devices:
             key = (device.name, device.index)

@@ -38,6 +38,8 @@ class NodeShare(msgspec.Struct, frozen=True, gc=False):
 
     def all_gpus(self) -> tuple[Gpu, ...]:
         """Those that it can open, in the order of their numbers."""
+        if not (self.gpus or self.shared_gpus):
+            return ()
         return tuple(sorted((*self.gpus, *self.shared_gpus), key=lambda gpu: gpu.number))
 
 

@@ -236,6 +236,11 @@ class GpuAgent:
         """What is thought of each."""
         return tuple(self._machine.opinion(device.uuid) for device in self.devices())
 
+    def held_by(self, job_id: int, attempt: int) -> tuple[str, ...]:
+        """What the steps of a job have, by name."""
+        mine = [held for key, held in sorted(self._held.items()) if (key.job_id, key.attempt) == (job_id, attempt)]
+        return tuple(dict.fromkeys(uuid for held in mine for uuid in held.uuids))
+
     def holders(self, uuid: str) -> tuple[words.Holds, ...]:
         """The steps that have a GPU (or an instance of it, or shares)."""
         parts = {uuid, *(d.uuid for d in self.devices() if d.parent == uuid)}

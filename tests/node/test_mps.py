@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
-import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -52,9 +52,17 @@ def fake(tmp_path, monkeypatch) -> FakeNvml:
 
 
 @pytest.fixture
-def control(tmp_path):
+def open_place():
+    """A folder that every user can enter; pytest's own are closed again by each session that begins."""
+    with tempfile.TemporaryDirectory(prefix="pstk-mps-", dir="/tmp") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+@pytest.fixture
+def control(open_place):
     """The script; afterwards nothing of it is left running."""
-    folder = tmp_path / "bin"
+    folder = open_place / "bin"
     folder.mkdir()
     folder.chmod(0o777)
     path = folder / "mps-control"
@@ -224,30 +232,25 @@ def test_one_that_has_died_is_started_again_for_the_next(tmp_path, fake, control
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_it_runs_as_the_user_who_alone_may_enter(tmp_path, fake, control):
+def test_it_runs_as_the_user_who_alone_may_enter(open_place, fake, control):
     uid = gid = 65534
 
     async def scenario():
-        folder = tmp_path
-        while folder != folder.parent and not folder.stat().st_mode & stat.S_IXOTH:
-            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
-            folder = folder.parent
-        tmp_path.chmod(0o777)
-        async with cluster(tmp_path, "--gpus=", settings=settings(control)) as (controller, daemon):
+        async with cluster(open_place, "--gpus=", settings=settings(control)) as (controller, daemon):
             daemon.spool.chmod(0o711)
-            script = job(tmp_path, "a")
+            script = job(open_place, "a")
             controller.launch(
                 1, script, user_id=uid, group_id=gid, user_name="nobody", allocation=shares(fake),
-                work_dir=str(tmp_path).encode(),
+                work_dir=str(open_place).encode(),
             )  # fmt: skip
             await controller.started(1)
-            await eventually(lambda: (tmp_path / "a.ready").exists())
+            await eventually(lambda: (open_place / "a.ready").exists())
             assert begun(control)[0][0][:3] == [str(uid), str(gid), "700"]
             folder = daemon.spool / "mps" / f"{uid}.{fake.uuid(0)}"
             assert [(path.name, path.stat().st_uid) for path in sorted(folder.iterdir())] == [
                 ("keeper", 0), ("log", uid), ("of-1.1.-5", 0), ("pipe", uid),
             ]  # fmt: skip
-            (tmp_path / "a.go").touch()
+            (open_place / "a.go").touch()
             assert (await controller.exited(1)).exit.code == 0
             await eventually(lambda: not folder.exists())
 

@@ -8,6 +8,7 @@ import pytest
 from nodedaemon import wire
 from nodedaemon.cgroup import Cgroups, Tree
 from nodedaemon.core.scriptenv import script_environment
+from nodedaemon.gpu import returned
 from nodedaemon.site import Site
 from nodedaemon.topology_info import flat
 from penstock.v1 import common_pb2, node_pb2
@@ -23,6 +24,12 @@ NAMES = (
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def there_are_cards(monkeypatch):
+    """A device group hides only GPUs that have device files."""
+    monkeypatch.setattr("nodedaemon.pinning.exists", lambda path: True)
+
+
 def run(coroutine):
     return asyncio.run(coroutine)
 
@@ -32,8 +39,8 @@ def site(fenced: bool = False, devices=(), named: bool = True, **gpu) -> Site:
     made = Site(flat(8))
     if named:
         made.found(node_pb2.Inventory(gpus=[
-            node_pb2.GpuDevice(uuid=A, index=0, minor=1, memory_mb=1000, near_cpus=range(4), files=["/dev/null"]),
-            node_pb2.GpuDevice(uuid=B, index=1, minor=0, memory_mb=1000, near_cpus=range(4, 8), files=["/dev/zero"]),
+            node_pb2.GpuDevice(uuid=A, index=0, minor=1, memory_mb=1000, near_cpus=range(4)),
+            node_pb2.GpuDevice(uuid=B, index=1, minor=0, memory_mb=1000, near_cpus=range(4, 8)),
             node_pb2.GpuDevice(uuid=MIG, index=1, minor=0, parent_uuid=B, files=["/dev/nvidia-caps/nvidia-cap9"]),
         ]))  # fmt: skip
     settings = node_pb2.NodeSettings(gpu=node_pb2.GpuSettings(**gpu), task_plugin="task/affinity")
@@ -237,6 +244,7 @@ def test_what_is_closed(gres, denied, monkeypatch):
 def test_root_does_not_launch_without_a_fence_that_was_asked_for(monkeypatch):
     node = site(True)
     node.cgroups = Cgroups("v1", (Tree("/nowhere", ("freezer",), False),))
+    node.take(node.settings)
     assert node.gpu_constraint() == "env"
     event_of = lambda: wire.command_event(  # noqa: E731
         1,
@@ -249,6 +257,18 @@ def test_root_does_not_launch_without_a_fence_that_was_asked_for(monkeypatch):
     assert event_of().invalid == "" and event_of().order.denied_devices == []
     assert event_of().order.environment[b"CUDA_VISIBLE_DEVICES"] == b"1"  # nothing is hidden
     assert site(True).gpu_constraint() == "cgroup/v1"
+
+
+def test_what_is_given_back_is_closed_but_for_what_is_kept(monkeypatch):
+    """An instance's GPU stays open to who has another instance of it."""
+    seen = []
+    monkeypatch.setattr("nodedaemon.devices._capability_major", lambda: 0)
+    monkeypatch.setattr("nodedaemon.gpu.returned.take_away", lambda trees, job, files: seen.append((job, files)) or 1)
+    assert returned.close(site(True), "7.1", [A], [B]) == 1
+    assert returned.close(site(True), "7.1", [MIG], [B]) == 1
+    assert returned.close(site(True), "7.1", [B], [MIG]) == 0  # the same file
+    assert returned.close(site(False), "7.1", [A], []) == 0
+    assert seen == [("7.1", ["c195:1"]), ("7.1", ["/dev/nvidia-caps/nvidia-cap9"])]
 
 
 # -- real daemons
