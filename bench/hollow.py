@@ -194,7 +194,7 @@ def inventory(config: NodeConfig) -> node_pb2.Inventory:
         if gres.name == "gpu":
             first = len(message.gpus)
             for index in range(first, first + gres.count):
-                message.gpus.add(uuid=f"GPU-hollow-{config.name}-{index}", index=index, minor=index, type=gres.type)
+                message.gpus.add(index=index, minor=index, type=gres.type)  # without a name: nobody could find it
     return message
 
 

@@ -127,6 +127,7 @@ class World:
         self.work_ids: dict[str, str] = {}  # and their ids
         self.history: list[HistoryRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
+        self.launched_with: dict[tuple[int, int], LaunchStep] = {}
         self.acknowledged: dict[int, None] = {}
         self.replies: dict[int, object] = {}
         self.next_reply = 1
@@ -358,6 +359,7 @@ class World:
             return [text + " (known there)"]
         assert key not in self.launches, f"{key} started twice"
         self.launches.append(key)
+        self.launched_with[key] = effect
         if effect.lease_s:
             self.leases[key] = (effect.lease_s, effect.lease_grace_s)
         self.running[effect.node][key] = effect.epoch
