@@ -308,6 +308,7 @@ ACTIONS: Final = {int(action): action for action in GpuAction}
 
 def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
     said = report.gpus
+    found = said.inventory
     return GpuReported(
         node=link.node,
         spool_id=report.spool_id,
@@ -319,6 +320,8 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
         jobs=tuple(dict.fromkeys((key.job_id, key.attempt) for key in said.jobs)),
         cause=plain(said.cause),
         gpus=facts_of(said.inventory) if said.HasField("inventory") else None,
+        versions=(plain(found.gpu_driver), plain(found.cuda_version), plain(found.nvml_version)),
+        why=plain(found.gpu_why),
     )
 
 

@@ -471,6 +471,8 @@ class GpuReported(Event, frozen=True):
     jobs: tuple[tuple[int, int], ...] = ()  # (job id, attempt)
     cause: str = ""
     gpus: tuple[GpuFacts, ...] | None = None  # when what there is has changed
+    versions: tuple[str, str, str] = ("", "", "")  # with `gpus`: of driver, CUDA and NVML
+    why: str = ""  # with `gpus`: why NVML does not answer
 
 
 class GpuWorkDone(Event, frozen=True):

@@ -18,7 +18,7 @@ from ctld.core.gpu_model import Gpu, GpuAction, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import Job, Node
 from ctld.core.state import ClusterState
 from penstock.values.jobid import BATCH_STEP
-from penstock.values.states import END_STATES, JobState
+from penstock.values.states import END_STATES, JobState, NodeFlag
 
 S = JobState
 _RUNS = (S.CONFIGURING, S.RUNNING, S.SUSPENDED)
@@ -49,6 +49,7 @@ def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
     lost = _lost(state, node, event.gpus) if event.gpus else []
     if event.gpus is not None:
         gpus.take_over(state, node, gpus.bind(node, event.gpus, event.opinions))
+        _found(state, node, event)
     for opinion in event.opinions:
         gpu = node.gpus.get(opinion.uuid)
         if gpu is not None and gpu.opinion != opinion:
@@ -61,6 +62,17 @@ def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
             _happened(state, now_us, node, job, attempt, event)
     _end_with(state, now_us, node, lost)
     gpu_care.look(state, now_us, node)
+
+
+def _found(state: ClusterState, node: Node, event: GpuReported) -> None:
+    """NVML answers, or does not any more, since the node registered. One that was too small without its GPUs comes back."""
+    node.gpu_driver, node.cuda_version, node.nvml_version = event.versions
+    node.gpu_why = event.why
+    is_short = node.flags & NodeFlag.INVAL and node.reason.startswith(gpus.SHORT)
+    if is_short and not gpus.shortage(node, event.gpus or (), (), event.why):
+        node.flags &= ~(NodeFlag.INVAL | NodeFlag.DRAIN)
+        node.reason = ""
+    state.touch_node(node)
 
 
 def _lost(state: ClusterState, node: Node, found: tuple[GpuFacts, ...]) -> list[tuple[str, Job]]:

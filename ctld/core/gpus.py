@@ -32,6 +32,8 @@ from penstock.values.gres import Gres
 
 #: Characters of a UUID that must be given.
 PREFIX_MIN = 8
+#: How the reason of a node begins that has not the GPUs it is configured with (Slurm's words).
+SHORT = "Low gres/gpu"
 #: Cards that a node had once and has no more: so many are remembered, for who comes back from repair.
 GONE_MAX = 32
 
@@ -221,9 +223,9 @@ def shortage(node: Node, named: tuple[GpuFacts, ...], counted: tuple[tuple[str, 
         if any(gpu.is_there and (gpu.slot >= 0 or gpu.facts.mig_enabled) for gpu in node.gpus.values()):
             return ""
         types = ", ".join(dict.fromkeys(map(gpu_types.type_of, named)))
-        return f"Low gres/gpu (reported:0 < configured:{want}): the node has {types}"
+        return f"{SHORT} (reported:0 < configured:{want}): the node has {types}"
     have = sum(count for name, type_, count in counted if name == GPU and type_ in _types(wanted, type_))
-    return f"Low gres/gpu (reported:{have} < configured:{want}){why and ': '}{why}" if have < want else ""
+    return f"{SHORT} (reported:{have} < configured:{want}){why and ': '}{why}" if have < want else ""
 
 
 def _types(wanted: list[Gres], found: str) -> tuple[str, ...]:

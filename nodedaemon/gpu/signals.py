@@ -56,7 +56,7 @@ def sample(nvml: Nvml, place: Place, at_us: int, util_since: int | None) -> list
 
 def _instance(nvml: Nvml, device: Device, handle: Any, never: set[str], at_us: int) -> Sample:
     values: Values = {}
-    line = Line(nvml, device.uuid, handle, never)
+    line = Line(nvml, device.parent, handle, never)  # what hangs is the GPU
     try:
         _memory_and_processes(line, values)
     except GpuError as error:

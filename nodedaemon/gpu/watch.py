@@ -157,7 +157,7 @@ class Watch:
         self._cancel(role)
         if not self._is_on or role in self._children or (role == TRIAL and not self._hung.keys() - {WHOLE_DRIVER}):
             return
-        if len(self._given_up) >= (self._limits.left_max if role == MAIN else 1):
+        if self._given_up and (role != MAIN or self._could_be_left() >= self._limits.left_max):
             if role == MAIN:
                 log.error("%d GPU children do not die; no more are started until one has gone", len(self._given_up))
             self._later(role, self._limits.again_most_s)
@@ -167,6 +167,10 @@ class Watch:
         task = self._loop.create_task(self._begin(role, child))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
+
+    def _could_be_left(self) -> int:
+        """Children that do not die, and those that may yet do the same."""
+        return len(self._given_up) + len(self._children)
 
     async def _begin(self, role: str, child: Child) -> None:
         places = tuple(place for name, place in self._hung.items() if name != WHOLE_DRIVER)

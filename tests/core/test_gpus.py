@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from ctld.core import gpus
+from ctld.core.events import GpuReported, UpdateNodes
 from ctld.core.gpu_model import GpuFacts, GpuOpinion
 from ctld.core.model import Node
 from ctld.core.violation import Violation
 from penstock.values.gpustates import GpuState
-from penstock.values.states import JobState
+from penstock.values.states import JobState, NodeFlag
 from tests.core.test_shares import wanted
 from tests.core.world import World, make_config
 
@@ -168,3 +169,30 @@ def test_the_check_sees_what_is_wrong_with_places_and_columns() -> None:
 def test_types_that_a_node_says_in_full_have_the_configured_name() -> None:
     facts = GpuFacts("GPU-a", type="nvidia_a100-sxm4")
     assert gpus.is_of_type(facts, "a100") and not gpus.is_of_type(facts, "h100") and gpus.is_of_type(facts, "")
+
+
+def test_a_driver_that_answers_after_the_registration_opens_the_node() -> None:
+    world = World(make_config(nodes=1, cpus=16, mem_mb=64000, gpus=2))
+    world.register("n1", gpus=(), gres=(), gpu_why="NVML did not answer")
+    node = node_of(world)
+    assert node.reason == "Low gres/gpu (reported:0 < configured:2): NVML did not answer"
+    assert node.flags & (NodeFlag.INVAL | NodeFlag.DRAIN)
+    gpu_jobs(world, 2)
+    assert world.core.state.jobs[1].state is JobState.PENDING
+    world.sequence += 1
+    found, versions = cards("a", "b"), ("580.1", "13.0", "13.580.1")
+    world.do(
+        GpuReported("n1", "spool-n1", world.sequence, world.links["n1"], world.now_us, gpus=found, versions=versions)
+    )
+    assert (node.reason, node.gpu_why, node.gpu_driver, node.cuda_version) == ("", "", "580.1", "13.0")
+    assert not node.flags & (NodeFlag.INVAL | NodeFlag.DRAIN) and whose(world, 1) == ("GPU-a", "GPU-b")
+
+
+def test_what_an_administrator_has_drained_stays_so_when_its_driver_answers() -> None:
+    world = World(make_config(nodes=1, cpus=16, mem_mb=64000, gpus=2))
+    world.do(UpdateNodes(world.actor("root"), ("n1",), {"state": "DRAIN", "reason": "fan"}))
+    world.register("n1", gpus=(), gres=(), gpu_why="NVML did not answer")
+    world.sequence += 1
+    world.do(GpuReported("n1", "spool-n1", world.sequence, world.links["n1"], world.now_us, gpus=cards("a", "b")))
+    node = node_of(world)
+    assert node.reason == "fan" and node.flags & NodeFlag.DRAIN

@@ -66,6 +66,7 @@ def test_a_driver_that_hangs_holds_up_nobody(cluster: Found) -> None:
     cluster.fake.put({"hang.nvmlInitWithFlags": None})
     cluster.wait(lambda: cluster.gpus() == well(cluster), "the GPUs are found", show=cluster.gpus)
     cluster.wait(lambda: not cluster.node("n1").gpu_why, "nothing is wrong", show=lambda: cluster.node("n1").gpu_why)
+    assert cluster.node("n1").reason == "" and cluster.node("n1").gpu_driver == "580.159.04"
     cluster.wait_state(cluster.sbatch("--gres=gpu:2", "--wrap", "true"), "COMPLETED")
 
 
