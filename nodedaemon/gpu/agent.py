@@ -93,6 +93,7 @@ class GpuAgent:
         self._told: asyncio.Queue[Told | words.Event | asyncio.Future[None]] = asyncio.Queue()
         self._judging: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[Polled | None] | None = None
+        self._look_again = False
         self._saved = b""
         self._held: dict[StepKey, words.Holds] = {}
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
@@ -127,6 +128,7 @@ class GpuAgent:
         """End the children; steps go on."""
         for listener in (self.usage, self.mps):
             listener.stop()
+        self._look_again = False
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -247,8 +249,16 @@ class GpuAgent:
 
     def look(self) -> None:
         """Look at all GPUs now, not at the next poll."""
-        if self._looking is None or self._looking.done():
-            self._looking = self._loop.create_task(self.watch.poll())
+        if self._looking is not None and not self._looking.done():
+            self._look_again = True  # what is looked at now may be of a moment ago
+            return
+        self._look_again = False
+        self._looking = self._loop.create_task(self.watch.poll())
+        self._looking.add_done_callback(self._looked)
+
+    def _looked(self, task: "asyncio.Task[Polled | None]") -> None:
+        if self._look_again and not task.cancelled():
+            self.look()
 
     def take(self, told: Told) -> None:
         """What the watcher has to say."""
