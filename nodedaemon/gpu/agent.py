@@ -94,6 +94,9 @@ class GpuAgent:
         self._judging: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[Polled | None] | None = None
         self._look_again = False
+        self._knows_pids = owners.knows_pids()
+        if not self._knows_pids:
+            log.info("this daemon has pids of its own: what jobs leave on GPUs is not looked for")
         self._saved = b""
         self._held: dict[StepKey, words.Holds] = {}
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
@@ -294,7 +297,7 @@ class GpuAgent:
         found: tuple[words.Owner, ...] = ()
         if pids:
             found = await self._loop.run_in_executor(self.executor, owners.owners, pids, self._jobs())
-        self._judge(words.Seen(polled, found))
+        self._judge(words.Seen(polled, found if self._knows_pids else ()))
         by_pid = {owner.pid: owner for owner in found}
         for listener in (self.usage, self.mps):
             listener.polled(polled, by_pid)
