@@ -90,25 +90,28 @@ def check_memory(cuda: Cuda) -> int:
     """Patterns through most of the memory; how many MiB."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     cuda("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    size = min(PIECE_BYTES, int(free.value * SHARE) // 2 // LOOK_BYTES * LOOK_BYTES)
+    if size < LOOK_BYTES:
+        raise Broken(f"memory: only {free.value // 2**20} MiB of {total.value // 2**20} MiB are free")
     pieces = []
-    for _ in range(max(int(free.value * SHARE) // PIECE_BYTES, 2)):
+    for _ in range(int(free.value * SHARE) // size):
         piece = ctypes.c_uint64()
-        cuda("cuMemAlloc_v2", ctypes.byref(piece), ctypes.c_size_t(PIECE_BYTES))
+        cuda("cuMemAlloc_v2", ctypes.byref(piece), ctypes.c_size_t(size))
         pieces.append(piece)
     seen = ctypes.create_string_buffer(LOOK_BYTES)
     for pattern in PATTERNS:
-        cuda("cuMemsetD32_v2", pieces[0], ctypes.c_uint(pattern), ctypes.c_size_t(PIECE_BYTES // 4))
+        cuda("cuMemsetD32_v2", pieces[0], ctypes.c_uint(pattern), ctypes.c_size_t(size // 4))
         for source, target in itertools.pairwise(pieces):
-            cuda("cuMemcpyDtoD_v2", target, source, ctypes.c_size_t(PIECE_BYTES))
+            cuda("cuMemcpyDtoD_v2", target, source, ctypes.c_size_t(size))
         wanted = struct.pack("<I", pattern) * (LOOK_BYTES // 4)
         for number in {len(pieces) - 1, random.randrange(len(pieces))}:  # noqa: S311 (any piece will do)
-            offset = random.randrange(PIECE_BYTES // LOOK_BYTES) * LOOK_BYTES  # noqa: S311
+            offset = random.randrange(size // LOOK_BYTES) * LOOK_BYTES  # noqa: S311
             cuda("cuMemcpyDtoH_v2", seen, ctypes.c_uint64(pieces[number].value + offset), ctypes.c_size_t(LOOK_BYTES))
             if seen.raw != wanted:
                 raise Broken(f"memory: pattern {pattern:#010x} came back changed in piece {number}")
     for piece in pieces:
         cuda("cuMemFree_v2", piece)
-    return len(pieces) * PIECE_BYTES // 1024 // 1024
+    return len(pieces) * size // 2**20
 
 
 def check_sums(cuda: Cuda) -> None:

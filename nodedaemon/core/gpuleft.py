@@ -81,7 +81,7 @@ class Left:
                 assert job is not None
                 outputs.append(KillProcess(owner.pid, owner.start, owner.uid, job, uuid))
                 rows["left_behind"] = f"pid {owner.pid} left by job {job[0]}"
-            elif owner.job is None and owner.uid not in (ROOT, *uids) and not holding:
+            elif owner.job is None and owner.uid > ROOT and owner.uid not in uids and not holding:
                 rows["foreign"] = f"used by pid {owner.pid} of uid {owner.uid}, which is of no job"
         if (rows["left_behind"] or rows["leaked"]) and not is_settled:
             outputs.append(Look(GRACE_US))

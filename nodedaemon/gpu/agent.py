@@ -93,6 +93,10 @@ class GpuAgent:
         self._told: asyncio.Queue[Told | words.Event | asyncio.Future[None]] = asyncio.Queue()
         self._judging: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[Polled | None] | None = None
+        self._look_again = False
+        self._knows_pids = owners.knows_pids()
+        if not self._knows_pids:
+            log.info("this daemon has pids of its own: what jobs leave on GPUs is not looked for")
         self._saved = b""
         self._held: dict[StepKey, words.Holds] = {}
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
@@ -127,6 +131,7 @@ class GpuAgent:
         """End the children; steps go on."""
         for listener in (self.usage, self.mps):
             listener.stop()
+        self._look_again = False
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -252,8 +257,16 @@ class GpuAgent:
 
     def look(self) -> None:
         """Look at all GPUs now, not at the next poll."""
-        if self._looking is None or self._looking.done():
-            self._looking = self._loop.create_task(self.watch.poll())
+        if self._looking is not None and not self._looking.done():
+            self._look_again = True  # what is looked at now may be of a moment ago
+            return
+        self._look_again = False
+        self._looking = self._loop.create_task(self.watch.poll())
+        self._looking.add_done_callback(self._looked)
+
+    def _looked(self, task: "asyncio.Task[Polled | None]") -> None:
+        if self._look_again and not task.cancelled():
+            self.look()
 
     def take(self, told: Told) -> None:
         """What the watcher has to say."""
@@ -289,7 +302,7 @@ class GpuAgent:
         found: tuple[words.Owner, ...] = ()
         if pids:
             found = await self._loop.run_in_executor(self.executor, owners.owners, pids, self._jobs())
-        self._judge(words.Seen(polled, found))
+        self._judge(words.Seen(polled, found if self._knows_pids else ()))
         by_pid = {owner.pid: owner for owner in found}
         for listener in (self.usage, self.mps):
             listener.polled(polled, by_pid)

@@ -17,6 +17,10 @@ from nodedaemon.kernelfiles import read_bytes, read_text
 
 Job = tuple[int, int]
 
+#: The namespace of pids that the machine booted in has this number (PROC_PID_INIT_INO).
+_FIRST_PIDS = "pid:[4026531836]"
+#: For tests in a container: NVML's pids are those that are seen here.
+PIDS_VARIABLE = "PENSTOCK_GPU_PIDS"
 #: Steps of a process's ancestry that are followed.
 DEPTH_MAX = 64
 _JOB_ID = b"SLURM_JOB_ID="
@@ -41,7 +45,7 @@ class Jobs:
         try:
             uid = os.stat(f"/proc/{pid}").st_uid
         except OSError:
-            return Owner(pid, False)
+            return Owner(pid, _exists(pid))
         start = proctree.start_time(pid)
         step = self._by_group(pid) or self._by_ancestor(pid)
         job = (step.job_id, step.attempt) if step is not None else self._by_environment(pid, uid)
@@ -70,6 +74,25 @@ class Jobs:
                 job, owner = self._by_id.get(int(entry[len(_JOB_ID) :]), (None, -1))
                 return job if owner == uid else None
         return None
+
+
+def _exists(pid: int) -> bool:
+    """Also of a process that /proc hides from this user (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def knows_pids() -> bool:
+    """Whether NVML's pids mean the same processes here. In a container of its own they do not: nobody is judged by them."""
+    try:
+        return os.environ.get(PIDS_VARIABLE) == "here" or os.readlink("/proc/self/ns/pid") == _FIRST_PIDS
+    except OSError:
+        return False
 
 
 def owners(pids: Iterable[int], jobs: Jobs) -> tuple[Owner, ...]:

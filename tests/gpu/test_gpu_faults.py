@@ -40,7 +40,12 @@ class Faulty(LiveCluster):
     def start_node(self, name: str, **env: str) -> Any:
         log = self.fakes[name].log
         self.log_at[name] = log.stat().st_size if log.exists() else 0
-        fake = {**self.fakes[name].env(), "PENSTOCK_GPU_LIMITS": LIMITS, "PENSTOCK_KMSG": str(self.kmsg)}
+        fake = {
+            **self.fakes[name].env(),
+            "PENSTOCK_GPU_LIMITS": LIMITS,
+            "PENSTOCK_KMSG": str(self.kmsg),
+            "PENSTOCK_GPU_PIDS": "here",
+        }
         return super().start_node(name, **{**fake, **env})
 
     def xid(self, name: str, gpu: int, number: int) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from nodedaemon import proctree
 from nodedaemon.core.gpuhealth_words import Owner
 from nodedaemon.core.steps import StepKey
-from nodedaemon.gpu.owners import Jobs, owners
+from nodedaemon.gpu.owners import Jobs, knows_pids, owners
 
 WAIT = "import sys; print(flush=True); sys.stdin.read()"
 ME = os.geteuid()
@@ -61,3 +61,23 @@ def test_a_group_of_this_node_names_the_job(monkeypatch) -> None:  # type: ignor
         for path, job in texts.items():
             monkeypatch.setattr("nodedaemon.gpu.owners.read_text", lambda name, path=path: f"9:freezer:{path}\n")
             assert Jobs(("/sys/fs/cgroup/freezer/penstock-n1",), {}, []).owner(pid).job == job
+
+
+def test_where_pids_are_another_namespaces_nobody_is_judged_by_them(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    for link, said, known in (
+        ("pid:[4026531836]", "", True),
+        ("pid:[4026532000]", "", False),
+        ("pid:[1]", "here", True),
+    ):
+        monkeypatch.setattr("os.readlink", lambda path, link=link: link)
+        monkeypatch.setenv("PENSTOCK_GPU_PIDS", said)
+        assert knows_pids() is known
+
+
+def test_a_process_that_proc_hides_exists(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def hidden(path: str) -> None:
+        raise FileNotFoundError(path)
+
+    with process() as pid, monkeypatch.context() as patch:
+        patch.setattr("os.stat", hidden)
+        assert Jobs((), {}, []).owner(pid) == Owner(pid, True)

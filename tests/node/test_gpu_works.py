@@ -13,7 +13,7 @@ import pytest
 from gpujudge import A, B, device
 
 from nodedaemon.core.gpuhealth_words import WorkKind
-from nodedaemon.gpu.works import MARK, RESTARTED, Works
+from nodedaemon.gpu.works import MARK, RESTARTED, Done, Works
 from penstock.v1 import node_pb2
 
 Answer = tuple[str, WorkKind, str, bool, str]
@@ -28,6 +28,7 @@ class Site:
         self.fd = os.open(folder, os.O_RDONLY)
         self.program = folder / "program"
         self.answers: list[Answer] = []
+        self.untried = False
         self.came = asyncio.Event()
         self.held: set[str] = set()
         self.executor = ThreadPoolExecutor(2)
@@ -42,8 +43,9 @@ class Site:
         made.programs = {WorkKind.CHECK: str(self.program)}
         return made
 
-    def tell(self, *answer: Any) -> None:
-        self.answers.append(answer)
+    def tell(self, work_id: str, kind: WorkKind, uuid: str, done: Done) -> None:
+        self.answers.append((work_id, kind, uuid, done.ok, done.text or ""))
+        self.untried = done.untried
         self.came.set()
 
     def runs(self) -> int:
@@ -109,6 +111,7 @@ def test_a_program_that_fails_says_why(tmp_path: Path, text: str, why: str) -> N
         site.says(text)
         site.works().take(order(timeout_s=1))
         assert await site.answer() == ("w1", WorkKind.CHECK, A, False, why.format(site.program))
+        assert not site.untried
 
     run(tmp_path, scenario)
 
@@ -125,7 +128,7 @@ def test_what_cannot_be_done_is_answered_at_once(tmp_path: Path) -> None:
             (order("w4", KIND.DIVIDE), "this node divides no GPUs"),
         ):
             works.take(work)
-            assert site.answers[-1][3:] == (False, why)
+            assert site.answers[-1][3:] == (False, why) and site.untried
         works.take(order("w5"))
         works.take(order("w6"))
         assert site.answers[-1][3:] == (False, f"something is done to {A} already")
@@ -147,7 +150,7 @@ def test_what_a_dead_daemon_left_running_is_ended_and_answered(tmp_path: Path) -
         left.stdout.readline()
         works = site.works()
         works.resume()
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, False, RESTARTED)
+        assert await site.answer() == ("w1", WorkKind.CHECK, A, False, RESTARTED) and site.untried
         assert await asyncio.to_thread(left.wait, 30) == -9
         left.stdout.close()
         works.take(order())
