@@ -60,6 +60,8 @@ def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
         job = state.jobs.get(job_id)
         if job is not None:
             _happened(state, now_us, node, job, attempt, event)
+    if event.action is GpuAction.END:
+        _tell_others(state, now_us, node, event)
     _end_with(state, now_us, node, lost)
     gpu_care.look(state, now_us, node)
 
@@ -73,6 +75,16 @@ def _found(state: ClusterState, node: Node, event: GpuReported) -> None:
         node.flags &= ~(NodeFlag.INVAL | NodeFlag.DRAIN)
         node.reason = ""
     state.touch_node(node)
+
+
+def _tell_others(state: ClusterState, now_us: int, node: Node, event: GpuReported) -> None:
+    """Jobs that have such a GPU and run nothing on the node, so that it does not name them: they may go on without."""
+    named = dict.fromkeys(job_id for job_id, _ in event.jobs)
+    bad = (node.gpus[opinion.uuid] for opinion in event.opinions if opinion.uuid in node.gpus)
+    slots = [gpu.slot for gpu in bad if gpu.is_closed() and gpu.slot >= 0]
+    for job in [job for slot in slots for job in gpu_jobs.holders(state, node, slot) if job.job_id not in named]:
+        if job.state in _RUNS and gpu_jobs.comment(state, job, event.cause):
+            state.record(now_us, job, "gpu", f"{node.name}: {event.cause}")
 
 
 def _lost(state: ClusterState, node: Node, found: tuple[GpuFacts, ...]) -> list[tuple[str, Job]]:
