@@ -18,7 +18,7 @@ a pause; FAILURES_MAX failures within FAILURES_US drain the GPU, in words, for a
 
 from typing import Any, Final
 
-from ctld.core import gpu_work, gpus
+from ctld.core import gpu_work, gpus, het
 from ctld.core.explain import tell_divisions
 from ctld.core.gpu_model import Gpu, WorkKind
 from ctld.core.mig_model import GPU, Kind, choices_of, counts, instances_of, layout_now, places_of
@@ -55,6 +55,8 @@ def look(state: ClusterState, now_us: int) -> None:
     if not state.divisible:
         return
     rows = state.pending.first(HEAD_MAX)
+    if state.hets:
+        rows = het.whole(state, rows)
     _Look(state, now_us, rows).run()
 
 
@@ -88,6 +90,8 @@ class _Look:
             for job, positions in self.jobs:
                 if self._serve(job, positions, served):
                     served = self._ask(self.rows, self.free)
+                if self.state.policy.strict:
+                    break  # nobody passes the first
         self._keep()
         if self.due_us and self.due_us != self.state.mig_due_us:
             self.state.mig_due_us = self.due_us
@@ -151,22 +155,19 @@ class _Look:
 
     def _divide_for(self, job: Job, wish: Wish, bits: int, positions: list[int], served: Answer) -> list[Division]:
         """Begin what makes the job start, unless it keeps one in front from starting."""
-        left = self._left(served, positions[0])
+        left = self._left(served, positions[-1] + 1)
         plans: dict[int, list[Division]] = {}
         shown = self.free.copy()
         for node in self._among(bits):
-            candidates = self._candidates(node)
-            plans[node.index] = plan(node, wish, self._free(left, node), candidates)
+            plans[node.index] = plan(node, wish, self._free(left, node), self._candidates(node))
             self._apply(shown, node, plans[node.index])
         if not any(plans.values()):
             return []
-        answer = self._ask(self.rows[: positions[-1] + 1], shown)
-        before = [start.job_id for start in served.starts if start.position < positions[0]]
-        after = [start.job_id for start in answer.starts if start.position < positions[0]]
-        mine = [start for start in answer.starts if start.job_id == job.job_id]
-        if sorted(before) != sorted(after) or len(mine) <= sum(1 for s in served.starts if s.job_id == job.job_id):
-            return []
-        used = dict.fromkeys(index for start in mine for index, _, _, _ in start.placement)
+        if job.request.het_job_id:
+            fitting = [i for i in plans if not lack(wish, self._free(left, self.state.node_list[i]))]
+            used = [i for i, found in plans.items() if found][: max(0, max(1, job.request.nodes_min) - len(fitting))]
+        else:
+            used = self._starts_on(job, positions, served, shown)
         begun = [division for index in used for division in plans.get(index, ())]
         for division in begun:
             node = self.state.nodes[division.node]
@@ -175,6 +176,20 @@ class _Look:
         if begun:
             self.waits[job.job_id] = words(begun)
         return begun
+
+    def _starts_on(self, job: Job, positions: list[int], served: Answer, shown: Columns) -> list[int]:
+        """Nodes on which the planner starts it with what it is shown; none when it keeps one in front from starting.
+
+        The components of a heterogeneous job start together or not at all, so nobody asks for one of them.
+        """
+        rows = self.rows if self.state.hets else self.rows[: positions[-1] + 1]
+        answer = self._ask(rows, shown)
+        before = [start.job_id for start in served.starts if start.position < positions[0]]
+        after = [start.job_id for start in answer.starts if start.position < positions[0]]
+        mine = [start for start in answer.starts if start.job_id == job.job_id]
+        if sorted(before) != sorted(after) or len(mine) <= sum(1 for s in served.starts if s.job_id == job.job_id):
+            return []
+        return list(dict.fromkeys(index for start in mine for index, _, _, _ in start.placement))
 
     def _apply(self, free: Columns, node: Node, divisions: list[Division]) -> None:
         for division in divisions:

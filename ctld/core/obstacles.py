@@ -1,4 +1,4 @@
-"""Everything outside resources that keeps a pending job from starting, each with its numbers.
+"""Everything that the planner does not know of and that keeps a pending job from starting, each with its numbers.
 
 The same checks as ready.py, which stops at the first: here all of them are told. `at_us` is when an obstacle goes by
 itself, or by when the job must have started; 0 = nobody knows.
@@ -34,6 +34,8 @@ def obstacles(state: ClusterState, job: Job, now_us: int) -> tuple[Obstacle, ...
     """All of them, in the order of the reasons that squeue shows."""
     found = [*_hold(job), *_dependency(state, job), *_begin(job, now_us), *_array(state, job), *_partitions(state, job)]
     found += [*_reservation(state, job), *_preemptor(state, job, now_us)]
+    if job.job_id in state.mig_waits:
+        found.append(Obstacle(Reason.RESOURCES, state.mig_waits[job.job_id]))
     if job.request.deadline_at_us:
         at_us = latest_start_s(job) * US
         found.append(Obstacle(Reason.DEADLINE, "to end before its deadline it must have started by", at_us))

@@ -39,7 +39,7 @@ HINTS_MAX = 5
 #: Reasons with which a row waits for nodes that others may want too.
 WAITS = (contract.RESOURCES, contract.PRIORITY, contract.LICENSES, contract.RESERVED, contract.PREEMPTING)
 #: Obstacles that pass by themselves, or do not keep it from starting.
-PASSING = (Reason.BEGIN_TIME, Reason.DEADLINE)
+PASSING = (Reason.BEGIN_TIME, Reason.DEADLINE, Reason.RESOURCES)
 
 
 class Asked(NamedTuple):

@@ -1,11 +1,12 @@
 """When GPUs are divided anew: for whom, which of them, and what is never done."""
 
-from ctld.core.events import CancelJobs, JobFilter, LoadConfig
+from ctld.core.events import CancelJobs, JobFilter, LoadConfig, SubmitJob
 from ctld.core.mig import FAILURE_PAUSES
 from penstock.values.config import Config
 from penstock.values.mig import parse_layouts
 from penstock.values.states import JobState
 from tests.core.migworld import MIXED, SEVEN, MigWorld, job, mig_config, reread
+from tests.core.world import SPEC
 
 US = 1_000_000
 PAUSE_S = Config().mig_pause_s
@@ -48,6 +49,7 @@ def test_jobs_that_fit_the_same_division_wait_for_it_together() -> None:
 def test_the_tasks_of_an_array_get_as_many_gpus_as_they_need() -> None:
     world = MigWorld(mig_config())
     world.submit(job("1g.18gb", array="0-13"))
+    assert len(world.orders) == 2
     while world.orders:
         world.finish()
     assert sum(len(pairs) for pairs in world.used().values()) == 14
@@ -262,3 +264,37 @@ def test_while_it_rests_after_a_failure_others_have_it() -> None:
     assert world.gpu(0).kept_for == 0
     world.advance(FAILURE_PAUSE_S)
     assert world.gpu(0).kept_for == 1
+
+
+def test_in_a_strict_queue_nothing_is_divided_for_those_behind_the_first() -> None:
+    world = MigWorld(mig_config(count=2, penstock_backfill="fifo"))
+    world.submit(job("h200"))
+    world.submit(job("2*h200"))
+    world.submit(job("3g.71gb"))
+    assert world.orders == {}
+    assert [world.gpu(i).kept_for for i in (0, 1)] == [0, 0]
+
+
+def test_what_is_divided_when_layouts_leave_the_file_is_made_whole_again() -> None:
+    world = MigWorld(mig_config(count=1))
+    world.submit(job("1g.18gb"))
+    world.finish()
+    world.exited(1)
+    world.do(LoadConfig(mig_config(count=1, layouts="whole"), world.reply_to()))
+    world.submit(job("h200"))
+    world.advance(PAUSE_S)
+    assert [order.layout for order in world.orders.values()] == [()]
+    world.finish()
+    assert world.of_job(2) == ["GPU-n1-0"]
+
+
+def test_components_of_a_heterogeneous_job_are_served_together() -> None:
+    world = MigWorld(mig_config(count=2))
+    parts = (job("1g.18gb"), job("3g.71gb"))
+    submitted = SubmitJob(world.actor("ann"), "h", world.now_us, parts[0], SPEC, False, world.reply_to(), parts[1:])
+    world.do(submitted)
+    while world.orders:
+        world.finish()
+    assert len(world.of_job(1)) == 1
+    assert len(world.of_job(2)) == 1
+    world.check()

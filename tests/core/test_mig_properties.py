@@ -52,7 +52,7 @@ def do(world: MigWorld, step: tuple[object, ...]) -> None:
         case ("array", str(kind), int(count)):
             submit(world, [kind], array=f"0-{count - 1}")
         case ("exit", int(number)):
-            running = [key for steps in world.running.values() for key in steps]
+            running = [key for name, steps in world.running.items() if name in world.links for key in steps]
             if running:
                 world.exited(running[number % len(running)][0])
         case ("finish" | "fail" as how, int(number)):
