@@ -19,8 +19,10 @@ from fakenvml import FakeNvml
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
-#: How long a real card is under load, in seconds, and how much of its memory is taken; the fake's numbers only need looks.
-LOAD_S = {"real": 30.0, "fake": 5.0}
+#: How long a card is under load, in seconds: the fake's only for some looks; and how much of its memory is taken.
+LOAD_S = {"real": 30.0, "fake": 4.0}
+#: How far energy may be from the counter: a late look costs a short load more.
+ENERGY_OFF = {"real": 0.1, "fake": 0.3}
 LOAD_MIB = 20 * 1024
 IDLE_MW, BUSY_MW = 100_000, 600_000
 BUSY_PERCENT = 97
@@ -60,9 +62,13 @@ class Card:
         """A command: what CUDA shows."""
         return f"{sys.executable} {HERE / 'sees.py'} {self.kind}"
 
-    def load(self, seconds: float, mib: int = LOAD_MIB) -> str:
-        """A command: use the card."""
-        return f"{sys.executable} {HERE / 'load.py'} {self.kind} {mib} {seconds} {self.pids}"
+    def load(self, mib: int = LOAD_MIB) -> str:
+        """A command: use the card until `release`."""
+        return f"{sys.executable} {HERE / 'load.py'} {self.kind} {mib} {self.pids}"
+
+    def release(self, job_id: int) -> None:
+        """The job's load is to end."""
+        (self.pids / f"stop.{job_id}").touch()
 
     def jobs_of(self, pids: list[int]) -> list[int]:
         """Whose processes these are, as far as they are ours."""
