@@ -158,6 +158,11 @@ class Ledger:
                 found.append(uuid)
         return tuple(sorted(found))
 
+    def sharers(self, uuid: str) -> list[StepKey]:
+        """The steps that hold shares of that GPU."""
+        keys = self._holders.get(uuid, ())
+        return [key for key in keys if any(share.uuid == uuid and share.of > 1 for share in self.uses[key].shares)]
+
     def jobs_on(self, uuid: str) -> list[int]:
         """Ids of the jobs that hold the GPU."""
         return sorted({key.job_id for key in self._holders.get(uuid, ())})
