@@ -39,6 +39,8 @@ from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 
 log = logging.getLogger("penstock.noded")
 
+#: Looks at a step's GPUs soon after its beginning, so that what is over before the next regular one was seen at work.
+EARLY_S = (1.0, 4.0)
 #: How long a step's end waits for the last look at its GPUs.
 LAST_POLL_S = 2.0
 _encode = msgspec.msgpack.Encoder().encode
@@ -165,6 +167,12 @@ class GpuUsage(Listener):
         self._write(use)
         self._changed()
         if self._runs and key.step_id != EXTERN_STEP:
+            self._start(_in_time(self._count_now()))
+            for wait_s in EARLY_S:
+                asyncio.get_running_loop().call_later(wait_s, self._look_early, key)
+
+    def _look_early(self, key: StepKey) -> None:
+        if self._runs and key in self._ledger.uses and key not in self._ending:
             self._start(_in_time(self._count_now()))
 
     def _changed(self) -> None:
