@@ -48,7 +48,7 @@ class Use(NamedTuple):
     memory_kb: int = 0
     memory_given_kb: int = 0
     gpus: int = 0
-    gpu_s: int = 0
+    gpu_s: float = 0
     gpu_percent_s: int | None = None
     gpu_least: int | None = None  # the lowest mean of a GPU, percent
     gpu_memory_kb: int | None = None
@@ -76,7 +76,8 @@ def use_of(job: JobRecord, view: RecordView) -> Use:
         cpu_us=_cpu_us(row, kinds), core_s=lasted_s * job.cpus_alloc,
         memory_kb=_peak(job, steps, {step.step_id: _rss_kb(step, kinds) for step in steps}, view),
         memory_given_kb=tres.get("mem", 0) * 1024,
-        gpus=gpus, gpu_s=lasted_s * gpus, gpu_percent_s=_busy(job, steps, kinds, view), gpu_least=_least(kinds),
+        gpus=gpus, gpu_s=_ran_us(row, view) * gpus / 1_000_000, gpu_percent_s=_busy(job, steps, kinds, view),
+        gpu_least=_least(kinds),
         gpu_memory_kb=_gpu_memory(job, steps, kinds, view), gpu_card_kb=max(cards, default=0),
         energy_j=job_energy_j(job),
     )  # fmt: skip
@@ -144,13 +145,11 @@ def together(uses: Sequence[Use]) -> Use:
     def known(name: str) -> list[int]:
         return [value for use in uses if (value := getattr(use, name)) is not None]
 
-    sums = {
-        name: sum(getattr(use, name) for use in uses) for name in ("jobs", "elapsed_s", "cpu_us", "core_s", "gpu_s")
-    }
+    sums = {name: sum(getattr(use, name) for use in uses) for name in ("jobs", "elapsed_s", "cpu_us", "core_s")}
     return Use(
         **sums, nodes=max(use.nodes for use in uses), cores=max(use.cores for use in uses), tasks=worst.tasks,
         longest_s=max(use.longest_s for use in uses), limit_s=max(use.limit_s for use in uses),
-        memory_kb=worst.memory_kb, memory_given_kb=worst.memory_given_kb, gpus=card.gpus,
+        memory_kb=worst.memory_kb, memory_given_kb=worst.memory_given_kb, gpus=card.gpus, gpu_s=sum(use.gpu_s for use in uses),
         gpu_percent_s=sum(known("gpu_percent_s")) if known("gpu_percent_s") else None,
         gpu_least=min(known("gpu_least"), default=None), gpu_memory_kb=card.gpu_memory_kb,
         gpu_card_kb=card.gpu_card_kb, energy_j=sum(known("energy_j")) if known("energy_j") else None,

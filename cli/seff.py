@@ -99,7 +99,7 @@ def _gpu_usage(use: Use) -> Iterator[str]:
     if use.gpus and use.gpu_percent_s is not None:
         yield f"GPU Utilized: {format_duration(use.gpu_percent_s // 100)}"
         busy = percent(use.gpu_percent_s, 100 * use.gpu_s)
-        yield f"GPU Efficiency: {busy:.2f}% of {format_duration(use.gpu_s)} GPU-walltime"
+        yield f"GPU Efficiency: {busy:.2f}% of {format_duration(int(use.gpu_s))} GPU-walltime"
     if use.gpu_memory_kb is not None:
         yield f"GPU Memory Utilized: {size_text(use.gpu_memory_kb)}"
         held_kb = use.gpu_card_kb * max(use.gpus, 1)

@@ -11,6 +11,8 @@ Rules
     - Energy is the difference of a counter. A counter that has fallen was set back by a reload of the driver: what it says
       now is what was used since, at least. Of a GPU with several jobs each has its share of it. Both are estimates, and
       so is a first difference that began before the step.
+    - What is left of a step that is just ending when its processes are gone was like its last sample: the card's word is of
+      the last second, in which nobody was there any more.
     - Utilisation is a mean over time. A gap longer than GAP_US_MAX (nobody looked) counts as that long.
     - Memory is the highest sum over the step's processes. What cannot be told is unknown, never 0.
 
@@ -57,6 +59,7 @@ class OnGpu(msgspec.Struct, array_like=True):
     energy_mj: int | None = None
     seen_us: int = 0  # the GPU's last sample, for whoever carries on
     seen_mj: int | None = None  # and its counter then
+    util_last: int | None = None  # percent, of the last sample
     pids: list[int] = []  # of the step's processes that were seen there, the last ones
 
 
@@ -157,6 +160,11 @@ class Ledger:
             if len(users) > 1:
                 found.append(uuid)
         return tuple(sorted(found))
+
+    def sharers(self, uuid: str) -> list[StepKey]:
+        """The steps that hold shares of that GPU."""
+        keys = self._holders.get(uuid, ())
+        return [key for key in keys if any(share.uuid == uuid and share.of > 1 for share in self.uses[key].shares)]
 
     def jobs_on(self, uuid: str) -> list[int]:
         """Ids of the jobs that hold the GPU."""
@@ -277,7 +285,10 @@ class _Moment:
         for use in self._holders:
             lasted_us, mine = self._since_us(use), percents.get(use.key, 0)
             on = use.gpus[self._sample.uuid]
+            if use.key in self._ending and use.key not in self._processes:
+                mine = max(mine, on.util_last or 0)
             if lasted_us > 0:
+                on.util_last = mine
                 on.util_us += lasted_us
                 on.util_percent_us += mine * lasted_us
                 on.util_max = max(on.util_max or 0, mine)

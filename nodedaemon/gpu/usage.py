@@ -39,6 +39,8 @@ from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 
 log = logging.getLogger("penstock.noded")
 
+#: Looks at a step's GPUs soon after its beginning, so that what is over before the next regular one was seen at work.
+EARLY_S = (1.0, 4.0)
 #: How long a step's end waits for the last look at its GPUs.
 LAST_POLL_S = 2.0
 _encode = msgspec.msgpack.Encoder().encode
@@ -63,6 +65,7 @@ class GpuUsage(Listener):
         self._now_us = now_us
         self._is_suspended = is_suspended
         self._ledger = Ledger()
+        self._uids: dict[StepKey, int] = {}
         self._unkept: dict[StepKey, tuple[str, ...]] = {}  # steps that began and have no file (yet): their GPUs
         self._files: dict[str, str] = {}  # by uuid: what exporters call it
         self._memory_kb: dict[str, int] = {}
@@ -116,6 +119,7 @@ class GpuUsage(Listener):
     def began(self, key: StepKey, uid: int, uuids: tuple[str, ...]) -> None:
         """A step has GPUs: of an earlier daemon's, whose figures are read; of a new one `ordered` says more."""
         use = self._read(key)
+        self._uids[key] = uid
         if use is None:
             self._unkept[key] = uuids
         else:
@@ -124,6 +128,7 @@ class GpuUsage(Listener):
     def ended(self, key: StepKey) -> None:
         """Its end is known, if not through `over`: it could not even be handed to the launcher."""
         self._unkept.pop(key, None)
+        self._uids.pop(key, None)
         if self._ledger.end(key) is not None:
             self._changed()
 
@@ -162,6 +167,12 @@ class GpuUsage(Listener):
         self._write(use)
         self._changed()
         if self._runs and key.step_id != EXTERN_STEP:
+            self._start(_in_time(self._count_now()))
+            for wait_s in EARLY_S:
+                asyncio.get_running_loop().call_later(wait_s, self._look_early, key)
+
+    def _look_early(self, key: StepKey) -> None:
+        if self._runs and key in self._ledger.uses and key not in self._ending:
             self._start(_in_time(self._count_now()))
 
     def _changed(self) -> None:
@@ -224,6 +235,7 @@ class GpuUsage(Listener):
     def polled(self, polled: Polled, owners: Mapping[int, Owner]) -> None:
         """What the GPUs do now."""
         keys = {pid: key for pid, owner in owners.items() if (key := step_of(owner)) is not None}
+        self._add_servers(polled, owners, keys)
         now_us = self._now_us()
         did = self._ledger.take(now_us, polled.samples, keys, self._ending)
         for job, activities in did.items():
@@ -236,6 +248,17 @@ class GpuUsage(Listener):
         for at_us, counted in waiting:
             if at_us <= polled.at_us and not counted.done():
                 counted.set_result(None)
+
+    def _add_servers(self, polled: Polled, owners: Mapping[int, Owner], keys: dict[int, StepKey]) -> None:
+        """An MPS server runs outside of the job that it serves: it is the one job's of its user that has shares there."""
+        for sample in polled.samples:
+            for process in sample.processes or ():
+                owner = owners.get(process.pid)
+                if owner is None or process.pid in keys:
+                    continue
+                of_user = [key for key in self._ledger.sharers(sample.uuid) if self._uids.get(key) == owner.uid]
+                if of_user and len({(key.job_id, key.attempt) for key in of_user}) == 1:
+                    keys[process.pid] = of_user[0]
 
     def _look_idle(self, job: Job, activities: list[Activity], at_us: int) -> None:
         gpu = self._site.settings.gpu

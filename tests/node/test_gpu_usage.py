@@ -129,6 +129,15 @@ def test_a_step_that_is_over_between_two_samples_has_what_was_used_meanwhile() -
     assert book.uses[BATCH].gpus[G0].energy_mj == 200
 
 
+def test_the_rest_of_a_step_whose_processes_are_gone_was_like_its_last_sample() -> None:
+    book = ledger((STEP0, [Share(G0)]), (BATCH, [Share(G0)]))
+    take(book, [sample(G0, 0, 0, 0)], {})
+    take(book, [sample(G0, 1, 90, 500, (7, 1, None))], {7: STEP0})
+    take(book, [sample(G0, 9, 0, 4_500)], {}, ending=[STEP0])
+    assert told(book, STEP0)[GPU_UTIL] == (90, 90, 90)
+    assert told(book, BATCH)[GPU_UTIL] == (0, 0, 0)
+
+
 def test_without_a_sample_at_its_beginning_a_step_has_its_part_of_the_first_difference() -> None:
     book = Ledger()
     take(book, [sample(G0, 0, 0, 0)], {})

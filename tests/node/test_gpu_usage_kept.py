@@ -318,6 +318,27 @@ def test_an_idle_job_is_reported(tmp_path: Path) -> None:
     assert (first.key.job_id, first.key.step_id, last.over) == (1, BATCH_STEP, True)
 
 
+def test_an_mps_server_is_the_job_s_that_it_serves(world: World) -> None:
+    """Of two jobs of that user it is nobody's in particular."""
+    owners = {9: Owner(9, True, 1000)}
+
+    async def main() -> None:
+        world.run()
+        world.agent.next = [sample(G0, 0, 0, 0)]
+        world.order(BATCH, G0, gpu_shares=[[25, 100]])
+        await asyncio.gather(*world.usage._tasks)
+        world.sample(10, sample(G0, 10, 40, 4_000, p9=30), owners=owners)
+        assert (world.kept(BATCH)[GPU_MEM_KB], world.kept(BATCH)[ENERGY_J]) == (30, 1)
+        world.order(StepKey(2, 0, BATCH_STEP), G0, gpu_shares=[[25, 100]])
+        world.sample(20, sample(G0, 20, 40, 8_000, p9=90), owners=owners)
+        assert world.kept(BATCH)[GPU_MEM_KB] == 30
+        world.sample(30, sample(G0, 30, 40, 9_000, p9=90), owners={9: Owner(9, True, 1001)})
+        assert world.kept(BATCH)[GPU_MEM_KB] == 30
+        await asyncio.gather(*world.usage._tasks)
+
+    asyncio.run(main())
+
+
 def test_exporters_find_the_jobs(tmp_path: Path) -> None:
     folder = tmp_path / "map"
     folder.mkdir()
