@@ -238,6 +238,12 @@ def has_files(node: Node) -> bool:
     return any(name == GPU for name, _, _ in node.config.device_files)
 
 
+def out_of_service(node: Node) -> int:
+    """Places whose GPU is missing or closed; not those of instances that a divisible GPU could have and has not."""
+    unused = sum((not uuid) << slot for slot, uuid in enumerate(node.gpu_slots)) if node.config.mig else 0
+    return node.gpu_closed & ~unused
+
+
 def is_in_force(gpu: Gpu) -> bool:
     """A card that is divided has its place, and is not given as a whole: its instances are, at theirs."""
     return not gpu.facts.mig_enabled

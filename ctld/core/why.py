@@ -15,7 +15,7 @@ import numpy as np
 
 import _fastsched
 from _fastsched import contract
-from ctld.core import gpu_kinds, priority
+from ctld.core import gpu_kinds, gpus, priority
 from ctld.core.events import Actor
 from ctld.core.hints import MINUTE_S, Variant, variants, ways
 from ctld.core.model import Job
@@ -27,6 +27,7 @@ from ctld.core.ready import terms_of
 from ctld.core.reserve_view import choices
 from ctld.core.schedule import FULL_STARTS_MAX
 from ctld.core.shapes import fresh_shapes
+from ctld.core.shares import GPU_KINDS
 from ctld.core.state import ClusterState
 from ctld.core.whatif import Probe, Settled, granted, placed, probe_later, probe_now, settle
 from penstock.values.duration import format_elapsed
@@ -154,8 +155,20 @@ def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> Need:
     masks = tuple(dict.fromkeys(shape.mask for shape in mine))
     whole = state.masks.row_of_bits(state.partitions[name].node_bits)
     # thousandths of GPUs (shares.py) have no name: what binds is told as GPUs or shares
-    kinds = tuple(map(gpu_kinds.words_of, state.gres_kinds))
+    bits = 0
+    for mask in masks:
+        bits |= state.masks.bits[mask]
+    kinds = tuple(_named(state, kind, bits) for kind in state.gres_kinds)
     return Need(name, mine[0], masks, whole, kinds)
+
+
+def _named(state: ClusterState, kind: tuple[str, str], bits: int) -> str:
+    """A column of GRES in words, with what of it is out of service on these nodes (a bit map)."""
+    words, closed = gpu_kinds.words_of(kind), 0
+    for node in state.node_list if words and kind[0] in GPU_KINDS else ():
+        if node.gpu_closed and bits >> node.index & 1:
+            closed += (node.inside.kinds.get(kind, 0) & gpus.out_of_service(node)).bit_count()
+    return f"{words} ({closed} out of service)" if closed else words
 
 
 class Queue:

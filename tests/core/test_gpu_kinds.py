@@ -8,6 +8,7 @@ from ctld.core.events import WantedJob
 from ctld.core.gpu_kinds import SIZES_MAX
 from ctld.core.gpu_model import GpuFacts, GpuOpinion
 from ctld.core.violation import Violation
+from ctld.core.why import explain, inquire
 from penstock.values.config import DeviceConfig, NodeConfig, PartitionConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
@@ -314,3 +315,17 @@ def test_the_check_sees_a_wrong_count_of_large_gpus() -> None:
     world.core.state.node_columns.free_gres[0, world.core.state.gres_kinds["gpu", ">=2000"]] = 2
     with pytest.raises(Violation, match="free, counted 1"):
         world.core.check()
+
+
+def test_why_says_how_many_gpus_are_out_of_service() -> None:
+    world = site("gpu:4")
+    world.register("n1", gpus=cards("h200/1000", "h200/1000", "h200/2000", "h200/2000"))
+    world.report_gpus("n1", ill("c"), ill("d"))
+    ask(world, 3)
+    ask(world, 1, gpu_mem_mb=2_000)
+    state = world.core.state
+    names = [
+        [r.name for r in explain(inquire(state, world.now_us, state.jobs[i], world.actor("ann"))).needs[0].resources]
+        for i in (1, 2)
+    ]
+    assert "gres/gpu (2 out of service)" in names[0] and "gres/gpu with 2000 MB (2 out of service)" in names[1]
