@@ -17,7 +17,7 @@ Every signal that changes something is said with its raw words (Remark).
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nodedaemon.core import gpuleft, gpurecord
+from nodedaemon.core import gpuleft, gpunode, gpurecord
 from nodedaemon.core.gpuhealth_words import (
     Action,
     Cleared,
@@ -39,7 +39,7 @@ from nodedaemon.core.gpuhealth_words import (
     Worked,
     WorkKind,
 )
-from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, ROWS, Ends, NodeToo, Row, XidClass
+from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, Row, XidClass
 from nodedaemon.core.gpusignals import (
     GONE,
     LEVELS,
@@ -66,8 +66,6 @@ GOOD_POLLS: Final = 3
 CURED: Final = ("recovery_reset", "reset_required", "remap_pending")
 #: XIDs after which all is looked at again: a row was remapped, the driver wants something.
 LOOK_AFTER: Final = (63, 154)
-#: Rows whose words stand for the whole node.
-_OF_NODE: Final = ("hung", "driver")
 
 Job = tuple[int, int]
 
@@ -488,7 +486,7 @@ class HealthMachine:
                 self._outputs.append(opinion)
 
     def _tell_node(self, now_us: int) -> None:
-        wanted = self._drains(now_us)
+        wanted = gpunode.reasons(self._here(), self._rules, now_us)
         told = self.memory.drained
         if told and told not in wanted:
             self._outputs.append(NodeDrain(told, clear=True))
@@ -496,27 +494,6 @@ class HealthMachine:
         if wanted and not self.memory.drained:
             self.memory.drained = wanted[0]
             self._outputs.append(NodeDrain(wanted[0]))
-
-    def _drains(self, now_us: int) -> list[str]:
-        """Reasons for which the whole node must not get jobs."""
-        whole = [r for r in self._here() if r.device is not None and not r.device.parent]
-        found = []
-        for row in ROWS:
-            holding = [record for record in whole if row.name in record.conditions]
-            if not holding or row.node is NodeToo.NEVER:
-                continue
-            if row.node is NodeToo.HALF:
-                found += [f"more than half of the GPUs: {row.signal}"] if 2 * len(holding) > len(whole) else []
-                continue
-            for record in holding:
-                condition = record.conditions[row.name]
-                is_switched = record.device is not None and record.device.has_nvswitch
-                is_lost = is_switched or self._rules.lost_drains_node or len(holding) == len(whole)
-                is_stuck = now_us - condition.since_us >= self._rules.unkillable_us
-                if {NodeToo.ALWAYS: True, NodeToo.LOST: is_lost, NodeToo.STUCK: is_stuck}[row.node]:
-                    place = "" if row.name in _OF_NODE else f" on {record.uuid}"
-                    found.append(f"{condition.reason}{place}")
-        return found
 
     def _remark(self, text: str, is_bad: bool = True) -> None:
         self._outputs.append(Remark(text, is_bad))

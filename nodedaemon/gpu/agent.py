@@ -94,6 +94,7 @@ class GpuAgent:
         self._judging: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[Polled | None] | None = None
         self._look_again = False
+        self._look_timer: asyncio.TimerHandle | None = None
         self._knows_pids = owners.knows_pids()
         if not self._knows_pids:
             log.info("this daemon has pids of its own: what jobs leave on GPUs is not looked for")
@@ -264,6 +265,13 @@ class GpuAgent:
         self._looking = self._loop.create_task(self.watch.poll())
         self._looking.add_done_callback(self._looked)
 
+    def _look_later(self, delay_s: float) -> None:
+        """Once, however often it is asked for until then."""
+        if not delay_s:
+            self.look()
+        elif self._look_timer is None or self._look_timer.when() <= self._loop.time():
+            self._look_timer = self._loop.call_later(delay_s, self.look)
+
     def _looked(self, task: "asyncio.Task[Polled | None]") -> None:
         if self._look_again and not task.cancelled():
             self.look()
@@ -355,7 +363,7 @@ class GpuAgent:
             elif isinstance(output, words.KillProcess):
                 self._kill(output)
             elif isinstance(output, words.Look):
-                self._loop.call_later(output.delay_us / 1_000_000, self.look)
+                self._look_later(output.delay_us / 1_000_000)
         now_us = self._place.now_us()
         if opinions and not actions:
             actions.append(None)
@@ -368,7 +376,6 @@ class GpuAgent:
         job_id = wanted.job[0]
         log.warning("GPU %s: killing pid %d of uid %d, left by job %d", wanted.uuid, wanted.pid, wanted.uid, job_id)
         proctree.send_signal(wanted.pid, signal.SIGKILL, lambda pid: proctree.start_time(pid) == wanted.start)
-        self.look()
 
     # -- the rest
 
