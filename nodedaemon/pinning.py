@@ -9,6 +9,8 @@ Deliberately absent: the words (core/gpupins.py), who gets which (core/gpubind.p
 
 from os.path import exists
 
+import msgspec
+
 from nodedaemon import orders
 from nodedaemon.core import gpubind, gpupins
 from nodedaemon.core.environment import NodeShare
@@ -45,10 +47,12 @@ def pinning_of(site: Site) -> Pinning:
     if site.pinning is None:
         said = site.settings.gpu
         makers = tuple(maker for maker in gpupins.MAKERS if maker in said.env) if said.env else _found_makers(site)
-        files = [file for gpu in site.inventory() for file in gpu.files]  # of pretended ones: none
-        are_there = site.has_devices(GPU) or any(map(exists, files))
-        site.pinning = Pinning(makers, said.env_uuid, are_there and site.fences_devices())
-    return site.pinning
+        site.pinning = Pinning(makers, said.env_uuid)
+    if not site.fences_devices():
+        return site.pinning
+    files = [file for gpu in site.inventory() for file in gpu.files]  # of pretended ones: none
+    is_fenced = site.has_devices(GPU) or any(map(exists, files))  # asked each time: a driver may come later
+    return msgspec.structs.replace(site.pinning, is_fenced=is_fenced)
 
 
 def _found_makers(site: Site) -> tuple[str, ...]:

@@ -131,6 +131,15 @@ def test_what_a_batch_script_is_told(settings, gres, expected):
     assert told(site(**settings), *gres) == {**({} if gres and gres[0]["name"] == "mps" else OUTER_MPS), **expected}
 
 
+def test_a_driver_that_comes_after_the_settings_is_fenced_off(monkeypatch):
+    """Its devices are closed by number from the first job on; only then do numbers begin at 0."""
+    monkeypatch.setattr("nodedaemon.pinning.exists", lambda path: False)
+    node = site(fenced=True)
+    assert told(node, ONE)["CUDA_VISIBLE_DEVICES"] == "1"
+    monkeypatch.setattr("nodedaemon.pinning.exists", lambda path: True)
+    assert told(node, ONE)["CUDA_VISIBLE_DEVICES"] == "0"
+
+
 def test_a_gpu_that_is_not_there_is_no_launch():
     message = make_launch(1, "true", allocation=allocation(gpus((0, "GPU-gone"))))
     command = node_pb2.Command(launch=message)
