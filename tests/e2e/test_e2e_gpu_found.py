@@ -29,9 +29,16 @@ class Found(LiveCluster):
 
     def again(self) -> None:
         """The node's daemon ends and starts."""
+        before_us = self.node("n1").noded_start_at_us
         self.kill("n1")
         self.start_node("n1")
+        self.wait(lambda: self.node("n1").noded_start_at_us > before_us, "the new daemon has registered")
         self.wait_nodes()
+
+    def wait_asks(self, asks: bool) -> None:
+        """Wait until the node has heard whether NVML is to be asked."""
+        sign = self.home / "noded/n1/gpu-detect-off"
+        self.wait(lambda: sign.exists() != asks, f"the node knows that NVML is {'' if asks else 'not '}asked")
 
 
 @pytest.fixture
@@ -82,14 +89,13 @@ def test_nvml_is_not_asked_where_it_must_not_be(cluster: Found) -> None:
     gres = cluster.home / "gres.conf"
     gres.write_text("AutoDetect=off\nNodeName=n1 Name=gpu File=/dev/null,/dev/zero\n")
     cluster.start()
+    cluster.wait_asks(False)
     cluster.again()
     calls = cluster.fake.calls()
     cluster.again()
     assert cluster.fake.calls() == calls != [], "the first start did not know of it yet"
     gres.write_text("AutoDetect=nvml\n")
     cluster.run("scontrol", "reconfigure").ok()
-    cluster.wait(
-        lambda: not (cluster.home / "noded/n1/gpu-detect-off").exists(), "the node has heard of it", show=cluster.gpus
-    )
+    cluster.wait_asks(True)
     cluster.again()
     assert cluster.gpus() == well(cluster)
