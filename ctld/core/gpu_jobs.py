@@ -18,7 +18,7 @@ import msgspec
 
 from ctld.core.feasible import can_ever_run
 from ctld.core.model import Job, Node
-from ctld.core.shares import GPU
+from ctld.core.shares import GPU, GPU_KINDS
 from ctld.core.state import ClusterState
 from penstock.values.states import HOLDING_STATES, JobState, Reason
 
@@ -112,6 +112,6 @@ def take(state: ClusterState, job: Job, node: Node, mask: int) -> None:
                 node.gres_used[name, type_] &= ~(held & mask if name == GPU else 0)
         parts.append(part._replace(gres=tuple(one for one in left if one[2])))
     job.alloc = tuple(parts)
-    none = [(state.gres_kinds[kind], 0) for kind in node.inside.kinds if kind[0] == GPU]
+    none = [(column, 0) for kind, column in state.gres_kinds.items() if kind[0] in GPU_KINDS]
     state.running.set_part(job.job_id, node.index, none)
     state.touch(job)
