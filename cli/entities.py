@@ -35,7 +35,7 @@ def show_jobs(call: Call) -> int:
 def show_nodes(call: Call) -> int:
     """`show node [NAMES]`."""
     names = [name for word in call.words for name in expand(word)]
-    nodes = ask("ListNodes", pb.ListNodesRequest(names=names), "slurm_load_node").nodes
+    nodes = ask("ListNodes", pb.ListNodesRequest(names=names, gpus=True), "slurm_load_node").nodes
     missing = sorted(set(names) - {node.name for node in nodes})
     if "json" in call.options:
         from cli.jsonnode import nodes_document

@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
     states = read_states(line.values.get("state"))
     names = expand(line.values["nodelist"]) if line.values.get("nodelist") else []
     with Client.open() as client:
-        nodes = client.call("ListNodes", ListNodesRequest(names=names)).nodes
+        nodes = client.call("ListNodes", ListNodesRequest(names=names, gpus=True)).nodes
     missing = sorted(set(names) - {node.name for node in nodes})
     if missing:
         raise CommandError(f"Node {missing[0]} not found")

@@ -279,12 +279,12 @@ class ControllerService:
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
         state, links = self._runtime.core.state, self._services.registry.by_node
         uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
-        uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list))
+        uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list) if request.gpus else ())
         users = {uid: await self._names.name(uid) for uid in uids}
         nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
-        gpus = gpuinfo.gpu_infos(state, nodes, users)
+        gpus = gpuinfo.gpu_infos(state, nodes, users) if request.gpus else {}
         return controller_pb2.ListNodesReply(
             nodes=[
                 clusterinfo.node_info(

@@ -166,7 +166,7 @@ n1    0:1  1g.18gb  18G     HEALTHY  7      -                    MIG-2
 
 def test_some_of_them(monkeypatch, capsys):
     _, out, _, client = listed(monkeypatch, capsys, "-N", "n[1-1]", "--state=drained,Failed", "--long")
-    assert list(client.request.names) == ["n1"]
+    assert list(client.request.names) == ["n1"] and client.request.gpus
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["1", "2"] and B in out and "SERIAL" in out
     assert listed(monkeypatch, capsys, "--state=suspect")[1] == "no GPU is in such a state\n"
 

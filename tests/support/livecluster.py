@@ -435,7 +435,7 @@ class LiveCluster:
 
     def node(self, name: str) -> c.NodeInfo:
         """One node."""
-        return self.call("ListNodes", c.ListNodesRequest(names=[name])).nodes[0]
+        return self.call("ListNodes", c.ListNodesRequest(names=[name], gpus=True)).nodes[0]
 
     def held_steps(self, name: str) -> list[str]:
         """The steps in a node's spool that it has not been told to forget. (Emptied folders are kept for new steps.)"""
