@@ -62,7 +62,10 @@ class GpuOpinion(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """One GPU: record and committed row in one. It is never changed, only replaced. Primary key (node, uuid)."""
+    """One GPU: record and committed row in one. It is never changed, only replaced. Primary key (node, uuid).
+
+    Kept as JSON in the database: a field is only added, with a default.
+    """
 
     node: str
     uuid: str

@@ -15,7 +15,7 @@ import msgspec
 
 from accounting.schema import join_strings, split_strings
 from ctld.core.fairshare import AssocRow
-from ctld.core.gpu_model import Gpu
+from ctld.core.gpu_model import Gpu, GpuOpinion
 from ctld.core.model import (
     GpuShare,
     HistoryRow,
@@ -42,7 +42,7 @@ REQUESTS_KEPT = 1_000
 
 encode_json = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(JobRequest).decode
-_decode_gpu = msgspec.json.Decoder(Gpu).decode
+_decode_gpu = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_reservation = msgspec.json.Decoder(Reservation).decode
 _AllocJson = tuple[tuple[Any, ...], ...]
 _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
@@ -246,12 +246,20 @@ def reservation_from(record: bytes) -> Reservation:
 
 def gpu_values(gpu: Gpu) -> Params:
     """A row of gpu: what can be asked for, and the whole record as JSON."""
-    return (gpu.node, gpu.uuid, gpu.slot, int(gpu.state()), gpu.reason(), encode_json(gpu))
+    record = encode_json({**gpu._asdict(), "opinion": gpu.opinion._asdict()})
+    return (gpu.node, gpu.uuid, gpu.slot, int(gpu.state()), gpu.reason(), record)
 
 
 def gpu_from(record: bytes) -> Gpu:
     """The reverse of `gpu_values`, from the record."""
-    return _decode_gpu(record)
+    found = _decode_gpu(record)
+    found["opinion"] = _in_order(GpuOpinion, found["opinion"])
+    return msgspec.convert(_in_order(Gpu, found), Gpu)
+
+
+def _in_order(kind: Any, found: dict[str, Any]) -> list[Any]:
+    """Its fields by name as a list; one that the record is too old for has its default, one from a later version is left out."""
+    return [found.get(name, kind._field_defaults.get(name)) for name in kind._fields]
 
 
 def qos_values(record: Qos) -> Params:
