@@ -13,9 +13,9 @@ Counts = list[tuple[tuple[str, str], int]]
 def free(node: Node, names: tuple[str, ...]) -> Counts:
     """Of the kinds of these names."""
     used = dict.fromkeys(names, 0)
-    for (name, _), mask in node.gres_used.items():
-        if name in used:
-            used[name] |= mask
+    for key, mask in node.gres_used.items():
+        if mask and key[0] in used:
+            used[key[0]] |= mask
     if GPU in used:
         used[GPU] |= node.gpu_closed
         used[MANY] = used[GPU]

@@ -166,7 +166,10 @@ def _best_set(layout: Layout, name: str, free: int, count: int, suspect: int) ->
     near, links = layout.near.get(name, ()), layout.links.get(name, ())
     room = free.bit_count()
     if not (near or links) or count in (0, room) or _choose(room, count) > SETS_MAX:
-        return sum(1 << i for i in sorted(_bits(free), key=lambda i: (suspect >> i & 1, i))[:count])
+        indices = _bits(free)
+        if suspect & free:
+            indices.sort(key=lambda i: (suspect >> i & 1, i))
+        return sum(1 << i for i in indices[:count])
     key = (name, free, count, suspect & free)
     found = layout.chosen.get(key)
     if found is None:

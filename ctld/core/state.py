@@ -427,9 +427,9 @@ class ClusterState:
 
     def count_devices(self, node: Node, names: tuple[str, ...]) -> None:
         """Tell the columns what is free of devices of these names."""
-        row = self.node_columns.free_gres[node.index]
-        for column, count in self._by_column(device_counts.free(node, names)):
-            row[column] = count
+        row, columns = self.node_columns.free_gres[node.index], self.gres_kinds
+        for kind, count in device_counts.free(node, names):
+            row[columns[kind]] = count
 
     def have_devices(self, node: Node, totals: dict[tuple[str, str], int]) -> None:
         """What the node has of each kind, if nobody had anything."""
@@ -532,7 +532,8 @@ class ClusterState:
         if units:  # 0: it has no cpus, being suspended
             self._count_cpus(node, part, sign, units, exclusive)
         if part.gres:
-            self.count_devices(node, tuple(dict.fromkeys(name for name, _, _ in part.gres)))
+            one = len(part.gres) == 1
+            self.count_devices(node, (part.gres[0][0],) if one else tuple(dict.fromkeys(g[0] for g in part.gres)))
         node.mem_alloc_mb -= sign * part.mem_mb
 
     def _count_cpus(self, node: Node, part: NodeAlloc, sign: int, units: int, exclusive: bool) -> None:
