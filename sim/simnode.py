@@ -389,6 +389,7 @@ class SimNode:
         missing = [uuid for uuid in _gpus_of(launch, self.name) if uuid and not self.gpus.has(uuid)]
         if missing:
             text = f"GPU {missing[0]} is not there"
+            self._timeline.say(key.job_id, f"{_name(key)} does not start on {self.name}: {text}")
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=text, untried=True))
             return
         small = [u for u in _gpus_of(launch, self.name) if self.gpus.memory_mb(u) < job.request.gpu_mem_mb]
