@@ -427,6 +427,7 @@ class NodeRegistered(Event, frozen=True):
     stream_tls: bool = False
     gpus: tuple[GpuFacts, ...] = ()  # those that are known by name, in the node's order
     gpu_opinions: tuple[GpuOpinion, ...] = ()
+    gpus_at_us: int = 0  # the node's clock when it thought so
     gpu_driver: str = ""
     cuda_version: str = ""
     nvml_version: str = ""

@@ -46,11 +46,12 @@ def reported(state: ClusterState, now_us: int, event: GpuReported) -> None:
     node = state.nodes.get(event.node)
     if node is None:
         return
-    lost = _lost(state, node, event.gpus) if event.gpus else []
-    if event.gpus is not None:
+    is_new = event.at_us >= node.gpus_at_us  # else it was spooled before the node registered, which told all
+    lost = _lost(state, node, event.gpus) if event.gpus and is_new else []
+    if event.gpus is not None and is_new:
         gpus.take_over(state, node, gpus.bind(node, event.gpus, event.opinions))
         _found(state, node, event)
-    for opinion in event.opinions:
+    for opinion in event.opinions if is_new else ():
         gpu = node.gpus.get(opinion.uuid)
         if gpu is not None and gpu.opinion != opinion:
             gpus.put(state, node, gpu._replace(opinion=opinion))

@@ -285,7 +285,7 @@ class Node:
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
         "cuda_version", "exited", "features", "flags", "gpu_closed", "gpu_constraint", "gpu_driver", "gpu_shares",
-        "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gres_used", "index", "inside", "jobs",
+        "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gpus_at_us", "gres_used", "index", "inside", "jobs",
         "last_busy_at_us", "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name",
         "nvml_version", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id",
         "started_at_us", "stream_port", "stream_tls", "version", "weight",
@@ -327,6 +327,7 @@ class Node:
     gpu_closed: int  # masks of places: no job gets these;
     gpu_single: int  # only a job with one GPU;
     gpu_suspect: int  # these last
+    gpus_at_us: int  # the node's clock as of its last word on them
     gpu_driver: str
     cuda_version: str
     nvml_version: str

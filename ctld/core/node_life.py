@@ -93,6 +93,7 @@ def _take_over(node: Node, event: NodeRegistered) -> None:
     node.stream_port, node.stream_tls = event.stream_port, event.stream_tls
     node.gpu_driver, node.cuda_version, node.nvml_version = event.gpu_driver, event.cuda_version, event.nvml_version
     node.gpu_constraint, node.gpu_why = event.gpu_constraint, event.gpu_why
+    node.gpus_at_us = event.gpus_at_us
 
 
 def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:

@@ -132,6 +132,7 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         stream_port=register.stream_port if register.stream_port <= 0xFFFF else 0,
         stream_tls=register.stream_tls,
         gpus=facts_of(inventory),
+        gpus_at_us=inventory.gpus_at_us,
         gpu_opinions=opinions_of(inventory),
         gpu_driver=inventory.gpu_driver[:TEXT_MAX],
         cuda_version=inventory.cuda_version[:TEXT_MAX],

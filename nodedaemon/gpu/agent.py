@@ -227,6 +227,7 @@ class GpuAgent:
         """Write into a registration what GPUs there are and what is thought of them."""
         devices = [(device, self._machine.opinion(device.uuid)) for device in self.devices()]
         messages.fill(inventory, self.found, devices, self._place.topology)
+        inventory.gpus_at_us = self._place.now_us()
 
     # -- for those that plug in
 

@@ -72,7 +72,7 @@ class Register(_message.Message):
     def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
+    __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why", "gpus_at_us")
     CPUS_FIELD_NUMBER: _ClassVar[int]
     BOARDS_FIELD_NUMBER: _ClassVar[int]
     SOCKETS_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class Inventory(_message.Message):
     NVML_VERSION_FIELD_NUMBER: _ClassVar[int]
     GPU_CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
     GPU_WHY_FIELD_NUMBER: _ClassVar[int]
+    GPUS_AT_US_FIELD_NUMBER: _ClassVar[int]
     cpus: int
     boards: int
     sockets: int
@@ -109,7 +110,8 @@ class Inventory(_message.Message):
     nvml_version: str
     gpu_constraint: str
     gpu_why: str
-    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: bool = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
+    gpus_at_us: int
+    def __init__(self, cpus: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuDevice, _Mapping]]] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., hostname: _Optional[str] = ..., boot_at_us: _Optional[int] = ..., pretended: bool = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ..., gpus_at_us: _Optional[int] = ...) -> None: ...
 
 class GpuDevice(_message.Message):
     __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "near_cpus", "links", "serial", "vbios", "numa_node", "parent_uuid", "profile", "slices", "mig_enabled", "files", "health")

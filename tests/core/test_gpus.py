@@ -196,3 +196,18 @@ def test_what_an_administrator_has_drained_stays_so_when_its_driver_answers() ->
     world.do(GpuReported("n1", "spool-n1", world.sequence, world.links["n1"], world.now_us, gpus=cards("a", "b")))
     node = node_of(world)
     assert node.reason == "fan" and node.flags & NodeFlag.DRAIN
+
+
+def test_what_was_said_before_a_registration_and_comes_after_it_is_old() -> None:
+    world = world_of(cards("a", "b"), gpus=2)
+    world.report_gpus("n1", ill("a"))
+    said_us = world.now_us
+    world.now_us += 5_000_000
+    world.register("n1", gpus=cards("a", "b"), gpu_opinions=(GpuOpinion("GPU-a"),), gpus_at_us=world.now_us)
+    assert node_of(world).gpu_closed == 0
+    world.sequence += 1
+    spooled = GpuReported("n1", "spool-n1", world.sequence, world.links["n1"], said_us, (ill("a"),), gpus=cards("b"))
+    world.do(spooled)
+    assert (node_of(world).gpu_closed, sorted(node_of(world).gpus)) == (0, ["GPU-a", "GPU-b"])
+    world.report_gpus("n1", ill("a"))
+    assert node_of(world).gpu_closed == 0b01
