@@ -73,18 +73,23 @@ def look(state: ClusterState, now_us: int, node: Node, wanted: int | None = None
         for gpu in sorted(node.gpus.values(), key=lambda gpu: (gpu.checked_at_us, gpu.facts.index, gpu.uuid)):
             if _begin(state, now_us, node, gpu, bool(wanted >> node.index & 1)):
                 break
-    if _interval_us(state) or any(gpu.must_check or gpu.opinion.wants_reset for gpu in node.gpus.values()):
+    if _interval_us(state) or any(_has_work(state, gpu) for gpu in node.gpus.values()):
         look_later(state, now_us)
 
 
 def _forget(state: ClusterState, node: Node) -> None:
-    """There is no check program any more: what waits for it is free."""
-    if not state.config.gpu_check_program:
-        waiting = [gpu for gpu in node.gpus.values() if gpu.must_check]
-        for gpu in waiting:
-            gpus.put(state, node, gpu._replace(must_check=False))
-        if waiting:
-            gpus.settle(state, node)
+    """What waits for a check that will not come is free: there is no program any more, or the GPU has been divided since."""
+    is_on = bool(state.config.gpu_check_program)
+    waiting = [gpu for gpu in node.gpus.values() if gpu.must_check and not (is_on and _is_whole(gpu))]
+    for gpu in waiting:
+        gpus.put(state, node, gpu._replace(must_check=False))
+    if waiting:
+        gpus.settle(state, node)
+
+
+def _has_work(state: ClusterState, gpu: Gpu) -> bool:
+    """It has to be looked at again. A reset that nobody can do is nobody's work."""
+    return gpu.must_check or (gpu.opinion.wants_reset and bool(state.config.gpu_reset_program))
 
 
 def _interval_us(state: ClusterState) -> int:
@@ -171,7 +176,5 @@ def due(state: ClusterState, now_us: int, key: object, check: int) -> None:
 
 def recover(state: ClusterState, now_us: int) -> None:
     """After a start or reload: look soon, if there may be something to do."""
-    if _interval_us(state) or any(
-        gpu.must_check or gpu.opinion.wants_reset for node in state.node_list for gpu in node.gpus.values()
-    ):
+    if _interval_us(state) or any(_has_work(state, gpu) for node in state.node_list for gpu in node.gpus.values()):
         look_later(state, now_us)

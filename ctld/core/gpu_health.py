@@ -71,10 +71,13 @@ def _found(state: ClusterState, node: Node, event: GpuReported) -> None:
     """NVML answers, or does not any more, since the node registered. One that was too small without its GPUs comes back."""
     node.gpu_driver, node.cuda_version, node.nvml_version = event.versions
     node.gpu_why = event.why
-    is_short = node.flags & NodeFlag.INVAL and node.reason.startswith(gpus.SHORT)
-    if is_short and not gpus.shortage(node, event.gpus or (), (), event.why):
-        node.flags &= ~(NodeFlag.INVAL | NodeFlag.DRAIN)
-        node.reason = ""
+    if node.flags & NodeFlag.INVAL and not gpus.shortage(node, event.gpus or (), (), event.why):
+        node.low = tuple(text for text in node.low if not text.startswith(gpus.SHORT))
+        if not node.low:
+            node.flags &= ~NodeFlag.INVAL
+            if node.reason.startswith(gpus.SHORT):  # else it is drained for something else too
+                node.flags &= ~NodeFlag.DRAIN
+                node.reason = ""
     state.touch_node(node)
 
 

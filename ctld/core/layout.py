@@ -202,6 +202,7 @@ def new_node(config: NodeConfig) -> Node:
     node.lost_at_us = 0
     node.gpu_shares, node.gpus, node.gpu_slots = {}, {}, ()
     node.gpu_closed = node.gpu_single = node.gpu_suspect = node.gpus_at_us = 0
+    node.low = ()
     node.gpu_driver = node.cuda_version = node.nvml_version = node.gpu_constraint = node.gpu_why = ""
     node.exited = {}
     return node

@@ -285,10 +285,10 @@ class Node:
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
         "cuda_version", "exited", "features", "flags", "gpu_closed", "gpu_constraint", "gpu_driver", "gpu_shares",
-        "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gpus_at_us", "gres_used", "index", "inside", "jobs",
-        "last_busy_at_us", "leftovers", "link_id", "lost_at_us", "lost_link_id", "mem_alloc_mb", "name",
-        "nvml_version", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid", "spool_id",
-        "started_at_us", "stream_port", "stream_tls", "version", "weight",
+        "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gpus_at_us", "gres_used", "index", "inside",
+        "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_at_us", "lost_link_id", "low", "mem_alloc_mb",
+        "name", "nvml_version", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid",
+        "spool_id", "started_at_us", "stream_port", "stream_tls", "version", "weight",
     )  # fmt: skip
 
     name: str
@@ -333,6 +333,7 @@ class Node:
     nvml_version: str
     gpu_constraint: str
     gpu_why: str
+    low: tuple[str, ...]  # in what it was smaller than its configuration when it registered, in words
     jobs: dict[int, None]  # job ids that hold something here
     leftovers: dict[tuple[int, int, int], None]  # steps that still run here and belong to no job any more
     exited: dict[tuple[int, int, int], None]  # steps whose end it knew when it registered: the reports follow

@@ -104,6 +104,7 @@ def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
     }
     low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
     low += filter(None, [gpus.shortage(node, event.gpus, event.gres, event.gpu_why)])
+    node.low = tuple(low)
     if low and not event.pretended:
         node.flags |= NodeFlag.INVAL
         drain(node, low[0][:REASON_MAX], now_us)

@@ -266,6 +266,22 @@ class GpuAgent:
         self._looking = self._loop.create_task(self.watch.poll())
         self._looking.add_done_callback(self._looked)
 
+    async def hear_out(self, has_failed: bool) -> None:
+        """Before the end of a step with GPUs is told: until what has happened to them is said.
+
+        The driver says a moment later what a program has failed for, so the end of one that has failed waits for that: else
+        its job would be at its end, by its own fault, before anybody knows better.
+        """
+        if has_failed:
+            await asyncio.sleep(self.watch.late_s)
+        await self._judged()
+
+    async def _judged(self) -> None:
+        """Until all that was told has been judged, and what follows from it is said."""
+        judged = self._loop.create_future()
+        self._told.put_nowait(judged)
+        await judged
+
     def _look_later(self, delay_s: float) -> None:
         """Once, however often it is asked for until then."""
         if not delay_s:
@@ -385,9 +401,7 @@ class GpuAgent:
         ok, text = await self.mig.divide(work)
         if await self.watch.poll(SEEN_S) is None and ok:
             return False, "NVML does not answer after the division"
-        seen = self._loop.create_future()
-        self._told.put_nowait(seen)
-        await seen
+        await self._judged()
         return ok, text
 
     def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, done: Done) -> None:

@@ -2,7 +2,8 @@
 
     ordered -> the figures' file in the step's folder, a poll of its GPUs
     polled  -> the figures of all who hold GPUs; idle jobs; their files
-    over    -> a last poll, for which the end waits no longer than LAST_POLL_S; then the figures go into its report
+    over    -> a last poll, for which the end waits no longer than LAST_POLL_S; what it, and the driver, say of the GPUs
+               is told (agent.hear_out); then the figures go into the end's report
 
 The file (`gpus`, written whole, not synced: a step does not outlive a loss of power) holds what the ledger knows, for the
 noded that comes after this one, and the figures as sstat wants them, for the step's own supervisor (sampling.py).
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -197,6 +199,7 @@ class GpuUsage(Listener):
 
     async def _poll_and_finish(self, end: StepEnded, post: Post) -> None:
         await _in_time(self._last_look(end.key))
+        await _in_time(self._agent.hear_out(has_failed(end)))
         self._finish(end, post)
 
     async def _last_look(self, key: StepKey) -> None:
@@ -300,6 +303,11 @@ async def _in_time(work: Coroutine[Any, Any, None]) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LAST_POLL_S):
             await work
+
+
+def has_failed(end: StepEnded) -> bool:
+    """By itself: whoever is cancelled, or at its time limit, ends by one of these signals."""
+    return bool(end.exit_code or end.failure) or end.exit_signal not in (0, signal.SIGTERM, signal.SIGKILL)
 
 
 def step_of(owner: Owner) -> StepKey | None:

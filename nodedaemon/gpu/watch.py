@@ -45,6 +45,8 @@ KMSG_VARIABLE = "PENSTOCK_KMSG"
 TRIAL_POLLS = 3
 #: XIDs make polls, but no more than one in so long.
 POKE_S = 1.0
+#: From the moment in which a program fails until the XID of it is here, merged.
+XID_S = 0.25
 MAIN, TRIAL, EVENTS = "poll", "trial", "xids"
 WHOLE_DRIVER = ""
 
@@ -144,6 +146,11 @@ class Watch:
     def left(self) -> int:
         """Children that were killed and are not gone."""
         return len(self._left)
+
+    @property
+    def late_s(self) -> float:
+        """How long an XID may take, from the driver to `heard`."""
+        return XID_S + self._limits.merge_s
 
     @property
     def pids(self) -> dict[str, int]:

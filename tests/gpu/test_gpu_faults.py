@@ -193,6 +193,29 @@ def test_a_contained_error_marks_its_job(cluster: Faulty) -> None:
     assert [job.state for job in cluster.wait_ends(job)] == ["FAILED"]
 
 
+def test_a_program_that_fails_with_its_gpu_is_known_to_have_been_failed_by_it(cluster: Faulty) -> None:
+    """It ends in the moment of the XID, before anybody has heard of that; it runs again, and not there."""
+    fake, other = cluster.fakes[N1], cluster.fakes[N2]
+    state, begun = fake.path, cluster.home / "begun"
+    for one in (fake, other):
+        one._events += 1
+    breaks = f"cp {state} {state}.new; echo event.{fake._events}=$1,8,119,-1,-1 >> {state}.new; mv {state}.new {state}; exit 1"
+    script = f"#!/bin/sh\n[ -e {begun} ] && exit 0\ntouch {begun}\nset -- 0\n"
+    script += f"[ $SLURM_JOB_GPUS = {cluster.gpu(N1, 0).index} ] || set -- 1\n{breaks}\n"
+    path = cluster.home / "breaks.sh"
+    path.write_text(script)
+    cluster.run("scontrol", "update", f"nodename={N2}", "state=drain", "reason=not yet").ok()
+    job = cluster.sbatch("--requeue", "--gres=gpu:1", "-o", "/dev/null", str(path))
+    cluster.wait(lambda: cluster.job(job).attempt == 1, "it is to run again", show=lambda: shown(cluster.job(job)))
+    assert cluster.job(job).admin_comment.startswith("GPU_ERROR: XID 119 on GPU-")
+    assert cluster.job(job).state == "PENDING"
+    cluster.run("scontrol", "update", f"nodename={N2}", "state=resume").ok()
+    assert [job.state for job in cluster.wait_ends(job)] == ["COMPLETED"]
+    for number in (0, 1):
+        cluster.resume(N1, number)
+    cluster.wait_well()
+
+
 def test_an_error_of_the_program_is_noted(cluster: Faulty) -> None:
     job = cluster.hold()
     name, number = cluster.wait_gpu_of(job)

@@ -71,6 +71,21 @@ def test_a_launch_on_a_broken_gpu_is_refused(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_the_end_of_a_step_waits_until_what_happened_to_its_gpus_is_said(tmp_path: Path) -> None:
+    async def scenario(agent: GpuAgent, events: list[core.Event]) -> None:
+        agent._judging = asyncio.create_task(agent._run())
+        agent.tell(w.Holds(KEY, 1000, (A,)))
+        failing = asyncio.create_task(agent.hear_out(has_failed=True))
+        await agent.hear_out(has_failed=False)
+        assert not failing.done()  # the driver may have more to say
+        agent.take(Xid(1, 119, A))
+        await failing
+        (report,) = reports(events)
+        assert (report.action, report.cause) == (node_pb2.GpuReport.END, f"XID 119 on {A}")
+
+    run(tmp_path, scenario)
+
+
 def test_one_report_has_the_opinion_and_what_it_means_for_the_job(tmp_path: Path) -> None:
     async def scenario(agent: GpuAgent, events: list[core.Event]) -> None:
         await judged(agent, w.Holds(KEY, 1000, (A,)), Xid(1, 119, A))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class StandIn:
         self.polls = 0
         self.reports = reports
         self.settled = 0
+        self.heard_out: list[bool] = []
         self.listener: GpuUsage
 
     def settle(self) -> None:
@@ -53,6 +55,9 @@ class StandIn:
 
     def may_set(self, wanted: bool) -> bool:
         return wanted
+
+    async def hear_out(self, has_failed: bool) -> None:
+        self.heard_out.append(has_failed)
 
     async def lifetimes(self, pids: Any, limit_s: float = 5.0) -> tuple[Lifetime, ...]:
         return tuple(Lifetime(uuid, pid, 99, 1, 777, 1, 0, False) for uuid in pids for pid in pids[uuid])
@@ -153,6 +158,31 @@ def test_a_step_s_end_waits_for_a_last_look(world: World) -> None:
         GPU_MEM_HELD_KB: (1024_000, 1024_000, 6, 1024_000, 6),
     }  # fmt: skip
     assert world.posted[0].measured == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "has_failed"),
+    [
+        ({}, False),
+        ({"exit_code": 1}, True),
+        ({"exit_signal": signal.SIGABRT}, True),
+        ({"exit_signal": signal.SIGTERM}, False),
+        ({"exit_signal": signal.SIGKILL}, False),
+        ({"failure": "supervisor lost"}, True),
+    ],
+)
+def test_a_step_s_end_is_told_after_what_happened_to_its_gpus(
+    world: World, how: dict[str, Any], has_failed: bool
+) -> None:
+    async def main() -> None:
+        world.run()
+        world.agent.next = [sample(G0, 0, 0, 1_000)]
+        world.order(STEP0, G0)
+        world.usage.over(ended(STEP0, **how), world.posted.append)
+        await asyncio.gather(*world.usage._tasks)
+
+    asyncio.run(main())
+    assert world.agent.heard_out == [has_failed] and len(world.posted) == 1
 
 
 def test_nvml_s_own_accounting_is_asked_where_it_is_on(tmp_path: Path) -> None:
