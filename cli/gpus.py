@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cli.format import Clock
 from cli.listing import now_us, words
-from cli.nodegres import divided, gres, health, place
+from cli.nodegres import divided, gres, health, place, xids
 from cli.options import MAYBE, YES, Command, Option, parse
 from cli.run import CommandError
 from penstock.client import Client
@@ -26,7 +26,7 @@ COMMAND = Command(
     "[--json] [--long] [-N NODES] [--state=STATES]",
     (
         Option("json", value=MAYBE, help="produce JSON output", const=""),
-        Option("long", "l", help="whole UUIDs, and name, bus address, minor, capability and serial number too"),
+        Option("long", "l", help="whole UUIDs, and name, bus address, minor, capability, serial number and XIDs too"),
         Option("nodelist", "N", YES, help="only GPUs of these nodes", metavar="nodes"),
         Option("state", "t", YES, help=f"only GPUs in these states: {','.join(STATES).lower()}", metavar="states"),
     ),
@@ -67,6 +67,7 @@ LONG_COLUMNS = (
     ("BUS", lambda r, v: r.gpu.bus_id or NONE),
     ("CC", lambda r, v: r.gpu.capability or NONE),
     ("SERIAL", lambda r, v: r.gpu.serial or NONE),
+    ("XIDS", lambda r, v: xids(r.gpu) or NONE),
     ("NAME", lambda r, v: r.gpu.name or NONE),
 )
 LAST_COLUMN = (("REASON", lambda r, v: _reason(r.gpu)),)

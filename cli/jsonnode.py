@@ -99,4 +99,5 @@ def gpu_object(gpu: GpuInfo) -> Json:
     """One GPU; `since` in seconds, as all times."""
     found: dict[str, Any] = message_object(gpu)
     since_us = found.pop("since_us")
+    found["xids"] = [{"xid": one.xid, "times": one.times, "last": time_object(one.last_us)} for one in gpu.xids]
     return found | {"since": time_object(since_us)}

@@ -103,6 +103,11 @@ def health(gpu: GpuInfo, is_divided: bool = False) -> str:
     return "+".join(words)
 
 
+def xids(gpu: GpuInfo) -> str:
+    """`13(x4),63`: the XIDs that the driver has ever reported of it, the newest first."""
+    return ",".join(f"{one.xid}(x{one.times})" if one.times > 1 else str(one.xid) for one in gpu.xids)
+
+
 def divided(gpus: Iterable[GpuInfo]) -> frozenset[str]:
     """The UUIDs of those that are divided into MIG instances."""
     return frozenset(gpu.parent_uuid for gpu in gpus if gpu.parent_uuid)
@@ -131,6 +136,7 @@ def _gpu_line(gpu: GpuInfo, is_divided: bool, date: Callable[[int], str]) -> str
         ("Memory", str(gpu.memory_mb or "N/A")),
         ("Health", health(gpu, is_divided)),
         ("Jobs", ",".join(map(str, gpu.job_ids)) or "(null)"),
+        ("Xids", xids(gpu)),
         ("Why", f"{gpu.reason} [{gpu.reason_user or 'node'}@{date(gpu.since_us)}]" if gpu.reason else ""),
     )
     return " ".join(f"{key}={text}" for key, text in pairs if text)

@@ -9,6 +9,8 @@ from penstock.values.gpustates import GpuState
 #: GPUs and MIG instances of a node.
 GPUS_MAX: Final = 4096
 TEXT_MAX: Final = 256
+#: XIDs that are remembered of a GPU.
+XIDS_MAX: Final = 16
 _STATES: Final = {int(state): state for state in GpuState}
 _SAME: Final = (
     "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "serial", "profile", "slices",
@@ -45,7 +47,13 @@ def opinion_of(health: node_pb2.GpuHealth, uuid: str = "") -> GpuOpinion:
     """One of them. A state of a later version is taken as DRAINED."""
     state = _STATES.get(health.state, GpuState.DRAINED)
     return GpuOpinion(
-        health.uuid or uuid, state, plain(health.reason), health.since_us, health.many_only, health.wants_reset
+        health.uuid or uuid,
+        state,
+        plain(health.reason),
+        health.since_us,
+        health.many_only,
+        health.wants_reset,
+        tuple((one.xid, one.times, one.last_us) for one in health.xids[:XIDS_MAX]),
     )
 
 

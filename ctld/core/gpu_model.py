@@ -59,6 +59,7 @@ class GpuOpinion(NamedTuple):
     since_us: int = 0
     many_only: bool = False  # it is good enough for jobs with one GPU
     wants_reset: bool = False  # a reset would help
+    xids: tuple[tuple[int, int, int], ...] = ()  # XID, how often ever, when last; the newest first
 
 
 class Gpu(NamedTuple):

@@ -10,6 +10,7 @@ gpurecord.py; what processes on a GPU mean, in gpuleft.py. Here they meet the jo
   holds that ends jobs.
 - The node is drained for one reason at a time, and the reason that is over is taken back by its own words.
 - An instance of a GPU (MIG) is never better than its GPU.
+- XIDs are counted for the whole GPU; that a count has risen is told with the next change, or within the hour.
 
 Every signal that changes something is said with its raw words (Remark).
 """
@@ -114,7 +115,7 @@ class HealthMachine:
     def step(self, now_us: int, event: Event) -> None:
         """Take one event."""
         self._handlers[type(event)](now_us, event)
-        self._tell_opinions()
+        self._tell_opinions(now_us)
         self._tell_node(now_us)
 
     def seal(self) -> list[Output]:
@@ -329,7 +330,7 @@ class HealthMachine:
         class_ = self._site_xids.get(event.xid) or self._xids.get(event.xid) or XidClass.NOTE
         if class_ is XidClass.IGNORE:
             return
-        gpurecord.count(record, event.xid)
+        gpurecord.count(record, event.xid, min(event.at_us, now_us))
         words = f"XID {event.xid}"
         self._remark(f"GPU {record.uuid}: {words} ({class_}) {event.text}".rstrip())
         row = ROW_OF_CLASS[class_]
@@ -478,11 +479,13 @@ class HealthMachine:
                 told.setdefault(means, []).append(held.key)
         self._outputs += [JobAction(means, tuple(keys), cause) for means, keys in told.items()]
 
-    def _tell_opinions(self) -> None:
+    def _tell_opinions(self, now_us: int) -> None:
+        # A report that ends jobs is about the GPUs that it names, so mere counts of others wait for the next.
+        ends = any(isinstance(output, JobAction) and output.action is Action.END for output in self._outputs)
         for record in self._here():
             opinion = self.opinion(record.uuid)
-            if opinion != (record.told or Opinion(record.uuid)):
-                record.told = opinion
+            if gpurecord.is_to_tell(record, opinion, now_us, may_count=not ends):
+                record.told, record.told_us = opinion, now_us
                 self._outputs.append(opinion)
 
     def _tell_node(self, now_us: int) -> None:

@@ -114,6 +114,7 @@ class Opinion(msgspec.Struct, frozen=True, gc=False):
     since_us: int = 0
     many_only: bool = False  # only jobs with several GPUs must not have it
     wants_reset: bool = False  # a reset may mend it
+    xids: tuple[tuple[int, int, int], ...] = ()  # XID, how often ever, when last; the newest first
 
 
 class JobAction(msgspec.Struct, frozen=True, gc=False):
@@ -180,12 +181,14 @@ class Record(msgspec.Struct, omit_defaults=True):
     boot_id: str = ""  # in which it was
     seen_at_us: int = 0
     told: Opinion | None = None
+    told_us: int = 0
     conditions: dict[str, Condition] = {}
     accepted: dict[str, int] = {}  # row -> the value that an administrator has accepted
     cleared_at_us: list[int] = []  # when the GPU opened by itself, of the last 24 h
     blamed: list[tuple[int, int, int]] = []  # when, uid, job id: application errors of the last 24 h
     repeated: dict[int, list[int]] = {}  # XID -> when, within 24 h
     counted: dict[int, int] = {}  # XID -> how often, ever
+    counted_us: dict[int, int] = {}  # XID -> when last
     cures: dict[int, list[tuple[int, str]]] = {}  # XID -> when it came in which life of the GPU
     resets: int = 0
     reset_at_us: int = 0

@@ -7,6 +7,8 @@ Rules
     - The same XID after two reboots or resets is the hardware: only an administrator opens the GPU again.
 """
 
+import msgspec
+
 from nodedaemon.core.gpuhealth_words import Condition, Opinion, Record
 from nodedaemon.core.gpupolicy import DAY_US, ROW, Ends
 from nodedaemon.core.gpusignals import LEVELS
@@ -23,6 +25,11 @@ REASON_MAX = 240
 RESETTABLE = ("recovery_reset", "reset_required", "remap_pending", "xid_reset", "xid_twice")
 #: Different XIDs that are counted for one GPU; there are some 170.
 XIDS_MAX = 512
+#: Of these so many are told, the newest.
+XIDS_TOLD_MAX = 16
+#: A number that is new on the GPU is told at once, if nothing was told in the last minute; that it came again, within the hour.
+NEW_XID_APART_US = 60 * 1_000_000
+SAME_XID_APART_US = 3600 * 1_000_000
 #: Of application errors that are remembered for 24 hours.
 BLAMED_MAX = 64
 #: Users whose jobs must have shown application errors within 24 hours.
@@ -82,8 +89,9 @@ def accept(record: Record) -> None:
 
 def opinion_of(record: Record) -> Opinion:
     """What is thought of the GPU."""
+    xids = xids_of(record)
     if not record.conditions:
-        return Opinion(record.uuid)
+        return Opinion(record.uuid, xids=xids)
     full = [c for c in record.conditions.values() if not ROW[c.row].many_only]
     closing = [c for c in full if closes(c)]
     partly = [c for c in record.conditions.values() if ROW[c.row].many_only]
@@ -94,13 +102,34 @@ def opinion_of(record: Record) -> Opinion:
     is_free = not record.conditions.keys() & {"inspect", "left_behind"}
     wants_reset = is_free and any(c.row in RESETTABLE for c in closing)
     many_only = bool(partly) and not closing
-    return Opinion(record.uuid, ROW[worst.row].state, reason, worst.since_us, many_only, wants_reset)
+    return Opinion(record.uuid, ROW[worst.row].state, reason, worst.since_us, many_only, wants_reset, xids)
 
 
-def count(record: Record, xid: int) -> None:
+def count(record: Record, xid: int, at_us: int) -> None:
     """One more of that XID."""
     if xid in record.counted or len(record.counted) < XIDS_MAX:
         record.counted[xid] = record.counted.get(xid, 0) + 1
+        record.counted_us[xid] = max(at_us, record.counted_us.get(xid, 0))
+
+
+def xids_of(record: Record) -> tuple[tuple[int, int, int], ...]:
+    """The XIDs of a GPU as they are told: number, how often, when last."""
+    found = [(xid, times, record.counted_us.get(xid, 0)) for xid, times in record.counted.items()]
+    return tuple(sorted(found, key=lambda one: (-one[2], one[0]))[:XIDS_TOLD_MAX])
+
+
+def is_to_tell(record: Record, opinion: Opinion, now_us: int, may_count: bool) -> bool:
+    """Whether the controller is to hear of this opinion now: a count of XIDs alone is told rarely, and only if it may be."""
+    told = record.told or Opinion(record.uuid)
+    if opinion == told:
+        return False
+    if msgspec.structs.replace(opinion, xids=told.xids) != told:
+        return True
+    if not may_count:
+        return False
+    known = [xid for xid, _, _ in told.xids]
+    is_new = any(xid not in known for xid, _, _ in opinion.xids)
+    return now_us - record.told_us >= (NEW_XID_APART_US if is_new else SAME_XID_APART_US)
 
 
 def repeats(record: Record, xid: int, now_us: int) -> int:

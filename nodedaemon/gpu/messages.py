@@ -7,7 +7,7 @@ from nodedaemon.core.gpuhealth_words import JobAction, Opinion
 from nodedaemon.core.gpuwords import Device, Found
 from nodedaemon.core.steps import StepKey
 from nodedaemon.topology_info import Topology
-from penstock.v1 import node_pb2
+from penstock.v1 import common_pb2, node_pb2
 
 _SAME = (
     "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "links", "serial", "vbios", "numa_node",
@@ -45,6 +45,7 @@ def health_message(opinion: Opinion) -> node_pb2.GpuHealth:
         since_us=opinion.since_us,
         many_only=opinion.many_only,
         wants_reset=opinion.wants_reset,
+        xids=[common_pb2.GpuXid(xid=xid, times=times, last_us=at_us) for xid, times, at_us in opinion.xids],
     )
 
 

@@ -281,6 +281,16 @@ class UsageMetric(_message.Message):
     min_task: int
     def __init__(self, kind: _Optional[_Union[UsageMetric.Kind, str]] = ..., total: _Optional[int] = ..., max: _Optional[int] = ..., max_task: _Optional[int] = ..., min: _Optional[int] = ..., min_task: _Optional[int] = ...) -> None: ...
 
+class GpuXid(_message.Message):
+    __slots__ = ("xid", "times", "last_us")
+    XID_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    LAST_US_FIELD_NUMBER: _ClassVar[int]
+    xid: int
+    times: int
+    last_us: int
+    def __init__(self, xid: _Optional[int] = ..., times: _Optional[int] = ..., last_us: _Optional[int] = ...) -> None: ...
+
 class NodeAllocation(_message.Message):
     __slots__ = ("node", "cpus", "mem_mb", "tasks", "gres", "cpu_ids")
     NODE_FIELD_NUMBER: _ClassVar[int]

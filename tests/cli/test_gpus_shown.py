@@ -10,7 +10,7 @@ from cli.scontrol import body
 from cli.update import read_update
 from penstock.cluster import ClusterFile
 from penstock.v1 import controller_pb2 as pb
-from penstock.v1.common_pb2 import GresCount, GresIndices
+from penstock.v1.common_pb2 import GpuXid, GresCount, GresIndices
 from tests.cli.fake_controller import FakeClient, run_body
 
 T0 = 1_700_000_000_000_000  # 2023-11-14T22:13:20 UTC
@@ -64,6 +64,18 @@ def test_scontrol_has_a_line_for_each(monkeypatch, capsys):
         "Why=XID 79 (off the bus) [node@2023-11-14T22:13:20]",
         "",
     ]
+
+
+def with_xids():
+    given = node()
+    given.gpus[0].xids.extend([GpuXid(xid=13, times=4, last_us=T0), GpuXid(xid=63, times=1)])
+    return given
+
+
+def test_xids_stand_in_the_line_of_their_gpu(monkeypatch, capsys):
+    lines = show(monkeypatch, capsys, with_xids(), "-d")
+    assert f"Gpu=0 UUID={A} Type=h200 Memory=143771 Health=HEALTHY Jobs=12,15 Xids=13(x4),63" in lines
+    assert sum("Xids=" in line for line in lines) == 1
 
 
 def test_our_lines_hide_none_of_slurms(monkeypatch, capsys):
@@ -169,6 +181,20 @@ def test_some_of_them(monkeypatch, capsys):
     assert list(client.request.names) == ["n1"] and client.request.gpus
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["1", "2"] and B in out and "SERIAL" in out
     assert listed(monkeypatch, capsys, "--state=suspect")[1] == "no GPU is in such a state\n"
+
+
+def test_xids_are_in_the_long_list_and_for_programs(monkeypatch, capsys):
+    _, out, _, _ = listed(monkeypatch, capsys, "--long", nodes=[with_xids()])
+    head, first, *_ = out.splitlines()
+    at = head.index("XIDS")
+    assert first[at:].split()[0] == "13(x4),63"
+    monkeypatch.setattr("cli.entities.find_cluster", lambda: ClusterFile("tiny"))
+    _, out, _, _ = listed(monkeypatch, capsys, "--json", nodes=[with_xids()])
+    first, second, _ = json.loads(out)["gpus"]
+    assert [(one["xid"], one["times"], one["last"]["number"]) for one in first["xids"]] == [
+        (13, 4, T0 // 1_000_000), (63, 1, 0),
+    ]  # fmt: skip
+    assert second["xids"] == []
 
 
 def test_uuids_are_cut_where_they_still_differ(monkeypatch, capsys):

@@ -145,6 +145,19 @@ def cluster(running: Faulty, request: pytest.FixtureRequest) -> Iterator[Faulty]
     running.clean()
 
 
+def test_an_xid_that_no_table_names_is_counted_and_shown(cluster: Faulty) -> None:
+    """It is the first that is said of this GPU, so nothing was told in the minute before."""
+    cluster.xid(N2, 1, 9998)
+    cluster.wait(
+        lambda: [(one.xid, one.times) for one in cluster.gpu(N2, 1).xids] == [(9998, 1)],
+        "the controller knows of the XID",
+        show=lambda: str(cluster.gpu(N2, 1)),
+    )
+    lines = cluster.run("scontrol", "show", "node", N2).ok().out.splitlines()
+    (line,) = [line for line in lines if cluster.fakes[N2].uuid(1) in line]
+    assert " Health=HEALTHY " in line and line.endswith(" Xids=9998")
+
+
 def test_a_gpu_that_falls_off_the_bus_is_failed_alone(cluster: Faulty) -> None:
     """Its job runs again on the other node; the job on the other GPU goes on; a reboot brings it back."""
     other = cluster.hold(node=N1)

@@ -97,7 +97,7 @@ def test_what_should_end_does_in_the_end(plan: list[Step]) -> None:
         rows = judge.machine.memory.records[uuid].conditions
         assert all(ROW[row].ends is Ends.ADMIN for row in rows)
         judge.tell(w.Cleared(uuid))
-        assert judge.machine.opinion(uuid) == w.Opinion(uuid)
+        assert msgspec.structs.replace(judge.machine.opinion(uuid), xids=()) == w.Opinion(uuid)
     judge.poll()
     assert judge.machine.memory.drained == ""
 

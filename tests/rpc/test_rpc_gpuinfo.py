@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from ctld.agents.gpumessages import XIDS_MAX, opinion_of
 from ctld.core import gpus
 from ctld.core.events import WantedJob
 from ctld.core.gpu_model import GpuFacts, GpuOpinion
 from ctld.rpc.gpuinfo import constraint, drain_uids, gpu_infos
 from ctld.rpc.jobinfo import job_info
+from penstock.v1 import common_pb2, node_pb2
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
 from tests.core.world import World, make_config
@@ -66,6 +68,20 @@ def test_parts_of_a_gpu_have_jobs_too() -> None:
     for _ in range(2):
         take(made, "shard")
     assert [list(gpu.job_ids) for gpu in infos(made)] == [[1, 2], []]
+
+
+def test_xids_are_told_as_the_node_counts_them() -> None:
+    made = world(card(1, 0), card(2, 1), opinions=(GpuOpinion(uuid(2), xids=((13, 4, 7_000_000), (63, 1, 0))),))
+    first, second = infos(made)
+    assert not first.xids
+    assert [(one.xid, one.times, one.last_us) for one in second.xids] == [(13, 4, 7_000_000), (63, 1, 0)]
+    made.report_gpus("n1", GpuOpinion(uuid(2), xids=((13, 5, 9_000_000),)))
+    assert [(one.xid, one.times) for one in infos(made)[1].xids] == [(13, 5)]
+
+
+def test_of_what_a_node_says_of_xids_only_so_much_is_kept() -> None:
+    said = node_pb2.GpuHealth(uuid=uuid(1), xids=[common_pb2.GpuXid(xid=n, times=1) for n in range(99)])
+    assert opinion_of(said).xids == tuple((n, 1, 0) for n in range(XIDS_MAX))
 
 
 def test_the_worse_opinion_is_told_with_who_has_it() -> None:
