@@ -10,6 +10,7 @@ gpurecord.py; what processes on a GPU mean, in gpuleft.py. Here they meet the jo
   holds that ends jobs.
 - The node is drained for one reason at a time, and the reason that is over is taken back by its own words.
 - An instance of a GPU (MIG) is never better than its GPU.
+- How far the kernel's log was read is remembered with what followed from it, so that no XID counts twice or not at all.
 - XIDs are counted for the whole GPU; that a count has risen is told with the next change, or within the hour.
 
 Every signal that changes something is said with its raw words (Remark).
@@ -26,6 +27,7 @@ from nodedaemon.core.gpuhealth_words import (
     Holds,
     JobAction,
     Listed,
+    LogRead,
     Look,
     Memory,
     NodeDrain,
@@ -108,6 +110,7 @@ class HealthMachine:
             Cleared: self._cleared,
             Rules: self._take_rules,
             Worked: self._worked,
+            LogRead: self._log_read,
         }
 
     # -- the funnel
@@ -156,6 +159,8 @@ class HealthMachine:
     def _listed(self, now_us: int, event: Listed) -> None:
         is_new_boot = self.memory.boot_id != event.boot_id
         if is_new_boot:
+            if self.memory.log_read is not None:
+                self.memory.log_read = -1  # nothing of this boot's log has been seen
             before, self.memory.boot_id = self.memory.boot_id, event.boot_id
             for record in self.memory.records.values():
                 record.ecc_volatile = record.nvlink_errors = record.links_down = -1
@@ -321,7 +326,12 @@ class HealthMachine:
 
     # -- what the driver says
 
+    def _log_read(self, now_us: int, event: LogRead) -> None:
+        self.memory.log_read = max(event.sequence, -1 if self.memory.log_read is None else self.memory.log_read)
+
     def _xid(self, now_us: int, event: Xid) -> None:
+        if event.sequence >= 0:  # what is counted and what was read go to the disk together
+            self._log_read(now_us, LogRead(event.sequence))
         device = self._devices.get(event.uuid) or self._by_bus(event.bus_id)
         record = self.memory.records.get((device.parent or device.uuid) if device else event.uuid)
         if record is None:
@@ -361,7 +371,7 @@ class HealthMachine:
 
     def _by_bus(self, bus_id: str) -> Device | None:
         wanted = bus_of(bus_id)
-        return next((d for d in self._devices.values() if not d.parent and bus_of(d.bus_id) == wanted), None)
+        return next((d for d in self.devices() if not d.parent and bus_of(d.bus_id) == wanted), None)
 
     def _hung(self, now_us: int, event: Hung) -> None:
         for record in self._here():

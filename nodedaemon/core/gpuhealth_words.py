@@ -99,7 +99,13 @@ class Worked(msgspec.Struct, frozen=True, gc=False):
     text: str = ""
 
 
-Event = Listed | Seen | Xid | Hung | Answering | Holds | Released | Cleared | Rules | Worked
+class LogRead(msgspec.Struct, frozen=True, gc=False):
+    """The kernel's log was read up to this record; all XIDs until there have been told."""
+
+    sequence: int
+
+
+Event = Listed | Seen | Xid | Hung | Answering | Holds | Released | Cleared | Rules | Worked | LogRead
 
 
 # -- outputs
@@ -203,4 +209,7 @@ class Memory(msgspec.Struct, omit_defaults=True):
 
     boot_id: str = ""
     records: dict[str, Record] = {}
+    log_read: int | None = (
+        None  # the last record of the kernel's log that was seen (-1: none since the machine's start)
+    )
     drained: str = ""  # the reason for which the node was drained and is not cleared

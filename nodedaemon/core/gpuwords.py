@@ -109,6 +109,7 @@ class Xid(msgspec.Struct, frozen=True, gc=False, tag=True):
     bus_id: str = ""
     pid: int = 0
     text: str = ""
+    sequence: int = -1  # of the record in the kernel's log; -1 = NVML has told
 
 
 class Asking(msgspec.Struct, frozen=True, gc=False, tag=True):

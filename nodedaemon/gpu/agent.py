@@ -99,6 +99,7 @@ class GpuAgent:
         if not self._knows_pids:
             log.info("this daemon has pids of its own: what jobs leave on GPUs is not looked for")
         self._saved = b""
+        self._log_read: int | None = None
         self._held: dict[StepKey, words.Holds] = {}
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
         self._machine = HealthMachine(kept.load(place.spool.dir_fd, HEALTH, words.Memory), xids.table())
@@ -113,13 +114,20 @@ class GpuAgent:
 
     def start(self, live: list[StepKey], when_over: Callable[[], None]) -> None:
         """Begin. `live`: the steps that go on from before; `when_over` is called if the agent ends by itself."""
+        missed = self.watch.catch_up(self._machine.memory.log_read)
+        over: list[StepKey] = []
         for held in kept.load(self._place.spool.dir_fd, STEPS, list[words.Holds]) or []:
             if held.key in live:
                 self.began(held.key, held.uid, held.uuids)
             else:
                 self._ended[held.key.job_id, held.key.attempt] = held.uid
                 self.tell(held)
-                self.tell(words.Released(held.key))
+                over.append(held.key)
+        for xid in missed:  # those who had the GPUs then hear of it, and nobody who gets them from now on
+            self.tell(xid)
+        self._tell_log_read()
+        for key in over:
+            self.tell(words.Released(key))
         self._save_steps()
         self._judging = self._loop.create_task(self._run())
         self._judging.add_done_callback(lambda task: when_over())
@@ -296,6 +304,15 @@ class GpuAgent:
     def take(self, told: Told) -> None:
         """What the watcher has to say."""
         self._told.put_nowait(told)
+        if isinstance(told, Polled):
+            self._tell_log_read()
+
+    def _tell_log_read(self) -> None:
+        """How far the kernel's log was read: all XIDs until there stand before this word."""
+        read = self.watch.log_read
+        if read is not None and (self._log_read is None or read > self._log_read):
+            self._log_read = read
+            self.tell(words.LogRead(read))
 
     def tell(self, event: words.Event) -> None:
         """Something for the judge, in its turn."""

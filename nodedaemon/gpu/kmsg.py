@@ -2,13 +2,16 @@
 
     6,1234,5678901234,-;NVRM: Xid (PCI:0000:61:00): 119, pid=4242, name=python, Timeout waiting for RPC from GSP!
 
-/dev/kmsg gives one record a read and says when there is one; reading starts at what comes from now on. Where it may not
-be opened (not root) there is nothing, and NVML's events must do.
+/dev/kmsg gives one record a read and says when there is one. Records are numbered from the machine's start, so a daemon
+that knows which it saw last reads first what was written while there was none (`catch_up`), as far as the kernel still has
+it; else reading starts at what comes from now on. Where the log may not be opened (not root) there is nothing, and NVML's
+events must do.
 """
 
 import logging
 import os
 import re
+import stat
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
@@ -25,6 +28,8 @@ RECORDS_PER_TURN = 64
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F]+:[0-9a-fA-F]+:[0-9a-fA-F]+)[^)]*\): (\d+)(?:, *(.*))?")
 _PID = re.compile(r"\bpid='?(\d+)")
 TEXT_MAX = 400
+#: Read at the daemon's start at most: more records than a kernel keeps.
+BACKLOG_MAX = 1_000_000
 
 
 def parse_record(line: str, now_us: int, uptime_us: int) -> Xid | None:
@@ -35,62 +40,120 @@ def parse_record(line: str, now_us: int, uptime_us: int) -> Xid | None:
         return None
     bus_id, xid, rest = found.groups()
     stamp = head.split(",")[2:3]
+    number = sequence(line)
     age_us = max(uptime_us - int(stamp[0]), 0) if stamp and stamp[0].isdigit() else 0
     pid = _PID.search(rest or "")
-    return Xid(now_us - age_us, int(xid), "", bus_id, int(pid[1]) if pid else 0, (rest or "")[:TEXT_MAX])
+    return Xid(now_us - age_us, int(xid), "", bus_id, int(pid[1]) if pid else 0, (rest or "")[:TEXT_MAX], number)
+
+
+def sequence(line: str) -> int:
+    """The number of a record; -1 = that is none, but a line that belongs to one."""
+    number = line.partition(";")[0].split(",")[1:2]
+    return int(number[0]) if number and number[0].isdigit() and not line.startswith(" ") else -1
+
+
+def collapse(found: list[Xid], within_us: int) -> list[Xid]:
+    """Without those that the log repeats within that time: they count as one, as they do when they are heard."""
+    last: dict[tuple[str, int, int], int] = {}
+    kept = []
+    for xid in found:
+        key = (xid.bus_id, xid.xid, xid.pid)
+        if xid.at_us - last.get(key, -within_us) >= within_us:
+            last[key] = xid.at_us
+            kept.append(xid)
+    return kept
 
 
 class Kmsg:
-    """Hears XIDs from now on, until closed."""
+    """The log, open until it is closed. Reading starts at its end, if nobody catches up first."""
 
-    def __init__(self, loop: AbstractEventLoop, heard: Callable[[Xid], None], path: str = KMSG) -> None:
-        self._loop = loop
-        self._heard = heard
+    def __init__(self, path: str = KMSG) -> None:
+        self.last = -1  # number of the last record with an XID; after `catch_up` also of one without
         self._fd = -1
         self._rest = b""
+        self._is_heard = False
+        self._path = path
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            if path == KMSG:
-                os.lseek(self._fd, 0, os.SEEK_END)
-            loop.add_reader(self._fd, self._read)
         except OSError as error:
             log.info("%s: %s; XIDs are heard from NVML only", path, error.strerror or error)
-            self.close()
 
     @property
     def is_open(self) -> bool:
         """Whether anything can be heard."""
         return self._fd >= 0
 
+    def catch_up(self, after: int | None) -> list[Xid]:
+        """XIDs in the records behind that number, up to now; None: of none, but `last` is the last record's from then on."""
+        found: list[Xid] = []
+        if self._fd < 0 or stat.S_ISFIFO(os.fstat(self._fd).st_mode):
+            return found
+        for _ in range(BACKLOG_MAX):
+            lines = self._lines()
+            if lines is None:
+                break
+            for line in lines:
+                self.last = max(self.last, sequence(line))
+                xid = _parse(line)
+                if xid is not None and after is not None and xid.sequence > after:
+                    found.append(xid)
+        return found
+
+    def listen(self, loop: AbstractEventLoop, heard: Callable[[Xid], None], from_end: bool) -> None:
+        """Hear what comes from now on, or (not `from_end`) since it was caught up."""
+        if self._fd < 0 or self._is_heard:
+            return
+        self._loop, self._heard = loop, heard
+        try:
+            if from_end and self._path == KMSG:
+                os.lseek(self._fd, 0, os.SEEK_END)
+            loop.add_reader(self._fd, self._read)
+            self._is_heard = True
+        except OSError as error:
+            log.info("%s: %s; XIDs are heard from NVML only", self._path, error.strerror or error)
+            self.close()
+
     def close(self) -> None:
         """Hear no more."""
         if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
+            if self._is_heard:
+                self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
 
     def _read(self) -> None:
         for _ in range(RECORDS_PER_TURN):
-            try:
-                data = os.read(self._fd, _RECORD_MAX)
-            except BlockingIOError:
+            lines = self._lines()
+            if lines is None:
                 return
-            except BrokenPipeError:
-                continue  # records were overwritten before they were read: the next read goes on behind them
-            except OSError as error:
-                log.warning("the kernel's log: %s; XIDs are heard from NVML only", error.strerror or error)
-                data = b""
-            if not data:
-                self.close()
-                return
-            *lines, rest = (self._rest + data).split(b"\n")
-            self._rest = rest[-_RECORD_MAX:]
             for line in lines:
-                xid = parse_record(
-                    line.decode("utf-8", "replace"), time.time_ns() // 1000, time.clock_gettime_ns(_UPTIME) // 1000
-                )
+                xid = _parse(line)
                 if xid is not None:
+                    self.last = max(self.last, xid.sequence)
                     self._heard(xid)
+
+    def _lines(self) -> list[str] | None:
+        """What one read gives; None = there is nothing more now."""
+        try:
+            data = os.read(self._fd, _RECORD_MAX)
+        except BlockingIOError:
+            return None
+        except BrokenPipeError:
+            return []  # records were overwritten before they were read: the next read goes on behind them
+        except OSError as error:
+            log.warning("the kernel's log: %s; XIDs are heard from NVML only", error.strerror or error)
+            data = b""
+        if not data:
+            if self._is_heard:
+                self.close()
+            return None
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-_RECORD_MAX:]
+        return [line.decode("utf-8", "replace") for line in lines]
+
+
+def _parse(line: str) -> Xid | None:
+    return parse_record(line, time.time_ns() // 1000, time.clock_gettime_ns(_UPTIME) // 1000)
 
 
 #: The clock of the kernel's log stands still while the machine sleeps, as this one does.

@@ -31,7 +31,7 @@ import msgspec
 from nodedaemon.core import gpuwords
 from nodedaemon.gpu.child import Child, Limits, limits_of
 from nodedaemon.gpu.frames import Answered, AskLifetimes, PollNow, Settle, Setup, Stirred, Word
-from nodedaemon.gpu.kmsg import KMSG, Kmsg
+from nodedaemon.gpu.kmsg import KMSG, Kmsg, collapse
 from nodedaemon.gpu.nvml import LIBRARY_NOT_FOUND, VERSION_MISMATCH
 from nodedaemon.gpu.xidmerge import XidMerge
 
@@ -108,6 +108,16 @@ class Watch:
                 if role in self._children:
                     self._children[role].settle(poll_s)
                     self._children[role].send(Settle(poll_s, accounting, new.per_process))
+
+    def catch_up(self, after: int | None) -> list[gpuwords.Xid]:
+        """XIDs that the kernel has written of since its record of that number, while nobody listened; before `start`."""
+        self._kmsg = Kmsg(os.environ.get(KMSG_VARIABLE, KMSG))
+        return collapse(self._kmsg.catch_up(after), int(self._limits.twice_s * 1_000_000))
+
+    @property
+    def log_read(self) -> int | None:
+        """The number of the last record of the kernel's log that need not be read again; None: it cannot be read."""
+        return self._kmsg.last if self._kmsg is not None and self._kmsg.is_open else None
 
     async def poll(self, limit_s: float = 5.0) -> gpuwords.Polled | None:
         """Poll now; `heard` gets the same. None when NVML is not there or does not answer within the limit."""
@@ -355,7 +365,10 @@ class Watch:
     def _listen(self) -> None:
         self._start(EVENTS)
         if self._kmsg is None or not self._kmsg.is_open:
-            self._kmsg = Kmsg(self._loop, self._xids.from_log, os.environ.get(KMSG_VARIABLE, KMSG))
+            self._kmsg = Kmsg(os.environ.get(KMSG_VARIABLE, KMSG))
+            self._kmsg.listen(self._loop, self._xids.from_log, from_end=True)
+        else:
+            self._kmsg.listen(self._loop, self._xids.from_log, from_end=False)
 
     def _sleep(self, found: gpuwords.Found) -> None:
         """NVML does not work, or there is nothing to watch: end all children, and look again some time."""

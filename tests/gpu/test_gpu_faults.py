@@ -4,6 +4,7 @@ Two nodes with two GPUs each, and a fake library for each node. Faults are writt
 daemons run, as the driver would show them. The judge's rules by themselves are tests/node/test_gpu_policy.py's.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -33,8 +34,9 @@ class Faulty(LiveCluster):
             for number, name in enumerate((N1, N2))
         }
         self.log_at: dict[str, int] = {}  # where in each fake's log its present daemon begins
-        self.kmsg = folder / "kmsg"
-        self.kmsg.touch()
+        self.kmsg = {name: folder / f"{name}.kmsg" for name in self.fakes}  # files: read when a daemon starts
+        for path in self.kmsg.values():
+            path.touch()
         super().__init__(2, conf)
 
     def start_node(self, name: str, **env: str) -> Any:
@@ -43,7 +45,7 @@ class Faulty(LiveCluster):
         fake = {
             **self.fakes[name].env(),
             "PENSTOCK_GPU_LIMITS": LIMITS,
-            "PENSTOCK_KMSG": str(self.kmsg),
+            "PENSTOCK_KMSG": str(self.kmsg[name]),
             "PENSTOCK_GPU_PIDS": "here",
         }
         return super().start_node(name, **{**fake, **env})
@@ -350,6 +352,36 @@ def test_a_daemon_that_is_killed_remembers_who_has_which_gpu(cluster: Faulty) ->
         lambda: cause in cluster.job(job).admin_comment, "the job has heard", show=lambda: shown(cluster.job(job))
     )
     assert cluster.job(job).state == "RUNNING"
+
+
+def test_an_xid_that_comes_while_the_daemon_is_down_is_not_lost(cluster: Faulty) -> None:
+    """It is read from the kernel's log at the next start, and at that one only."""
+    job = cluster.hold(node=N1)
+    name, number = cluster.wait_gpu_of(job)
+    uuid, bus = cluster.fakes[name].uuid(number), cluster.fakes[name].keys[f"gpu.{number}.busid"]
+    at_us = int(float(Path("/proc/uptime").read_text().split()[0]) * 1e6)
+
+    def restart(heard: str) -> None:
+        cluster.start_node(name)
+        cluster.wait_nodes(name)
+        cluster.wait(
+            lambda: f"{heard} on {uuid}" in cluster.job(job).admin_comment,
+            f"the job has heard of {heard}",
+            show=lambda: shown(cluster.job(job)),
+        )
+
+    cluster.kill(name)
+    with cluster.kmsg[name].open("a") as log:
+        log.write(f"6,1,{at_us},-;NVRM: Xid (PCI:{bus}): 43, pid=4242, name=python, Ch 00000008\n")
+    restart("XID 43")
+    cluster.kill(name)
+    with cluster.kmsg[name].open("a") as log:
+        log.write(f"6,2,{at_us},-;NVRM: Xid (PCI:{bus}): 45, pid=4242, name=python, Ch 00000008\n")
+    restart("XID 45")
+    kept = json.loads((cluster.home / "noded" / name / "gpu-health.json").read_bytes())
+    assert {xid: kept["records"][uuid]["counted"][xid] for xid in ("43", "45")} == {"43": 1, "45": 1}
+    assert kept["log_read"] == 2 and cluster.job(job).state == "RUNNING"
+    cluster.kmsg[name].write_text("")
 
 
 def test_what_a_job_left_on_a_gpu_is_killed_and_the_gpu_drained_until_then(cluster: Faulty) -> None:

@@ -9,7 +9,7 @@ from gpujudge import A, B, Judge, S, device
 
 from nodedaemon.core import gpuhealth_words as w
 from nodedaemon.core.gpupolicy import ROW, ROWS, XidClass
-from nodedaemon.core.gpuwords import Answering, Hung
+from nodedaemon.core.gpuwords import Answering, Hung, Xid
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.xids import table
 from penstock.values.gpustates import XID_CLASSES, GpuState
@@ -282,6 +282,28 @@ def test_what_is_bookkeeping_or_unknown_is_counted_and_said(number: int) -> None
     assert judge.of(w.JobAction) == [] and judge.opinion() is G.HEALTHY
     assert [remark.text for remark in judge.of(w.Remark)] == [f"GPU {A}: XID {number} (note)"]
     assert judge.machine.memory.records[A].counted == {number: 1}
+
+
+def test_what_was_read_of_the_kernels_log_is_remembered_with_what_followed() -> None:
+    judge = Judge()
+    assert judge.machine.memory.log_read is None
+    judge.tell(w.LogRead(-1))
+    assert judge.machine.memory.log_read == -1
+    judge.tell(Xid(judge.now_us, 63, "", "0000:19:00.0", sequence=12))
+    judge.xid(13)  # NVML tells: no record
+    judge.tell(w.LogRead(7))
+    assert judge.machine.memory.log_read == 12
+    judge.listed()
+    assert judge.machine.memory.log_read == 12
+    judge.reboot()
+    assert judge.machine.memory.log_read == -1, "all of a new boot's log is new"
+
+
+def test_an_xid_by_bus_address_finds_a_gpu_that_nvml_does_not_name() -> None:
+    judge = Judge()
+    again = Judge((device(B, 1),), judge.machine.memory, before=judge)
+    again.tell(Xid(again.now_us, 63, "", "0000:19:00.0", sequence=12))
+    assert again.machine.memory.records[A].counted == {63: 1}
 
 
 def test_xids_are_told_with_how_often_they_came_but_not_each_time() -> None:
