@@ -54,6 +54,7 @@ class Use(NamedTuple):
     gpu_memory_kb: int | None = None
     gpu_card_kb: int = 0  # of the largest that it had
     energy_j: int | None = None
+    energy_is_estimate: bool = False
 
 
 def percent(part: float, whole: float) -> float:
@@ -79,7 +80,7 @@ def use_of(job: JobRecord, view: RecordView) -> Use:
         gpus=gpus, gpu_s=_ran_us(row, view) * gpus / 1_000_000, gpu_percent_s=_busy(job, steps, kinds, view),
         gpu_least=_least(kinds),
         gpu_memory_kb=_gpu_memory(job, steps, kinds, view), gpu_card_kb=max(cards, default=0),
-        energy_j=job_energy_j(job),
+        energy_j=job_energy_j(job), energy_is_estimate=any(K.ENERGY_ESTIMATED_J in found for found in kinds.values()),
     )  # fmt: skip
 
 
@@ -153,6 +154,7 @@ def together(uses: Sequence[Use]) -> Use:
         gpu_percent_s=sum(known("gpu_percent_s")) if known("gpu_percent_s") else None,
         gpu_least=min(known("gpu_least"), default=None), gpu_memory_kb=card.gpu_memory_kb,
         gpu_card_kb=card.gpu_card_kb, energy_j=sum(known("energy_j")) if known("energy_j") else None,
+        energy_is_estimate=any(use.energy_is_estimate for use in uses),
     )  # fmt: skip
 
 

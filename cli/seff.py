@@ -107,7 +107,8 @@ def _gpu_usage(use: Use) -> Iterator[str]:
             part = percent(use.gpu_memory_kb, held_kb)
             yield f"GPU Memory Efficiency: {part:.2f}% of {size_text(held_kb)} ({size_text(use.gpu_card_kb)}/GPU)"
     if use.energy_j is not None:
-        yield f"GPU Energy: {use.energy_j} J ({use.energy_j / 3_600_000:.3f} kWh, estimated)"
+        estimated = ", estimated" if use.energy_is_estimate else ""
+        yield f"GPU Energy: {use.energy_j} J ({use.energy_j / 3_600_000:.3f} kWh{estimated})"
 
 
 def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str) -> dict[str, Any]:
@@ -155,6 +156,7 @@ def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str) -> dict[str, An
             "memory_allocated": held or None,
             "memory_efficiency_percent": part(gpu_memory, held),
             "energy_joules": use.energy_j,
+            "energy_is_estimate": None if use.energy_j is None else use.energy_is_estimate,
         },
         "advice": advice(use, [job.state for job in jobs]),
     }

@@ -28,7 +28,7 @@ from nodedaemon.core.steps import StepKey
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, INTERACTIVE_STEP
 
 #: Numbers of UsageMetric.Kind.
-GPU_UTIL, GPU_MEM_KB, ENERGY_J, GPU_MEM_HELD_KB = 7, 8, 9, 10
+GPU_UTIL, GPU_MEM_KB, ENERGY_J, GPU_MEM_HELD_KB, ENERGY_ESTIMATED_J = 7, 8, 9, 10, 11
 #: For how long one sample may stand.
 GAP_US_MAX = 60_000_000
 #: A step that begins so long before the sample that is taken at its beginning has lost nothing to speak of.
@@ -356,7 +356,7 @@ def metrics_of(use: StepUse) -> tuple[Metric, ...]:
 
     GPU_UTIL: the sum over its GPUs of the mean of each, in percent; the highest sample; the lowest mean. GPU_MEM_KB: the
     highest sum over its GPUs; the highest and the lowest peak of one. ENERGY_J: the sum; of one GPU. GPU_MEM_HELD_KB: the
-    memory of what it held, likewise.
+    memory of what it held, likewise. ENERGY_ESTIMATED_J: the same as ENERGY_J, if that is an estimate.
     """
     gpus = list(use.gpus.values())
     means = [_part(on.util_percent_us, 1, on.util_us) for on in gpus if on.util_us]
@@ -364,11 +364,13 @@ def metrics_of(use: StepUse) -> tuple[Metric, ...]:
     peaks = [on.memory_max_kb for on in gpus if on.memory_max_kb is not None]
     joules = [_part(on.energy_mj, 1, 1000) for on in gpus if on.energy_mj is not None]
     held = [_part(share.memory_kb, share.units, share.of) for share in use.shares if share.memory_kb]
+    energy = _part(sum(on.energy_mj or 0 for on in gpus), 1, 1000)
     rows = (
         (GPU_UTIL, sum(means), highest, means),
         (GPU_MEM_KB, use.memory_max_kb or 0, peaks, peaks),
-        (ENERGY_J, _part(sum(on.energy_mj or 0 for on in gpus), 1, 1000), joules, joules),
+        (ENERGY_J, energy, joules, joules),
         (GPU_MEM_HELD_KB, sum(held), held, held),
+        (ENERGY_ESTIMATED_J, energy, joules if use.estimated else [], joules),
     )
     return tuple(
         (kind, total, max(high), use.rank, min(low), use.rank) for kind, total, high, low in rows if high and low

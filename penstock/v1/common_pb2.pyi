@@ -256,6 +256,7 @@ class UsageMetric(_message.Message):
         GPU_MEM_KB: _ClassVar[UsageMetric.Kind]
         ENERGY_J: _ClassVar[UsageMetric.Kind]
         GPU_MEM_HELD_KB: _ClassVar[UsageMetric.Kind]
+        ENERGY_ESTIMATED_J: _ClassVar[UsageMetric.Kind]
     NONE: UsageMetric.Kind
     CPU_MS: UsageMetric.Kind
     RSS_KB: UsageMetric.Kind
@@ -267,6 +268,7 @@ class UsageMetric(_message.Message):
     GPU_MEM_KB: UsageMetric.Kind
     ENERGY_J: UsageMetric.Kind
     GPU_MEM_HELD_KB: UsageMetric.Kind
+    ENERGY_ESTIMATED_J: UsageMetric.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]

@@ -88,7 +88,7 @@ def test_a_job_with_gpus(monkeypatch, capsys):
         "GPU Efficiency: 60.00% of 02:00:00 GPU-walltime",
         "GPU Memory Utilized: 210.00 GB",
         "GPU Memory Efficiency: 75.00% of 280.00 GB (140.00 GB/GPU)",
-        "GPU Energy: 1501000 J (0.417 kWh, estimated)",
+        "GPU Energy: 1501000 J (0.417 kWh)",
         "Advice:",
         "  It used 3.00 GB of memory: --mem=3700M would have been enough.",
         "  Of 4 cores it kept 2 busy: use fewer CPUs (--cpus-per-task, --ntasks).",
@@ -195,6 +195,15 @@ def test_who_may_not_ask_sees_the_record(monkeypatch, capsys):
     assert status == 0 and err.startswith("seff: error: 12.batch: ") and "State: RUNNING" in out
 
 
+def test_energy_that_is_an_estimate_in_one_step_is_one_of_the_job(monkeypatch, capsys):
+    rough = [metric(UsageMetric.ENERGY_J, 1000), metric(UsageMetric.ENERGY_ESTIMATED_J, 1000)]
+    steps = [step(-5, -3600, 0, metrics=gpus(20, GB, 3_599_000)), step(0, -3600, 0, metrics=rough)]
+    _, out, _ = run(monkeypatch, capsys, "12", records=[record(steps=steps, gpus=2)])
+    assert "GPU Energy: 3600000 J (1.000 kWh, estimated)" in out.splitlines()
+    _, out, _ = run(monkeypatch, capsys, "--json", "12", records=[record(steps=steps, gpus=2)])
+    assert json.loads(out)["gpu"]["energy_is_estimate"] is True
+
+
 def test_json(monkeypatch, capsys):
     steps = [step(-5, -3600, 0, cpu_s=7200, rss_kb=4 * GB, metrics=gpus(20, 14 * GB, 36))]
     _, out, _ = run(monkeypatch, capsys, "--json", "12", records=[record(steps=steps, gpus=2)])
@@ -202,6 +211,7 @@ def test_json(monkeypatch, capsys):
     assert shown["gpu"] == {
         "count": 2, "used": 720.0, "allocated": 7200, "efficiency_percent": 10.0, "memory_used": 14 * GB * 1024,
         "memory_allocated": 280 * GB * 1024, "memory_efficiency_percent": 5.0, "energy_joules": 36,
+        "energy_is_estimate": False,
     }  # fmt: skip
     assert (shown["cpu"]["efficiency_percent"], shown["memory"]["efficiency_percent"]) == (50.0, 25.0)
     assert (shown["states"], shown["time"]["limit"], len(shown["advice"])) == (["COMPLETED"], 7200, 3)

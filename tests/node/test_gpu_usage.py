@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nodedaemon.core.gpuidle import look_idle
 from nodedaemon.core.gpuusage import (
+    ENERGY_ESTIMATED_J,
     ENERGY_J,
     GAP_US_MAX,
     GPU_MEM_HELD_KB,
@@ -103,6 +104,7 @@ def test_jobs_that_share_a_gpu_have_their_share_of_its_energy() -> None:
     take(book, [sample(G0, 0, 0, 0)], {})
     take(book, [sample(G0, 10, 50, 8_000, (7, 100, 50))], {7: OTHER})
     assert (told(book, BATCH)[ENERGY_J][0], told(book, OTHER)[ENERGY_J][0]) == (2, 4)
+    assert (told(book, BATCH)[ENERGY_ESTIMATED_J][0], told(book, OTHER)[ENERGY_ESTIMATED_J][0]) == (2, 4)
     assert book.uses[BATCH].estimated and book.uses[OTHER].estimated
     assert book.jobs_on(G0) == [1, 2]
 
@@ -115,6 +117,7 @@ def test_a_counter_that_falls() -> None:
     take(book, [sample(G0, 30, 0, 2_500)], {})
     assert book.uses[BATCH].gpus[G0].energy_mj == 5_500
     assert book.uses[BATCH].estimated
+    assert told(book, BATCH)[ENERGY_ESTIMATED_J] == told(book, BATCH)[ENERGY_J]
 
 
 def test_a_step_that_is_over_between_two_samples_has_what_was_used_meanwhile() -> None:
