@@ -47,6 +47,7 @@ from nodedaemon.core.gpusignals import (
     GONE,
     LEVELS,
     NVML_RESET_REQUIRED,
+    NVML_TIMEOUT,
     Context,
     Level,
     has_idle_memory,
@@ -523,7 +524,8 @@ _MISSING: Final = (
 
 
 def _mildness(code: int) -> int:
-    return {0: _HUNG, NVML_RESET_REQUIRED: _RESET}.get(code, _LOST)
+    """0 = it was left out, since it hangs; one that answers too late is not gone either."""
+    return {0: _HUNG, NVML_TIMEOUT: _HUNG, NVML_RESET_REQUIRED: _RESET}.get(code, _LOST)
 
 
 def bus_of(text: str) -> str:

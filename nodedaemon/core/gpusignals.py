@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nodedaemon.core.gpuwords import Sample
 
-NVML_LOST, NVML_RESET_REQUIRED, NVML_UNKNOWN = 15, 16, 999
+NVML_TIMEOUT, NVML_LOST, NVML_RESET_REQUIRED, NVML_UNKNOWN = 10, 15, 16, 999
 #: Bits of CurrentClocksEventReasons that are the hardware's: slowdown, thermal, power brake.
 HW_SLOWDOWN = 0x8 | 0x40 | 0x80
 REMAPS_MAX = 512

@@ -727,3 +727,24 @@ def test_a_reset_is_wanted_where_it_may_help() -> None:
     assert not judge.machine.opinion(B).wants_reset
     reset(judge)
     assert not judge.machine.opinion(A).wants_reset
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "actions"),
+    [(0, G.UNRESPONSIVE, []), (10, G.UNRESPONSIVE, []), (16, G.DRAINED, [Act.END]), (15, G.FAILED, [Act.END])],
+)
+def test_a_gpu_that_does_not_say_its_name_to_a_daemon_that_starts(
+    code: int, state: GpuState, actions: list[Act]
+) -> None:
+    """One that answers too late (10), or was left out because it hangs (0), is not lost: its job goes on."""
+    before = Judge()
+    judge = Judge(memory=before.machine.memory, before=before)
+    key = judge.runs(7, A)
+    judge.take()
+    judge.listed(judge.devices[1], nameless=(code,))
+    assert judge.opinion() is state
+    assert [(said.action, said.jobs) for said in judge.of(w.JobAction)] == [(action, (key,)) for action in actions]
+    if not actions:
+        judge.listed()
+        judge.poll(3)
+        assert judge.opinion() is G.HEALTHY
