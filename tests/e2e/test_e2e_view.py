@@ -148,7 +148,8 @@ def test_sinfo(cluster: LiveCluster) -> None:
     ]
     assert cluster.run("sinfo", "-h", "-o", "%P|%C|%G", "-p", "short").ok().out == "short|0/32/0/32|gpu:h200:4\n"
     nodes = cluster.run("sinfo", "-hN", "-p", "main", "-o", "%N %c %m %f").ok().out.splitlines()
-    assert nodes == ["n1 16 16000 old", "n2 16 16000 old", "n3 16 16000 new", "n4 16 16000 new,big"]
+    found = "gpu_h200,gpu_cc_9.0,gpu_mem_140g"  # what the nodes say of their GPUs
+    assert nodes == [f"n{i} 16 16000 {words},{found}" for i, words in enumerate(("old", "old", "new", "new,big"), 1)]
     assert cluster.run("sinfo", "-s").ok().out.splitlines()[1].split() == [
         "main*",
         "up",

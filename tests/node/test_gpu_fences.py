@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from nodedaemon import cgroup_find, devices
-from nodedaemon.orders import LaunchOrder
 from tests.node.test_cgroups import in_private_v2
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -79,9 +78,12 @@ def test_gpus_are_closed_and_taken_away_on_v1(tmp_path, files):
     cgroups = cgroup_find.detect("fences", str(tmp_path))
     if cgroups.kind != "v1" or not cgroups.can("devices"):
         pytest.skip("no v1 control groups of devices")
-    names = {"subprocess": subprocess, "sys": sys, "devices": devices, "LaunchOrder": LaunchOrder}
-    try:
-        exec(STORY, {**names, "cgroups": cgroups, "LOOK": LOOK, "FILES": files})
+    head = (
+        "import subprocess, sys\nfrom nodedaemon import cgroup_find, devices\nfrom nodedaemon.orders import LaunchOrder\n"
+        f"LOOK, FILES = {LOOK!r}, {files!r}\ncgroups = cgroup_find.detect('fences', {str(tmp_path)!r})\n"
+    )
+    try:  # in a process without threads, since it forks
+        subprocess.run([sys.executable, "-c", head + STORY], check=True, timeout=60)
     finally:
         for key in cgroups.leftovers():
             cgroups.remove(key)

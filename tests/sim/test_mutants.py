@@ -337,7 +337,7 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (forgets_submit_keys, ("acknowledged", "placement")),
     (answers_too_early, ("acknowledged",)),
     (ends_on_suspicion, ("ended", "once", "books")),
-    (same_device_twice, ("capacity",)),
+    (same_device_twice, ("capacity", "core")),
     (shares_a_gpu_in_use, ("capacity",)),
     (ignores_time_limits, ("time limit",)),
     (limits_too_short, ("time limit",)),
