@@ -26,7 +26,9 @@ COMMAND = Command(
     "[--json] [--long] [-N NODES] [--state=STATES]",
     (
         Option("json", value=MAYBE, help="produce JSON output", const=""),
-        Option("long", "l", help="whole UUIDs, and name, bus address, minor, capability, serial number and XIDs too"),
+        Option(
+            "long", "l", help="whole UUIDs, and name, bus address, minor, capability, serial number, notes and XIDs too"
+        ),
         Option("nodelist", "N", YES, help="only GPUs of these nodes", metavar="nodes"),
         Option("state", "t", YES, help=f"only GPUs in these states: {','.join(STATES).lower()}", metavar="states"),
     ),
@@ -67,6 +69,7 @@ LONG_COLUMNS = (
     ("BUS", lambda r, v: r.gpu.bus_id or NONE),
     ("CC", lambda r, v: r.gpu.capability or NONE),
     ("SERIAL", lambda r, v: r.gpu.serial or NONE),
+    ("NOTES", lambda r, v: ",".join(r.gpu.notes) or NONE),
     ("XIDS", lambda r, v: xids(r.gpu) or NONE),
     ("NAME", lambda r, v: r.gpu.name or NONE),
 )

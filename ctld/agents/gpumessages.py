@@ -11,6 +11,9 @@ GPUS_MAX: Final = 4096
 TEXT_MAX: Final = 256
 #: XIDs that are remembered of a GPU.
 XIDS_MAX: Final = 16
+#: Notes on a GPU, and characters of each.
+NOTES_MAX: Final = 8
+NOTE_MAX: Final = 32
 _STATES: Final = {int(state): state for state in GpuState}
 _SAME: Final = (
     "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "serial", "profile", "slices",
@@ -54,6 +57,7 @@ def opinion_of(health: node_pb2.GpuHealth, uuid: str = "") -> GpuOpinion:
         health.many_only,
         health.wants_reset,
         tuple((one.xid, one.times, one.last_us) for one in health.xids[:XIDS_MAX]),
+        tuple(plain(note, NOTE_MAX) for note in health.notes[:NOTES_MAX]),
     )
 
 

@@ -60,6 +60,7 @@ class GpuOpinion(NamedTuple):
     many_only: bool = False  # it is good enough for jobs with one GPU
     wants_reset: bool = False  # a reset would help
     xids: tuple[tuple[int, int, int], ...] = ()  # XID, how often ever, when last; the newest first
+    notes: tuple[str, ...] = ()  # words on what changes nothing: ecc_pending, persistence_off
 
 
 class Gpu(NamedTuple):

@@ -78,6 +78,7 @@ def _info(gpu: Gpu, jobs: Iterable[int], users: Mapping[int, str]) -> controller
         many_only=gpu.is_for_one() and not gpu.drained,
         slot=gpu.slot,
         xids=[common_pb2.GpuXid(xid=xid, times=times, last_us=at_us) for xid, times, at_us in gpu.opinion.xids],
+        notes=gpu.opinion.notes,
     )
 
 

@@ -42,10 +42,11 @@ from nodedaemon.core.gpuhealth_words import (
     Worked,
     WorkKind,
 )
-from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, Row, XidClass
+from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, Row, Severity, XidClass
 from nodedaemon.core.gpusignals import (
     GONE,
     LEVELS,
+    NOTES,
     NVML_RESET_REQUIRED,
     NVML_TIMEOUT,
     Context,
@@ -53,6 +54,7 @@ from nodedaemon.core.gpusignals import (
     has_idle_memory,
     has_slow_link,
     is_slowed,
+    notes,
     rise,
 )
 from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid
@@ -224,6 +226,7 @@ class HealthMachine:
             links_down = min(links_down, record.links_down)
         self._compare_counters(now_us, record, sample)
         self._look_at_clocks(now_us, record, sample, streak)
+        self._look_at_modes(record, sample)
         context = Context(streak.errors, streak.slow_link, streak.idle_memory, links_down)
         levels = {row: level(sample, context) for row, level in LEVELS.items()}
         for row, level in levels.items():
@@ -275,6 +278,14 @@ class HealthMachine:
                 f"slowed down by the hardware {len(streak.slowed)} times in 10 minutes (reasons {sample.throttle:#x})"
             )
             self._hit(now_us, record, "throttle", words)
+
+    def _look_at_modes(self, record: Record, sample: Sample) -> None:
+        """Said once, and nothing follows."""
+        found = notes(sample, record.notes)
+        for word in found:
+            if word not in record.notes:
+                self._remark(f"GPU {record.uuid}: {Severity.INFO}: {NOTES[word]}", is_bad=False)
+        record.notes = found
 
     def _look_at_processes(self, now_us: int, record: Record, sample: Sample) -> None:
         holding = self._jobs_on(record.uuid)

@@ -121,6 +121,7 @@ class Opinion(msgspec.Struct, frozen=True, gc=False):
     many_only: bool = False  # only jobs with several GPUs must not have it
     wants_reset: bool = False  # a reset may mend it
     xids: tuple[tuple[int, int, int], ...] = ()  # XID, how often ever, when last; the newest first
+    notes: tuple[str, ...] = ()  # what changes nothing (gpusignals.NOTES)
 
 
 class JobAction(msgspec.Struct, frozen=True, gc=False):
@@ -194,6 +195,7 @@ class Record(msgspec.Struct, omit_defaults=True):
     blamed: list[tuple[int, int, int]] = []  # when, uid, job id: application errors of the last 24 h
     repeated: dict[int, list[int]] = {}  # XID -> when, within 24 h
     counted: dict[int, int] = {}  # XID -> how often, ever
+    notes: tuple[str, ...] = ()  # gpusignals.NOTES
     counted_us: dict[int, int] = {}  # XID -> when last
     cures: dict[int, list[tuple[int, str]]] = {}  # XID -> when it came in which life of the GPU
     resets: int = 0

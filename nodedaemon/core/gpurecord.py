@@ -91,7 +91,7 @@ def opinion_of(record: Record) -> Opinion:
     """What is thought of the GPU."""
     xids = xids_of(record)
     if not record.conditions:
-        return Opinion(record.uuid, xids=xids)
+        return Opinion(record.uuid, xids=xids, notes=record.notes)
     full = [c for c in record.conditions.values() if not ROW[c.row].many_only]
     closing = [c for c in full if closes(c)]
     partly = [c for c in record.conditions.values() if ROW[c.row].many_only]
@@ -102,7 +102,9 @@ def opinion_of(record: Record) -> Opinion:
     is_free = not record.conditions.keys() & {"inspect", "left_behind"}
     wants_reset = is_free and any(c.row in RESETTABLE for c in closing)
     many_only = bool(partly) and not closing
-    return Opinion(record.uuid, ROW[worst.row].state, reason, worst.since_us, many_only, wants_reset, xids)
+    return Opinion(
+        record.uuid, ROW[worst.row].state, reason, worst.since_us, many_only, wants_reset, xids, record.notes
+    )
 
 
 def count(record: Record, xid: int, at_us: int) -> None:

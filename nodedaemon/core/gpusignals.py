@@ -26,6 +26,12 @@ _ACTIONS = {
     1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover the IMEX domain", 6: "bus reset", 7: "reboot",
 }  # fmt: skip
 
+#: What is said of a mode of a card, and changes nothing.
+NOTES = {
+    "ecc_pending": "its ECC mode will change at the next reboot",
+    "persistence_off": "persistence mode is off: the driver forgets the card while nobody uses it",
+}
+
 Level = tuple[int, str] | None
 GONE: Level = (0, "")
 
@@ -37,6 +43,13 @@ class Context(NamedTuple):
     slow_link: int = 0  # polls in a row with a slow link under load
     idle_memory: int = 0  # polls in a row with memory in use that no process has
     links_down: int = 0  # NVLinks that are down on the best GPU of its kind
+
+
+def notes(sample: Sample, before: tuple[str, ...]) -> tuple[str, ...]:
+    """What is worth a word (NOTES); of what the device does not say that is what was so before."""
+    off = None if sample.persistence is None else not sample.persistence
+    said = {"ecc_pending": sample.ecc_pending, "persistence_off": off}
+    return tuple(word for word, is_so in said.items() if (word in before if is_so is None else is_so))
 
 
 def recovery(actions: tuple[int, ...]) -> Callable[[Sample, Context], Level]:

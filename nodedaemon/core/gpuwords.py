@@ -89,6 +89,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     memory_used_kb: int | None = None  # without what the driver keeps
     energy_mj: int | None = None
     processes: tuple[Process, ...] | None = None
+    ecc_pending: bool | None = None  # its ECC mode changes at the next reboot
+    persistence: bool | None = None  # the driver stays loaded while nobody uses it
     slow: str = ""  # a call that took too long; what would have been asked after it was not
 
 

@@ -46,6 +46,7 @@ def health_message(opinion: Opinion) -> node_pb2.GpuHealth:
         many_only=opinion.many_only,
         wants_reset=opinion.wants_reset,
         xids=[common_pb2.GpuXid(xid=xid, times=times, last_us=at_us) for xid, times, at_us in opinion.xids],
+        notes=opinion.notes,
     )
 
 

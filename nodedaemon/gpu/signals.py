@@ -40,7 +40,7 @@ def sample(nvml: Nvml, place: Place, at_us: int, util_since: int | None) -> list
     """The GPU's sample and those of its instances. util_since: also each process's utilisation since then (us)."""
     values: Values = {}
     try:
-        for part in (_errors, _links, _clocks, _use):
+        for part in (_errors, _links, _clocks, _use, _modes):
             part(Line(nvml, place.name, place.handle, place.never), place, values)
         if util_since is not None:
             _utilisation(Line(nvml, place.name, place.handle, place.never), util_since, values)
@@ -146,6 +146,13 @@ def _use(line: Line, place: Place, values: Values) -> None:
     values["util_percent"] = None if rates is None else rates.gpu
     values["energy_mj"] = line.ask("nvmlDeviceGetTotalEnergyConsumption")
     _memory_and_processes(line, values)
+
+
+def _modes(line: Line, place: Place, values: Values) -> None:
+    ecc = line.ask("nvmlDeviceGetEccMode")
+    values["ecc_pending"] = None if ecc is None else ecc[0] != ecc[1]
+    persistence = line.ask("nvmlDeviceGetPersistenceMode")
+    values["persistence"] = None if persistence is None else bool(persistence)
 
 
 def _memory_and_processes(line: Line, values: Values) -> None:

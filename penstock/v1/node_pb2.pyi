@@ -156,7 +156,7 @@ class GpuDevice(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ..., capability: _Optional[str] = ..., near_cpus: _Optional[_Iterable[int]] = ..., links: _Optional[_Iterable[int]] = ..., serial: _Optional[str] = ..., vbios: _Optional[str] = ..., numa_node: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., slices: _Optional[int] = ..., mig_enabled: bool = ..., files: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[GpuHealth, _Mapping]] = ...) -> None: ...
 
 class GpuHealth(_message.Message):
-    __slots__ = ("uuid", "state", "reason", "since_us", "many_only", "wants_reset", "xids")
+    __slots__ = ("uuid", "state", "reason", "since_us", "many_only", "wants_reset", "xids", "notes")
     UUID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +164,7 @@ class GpuHealth(_message.Message):
     MANY_ONLY_FIELD_NUMBER: _ClassVar[int]
     WANTS_RESET_FIELD_NUMBER: _ClassVar[int]
     XIDS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     state: int
     reason: str
@@ -171,7 +172,8 @@ class GpuHealth(_message.Message):
     many_only: bool
     wants_reset: bool
     xids: _containers.RepeatedCompositeFieldContainer[_common_pb2.GpuXid]
-    def __init__(self, uuid: _Optional[str] = ..., state: _Optional[int] = ..., reason: _Optional[str] = ..., since_us: _Optional[int] = ..., many_only: bool = ..., wants_reset: bool = ..., xids: _Optional[_Iterable[_Union[_common_pb2.GpuXid, _Mapping]]] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uuid: _Optional[str] = ..., state: _Optional[int] = ..., reason: _Optional[str] = ..., since_us: _Optional[int] = ..., many_only: bool = ..., wants_reset: bool = ..., xids: _Optional[_Iterable[_Union[_common_pb2.GpuXid, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StepKey(_message.Message):
     __slots__ = ("job_id", "attempt", "step_id")

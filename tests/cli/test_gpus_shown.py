@@ -68,6 +68,7 @@ def test_scontrol_has_a_line_for_each(monkeypatch, capsys):
 
 def with_xids():
     given = node()
+    given.gpus[0].notes.append("ecc_pending")
     given.gpus[0].xids.extend([GpuXid(xid=13, times=4, last_us=T0), GpuXid(xid=63, times=1)])
     return given
 
@@ -188,13 +189,14 @@ def test_xids_are_in_the_long_list_and_for_programs(monkeypatch, capsys):
     head, first, *_ = out.splitlines()
     at = head.index("XIDS")
     assert first[at:].split()[0] == "13(x4),63"
+    assert first[head.index("NOTES") :].split()[0] == "ecc_pending"
     monkeypatch.setattr("cli.entities.find_cluster", lambda: ClusterFile("tiny"))
     _, out, _, _ = listed(monkeypatch, capsys, "--json", nodes=[with_xids()])
     first, second, _ = json.loads(out)["gpus"]
     assert [(one["xid"], one["times"], one["last"]["number"]) for one in first["xids"]] == [
         (13, 4, T0 // 1_000_000), (63, 1, 0),
     ]  # fmt: skip
-    assert second["xids"] == []
+    assert (first["notes"], second["xids"], second["notes"]) == (["ecc_pending"], [], [])
 
 
 def test_uuids_are_cut_where_they_still_differ(monkeypatch, capsys):

@@ -306,6 +306,24 @@ def test_an_xid_by_bus_address_finds_a_gpu_that_nvml_does_not_name() -> None:
     assert again.machine.memory.records[A].counted == {63: 1}
 
 
+def test_a_mode_that_is_worth_a_word_is_said_once_and_changes_nothing() -> None:
+    judge = Judge()
+    judge.runs(7, A)
+    judge.take()
+    judge.shows(A, ecc_pending=True, persistence=False)
+    judge.poll(3)
+    assert [opinion.notes for opinion in judge.of(w.Opinion)] == [("ecc_pending", "persistence_off")]
+    assert [remark.text.split(":")[1] for remark in judge.of(w.Remark)] == [" INFO", " INFO"]
+    assert judge.opinion() is G.HEALTHY and len(judge.said) == 3
+    judge.take()
+    judge.shows(A, error=999)  # it says nothing
+    judge.poll()
+    assert judge.take() == []
+    judge.shows(A, ecc_pending=False, persistence=False)
+    judge.poll(2)
+    assert [opinion.notes for opinion in judge.of(w.Opinion)] == [("persistence_off",)] and len(judge.said) == 1
+
+
 def test_xids_are_told_with_how_often_they_came_but_not_each_time() -> None:
     """A new number within a minute, one that came again with the next change or within the hour; the newest of many."""
     judge = Judge()

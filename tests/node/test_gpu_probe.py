@@ -167,6 +167,8 @@ SIGNALS = [
     ({"fn.nvmlDeviceGetCurrentClocksEventReasons": 13, "clocks_event": 0x80}, {"throttle": 0x80}),
     ({"fn.nvmlDeviceGetTemperatureV": 13, "temp": 55}, {"temperature_c": 55}),
     ({"pcie_gen": 3, "pcie_width": 8}, {"pcie": (3, 8, 5, 16)}),
+    ({"ecc_pending": 0}, {"ecc_pending": True, "persistence": True}),
+    ({"persistence": 0}, {"ecc_pending": False, "persistence": False}),
     ({"util_gpu": 97, "mem_used": 5 << 30, "energy_mj": 77}, {"util_percent": 97, "memory_used_kb": 5 << 20, "energy_mj": 77}),
     ({"energy_mj": None}, {"energy_mj": None}),
     ({"fn.nvmlDeviceGetMemoryInfo_v2": 25, "mem_used": 1024}, {"memory_used_kb": 1}),

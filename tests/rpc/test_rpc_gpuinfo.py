@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from ctld.agents.gpumessages import XIDS_MAX, opinion_of
+from ctld.agents.gpumessages import NOTE_MAX, NOTES_MAX, XIDS_MAX, opinion_of
 from ctld.core import gpus
 from ctld.core.events import WantedJob
 from ctld.core.gpu_model import GpuFacts, GpuOpinion
@@ -74,13 +74,18 @@ def test_xids_are_told_as_the_node_counts_them() -> None:
     made = world(card(1, 0), card(2, 1), opinions=(GpuOpinion(uuid(2), xids=((13, 4, 7_000_000), (63, 1, 0))),))
     first, second = infos(made)
     assert not first.xids
+    made.report_gpus("n1", GpuOpinion(uuid(1), notes=("ecc_pending",)))
+    assert list(infos(made)[0].notes) == ["ecc_pending"] and not second.notes
     assert [(one.xid, one.times, one.last_us) for one in second.xids] == [(13, 4, 7_000_000), (63, 1, 0)]
     made.report_gpus("n1", GpuOpinion(uuid(2), xids=((13, 5, 9_000_000),)))
     assert [(one.xid, one.times) for one in infos(made)[1].xids] == [(13, 5)]
 
 
 def test_of_what_a_node_says_of_xids_only_so_much_is_kept() -> None:
-    said = node_pb2.GpuHealth(uuid=uuid(1), xids=[common_pb2.GpuXid(xid=n, times=1) for n in range(99)])
+    said = node_pb2.GpuHealth(
+        uuid=uuid(1), xids=[common_pb2.GpuXid(xid=n, times=1) for n in range(99)], notes=["a\n" * 99] * 99
+    )
+    assert opinion_of(said).notes == ("a?" * (NOTE_MAX // 2),) * NOTES_MAX
     assert opinion_of(said).xids == tuple((n, 1, 0) for n in range(XIDS_MAX))
 
 
