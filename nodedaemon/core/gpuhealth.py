@@ -190,6 +190,8 @@ class HealthMachine:
         is_part = record.device is not None and bool(record.device.parent)
         if is_part or record.seen_at_us < now_us - KEPT_US or len(self.memory.records) > RECORDS_MAX:
             del self.memory.records[record.uuid]
+            self._streaks.pop(record.uuid, None)
+            self.left.forget(record.uuid)
         elif record.boot_id == self.memory.boot_id:
             row, words = _MISSING[min((_mildness(code) for code in nameless), default=_LOST)]
             self._hit(now_us, record, row, words)

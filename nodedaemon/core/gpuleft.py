@@ -53,6 +53,10 @@ class Left:
             while len(last) > ENDED_MAX:
                 del last[next(iter(last))]
 
+    def forget(self, uuid: str) -> None:
+        """There is no such GPU or instance any more: each division makes instances with new names."""
+        self._last.pop(uuid, None)
+
     def look(
         self,
         now_us: int,

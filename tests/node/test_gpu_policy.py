@@ -766,3 +766,15 @@ def test_a_gpu_that_does_not_say_its_name_to_a_daemon_that_starts(
         judge.listed()
         judge.poll(3)
         assert judge.opinion() is G.HEALTHY
+
+
+def test_nothing_is_remembered_of_instances_that_are_gone() -> None:
+    """A GPU that is divided again and again has new ones each time."""
+    judge = Judge()
+    for number in range(5):
+        instance = device(f"MIG-{number}", 2, parent=A, profile="1g.18gb")
+        judge.listed(*judge.devices, instance)
+        judge.tell(w.Released(judge.runs(7 + number, instance.uuid)))
+        judge.poll()
+        judge.listed()
+    assert judge.machine.memory.records.keys() == {A, B} and not judge.machine.left._last
