@@ -55,7 +55,7 @@ def to_key(key: StepKey) -> node_pb2.StepKey:
     return node_pb2.StepKey(job_id=key.job_id, attempt=key.attempt, step_id=key.step_id)
 
 
-#: Kinds of commands that this node's core does not look into (gpuworks.py does).
+#: Kinds of commands that this node's core does not look into (gpu/agent.py does).
 ORDERS = ("gpu_work", "clear_gpu", "return_gpus")
 
 

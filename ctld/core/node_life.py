@@ -45,6 +45,8 @@ US = 1_000_000
 ROOT_UID = 0
 NOT_RESPONDING = "Not responding"
 REASON_MAX = 256
+#: Between reasons of a node that it has at the same time.
+AND = "; "
 
 
 def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
@@ -199,7 +201,10 @@ def _settle(
 
 
 def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
-    """The node drains itself, or takes that back. What an administrator has said since then stays."""
+    """The node drains itself, or takes that back. What an administrator has said since then stays.
+
+    It may have several reasons at a time: they stand in a row, each goes by itself, and the last one opens the node.
+    """
     state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
     node = state.nodes.get(event.node)
     if node is None:
@@ -208,13 +213,20 @@ def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
     if job is not None and job.attempt == event.attempt:
         state.record(now_us, job, "node notice", f"{event.node}: {event.reason}{' (over)' if event.clear else ''}")
     flag = NodeFlag.FAIL if event.fail else NodeFlag.DRAIN
+    reasons = node.reason.split(AND) if node.flags & flag and node.reason_uid == ROOT_UID else []
     if event.clear:
-        if node.reason != event.reason or node.reason_uid != ROOT_UID:
+        if event.reason not in reasons:
             return
-        node.flags &= ~flag
-        node.reason = ""
-    elif not (event.drain or event.fail) or node.flags & flag:
+        reasons.remove(event.reason)
+        node.reason = AND.join(reasons)
+        if not reasons:
+            node.flags &= ~flag
+    elif not (event.drain or event.fail) or event.reason in reasons:
         return
+    elif node.flags & flag:
+        if not reasons or len(node.reason) > REASON_MAX:  # an administrator's word counts alone
+            return
+        node.reason = AND.join([*reasons, event.reason])
     else:
         node.flags |= flag
         node.reason, node.reason_uid, node.reason_at_us = event.reason, ROOT_UID, now_us

@@ -17,7 +17,7 @@ from nodedaemon.gpu.child import PROGRAM, limits_of
 from nodedaemon.gpu.frames import BadFrame, Frames, Setup, pack, read_word
 
 #: Of one try: sixteen GPUs that have to be woken.
-LIMIT_S = 60.0
+LIMIT_S = 20.0
 #: How often GPUs are left out and the rest is tried.
 TRIES = 3
 _READ = 65536

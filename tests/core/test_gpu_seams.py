@@ -44,3 +44,16 @@ def test_without_a_reset_program_nobody_looks_at_what_wants_a_reset() -> None:
     world = world_of(cards("a"), gpus=1)
     world.report_gpus("n1", ill("a")._replace(wants_reset=True))
     assert not world.core.state.gpu_care_timer
+
+
+def test_a_node_with_two_reasons_to_be_drained_opens_when_both_are_over() -> None:
+    world = world_of(cards("a"), gpus=1)
+    node = node_of(world)
+    world.notice("n1", "Kill task failed", drain=True)
+    world.notice("n1", NO_DRIVER, drain=True)
+    world.notice("n1", NO_DRIVER, drain=True)  # said again
+    assert node.reason == f"Kill task failed; {NO_DRIVER}"
+    world.notice("n1", "Kill task failed", clear=True)
+    assert (node.flags, node.reason) == (NodeFlag.DRAIN, NO_DRIVER)
+    world.notice("n1", NO_DRIVER, clear=True)
+    assert (node.flags, node.reason) == (NodeFlag.NONE, "")
