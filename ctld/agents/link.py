@@ -244,6 +244,11 @@ METRICS_MAX: Final = 32
 WHY_MAX: Final = 1024
 
 
+def _head(link: NodeLink, report: node_pb2.Report) -> dict[str, Any]:
+    """Which report of whose it is: what every event made of one says."""
+    return {"node": link.node, "spool_id": report.spool_id, "sequence": report.sequence, "link_id": link.link_id}
+
+
 def _started(link: NodeLink, report: node_pb2.Report) -> StepStarted:
     started = report.started
     key = started.key
@@ -287,10 +292,7 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
 def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     notice = report.notice
     return NodeNotice(
-        node=link.node,
-        spool_id=report.spool_id,
-        sequence=report.sequence,
-        link_id=link.link_id,
+        **_head(link, report),
         at_us=notice.at_us,
         reason=notice.reason[:WHY_MAX],
         drain=notice.drain,
@@ -310,10 +312,7 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
     said = report.gpus
     found = said.inventory
     return GpuReported(
-        node=link.node,
-        spool_id=report.spool_id,
-        sequence=report.sequence,
-        link_id=link.link_id,
+        **_head(link, report),
         at_us=said.at_us,
         opinions=tuple(opinion_of(health) for health in said.health[:GPUS_MAX]),
         action=ACTIONS.get(said.action, GpuAction.NOTE),
@@ -328,10 +327,7 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
 def _gpu_work_done(link: NodeLink, report: node_pb2.Report) -> GpuWorkDone:
     done = report.gpu_work_done
     return GpuWorkDone(
-        node=link.node,
-        spool_id=report.spool_id,
-        sequence=report.sequence,
-        link_id=link.link_id,
+        **_head(link, report),
         work_id=done.work_id,
         uuid=done.uuid,
         ok=done.ok,
@@ -344,10 +340,7 @@ def _gpu_work_done(link: NodeLink, report: node_pb2.Report) -> GpuWorkDone:
 def _gpu_idle(link: NodeLink, report: node_pb2.Report) -> GpuIdle:
     idle = report.gpu_idle
     return GpuIdle(
-        node=link.node,
-        spool_id=report.spool_id,
-        sequence=report.sequence,
-        link_id=link.link_id,
+        **_head(link, report),
         job_id=idle.key.job_id,
         attempt=idle.key.attempt,
         uuids=tuple(idle.uuid),
