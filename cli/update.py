@@ -123,6 +123,8 @@ def _check_node(changes: dict[str, str]) -> None:
     state = changes.get("state", "").upper()
     if not state:
         return
+    if "gres" in changes:
+        _check_gpus(changes["gres"], state)
     if state not in NODE_STATES:
         valid = " ".join(NODE_STATES)
         raise CommandError(
@@ -130,8 +132,6 @@ def _check_node(changes: dict[str, str]) -> None:
             "Not all states are valid given a node's prior state",
             plain=True,
         )
-    if "gres" in changes:
-        _check_gpus(changes["gres"], state)
     if state in STATES_WITH_REASON and not changes.get("reason"):
         raise CommandError(
             "You must specify a reason when DOWNING or DRAINING a node. Request denied",

@@ -248,6 +248,7 @@ def test_one_gpu_is_drained_and_resumed(which):
     [
         (["gres=gpu:3", "state=drain"], "You must specify a reason when DOWNING or DRAINING a node. Request denied"),
         (["gres=gpu:3", "state=down", "reason=x"], "Valid states of a GPU are: DRAIN RESUME UNDRAIN"),
+        (["gres=gpu:3", "state=foo", "reason=x"], "Valid states of a GPU are: DRAIN RESUME UNDRAIN"),
         (["gres=shard:3", "state=drain", "reason=x"], "write gres=gpu:INDEX"),
         (["gres=gpu:", "state=resume"], "write gres=gpu:INDEX"),
     ],
