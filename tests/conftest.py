@@ -4,11 +4,13 @@
   test nobody ever runs. The one exception is a skip whose reason begins with MACHINE_LACKS (a container without cgroups).
 - `realgpu` tests need PENSTOCK_REAL_GPU=1.
 - Hypothesis draws the same examples in every run of `make test`; `make test-full` looks further.
+- Tests that wait for daemons stand between those that compute, so that processes that share the tests always have something to do.
 - No test sees the user's own cluster: PENSTOCK_HOME and PENSTOCK_CLUSTER are removed from the environment.
 """
 
 import os
 from collections.abc import Generator
+from itertools import groupby
 
 import pytest
 
@@ -31,8 +33,29 @@ for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER"):
     os.environ.pop(name, None)
 
 
+#: Folders whose tests mostly wait: for daemons, time-outs, other processes.
+WAITING = ("e2e", "gpu", "mpi", "node", "rpc")
+
+
+def mixed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The same, module by module; those of WAITING as far along as the others. A module's tests share its fixtures."""
+    kinds: tuple[list[list[pytest.Item]], list[list[pytest.Item]]] = [], []
+    for _, group in groupby(items, key=lambda item: item.path):
+        module = list(group)
+        kinds[module[0].path.parent.name in WAITING].append(module)
+    placed = []
+    for modules in kinds:
+        total, done = sum(map(len, modules)) or 1, 0
+        for number, module in enumerate(modules):
+            placed.append((done / total, number, module))
+            done += len(module)
+    placed.sort(key=lambda one: one[:2])
+    return [item for _, _, module in placed for item in module]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this run cannot do."""
+    """Skip what this run cannot do; mix those that wait with those that compute."""
+    items[:] = mixed(items)
     for item in items:
         if not IS_ROOT and item.get_closest_marker("root"):
             item.add_marker(pytest.mark.skip(reason="needs root"))

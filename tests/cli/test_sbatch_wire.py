@@ -121,6 +121,7 @@ def test_a_controller_that_is_not_there(tmp_path):
 def test_ctrl_c_ends_without_a_word():
     code = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
 import cli.sbatch as command
 command.from_stdin = lambda: print("up", flush=True) or signal.pause()
 command.main()
