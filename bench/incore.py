@@ -71,6 +71,7 @@ class Cluster:
                 self.now_us(),
                 NodeRegistered(
                     node.name, LINK, "boot", "spool", "1", node.cpus, 1, node.cpus, 1, node.real_memory_mb, 0, gres, (),
+                    gpus=tuple(gpu.facts for gpu in self.core.state.nodes[node.name].gpus.values()),  # as it was before
                 ),
             )  # fmt: skip
         self.seal()
