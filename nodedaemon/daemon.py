@@ -325,8 +325,8 @@ class Daemon:
 
     def _order(self, body: bytes) -> None:
         if self._gpus is not None:
-            self._gpus.order(body)
             command = node_pb2.Command.FromString(body)
+            self._gpus.order(command)
             if command.WhichOneof("kind") == "return_gpus":
                 back = command.return_gpus
                 kept = self._gpus.held_by(back.key.job_id, back.key.attempt)

@@ -13,19 +13,12 @@ if TYPE_CHECKING:
     from penstock.values.packing import Value
 
 NAME = "gpus"
-_NEW = ".new"
 _BYTES_MAX = 64 * 1024
 
 
-def write_kept(path: str, folder_fd: int, state: bytes, metrics: "list[Value]") -> None:
-    """Replace the file as a whole. Not synced: what it counts does not outlive a loss of power. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path + _NEW, flags, 0o600, dir_fd=folder_fd)
-    try:
-        os.write(fd, frame(pack([state, dump(metrics)])))
-    finally:
-        os.close(fd)
-    os.rename(path + _NEW, path, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+def content(state: bytes, metrics: "list[Value]") -> bytes:
+    """What stands in the file."""
+    return frame(pack([state, dump(metrics)]))
 
 
 def read_kept(path: str, folder_fd: int) -> "tuple[bytes, list[Value]] | None":

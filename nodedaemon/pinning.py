@@ -18,8 +18,9 @@ from nodedaemon.core.gpupins import Gpu, Pinning
 from nodedaemon.core.gpuwords import Device
 from nodedaemon.site import Site
 from penstock.v1 import common_pb2, node_pb2
+from penstock.values.gres import GPU as GPU
 
-GPU, SHARD, MPS = "gpu", "shard", "mps"
+SHARD, MPS = "shard", "mps"
 NO_CLOCKS = "is ignored: clocks of GPUs are not changed on this node"
 
 

@@ -16,12 +16,11 @@ from nodedaemon.devices import can_deny
 from nodedaemon.topology_info import Topology
 from penstock.v1 import node_pb2
 from penstock.values.errors import BadValue
+from penstock.values.gpustates import BY_ENVIRONMENT
 
 if TYPE_CHECKING:
     from nodedaemon.gpu.agent import GpuAgent
 
-#: What keeps jobs from GPUs that are not theirs, as the registration tells it.
-BY_ENVIRONMENT = "env"
 #: How the UUIDs of GPUs begin that are numbers only.
 PRETENDED = "GPU-pretended-"
 _V1, _V2 = "cgroup/v1", "cgroup/v2"

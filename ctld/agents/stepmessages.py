@@ -6,9 +6,9 @@ from typing import Any, Final
 from ctld.core.model import Node, NodeAlloc
 from ctld.core.step_model import StepPart, StepRequest, StepRow
 from penstock.v1 import common_pb2, steps_pb2
+from penstock.values.gres import GPU
 from penstock.values.hostlist import compress
 
-GPU: Final = "gpu"
 #: UUIDs of a node's GPUs by place; () = nobody knows them.
 Slots = tuple[str, ...]
 _KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task", "gres_per_socket")

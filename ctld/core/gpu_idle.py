@@ -45,8 +45,9 @@ def reported(state: ClusterState, now_us: int, event: GpuIdle) -> None:
     for gpu in mine:
         new = _busy(gpu)
         if not event.over:
-            new = new._replace(idle_job=job.job_id, idle_attempt=job.attempt)
-            new = new._replace(idle_since_us=event.since_us, idle_unused=event.unused)
+            new = gpu._replace(
+                idle_job=job.job_id, idle_attempt=job.attempt, idle_since_us=event.since_us, idle_unused=event.unused
+            )
         gpus.put(state, node, new)
     if mine and is_new and not event.over and job.state is JobState.RUNNING:
         _warn(state, now_us, node, job, mine, event.since_us)
@@ -77,7 +78,7 @@ def _warn(state: ClusterState, now_us: int, node: Node, job: Job, mine: list[Gpu
     ahead = {"cancel": "the job is cancelled", "return": "what is not used leaves the job"}.get(
         config.gpu_idle_action, ""
     )
-    if config.gpu_idle_action == "return" and not _keeps_apart(node):
+    if config.gpu_idle_action == "return" and not _keeps_apart(state, node):
         ahead = ""
     more = (
         f"; after {format_duration(config.gpu_idle_limit_s)} more {ahead}" if ahead and config.gpu_idle_limit_s else ""
@@ -164,8 +165,9 @@ def _take_back(state: ClusterState, now_us: int, node: Node, job: Job, late: lis
     why = ""
     if job.request.exclusive:
         free, why = [], "the job has the whole node"
-    elif not _keeps_apart(node):
-        free, why = [], f"node {node.name} cannot keep it from using them later (GpuConstraint={node.gpu_constraint})"
+    elif not _keeps_apart(state, node):
+        how = gpus.constraint(state.config, node)
+        free, why = [], f"node {node.name} cannot keep it from using them later (GpuConstraint={how})"
     elif len(free) < len(late):
         why = "programs of the job have them open, or a step was given them"
     kept = [gpu for gpu in late if gpu not in free]
@@ -175,9 +177,9 @@ def _take_back(state: ClusterState, now_us: int, node: Node, job: Job, late: lis
         _give_back(state, now_us, node, job, free)
 
 
-def _keeps_apart(node: Node) -> bool:
+def _keeps_apart(state: ClusterState, node: Node) -> bool:
     """Jobs there cannot open GPUs that are not theirs."""
-    return node.gpu_constraint.startswith("cgroup")
+    return gpus.constraint(state.config, node).startswith("cgroup")
 
 
 def _held_by_steps(job: Job, node: Node) -> int:

@@ -18,7 +18,7 @@ import msgspec
 
 from ctld.core.feasible import can_ever_run
 from ctld.core.model import Job, Node
-from ctld.core.shares import GPU, GPU_KINDS
+from ctld.core.shares import GPU, GPU_KINDS, slots_of
 from ctld.core.state import ClusterState
 from penstock.values.states import HOLDING_STATES, JobState, Reason
 
@@ -89,16 +89,7 @@ def exclude(state: ClusterState, job: Job, node: str) -> None:
 def holders(state: ClusterState, node: Node, slot: int) -> list[Job]:
     """The jobs that have the GPU with that place, or a part of it."""
     jobs = (state.jobs[job_id] for job_id in node.jobs)
-    return [
-        job
-        for job in jobs
-        if any(
-            any(name == GPU and mask >> slot & 1 for name, _, mask in part.gres)
-            or any(share.gpu == slot for share in part.shares)
-            for part in job.alloc
-            if part.node == node.name
-        )
-    ]
+    return [job for job in jobs if any(p.node == node.name and slots_of(p) >> slot & 1 for p in job.alloc)]
 
 
 def take(state: ClusterState, job: Job, node: Node, mask: int) -> None:

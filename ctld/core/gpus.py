@@ -27,7 +27,8 @@ from ctld.core.gpu_types import is_of_type as is_of_type
 from ctld.core.model import Node
 from ctld.core.shares import GPU, held_slots
 from ctld.core.state import ClusterState
-from penstock.values.gpustates import GpuState
+from penstock.values.config import Config
+from penstock.values.gpustates import BY_ENVIRONMENT, GpuState
 from penstock.values.gres import Gres
 
 #: Characters of a UUID that must be given.
@@ -115,18 +116,6 @@ def _places_of_gone(types: tuple[str, ...], gone: dict[str, Gpu], places: dict[s
                 taken[slot] = None
                 found[uuid] = slot
     return found
-
-
-def at_slot(node: Node, slot: int) -> Gpu | None:
-    """Who has that place; None = nobody, or nobody knows."""
-    uuid = node.gpu_slots[slot] if slot < len(node.gpu_slots) else ""
-    return node.gpus.get(uuid)
-
-
-def on_slots(node: Node, mask: int) -> list[Gpu]:
-    """Those of a mask that are known, by slot."""
-    found = (at_slot(node, slot) for slot in range(mask.bit_length()) if mask >> slot & 1)
-    return [gpu for gpu in found if gpu is not None]
 
 
 def find(node: Node, text: str) -> list[Gpu]:
@@ -249,6 +238,8 @@ def is_in_force(gpu: Gpu) -> bool:
     return not gpu.facts.mig_enabled
 
 
-def uuids_of(node: Node, slots: Iterable[int]) -> tuple[str, ...]:
-    """By slot; "" where nobody knows."""
-    return tuple(node.gpu_slots[slot] if slot < len(node.gpu_slots) else "" for slot in slots)
+def constraint(config: Config, node: Node) -> str:
+    """What keeps jobs from GPUs that are not theirs: the node's means, where the configuration wants it used."""
+    if config.cgroup.constrain_devices is False and node.gpu_constraint:
+        return BY_ENVIRONMENT
+    return node.gpu_constraint

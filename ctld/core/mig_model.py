@@ -11,11 +11,11 @@ Pure functions of a node's configuration and its GPUs. Who decides on a division
 from ctld.core.gpu_model import Gpu
 from ctld.core.model import Node
 from penstock.values.config import NodeConfig
+from penstock.values.gres import GPU as GPU
 from penstock.values.gres import Gres
 from penstock.values.mig import Layout, MigChoice, extra_places, in_order, is_profile, is_type, most_at_once
 
 Kind = tuple[str, str]
-GPU = "gpu"
 
 
 def gres_of(config: NodeConfig) -> tuple[Gres, ...]:

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final
 from ctld.core.mig_model import gres_of
 from ctld.core.model import GpuShare, Node, NodeAlloc
 from penstock.values.config import NodeConfig
+from penstock.values.gres import GPU as GPU
 from penstock.values.gres import SHARED_NAMES
 
 if TYPE_CHECKING:
     from ctld.core.devices import Layout
 
-GPU: Final = "gpu"
 #: Name of the kinds of GPUs that a job with several may get (gpu_kinds.py).
 MANY: Final = "gpus"
 GPU_KINDS: Final = (GPU, MANY)
@@ -90,6 +90,16 @@ def whole_gpus(node: Node) -> int:
     for (name, _), mask in node.gres_used.items():
         if name == GPU:
             found |= mask
+    return found
+
+
+def slots_of(part: NodeAlloc) -> int:
+    """GPUs of a node that an allocation has, whole or in parts, as a bit mask."""
+    found = 0
+    for name, _, mask in part.gres:
+        found |= mask if name == GPU else 0
+    for share in part.shares:
+        found |= 1 << share.gpu
     return found
 
 

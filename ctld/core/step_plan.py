@@ -23,10 +23,8 @@ import msgspec
 from ctld.core.devices import Layout, choose_cpus, choose_devices
 from ctld.core.model import NodeAlloc
 from ctld.core.step_model import Kinds, StepPart, StepRequest
-from penstock.values.gres import SHARED_NAMES
+from penstock.values.gres import GPU, SHARED_NAMES
 from penstock.values.refusals import Code
-
-GPU = "gpu"
 
 
 class Unfit(Exception):

@@ -8,11 +8,11 @@ from typing import Final
 
 from ctld.agents.link import NodeLink
 from ctld.agents.stepmessages import indices
+from ctld.core.gpus import constraint
 from ctld.core.mig_model import shown_gres
 from ctld.core.model import Node, Partition, Reservation
 from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
-from ctld.rpc import gpuinfo
 from ctld.rpc.gpuinfo import NODE_FIELDS, with_indices
 from penstock.config.kinds import PREEMPT_MODE
 from penstock.v1 import common_pb2, controller_pb2
@@ -103,7 +103,7 @@ def node_info(
     fields = {name: getattr(node, name) for name in _NODE_FIELDS}
     fields["cpus_alloc"] = min(node.cpus, node.cpus_alloc)  # cpus that several jobs share count once
     fields |= {name: getattr(node.config, name) for name in _NODE_CONFIG_FIELDS}
-    fields["gpu_constraint"] = gpuinfo.constraint(state.config, node)
+    fields["gpu_constraint"] = constraint(state.config, node)
     return controller_pb2.NodeInfo(
         **fields,
         base_state=base_state(node),

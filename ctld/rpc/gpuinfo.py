@@ -10,18 +10,16 @@ Rules
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ctld.agents.stepmessages import indices
 from ctld.core.gpu_model import Gpu
 from ctld.core.model import Node, NodeAlloc
-from ctld.core.shares import GPU
+from ctld.core.shares import GPU, slots_of
 from ctld.core.state import ClusterState
 from penstock.v1 import common_pb2, controller_pb2, node_pb2
-from penstock.values.config import Config
 from penstock.values.gpustates import CLOSED_STATES
 
 #: Words for what is being done to a GPU.
 WORKS: Final = {int(kind): name.lower() for name, kind in node_pb2.GpuWork.Kind.items() if kind}
-#: A variable says which GPUs are the job's; the job can set it otherwise.
-BY_ENVIRONMENT: Final = "env"
 _FACTS: Final = ("index", "minor", "type", "memory_mb", "name", "bus_id", "profile", "capability", "serial")
 #: What a registration says of the node's GPUs in all.
 NODE_FIELDS: Final = ("gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
@@ -46,15 +44,6 @@ def gpu_infos(
 def drain_uids(nodes: Iterable[Node]) -> list[int]:
     """Those who have drained a GPU by hand."""
     return list(dict.fromkeys(gpu.drain_uid for node in nodes for gpu in node.gpus.values() if gpu.drained))
-
-
-def constraint(config: Config, node: Node) -> str:
-    """What keeps jobs from GPUs that are not theirs: the node's means, where the configuration wants it used."""
-    return (
-        node.gpu_constraint
-        if config.cgroup.constrain_devices is not False
-        else BY_ENVIRONMENT * bool(node.gpu_constraint)
-    )
 
 
 def _order(gpu: Gpu) -> tuple[bool, int, bool, bool, int, str]:
@@ -103,22 +92,13 @@ def _jobs_by_uuid(node: Node, parts: Iterable[tuple[int, NodeAlloc]]) -> dict[st
     """Who has each GPU, a divided one's jobs at the GPU too; rising ids."""
     found: dict[str, dict[int, None]] = {}
     for job_id, part in parts:
-        for slot in _slots_of(part):
+        for slot in indices(slots_of(part)):
             uuid = node.gpu_slots[slot] if slot < len(node.gpu_slots) else ""
             found.setdefault(uuid, {})[job_id] = None
     for gpu in node.gpus.values():
         if gpu.facts.parent and gpu.uuid in found:
             found.setdefault(gpu.facts.parent, {}).update(found[gpu.uuid])
     return {uuid: sorted(ids) for uuid, ids in found.items()}
-
-
-def _slots_of(part: NodeAlloc) -> list[int]:
-    mask = 0
-    for name, _, held in part.gres:
-        mask |= held if name == GPU else 0
-    for share in part.shares:
-        mask |= 1 << share.gpu
-    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
 
 
 def shown_indices(node: Node) -> tuple[int, ...]:

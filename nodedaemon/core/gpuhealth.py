@@ -57,7 +57,7 @@ from nodedaemon.core.gpusignals import (
     notes,
     rise,
 )
-from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid
+from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid, normal_bus_id
 from nodedaemon.core.steps import StepKey
 
 #: Records of GPUs that are not here any more are forgotten after so long, or when there are so many.
@@ -384,8 +384,8 @@ class HealthMachine:
                 self._hit(now_us, record, "xid_many_users", words, xid=event.xid)
 
     def _by_bus(self, bus_id: str) -> Device | None:
-        wanted = bus_of(bus_id)
-        return next((d for d in self.devices() if not d.parent and bus_of(d.bus_id) == wanted), None)
+        wanted = normal_bus_id(bus_id) if bus_id else ""
+        return next((d for d in self.devices() if not d.parent and normal_bus_id(d.bus_id) == wanted), None)
 
     def _hung(self, now_us: int, event: Hung) -> None:
         for record in self._here():
@@ -539,9 +539,3 @@ _MISSING: Final = (
 def _mildness(code: int) -> int:
     """0 = it was left out, since it hangs; one that answers too late is not gone either."""
     return {0: _HUNG, NVML_TIMEOUT: _HUNG, NVML_RESET_REQUIRED: _RESET}.get(code, _LOST)
-
-
-def bus_of(text: str) -> str:
-    """A PCI address without its domain's leading zeros and its function, in lower case."""
-    domain, _, rest = text.lower().partition(":")
-    return f"{domain.lstrip('0') or '0'}:{rest.partition('.')[0]}"

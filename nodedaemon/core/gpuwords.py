@@ -7,6 +7,12 @@ what any of it means (gpuhealth.py).
 import msgspec
 
 
+def normal_bus_id(bus_id: str) -> str:
+    """As sysfs writes it: NVML's domain has eight digits, the kernel's log leaves the function out."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest.partition('.')[0]}.0"
+
+
 class Device(msgspec.Struct, frozen=True, gc=False):
     """One GPU, or one MIG instance (`parent` is its GPU), in PCI order."""
 
@@ -138,10 +144,6 @@ class Lifetimes(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The answer to a question for them."""
 
     records: tuple[Lifetime, ...]
-
-
-#: What the children say.
-ProbeWord = Polled | Xid | Asking | Lifetimes
 
 
 class Hung(msgspec.Struct, frozen=True, gc=False, tag=True):

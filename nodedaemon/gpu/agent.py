@@ -218,9 +218,8 @@ class GpuAgent:
             found.append(device)
         return tuple(found)
 
-    def order(self, body: bytes) -> None:
+    def order(self, command: node_pb2.Command) -> None:
         """A command of the controller's about GPUs."""
-        command = node_pb2.Command.FromString(body)
         kind = command.WhichOneof("kind")
         if kind == "gpu_work":
             self._works.take(command.gpu_work)
@@ -445,8 +444,6 @@ class GpuAgent:
 
     def _save_steps(self) -> None:
         """A few hundred bytes, in place at once: a step must not start before it is known to have its GPUs."""
-        try:
-            data = msgspec.json.encode(list(self._held.values()))
-            kept.save(self._place.spool.dir_fd, STEPS, data, sync=False)
-        except OSError as error:
-            log.error("%s: %s; after a restart nobody is blamed for what happens to GPUs", STEPS, error.strerror)
+        data = msgspec.json.encode(list(self._held.values()))
+        lost = "after a restart nobody is blamed for what happens to GPUs"
+        kept.keep(self._place.spool.dir_fd, STEPS, data, lost, sync=False)

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Device, Found
+from nodedaemon.core.gpuwords import Device, Found, normal_bus_id
 from nodedaemon.gpu import links
-from nodedaemon.gpu.links import normal_bus_id
 from nodedaemon.gpu.nvml import TIMEOUT, GpuError, Line, Nvml, TooSlow
 
 MB = 1024 * 1024

@@ -49,6 +49,14 @@ def exists(dir_fd: int, name: str) -> bool:
     return True
 
 
+def keep(dir_fd: int, name: str, data: bytes, else_: str, sync: bool = True) -> None:
+    """`save` a file that the daemon can do without; when it cannot be written, the log says what follows from that."""
+    try:
+        save(dir_fd, name, data, sync)
+    except OSError as error:
+        log.error("%s: %s; %s", name, error.strerror, else_)
+
+
 def save(dir_fd: int, name: str, data: bytes, sync: bool = True) -> None:
     """Replace a file. Raises OSError, and then the old one is still there."""
     new = f"{name}.new"

@@ -6,6 +6,7 @@ board down to 1 across the machine. 0 = nobody can say. What does not answer is 
 
 from typing import TYPE_CHECKING
 
+from nodedaemon.core.gpuwords import normal_bus_id
 from nodedaemon.gpu.nvml import GpuError, Line, Nvml, TooSlow
 
 if TYPE_CHECKING:
@@ -17,12 +18,6 @@ _NVLINK = 100
 _SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
 #: NVML's common ancestor -> how near: same board, one switch, several, a host bridge, a socket, the machine.
 _NEARNESS = {0: 8, 10: 7, 20: 5, 30: 4, 40: 2, 50: 1}
-
-
-def normal_bus_id(bus_id: str) -> str:
-    """As sysfs writes it: NVML's domain has eight digits, the kernel's log leaves the function out."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest.partition('.')[0]}.0"
 
 
 def between(nvml: Nvml, places: "list[Place]") -> tuple[list[list[int]], list[bool]]:

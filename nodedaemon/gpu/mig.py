@@ -105,10 +105,7 @@ class Divider:
         self._save()
 
     def _save(self) -> None:
-        try:
-            kept.save(self._dir_fd, NAME, msgspec.json.encode(self.kept))
-        except OSError as error:
-            log.error("%s: %s; after a reboot GPUs are not divided again", NAME, error.strerror)
+        kept.keep(self._dir_fd, NAME, msgspec.json.encode(self.kept), "after a reboot GPUs are not divided again")
 
 
 def restore(dir_fd: int, listed: tuple[Device, ...]) -> bool:

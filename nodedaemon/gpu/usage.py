@@ -29,10 +29,11 @@ from nodedaemon.core.gpuusage import Activity, Job, Ledger, Metric, Share, StepU
 from nodedaemon.core.gpuwords import Found, Polled
 from nodedaemon.core.messages import Event, StepEnded
 from nodedaemon.core.steps import StepKey
+from nodedaemon.gpu import kept
 from nodedaemon.gpu.agent import GpuAgent
 from nodedaemon.gpu.hooks import Listener
 from nodedaemon.gpu.jobmap import JobMap, file_name
-from nodedaemon.gpufile import NAME, read_kept, write_kept
+from nodedaemon.gpufile import NAME, content, read_kept
 from nodedaemon.orders import LaunchOrder
 from nodedaemon.sampling import CPU_MS, READ_BYTES, RSS_KB, WRITE_BYTES
 from nodedaemon.site import Site
@@ -140,11 +141,11 @@ class GpuUsage(Listener):
         self._show_jobs()
 
     def _read(self, key: StepKey) -> StepUse | None:
-        kept = read_kept(f"{key}/{NAME}", self._steps_fd)
-        if kept is None:
+        found = read_kept(f"{key}/{NAME}", self._steps_fd)
+        if found is None:
             return None
         try:
-            use = _decode(kept[0])
+            use = _decode(found[0])
         except msgspec.DecodeError as error:  # of another version, or of a disk that was full
             log.warning("step %s: its GPU figures cannot be read and begin anew: %s", key, error)
             return None
@@ -279,7 +280,8 @@ class GpuUsage(Listener):
     def _write(self, use: StepUse) -> None:
         """Its figures so far. A step whose folder is gone, or that finds no room, goes on uncounted."""
         try:
-            write_kept(f"{use.key}/{NAME}", self._steps_fd, _encode(use), [list(metric) for metric in told(use)])
+            data = content(_encode(use), [list(metric) for metric in told(use)])
+            kept.save(self._steps_fd, f"{use.key}/{NAME}", data, sync=False)  # it does not outlive a loss of power
         except FileNotFoundError:
             return  # it has ended, and its folder was faster
         except OSError as error:

@@ -146,10 +146,8 @@ class Works:
 
     def _save(self) -> None:
         """Small and rare, and it must be on disk before anything begins."""
-        try:
-            kept.save(self._dir_fd, NAME, msgspec.json.encode(self._known))
-        except OSError as error:
-            log.error("%s: %s; a work may be done again after a restart", NAME, error.strerror)
+        data = msgspec.json.encode(self._known)
+        kept.keep(self._dir_fd, NAME, data, "a work may be done again after a restart")
 
     async def _clear(self, left: dict[str, Done]) -> None:
         await self._loop.run_in_executor(self._executor, _kill_marked, tuple(left))

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Found, Xid
+from nodedaemon.core.gpuwords import Found, Xid, normal_bus_id
 from nodedaemon.gpu.child import Limits
-from nodedaemon.gpu.links import normal_bus_id
 
 #: What is remembered of the last second; more XIDs a second than that are not told apart.
 REMEMBERED_MAX = 1000
@@ -57,12 +56,6 @@ class XidMerge:
             self._held[key] = self._loop.call_later(self._limits.merge_s, self._release, key, xid)
         else:
             self._tell(xid)
-
-    def close(self) -> None:
-        """Tell what is held."""
-        for timer in self._held.values():
-            timer.cancel()
-        self._held.clear()
 
     def _release(self, key: tuple[str, int], xid: Xid) -> None:
         self._held.pop(key, None)

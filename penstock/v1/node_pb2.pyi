@@ -288,7 +288,7 @@ class NodeSettings(_message.Message):
     def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ...) -> None: ...
 
 class GpuSettings(_message.Message):
-    __slots__ = ("read_only", "detect", "env", "env_uuid", "xids", "lost_drains_node", "poll_s", "check_program", "reset_program", "idle_warn_s", "idle_percent", "job_map_dir", "accounting_mode", "mps_program", "mig")
+    __slots__ = ("read_only", "detect", "env", "env_uuid", "xids", "lost_drains_node", "poll_s", "check_program", "reset_program", "idle_warn_s", "idle_percent", "job_map_dir", "accounting_mode", "mps_program")
     READ_ONLY_FIELD_NUMBER: _ClassVar[int]
     DETECT_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
@@ -303,7 +303,6 @@ class GpuSettings(_message.Message):
     JOB_MAP_DIR_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTING_MODE_FIELD_NUMBER: _ClassVar[int]
     MPS_PROGRAM_FIELD_NUMBER: _ClassVar[int]
-    MIG_FIELD_NUMBER: _ClassVar[int]
     read_only: bool
     detect: str
     env: _containers.RepeatedScalarFieldContainer[str]
@@ -318,8 +317,7 @@ class GpuSettings(_message.Message):
     job_map_dir: str
     accounting_mode: bool
     mps_program: str
-    mig: _containers.RepeatedCompositeFieldContainer[MigLayouts]
-    def __init__(self, read_only: bool = ..., detect: _Optional[str] = ..., env: _Optional[_Iterable[str]] = ..., env_uuid: bool = ..., xids: _Optional[_Iterable[_Union[XidRule, _Mapping]]] = ..., lost_drains_node: bool = ..., poll_s: _Optional[int] = ..., check_program: _Optional[str] = ..., reset_program: _Optional[str] = ..., idle_warn_s: _Optional[int] = ..., idle_percent: _Optional[int] = ..., job_map_dir: _Optional[str] = ..., accounting_mode: bool = ..., mps_program: _Optional[str] = ..., mig: _Optional[_Iterable[_Union[MigLayouts, _Mapping]]] = ...) -> None: ...
+    def __init__(self, read_only: bool = ..., detect: _Optional[str] = ..., env: _Optional[_Iterable[str]] = ..., env_uuid: bool = ..., xids: _Optional[_Iterable[_Union[XidRule, _Mapping]]] = ..., lost_drains_node: bool = ..., poll_s: _Optional[int] = ..., check_program: _Optional[str] = ..., reset_program: _Optional[str] = ..., idle_warn_s: _Optional[int] = ..., idle_percent: _Optional[int] = ..., job_map_dir: _Optional[str] = ..., accounting_mode: bool = ..., mps_program: _Optional[str] = ...) -> None: ...
 
 class XidRule(_message.Message):
     __slots__ = ("xid", "class_name")
@@ -328,16 +326,6 @@ class XidRule(_message.Message):
     xid: int
     class_name: str
     def __init__(self, xid: _Optional[int] = ..., class_name: _Optional[str] = ...) -> None: ...
-
-class MigLayouts(_message.Message):
-    __slots__ = ("uuid", "type", "layouts")
-    UUID_FIELD_NUMBER: _ClassVar[int]
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    LAYOUTS_FIELD_NUMBER: _ClassVar[int]
-    uuid: str
-    type: str
-    layouts: _containers.RepeatedCompositeFieldContainer[MigLayout]
-    def __init__(self, uuid: _Optional[str] = ..., type: _Optional[str] = ..., layouts: _Optional[_Iterable[_Union[MigLayout, _Mapping]]] = ...) -> None: ...
 
 class MigLayout(_message.Message):
     __slots__ = ("profiles",)

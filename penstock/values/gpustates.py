@@ -31,5 +31,7 @@ XID_CLASSES = {
     "ignore": "not even that",
 }
 
+#: What keeps jobs from GPUs that are not theirs, where no device group does: a variable, which the job can set otherwise.
+BY_ENVIRONMENT = "env"
 #: A GPU in one of these is not given to a job.
 CLOSED_STATES = (GpuState.DRAINED, GpuState.FAILED, GpuState.UNRESPONSIVE)

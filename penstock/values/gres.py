@@ -17,6 +17,7 @@ GRES_ITEMS_MAX = 64  # kinds of devices in one request or on one node
 GRES_COUNT_MAX = 2**48  # counts may be bytes of disk; sums stay inside 64 bits
 _WORD_CHARS_MAX = 64
 
+GPU = "gpu"
 #: GRES that are shares of a GPU (gres.conf(5)): their count is not a number of devices.
 SHARED_NAMES = ("mps", "shard")
 #: A GPU is divided into no more shares than that, so that each is a thousandth at least.

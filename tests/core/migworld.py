@@ -7,7 +7,6 @@ or fail at it; `check` compares what jobs hold and what the core believes with i
 from dataclasses import replace
 from typing import Any
 
-from ctld.core import gpus
 from ctld.core.effects import GpuWork
 from ctld.core.events import GpuWorkDone, WantedJob
 from ctld.core.gpu_model import Gpu, GpuFacts, WorkKind
@@ -17,7 +16,7 @@ from ctld.store.rows import gpu_from, gpu_values
 from penstock.values.gres import Gres
 from penstock.values.mig import Layout, MigChoice, is_profile, parse_layouts, slices_of
 from penstock.values.states import HOLDING_STATES, JobState
-from tests.core.world import World, make_config
+from tests.core.world import World, make_config, uuids_of
 
 LAYOUTS = "whole|1g.18gb*7|3g.71gb,2g.35gb,1g.18gb"
 SEVEN, MIXED = parse_layouts(LAYOUTS)[1:]
@@ -105,7 +104,7 @@ class MigWorld(World):
                 node = self.node(part.node)
                 for name, _, mask in part.gres:
                     slots = [i for i in range(mask.bit_length()) if mask >> i & 1] if name == GPU else []
-                    found.setdefault(part.node, []).extend((u, job.job_id) for u in gpus.uuids_of(node, slots))
+                    found.setdefault(part.node, []).extend((u, job.job_id) for u in uuids_of(node, slots))
         return found
 
     def used_of(self, name: str, uuid: str) -> list[tuple[str, int]]:

@@ -1,9 +1,15 @@
 """Where parts that know of GPUs meet: none of them leaves a node or a GPU closed when what closed it is over."""
 
+from dataclasses import replace
+
+import pytest
+
+from ctld.core.events import GpuIdle
+from penstock.values.config import CgroupConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.states import NodeFlag
-from tests.core.test_gpus import cards, ill, node_of, world_of
-from tests.core.world import World, make_config
+from tests.core.test_gpus import cards, gpu_jobs, ill, node_of, whose, world_of
+from tests.core.world import US, World, make_config
 
 NO_DRIVER = "NVML does not answer: no driver"
 
@@ -57,3 +63,20 @@ def test_a_node_with_two_reasons_to_be_drained_opens_when_both_are_over() -> Non
     assert (node.flags, node.reason) == (NodeFlag.DRAIN, NO_DRIVER)
     world.notice("n1", NO_DRIVER, clear=True)
     assert (node.flags, node.reason) == (NodeFlag.NONE, "")
+
+
+@pytest.mark.parametrize(("said", "is_returned"), [(None, True), (True, True), (False, False)])
+def test_an_idle_gpu_is_taken_back_only_where_the_configuration_keeps_jobs_apart(
+    said: bool | None, is_returned: bool
+) -> None:
+    """The node says what it could do; ConstrainDevices says whether it does."""
+    idle = {"gpu_idle_warn_s": 60, "gpu_idle_limit_s": 60, "gpu_idle_action": "return"}
+    config = make_config(nodes=1, cpus=16, mem_mb=64000, gpus=2, **idle)
+    world = World(replace(config, cgroup=CgroupConfig(constrain_devices=said)))
+    world.register("n1", gpus=cards("a", "b"), gpu_constraint="cgroup/v2")
+    gpu_jobs(world, 1)
+    world.started(1)
+    since_us = world.now_us - 60 * US
+    world.do(GpuIdle("n1", "spool-n1", 99, world.links["n1"], 1, 0, whose(world, 1), since_us, unused=True))
+    world.advance(61)
+    assert (whose(world, 1) == ()) is is_returned

@@ -12,7 +12,7 @@ from ctld.core.violation import Violation
 from penstock.values.gpustates import GpuState
 from penstock.values.states import JobState, NodeFlag
 from tests.core.test_shares import wanted
-from tests.core.world import World, make_config
+from tests.core.world import World, make_config, uuids_of
 
 
 def cards(*letters: str, type_: str = "a100", **more: object) -> tuple[GpuFacts, ...]:
@@ -41,7 +41,7 @@ def whose(world: World, job_id: int) -> tuple[str, ...]:
     for part in world.core.state.jobs[job_id].alloc:
         for _, _, mask in part.gres:
             found += [slot for slot in range(8) if mask >> slot & 1]
-    return gpus.uuids_of(node, found)
+    return uuids_of(node, found)
 
 
 def gpu_jobs(world: World, *counts: int) -> None:

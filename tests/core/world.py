@@ -5,6 +5,7 @@ Every command goes step -> seal -> commit -> check, like the runtime's loop, and
 tests.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +57,7 @@ from ctld.core.events import (
 )
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
-from ctld.core.model import HistoryRow, JobRow, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRow, Node, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
@@ -87,6 +88,11 @@ def make_config(
     partitions = (PartitionConfig("debug", names, is_default=True),)
     settings: dict[str, object] = {"nodes": entries, "partitions": partitions, "def_mem_per_cpu_mb": 100, **extra}
     return Config(gres_types=("gpu", "shard", "mps") if shards or mps else ("gpu",), **settings)  # type: ignore[arg-type]
+
+
+def uuids_of(node: Node, slots: Iterable[int]) -> tuple[str, ...]:
+    """GPUs by place; "" where nobody knows."""
+    return tuple(node.gpu_slots[slot] if slot < len(node.gpu_slots) else "" for slot in slots)
 
 
 class World:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from fakenvml import FakeNvml
-from livecluster import ClusterConf, LiveCluster, shown
+from livecluster import ClusterConf, LiveCluster, logs_if_failed, shown
 
 from penstock.v1 import controller_pb2 as c
 
@@ -140,11 +140,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
 
 @pytest.fixture
 def cluster(running: Faulty, request: pytest.FixtureRequest) -> Iterator[Faulty]:
-    failed = request.session.testsfailed
-    yield running
-    if request.session.testsfailed > failed:
-        print(running.logs())
-    running.clean()
+    with logs_if_failed(running, request.session):
+        yield running
 
 
 def test_an_xid_that_no_table_names_is_counted_and_shown(cluster: Faulty) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from livecluster import ClusterConf, LiveCluster
+from livecluster import ClusterConf, LiveCluster, logs_if_failed
 
 from penstock.values.memory import parse_mb
 from tests.gpu.cards import ENERGY_OFF, LOAD_MIB, LOAD_S, Card, card_of
@@ -120,11 +120,8 @@ def running(card: Card) -> Iterator[GpuCluster]:
 @pytest.fixture
 def cluster(running: GpuCluster, request: pytest.FixtureRequest) -> Iterator[GpuCluster]:
     """The cluster, without jobs; a failed test shows its logs."""
-    failed = request.session.testsfailed
-    yield running
-    if request.session.testsfailed > failed:
-        print(running.logs())
-    running.clean()
+    with logs_if_failed(running, request.session):
+        yield running
     running.wait_empty()
 
 

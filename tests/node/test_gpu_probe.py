@@ -10,10 +10,9 @@ import pytest
 from fakenvml import FakeNvml
 from gpuchild import GpuChild
 
-from nodedaemon.core.gpuwords import Asking, Lifetime, Process
+from nodedaemon.core.gpuwords import Asking, Lifetime, Process, normal_bus_id
 from nodedaemon.gpu.finding import type_of
 from nodedaemon.gpu.frames import Answered, AskLifetimes, PollNow, Settle, Setup
-from nodedaemon.gpu.links import normal_bus_id
 
 ROOT = Path(__file__).resolve().parents[2]
 H200 = "GPU-aaaaaaaa-0000-4000-8000-000000000000", "GPU-bbbbbbbb-0000-4000-8000-000000000001"

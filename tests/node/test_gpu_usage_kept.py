@@ -13,10 +13,11 @@ from nodedaemon.core.gpuusage import ENERGY_J, GPU_MEM_HELD_KB, GPU_MEM_KB, GPU_
 from nodedaemon.core.gpuwords import Device, Found, Lifetime, Polled, Process, Sample
 from nodedaemon.core.messages import StepEnded
 from nodedaemon.core.steps import StepKey
+from nodedaemon.gpu import kept
 from nodedaemon.gpu import usage as usage_module
 from nodedaemon.gpu.jobmap import JobMap
 from nodedaemon.gpu.usage import GpuUsage
-from nodedaemon.gpufile import NAME, read_kept, write_kept
+from nodedaemon.gpufile import NAME, content, read_kept
 from nodedaemon.orders import LaunchOrder, TaskOrder
 from nodedaemon.sampling import CPU_MS, READ_BYTES, RSS_KB, WRITE_BYTES
 from nodedaemon.site import Site
@@ -291,7 +292,7 @@ def test_a_step_that_ended_meanwhile_has_what_was_kept(world: World) -> None:
 def test_a_file_that_is_damaged_is_no_file(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         (world.folder / str(BATCH)).mkdir()
-        write_kept(f"{BATCH}/{NAME}", world.steps_fd, b"\x93nonsense", [])
+        kept.save(world.steps_fd, f"{BATCH}/{NAME}", content(b"\x93nonsense", []))
         world.usage.began(BATCH, 1000, (G0,))
         world.run()
         world.sample(10, sample(G0, 10, 80, 0))

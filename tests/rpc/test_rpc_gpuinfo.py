@@ -7,7 +7,8 @@ from ctld.agents.gpumessages import NOTE_MAX, NOTES_MAX, XIDS_MAX, opinion_of
 from ctld.core import gpus
 from ctld.core.events import WantedJob
 from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.rpc.gpuinfo import constraint, drain_uids, gpu_infos
+from ctld.core.gpus import constraint
+from ctld.rpc.gpuinfo import drain_uids, gpu_infos
 from ctld.rpc.jobinfo import job_info
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.gpustates import GpuState

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -505,6 +505,16 @@ class LiveCluster:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         path.chmod(0o755)
         return path
+
+
+@contextlib.contextmanager
+def logs_if_failed(cluster: LiveCluster, session: Any) -> Iterator[None]:
+    """A test that fails inside shows the daemons' logs; what it left running is ended. session: pytest's."""
+    failed = session.testsfailed
+    yield
+    if session.testsfailed > failed:
+        print(cluster.logs())
+    cluster.clean()
 
 
 def command(name: str, *words: str | bytes, uid: int | None = None) -> list[str | bytes]:
