@@ -77,6 +77,7 @@ setup(
         "click>=8.1",
         "cryptography>=44.0",
         "nvidia-ml-py>=12.575",
+        "pyyaml>=6.0",
     ],
     extras_require={
         "sim": ["matplotlib>=3.9", "rich>=13.9"],
@@ -92,6 +93,7 @@ setup(
             "grpc-stubs>=1.53",
             "types-protobuf>=6.30",
             "types-psutil>=6.0",
+            "types-pyyaml>=6.0",
         ],
     },
     entry_points={

@@ -4,6 +4,7 @@ import os
 import sys
 
 from cli import places, reservation, show
+from cli.document import is_wanted
 from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, of_steps, words_of
 from cli.run import CommandError, complain
 from penstock.cluster import find_cluster
@@ -19,10 +20,11 @@ def show_jobs(call: Call) -> int:
     report = call.report()
     request = pb.ListJobsRequest(filter=pb.JobFilter(ids=ids), all_states=True, detail=report.detail, planned=True)
     jobs = list_jobs(request)
-    if "json" in call.options:
-        from cli.jsonout import jobs_document, write_document
+    if is_wanted(call.options):
+        from cli.document import write_document
+        from cli.jsonout import jobs_document
 
-        write_document(jobs_document(jobs, find_cluster().cluster_name, report.now_us))
+        write_document(jobs_document(jobs, find_cluster().cluster_name, report.now_us), call.options)
         return 0
     if not jobs:
         if ids:
@@ -37,11 +39,11 @@ def show_nodes(call: Call) -> int:
     names = [name for word in call.words for name in expand(word)]
     nodes = ask("ListNodes", pb.ListNodesRequest(names=names, gpus=True), "slurm_load_node").nodes
     missing = sorted(set(names) - {node.name for node in nodes})
-    if "json" in call.options:
+    if is_wanted(call.options):
+        from cli.document import write_document
         from cli.jsonnode import nodes_document
-        from cli.jsonout import write_document
 
-        write_document(nodes_document(nodes, find_cluster().cluster_name, call.report().now_us))
+        write_document(nodes_document(nodes, find_cluster().cluster_name, call.report().now_us), call.options)
     else:
         if not nodes and not missing:
             print("No nodes in the system")  # noqa: T201

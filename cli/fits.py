@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.listing import words
-from cli.options import MAYBE, YES, Command, Option, parse
+from cli.options import YES, Command, Option, parse
 from cli.run import CommandError
 from penstock.client import Client
 from penstock.values.duration import format_elapsed
@@ -14,7 +15,7 @@ COMMAND = Command(
     "penstock fits",
     "[--json] [-p PARTITION]",
     (
-        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        *DOCUMENT_OPTIONS,
         Option("partition", "p", YES, help="comma separated list of partitions to look at", metavar="partition(s)"),
     ),
 )
@@ -36,10 +37,10 @@ def main(argv: list[str]) -> int:
 
     with Client.open(TIMEOUT_S) as client:
         reply = client.call("Fits", FitsRequest(partitions=words(line.values.get("partition"))))
-    if "json" in line.values:
-        from cli.jsonout import message_object, write_document
+    if is_wanted(line.values):
+        from cli.document import message_object, write_document
 
-        write_document(message_object(reply))
+        write_document(message_object(reply), line.values)
         return 0
     print("\n".join(report(reply)))  # noqa: T201
     return 0

@@ -9,10 +9,11 @@ never registered) are named below the table. Which nodes there are, and what is 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock
 from cli.listing import now_us, words
 from cli.nodegres import divided, gres, health, place, xids
-from cli.options import MAYBE, YES, Command, Option, parse
+from cli.options import YES, Command, Option, parse
 from cli.run import CommandError
 from penstock.client import Client
 from penstock.v1.controller_pb2 import GpuInfo, ListNodesRequest, NodeInfo
@@ -25,7 +26,7 @@ COMMAND = Command(
     NAME,
     "[--json] [--long] [-N NODES] [--state=STATES]",
     (
-        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        *DOCUMENT_OPTIONS,
         Option(
             "long", "l", help="whole UUIDs, and name, bus address, minor, capability, serial number, notes and XIDs too"
         ),
@@ -89,11 +90,11 @@ def main(argv: list[str]) -> int:
     if missing:
         raise CommandError(f"Node {missing[0]} not found")
     found = [row for row in rows_of(nodes) if not states or row.gpu.state in states]
-    if "json" in line.values:
+    if is_wanted(line.values):
+        from cli.document import write_document
         from cli.jsonnode import gpu_object
-        from cli.jsonout import write_document
 
-        write_document({"gpus": [{"node": row.node.name} | gpu_object(row.gpu) for row in found]})
+        write_document({"gpus": [{"node": row.node.name} | gpu_object(row.gpu) for row in found]}, line.values)
         return 0
     is_long = bool(line.values.get("long"))
     print("\n".join(report(found, nodes, is_long, bool(states), Clock.of_environment(now_us()))))  # noqa: T201

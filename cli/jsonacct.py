@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from cli.document import Json, document, exit_object, minutes, number, time_object
 from cli.format import Clock, seconds_us, text_of
-from cli.jsonout import Json, document, exit_object, minutes, number, time_object
 from cli.sacct_fields import SHOWN_STATE, RecordRow, RecordView, cpu_us, elapsed_s, end_us, planned_s, suspended_us
 from cli.stepusage import SIZES_KB, TRES_IN, K, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord

@@ -6,7 +6,7 @@ What this version does not know of a node has the value that Slurm gives to what
 from collections.abc import Iterable
 from typing import Any
 
-from cli.jsonout import Json, document, message_object, number, time_object
+from cli.document import Json, document, message_object, number, time_object
 from cli.nodegres import gres, gres_drain, gres_used
 from cli.nodestate import json_words
 from cli.show import node_tres, node_tres_used

@@ -1,99 +1,22 @@
-"""--json: jobs and nodes in the structure of Slurm's data_parser (v0.0.43).
+"""Jobs as documents (see cli.document): squeue --json, scontrol show job --json.
 
-A number that may be absent is an object {"set", "infinite", "number"}; times are seconds since 1970 in such objects,
-limits are minutes; states are lists of words. Keys for things that this version has not are present with the value that
+States are lists of words. Keys for things that this version has not are present with the value that
 Slurm gives to what is not set, where tools index them without asking; the rare ones are left out.
 """
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from cli.format import seconds_us, text_of
+from cli.document import Json, document, exit_object, minutes, number, time_object
+from cli.format import text_of
 from cli.jobids import end_at, start_at
 from cli.nodegres import gres, gres_used, job_gres
-from cli.options import SLURM_VERSION
 from cli.squeue_fields import cpus_per_node, gres_per_node
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import JobInfo, NodeInfo, PartitionInfo
 from penstock.values.hostlist import expand
 from penstock.values.runtime import ran_us
 from penstock.values.tres import parse_tres
-
-PARSER = "v0.0.43"
-Json = dict[str, Any]
-
-
-def write_document(document: Json) -> None:
-    """Write it as Slurm lays it out."""
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
-
-
-def message_object(message: Any) -> Json:
-    """A message with the names of its fields, numbers as numbers; a part that is absent is null."""
-    found: Json = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        if field.message_type is None:
-            found[field.name] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
-        elif field.has_presence:
-            found[field.name] = message_object(value) if message.HasField(field.name) else None
-        else:
-            found[field.name] = [message_object(one) for one in value]
-    return found
-
-
-def document(key: str, items: list[Json], cluster: str, **more: Any) -> Json:
-    """A whole answer: the items, and who asked what."""
-    major, minor, micro = SLURM_VERSION.split(".")
-    meta = {
-        "plugin": {"type": "", "name": "", "data_parser": f"data_parser/{PARSER}", "accounting_storage": ""},
-        "client": {"source": "", "user": str(os.getuid()), "group": str(os.getgid())},
-        "command": sys.argv[1:],
-        "slurm": {
-            "version": {"major": major, "minor": minor, "micro": micro},
-            "release": SLURM_VERSION,
-            "cluster": cluster,
-        },
-    }
-    return {key: items, **more, "meta": meta, "errors": [], "warnings": []}
-
-
-def number(value: float | None, *, infinite: bool = False) -> Json:
-    """A number that may be absent (None) or without end."""
-    return {"set": value is not None and not infinite, "infinite": infinite, "number": 0 if infinite else value or 0}
-
-
-def time_object(at_us: int) -> Json:
-    """A time; 0 = there is none."""
-    return {"set": True, "infinite": False, "number": seconds_us(at_us)}
-
-
-def minutes(limit_s: int) -> Json:
-    """A limit in minutes."""
-    return number(-(-limit_s // 60), infinite=limit_s < 0)
-
-
-def exit_object(status: ExitStatus) -> Json:
-    """An exit status in words and numbers."""
-    word = "SIGNALED" if status.signal else "ERROR" if status.code else "SUCCESS"
-    return {
-        "status": [word],
-        "return_code": number(status.code),
-        "signal": {"id": number(status.signal or None), "name": _signal_name(status.signal)},
-    }
-
-
-def _signal_name(number_: int) -> str:
-    import signal
-
-    try:
-        return signal.Signals(number_).name.removeprefix("SIG") if number_ else ""
-    except ValueError:
-        return str(number_)
 
 
 def jobs_document(jobs: Iterable[JobInfo], cluster: str, now_us: int) -> Json:

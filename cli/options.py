@@ -9,8 +9,9 @@ import is a good part of a short command's time. What is needed is small and fix
 - Interspersed commands (squeue, scancel, scontrol) take options anywhere; others (sbatch) stop at the first positional.
 - The last one wins. The environment comes below the command line.
 - A flag's variable is on when it is empty, `yes` or a number other than 0.
-- Options that Slurm has and this version has not are in the tables too (`supported=False`): they say so and fail, and
-  they count when a prefix is looked up, so that an abbreviation never changes its meaning later.
+- All options that Slurm has are in the tables, with their standing: `DONE` ones do what Slurm's do; `ACCEPTED` ones are
+  read (a wrong value is an error) and say in one warning that they have no effect; `REFUSED` ones say why and fail. So an
+  abbreviation never changes its meaning later, and docs/compatibility.md is printed from the tables.
 - `--help`, `--usage` and `--version` are added to every table and answer at once (`run.Answered`).
 
 Values stay text unless the option has `convert`, which raises BadValue. Only options that were given are in the result.
@@ -19,7 +20,7 @@ Values stay text unless the option has `convert`, which raises BadValue. Only op
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cli.run import Answered, CommandError
+from cli.run import Answered, CommandError, warn
 from penstock import __version__
 from penstock.values.errors import BadValue
 
@@ -28,6 +29,7 @@ SLURM_VERSION = "25.05.0"
 VERSION_TEXT = f"slurm {SLURM_VERSION} (Penstock {__version__})"
 HELP_COLUMN = 30
 NO, YES, MAYBE = "no", "yes", "maybe"  # does the option take a value
+DONE, ACCEPTED, REFUSED = "done", "accepted", "refused"  # an option's standing
 NUMERIC = 'Invalid numeric value "{value}" for --{name}.'
 
 
@@ -46,7 +48,9 @@ class Option(NamedTuple):
     invalid: str = "Invalid --{name} specification"  # Slurm's words for a value that does not convert
     counted: bool = False  # how often it was given (-vv)
     joined: bool = False  # given again, it adds to the list
-    supported: bool = True
+    standing: str = DONE
+    note: str = ""  # why it has no effect, or why it is refused; what differs from Slurm: for docs/compatibility.md too
+    field: str = ""  # the request's field that takes the value as it is
 
     @property
     def key(self) -> str:
@@ -71,10 +75,19 @@ class Parsed(NamedTuple):
     positional: list[str]
 
 
-def later(*names: str, value: str = YES) -> tuple[Option, ...]:
-    """Options that Slurm has and this version has not yet: `name` or `name/short`."""
+def later(*names: str, value: str = YES, note: str = "") -> tuple[Option, ...]:
+    """Options that Slurm has and this version has not: `name` or `name/short`."""
+    return _of_standing(REFUSED, names, value, note)
+
+
+def accepted(*names: str, value: str = YES, note: str) -> tuple[Option, ...]:
+    """Options of Slurm that mean nothing here: `name` or `name/short`."""
+    return _of_standing(ACCEPTED, names, value, note)
+
+
+def _of_standing(standing: str, names: tuple[str, ...], value: str, note: str) -> tuple[Option, ...]:
     pairs = (name.partition("/") for name in names)
-    return tuple(Option(name, short, value, supported=False) for name, _, short in pairs)
+    return tuple(Option(name, short, value, standing=standing, note=note) for name, _, short in pairs)
 
 
 def parse(command: Command, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Parsed:
@@ -90,11 +103,11 @@ def help_text(command: Command) -> str:
     """The text of --help."""
     lines = [f"Usage: {command.name} {command.synopsis}", ""]
     for option in command.options + _common(command.options):
-        if option.supported and option.help:
+        if option.standing != REFUSED and option.help:
             lines += _help_lines(option)
     if command.footer:
         lines += ["", command.footer]
-    missing = [f"--{o.name}" for o in command.options if not o.supported]
+    missing = [f"--{o.name}" for o in command.options if o.standing == REFUSED]
     if missing:
         lines += ["", "Known to Slurm and not supported yet: " + " ".join(missing)]
     return "\n".join(lines)
@@ -102,7 +115,7 @@ def help_text(command: Command) -> str:
 
 def usage_text(command: Command) -> str:
     """The text of --usage: names only."""
-    names = (f"[--{o.name}{_value_form(o)}]" for o in command.options if o.supported and o.help)
+    names = (f"[--{o.name}{_value_form(o)}]" for o in command.options if o.standing != REFUSED and o.help)
     lines, line = [], f"Usage: {command.name}"
     for word in [*names, command.synopsis]:
         if len(line) + len(word) > 78:
@@ -170,7 +183,7 @@ class _Reader:
                 return option
         if not near:
             raise self.wrong(f"unrecognized option '--{name}'")
-        if len({(o.key, o.value, o.supported) for o in near}) > 1:
+        if len({(o.key, o.value, o.standing) for o in near}) > 1:
             names = " ".join(f"'--{o.name}'" for o in sorted(near))
             raise self.wrong(f"option '{word}' is ambiguous; possibilities: {names}")
         return near[0]
@@ -178,6 +191,8 @@ class _Reader:
     def store(self, option: Option, value: str | None, values: dict[str, Any]) -> None:
         if option.name in _ANSWERS:
             raise Answered(_ANSWERS[option.name](self.command))
+        if option.standing == ACCEPTED and option.key not in values:
+            warn(self.command.name, f"option --{option.name} is accepted and has no effect: {option.note}")
         _store(option, value, values, "")
 
     def wrong(self, text: str) -> CommandError:
@@ -207,8 +222,9 @@ def flag_is_on(text: str) -> bool:
 
 
 def _store(option: Option, value: str | None, values: dict[str, Any], source: str) -> None:
-    if not option.supported:
-        raise CommandError(f"option --{option.name} is not supported yet by Penstock{source}")
+    if option.standing == REFUSED:
+        why = f": {option.note}" if option.note else ""
+        raise CommandError(f"option --{option.name} is not supported yet by Penstock{why}{source}")
     if option.counted:
         values[option.key] = values.get(option.key, 0) + 1
     elif value is None:

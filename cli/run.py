@@ -102,6 +102,11 @@ def complain(name: str, text: str, *, plain: bool = False) -> None:
         return  # nobody is left to be told
 
 
+def warn(name: str, text: str) -> None:
+    """A line on stderr about something that does not stop the command."""
+    complain(name, f"{name}: warning: {text}", plain=True)
+
+
 def _answer(body: Body, argv: list[str]) -> int:
     try:
         return body(argv)

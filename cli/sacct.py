@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock, TableColumn, TableStyle, parse_table, table_lines
 from cli.listing import (
     STATE_OF_WORD,
@@ -74,7 +75,7 @@ COMMAND = Command(
         Option("gid", "", YES, dest="group"),
         Option("helpformat", "e", help="list the fields for --format"),
         Option("jobs", "j", YES, help="jobs or steps to show", metavar="job(.step)", joined=True),
-        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        *DOCUMENT_OPTIONS,
         Option("local", env="SACCT_LOCAL", help="the local cluster only (the default)"),
         Option("long", "l", help="many fields"),
         Option("name", value=YES, help="jobs with these names", metavar="jobname_list"),
@@ -103,7 +104,6 @@ COMMAND = Command(
         Option("whole-hetjob", value=MAYBE, help="all components of a heterogeneous job", metavar="yes|no"),
         *later("associations/x", "file/f", "flags/F"),
         *later("completion/c", value="no"),
-        *later("yaml", value=MAYBE),
     ),
 )
 
@@ -141,11 +141,11 @@ def body(argv: list[str]) -> int:
     if "batch_script" in options or "env_vars" in options:
         emit(list(_texts(records, environment_wanted="env_vars" in options)))
         return 0
-    if "json" in options:
+    if is_wanted(options):
+        from cli.document import write_document
         from cli.jsonacct import records_document
-        from cli.jsonout import write_document
 
-        write_document(records_document(records, cluster, clock.now_us))
+        write_document(records_document(records, cluster, clock.now_us), options)
         return 0
     view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster)
     rows = make_rows(records, query.selectors, bool(options.get("array")))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cli import reservation, show
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.entities import ENTITIES, ENTITIES_LATER, WITH_JSON
 from cli.jobids import own_node
 from cli.keywords import (
@@ -26,7 +27,7 @@ from cli.keywords import (
     of_steps,
     words_of,
 )
-from cli.options import MAYBE, NO, VERSION_TEXT, Command, Option, later, parse
+from cli.options import NO, VERSION_TEXT, Command, Option, later, parse
 from cli.run import CommandError, complain, run
 from cli.update import is_about_reservation, read_update
 from penstock.client import Client
@@ -73,8 +74,7 @@ COMMAND = Command(
         Option("local", help="accepted; there is one cluster"),
         Option("verbose", "v", help="accepted", counted=True),
         *later("clusters/M", "uid/u"),
-        Option("json", value=MAYBE, help="nodes and jobs as JSON", const=""),
-        *later("yaml", value=MAYBE),
+        *DOCUMENT_OPTIONS,
         *later("federation", "future/F", "sibling", value=NO),
     ),
     footer=FOOTER,
@@ -111,7 +111,7 @@ def show_entity(call: Call) -> int:
     if name not in ENTITIES:
         raise CommandError(f"show {name} is not supported yet by Penstock")
     check_count(ENTITIES[name], words, "show")
-    if "json" in call.options and name not in WITH_JSON:
+    if is_wanted(call.options) and name not in WITH_JSON:
         raise CommandError(f"--json of show {name} is not supported yet by Penstock")
     return ENTITIES[name].run(call._replace(words=words))
 

@@ -7,9 +7,10 @@ out or 0.
 
 from typing import Any
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import seconds_us
 from cli.listing import date_line, emit
-from cli.options import MAYBE, Command, Option, later, parse
+from cli.options import Command, Option, later, parse
 from cli.run import CommandError, run
 from penstock.client import Client
 
@@ -22,9 +23,8 @@ COMMAND = Command(
         Option("sort-by-id", "i", help="sort the calls by their names"),
         Option("sort-by-time", "t", help="sort the calls by their total time"),
         Option("sort-by-time2", "T", help="sort the calls by their average time"),
-        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        *DOCUMENT_OPTIONS,
         *later("cluster/M"),
-        *later("yaml", value=MAYBE),
     ),
 )
 LINE = "*" * 55
@@ -53,10 +53,13 @@ def body(argv: list[str]) -> int:
             emit(["Reset scheduling statistics"])
             return 0
         reply = client.call("Diagnostics", DiagnosticsRequest())
-        if "json" in line.values:
-            from cli.jsonout import document, write_document
+        if is_wanted(line.values):
+            from cli.document import document, write_document
 
-            write_document({**document("statistics", [], client.cluster.cluster_name), "statistics": statistics(reply)})
+            write_document(
+                {**document("statistics", [], client.cluster.cluster_name), "statistics": statistics(reply)},
+                line.values,
+            )
             return 0
     order = next((key for name, key in SORTS.items() if line.values.get(name)), None)
     emit(report(reply, order))

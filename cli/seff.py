@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.efficiency import Use, advice, percent, size_text, together, use_of
 from cli.format import Clock
 from cli.listing import emit, now_us, words
-from cli.options import MAYBE, Command, Option, parse
+from cli.options import Command, parse
 from cli.run import CommandError, complain, run
 from cli.sacct_fields import RecordRow, RecordView, end_us
 from cli.stepusage import K
@@ -29,7 +30,7 @@ NAME = "seff"
 COMMAND = Command(
     NAME,
     "[--json] JOB",
-    (Option("json", value=MAYBE, help="produce JSON output", const=""),),
+    (*DOCUMENT_OPTIONS,),
 )
 NOT_FOUND = 2  # status of Slurm's seff for a job that does not exist
 #: Live steps whose nodes are asked: of a large array, the first ones.
@@ -183,10 +184,10 @@ def body(argv: list[str]) -> int:
     view = RecordView(clock, cluster=cluster)
     started = [use_of(job, view) for job in jobs if job.start_at_us] or [use_of(job, view) for job in jobs]
     use = together(started)
-    if "json" in line.values:
-        from cli.jsonout import write_document
+    if is_wanted(line.values):
+        from cli.document import write_document
 
-        write_document(as_object(jobs, use, cluster))
+        write_document(as_object(jobs, use, cluster), line.values)
         return 0
     emit(report(jobs, use, cluster))
     return 0

@@ -8,10 +8,11 @@ apart). A partition that has no such node still has a line (`0 n/a`), except in 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
 from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, words
 from cli.nodestate import StateFilter, parse_states
-from cli.options import MAYBE, YES, Command, Option, later, parse
+from cli.options import YES, Command, Option, parse
 from cli.reservation import table
 from cli.run import CommandError, complain, run
 from cli.sinfo_fields import LETTERS, NAMES, Group, NodeView, sort_key
@@ -53,7 +54,7 @@ COMMAND = Command(
         Option("noheader", "h", help="no headers on output"),
         Option("hide", help="do not show hidden partitions (the default)"),
         Option("iterate", "i", YES, help="repeat the report every so many seconds", metavar="seconds"),
-        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        *DOCUMENT_OPTIONS,
         Option("long", "l", help="long output - displays more information"),
         Option("local", help="show the local cluster only (the default)"),
         Option("federation", env="SINFO_FEDERATION", help="the same, as no cluster is a member of one"),
@@ -72,7 +73,6 @@ COMMAND = Command(
         Option("states", "t", YES, help="the states of nodes to view (a,b or a&b, !a)", metavar="node_state"),
         Option("reservation", "T", help="show only reservation information"),
         Option("verbose", "v", help="verbosity level", counted=True),
-        *later("yaml", value=MAYBE),
     ),
 )
 
@@ -113,10 +113,11 @@ def _report(
         return 0
     nodes = list(client.call("ListNodes", ListNodesRequest()).nodes)
     pairs = list(select(partitions, nodes, options, states))
-    if "json" in options:
-        from cli.jsonout import nodes_document, write_document
+    if is_wanted(options):
+        from cli.document import write_document
+        from cli.jsonout import nodes_document
 
-        write_document(nodes_document(pairs, view.cluster, clock.now_us, by_node=bool(options.get("Node"))))
+        write_document(nodes_document(pairs, view.cluster, clock.now_us, by_node=bool(options.get("Node"))), options)
         return 0
     text, columns = make_columns(options, given)
     groups = make_groups(pairs, columns, options, view)

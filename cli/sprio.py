@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from cli.document import DOCUMENT_OPTIONS
 from cli.format import Field, body_line, clipped_tasks, header_line, parse_percent
 from cli.listing import check_clusters, emit, environment, find_user, sort_rows, words
-from cli.options import MAYBE, YES, Command, Option, later, parse
+from cli.options import MAYBE, YES, Command, Option, parse
 from cli.run import CommandError, complain, run
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -55,7 +56,7 @@ COMMAND = Command(
         Option("local", env="SPRIO_LOCAL", help="jobs of the local cluster only (the default)"),
         Option("federation", env="SPRIO_FEDERATION", help="the same, as no cluster is a member of one"),
         Option("sibling", help="the same"),
-        *later("json", "yaml", value=MAYBE),
+        *DOCUMENT_OPTIONS,
     ),
 )
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
 from cli.jobids import selector_text
 from cli.listing import (
@@ -68,7 +69,7 @@ COMMAND = Command(
         Option("iterate", "i", YES, help="repeat the report every so many seconds", metavar="seconds"),
         Option("job", "j", MAYBE, help="comma separated list of jobs to view", metavar="job(s)", const=""),
         Option("jobs", "", MAYBE, dest="job", const=""),
-        Option("json", value=MAYBE, help="produce JSON output", const=""),
+        *DOCUMENT_OPTIONS,
         Option("long", "l", help="long report"),
         Option("licenses", "L", YES, "SQUEUE_LICENSES", "comma separated list of license names to view", "license(s)"),
         Option("local", help="jobs of the local cluster only (the default)"),
@@ -96,7 +97,6 @@ COMMAND = Command(
         Option("nodelist", "w", YES, help="list of nodes to view", metavar="hostlist"),
         Option("verbose", "v", help="verbosity level", counted=True),
         *later("hide", "sibling", "only-job-state", value="no"),
-        *later("yaml", value=MAYBE),
     ),
 )
 
@@ -171,7 +171,7 @@ def build_query(options: dict[str, Any]) -> Query:
             qos=words(options.get("qos")),
         ),
         all_states=states is None or single,
-        detail="json" in options or "Format" in options,
+        detail=is_wanted(options) or "Format" in options,
         planned=_wants_plan(options),
     )
     keep = list(_extra_filters(options))
@@ -184,7 +184,7 @@ def _wants_plan(options: dict[str, Any]) -> bool:
     names = str(options.get("Format", "")).lower()
     return bool(
         options.get("start")
-        or "json" in options
+        or is_wanted(options)
         or {"S", "Y"} & set(letters)
         or "starttime" in names
         or "schednodes" in names
@@ -256,7 +256,7 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
     clock = Clock.of_environment(now_us())
     if options.get("nodelist"):
         _check_nodes(client, options["nodelist"])
-    if "steps" in options and "json" not in options:
+    if "steps" in options and not is_wanted(options):
         from cli import squeue_steps
 
         heads = [f"CLUSTER: {client.cluster.cluster_name}"] if heading else []
@@ -268,10 +268,11 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
     if jobs is None:
         complain("squeue", NO_SUCH_JOB, plain=True)
         return 1
-    if "json" in options:
-        from cli.jsonout import jobs_document, write_document
+    if is_wanted(options):
+        from cli.document import write_document
+        from cli.jsonout import jobs_document
 
-        write_document(jobs_document(jobs, client.cluster.cluster_name, clock.now_us))
+        write_document(jobs_document(jobs, client.cluster.cluster_name, clock.now_us), options)
         return 0
     view = JobView(clock, not options.get("noconvert"), client.cluster.cluster_name)
     columns = _columns(options, given)

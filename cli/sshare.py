@@ -8,9 +8,10 @@ import os
 import pwd
 from typing import Any
 
+from cli.document import DOCUMENT_OPTIONS
 from cli.format import TableColumn, TableStyle, parse_table, table_lines
 from cli.listing import check_clusters, emit, environment, words
-from cli.options import MAYBE, YES, Command, Option, later, parse
+from cli.options import YES, Command, Option, parse
 from cli.run import CommandError, complain, run
 from cli.sprio import NOT_MULTIFACTOR
 from penstock.client import Client
@@ -41,7 +42,7 @@ COMMAND = Command(
         Option("uid", "", YES, dest="users"),
         Option("Users", "U", help="users only, no accounts"),
         Option("verbose", "v", help="verbosity level", counted=True),
-        *later("json", "yaml", value=MAYBE),
+        *DOCUMENT_OPTIONS,
     ),
 )
 

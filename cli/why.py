@@ -6,9 +6,10 @@ The controller asks its planner; here is only the wording.
 from collections.abc import Iterator
 from typing import Any
 
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock
 from cli.listing import now_us
-from cli.options import MAYBE, Command, Option, parse
+from cli.options import Command, parse
 from cli.run import CommandError
 from penstock.client import Client
 from penstock.values.jobid import parse_selector
@@ -20,7 +21,7 @@ TIMEOUT_S = 60.0
 COMMAND = Command(
     "penstock why",
     "[--json] JOB",
-    (Option("json", value=MAYBE, help="produce JSON output", const=""),),
+    (*DOCUMENT_OPTIONS,),
 )
 INDENT = "  "
 
@@ -35,10 +36,10 @@ def main(argv: list[str]) -> int:
 
     with Client.open(TIMEOUT_S) as client:
         reply = client.call("WhyJob", WhyJobRequest(id=line.positional[0]))
-    if "json" in line.values:
-        from cli.jsonout import message_object, write_document
+    if is_wanted(line.values):
+        from cli.document import message_object, write_document
 
-        write_document(message_object(reply))
+        write_document(message_object(reply), line.values)
         return 0
     print("\n".join(report(reply, Clock.of_environment(now_us()))))  # noqa: T201
     return 0

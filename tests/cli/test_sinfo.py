@@ -358,7 +358,6 @@ def test_repetition(client, capsys, monkeypatch):
         (["-i", "x"], "sinfo: error: Error: invalid entry for --iterate=x\n"),
         (["-M", "mars"], "sinfo: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
          "'sacctmgr list clusters' to see available clusters.\n"),
-        (["--yaml"], "sinfo: error: option --yaml is not supported yet by Penstock\n"),
         (["--nope"], "sinfo: unrecognized option '--nope'\nTry \"sinfo --help\" for more information\n"),
     ],
 )  # fmt: skip

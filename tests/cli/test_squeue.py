@@ -427,7 +427,6 @@ def test_repetition_stops_with_the_user(client, capsys, monkeypatch):
         (["-i", "0"], "squeue: error: --iterate=0\n"),
         (["-j", "abc"], "squeue: error: Invalid job id: abc\n"),
         (["-s", "12"], "squeue: error: Invalid job_step id: 12.??\n"),
-        (["--yaml"], "squeue: error: option --yaml is not supported yet by Penstock\n"),
         (["-M", "mars"], "squeue: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
          "'sacctmgr list clusters' to see available clusters.\n"),
         (["-o", "%i", "-l"],

@@ -25,7 +25,7 @@ def command_of(name: str) -> Command:
 
 
 def unsupported(name: str) -> set[str]:
-    return {option.name for option in command_of(name).options if not option.supported}
+    return {option.name for option in command_of(name).options if option.standing == "refused"}
 
 
 def examples() -> list[str]:
