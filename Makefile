@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu bench bench-sim bench-sched bench-live mpi-tools proto lock clean
+.PHONY: help build demo check test test-full test-gpu bench bench-sim bench-sched bench-live mpi-tools proto manual lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-live  1,000 hollow nodes and 12,000 jobs on one controller; writes bench/out/live.json"
 	@echo "make mpi-tools  MPICH, Open MPI and torch for the tests in tests/mpi, which are skipped without (about 1.5 GB)"
 	@echo "make proto      generate penstock/v1 from proto/"
+	@echo "make manual     write docs/compatibility.md, manual pages and completions from the option tables"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
 
@@ -59,6 +60,7 @@ check: build
 	@$(PY) -m mypy $(PACKAGES)
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) tools/proto.py --check
+	@$(PY) -m tools.manual --check
 
 test: check
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
@@ -96,6 +98,9 @@ mpi-tools: $(MPI_TOOLS)
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py
+
+manual: build
+	@$(PY) -m tools.manual
 
 lock:
 	@sh tools/lock.sh "$(PYTHON)"

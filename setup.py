@@ -65,6 +65,19 @@ setup(
         "nodedaemon": ["gpu/*.toml"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
+    # Manual pages and completions, written by tools/manual from the option tables.
+    data_files=[
+        (str(folder), sorted(str(path) for path in folder.iterdir()))
+        for folder in map(
+            Path,
+            (
+                "share/man/man1",
+                "share/bash-completion/completions",
+                "share/zsh/site-functions",
+                "share/fish/vendor_completions.d",
+            ),
+        )
+    ],
     ext_modules=COMPILED,
     install_requires=[
         "grpcio>=1.76.0",

@@ -92,7 +92,7 @@ def _of_standing(standing: str, names: tuple[str, ...], value: str, note: str) -
 
 def parse(command: Command, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Parsed:
     """Read a command line, with the environment below it."""
-    table = command.options + _common(command.options)
+    table = with_common(command.options)
     given: dict[str, Any] = {}
     positional = _Reader(command, table).read(list(argv), given)
     unset = tuple(o for o in table if o.key not in given)
@@ -102,7 +102,7 @@ def parse(command: Command, argv: Sequence[str], env: Mapping[str, str] | None =
 def help_text(command: Command) -> str:
     """The text of --help."""
     lines = [f"Usage: {command.name} {command.synopsis}", ""]
-    for option in command.options + _common(command.options):
+    for option in with_common(command.options):
         if option.standing != REFUSED and option.help:
             lines += _help_lines(option)
     if command.footer:
@@ -253,9 +253,10 @@ _ANSWERS: dict[str, Callable[[Command], str]] = {
 }
 
 
-def _common(options: tuple[Option, ...]) -> tuple[Option, ...]:
+def with_common(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """A command's options and those that every command has; a letter that is taken is not theirs."""
     taken = {o.short for o in options}
-    return tuple(o if o.short not in taken else o._replace(short="") for o in _COMMON)
+    return options + tuple(o if o.short not in taken else o._replace(short="") for o in _COMMON)
 
 
 def _value_form(option: Option) -> str:

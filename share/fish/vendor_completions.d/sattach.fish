@@ -1,0 +1,13 @@
+# Completion of sattach in fish. Written by tools/manual; do not edit.
+complete -c sattach -l input-filter -r -d 'send input to this task only'
+complete -c sattach -l output-filter -r -d 'show output of this task only'
+complete -c sattach -l error-filter -r -d 'show error output of this task only'
+complete -c sattach -l label -s l -d 'prefix each line with its task\'s number'
+complete -c sattach -l layout -d 'print which tasks are on which nodes, and exit'
+complete -c sattach -l pty -d 'the step\'s task 0 has a terminal: use this one as it'
+complete -c sattach -l quiet -s Q -d 'suppress informational messages'
+complete -c sattach -l verbose -s v -d 'verbosity level'
+complete -c sattach -l help -s h -d 'show this help message'
+complete -c sattach -l usage -d 'display brief usage message'
+complete -c sattach -l version -s V -d 'output version information and exit'
+complete -c sattach -f -a '(squeue -h --me -o %i 2>/dev/null)'

@@ -1,0 +1,11 @@
+# Completion of sdiag in fish. Written by tools/manual; do not edit.
+complete -c sdiag -l all -s a -d 'all statistics (the default)'
+complete -c sdiag -l reset -s r -d 'reset all counters to 0; operators only'
+complete -c sdiag -l sort-by-id -s i -d 'sort the calls by their names'
+complete -c sdiag -l sort-by-time -s t -d 'sort the calls by their total time'
+complete -c sdiag -l sort-by-time2 -s T -d 'sort the calls by their average time'
+complete -c sdiag -l json -d 'produce JSON output'
+complete -c sdiag -l yaml -d 'produce YAML output'
+complete -c sdiag -l help -s h -d 'show this help message'
+complete -c sdiag -l usage -d 'display brief usage message'
+complete -c sdiag -l version -s V -d 'output version information and exit'

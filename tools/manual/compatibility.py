@@ -1,0 +1,67 @@
+"""docs/compatibility.md from the option tables: each option of each command as done, accepted or refused.
+
+What differs between Slurm and Penstock in their output, found by running both, is in tests/clients' list of known
+differences and printed below the options.
+"""
+
+import tomllib
+from pathlib import Path
+
+from cli.options import ACCEPTED, DONE, REFUSED, Option
+from tools.manual.surface import ROOT, Page
+
+KNOWN = ROOT / "tests" / "clients" / "differences.toml"
+HEAD = """# Compatibility
+
+<!-- Written by `tools/manual` from the option tables of the commands; do not edit. -->
+
+Each option that Slurm has is one of three:
+
+- **done**: it does what Slurm's does. What differs is said beside it.
+- **accepted**: it is read, and a wrong value is an error. It has no effect, and one warning says so.
+- **refused**: the command says why, and exits with 1. Nothing is silently ignored.
+
+What a running cluster does differently is on the page [For Slurm users](for-slurm-users.md); keys of slurm.conf are on
+the page [Configuration](configuration.md).
+"""
+
+
+def compatibility_page(found: list[Page]) -> str:
+    """The whole page."""
+    parts = [HEAD, "| command | done | accepted | refused |\n|---|---|---|---|\n"]
+    found = [page for page in found if page.command.options]
+    for page in found:
+        counts = [sum(o.standing == standing for o in page.options) for standing in (DONE, ACCEPTED, REFUSED)]
+        parts.append(f"| [{page.name}](#{page.name}) | {' | '.join(map(str, counts))} |\n")
+    parts += [_options(page) for page in found]
+    parts.append(_differences(KNOWN))
+    return "".join(parts)
+
+
+def _options(page: Page) -> str:
+    lines = [f"\n## {page.name}\n", "| option | | variable | what it does |", "|---|---|---|---|"]
+    for option in sorted(page.options, key=lambda o: (o.name.lower(), o.name)):
+        short = f", `-{option.short}`" if option.short else ""
+        env = f"`{option.env}`" if option.env else ""
+        lines.append(f"| `--{option.name}`{short} | {option.standing} | {env} | {_what(option)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _what(option: Option) -> str:
+    text = ". ".join(t.rstrip(".") for t in (option.help or "another spelling", option.note) if t)
+    return cell(text[:1].upper() + text[1:])
+
+
+def cell(text: str) -> str:
+    """Text inside a table of Markdown."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("\n", " ")
+
+
+def _differences(path: Path) -> str:
+    if not path.exists():
+        return ""
+    known = tomllib.loads(path.read_text(encoding="utf-8"))["difference"]
+    lines = ["\n## Known differences\n", "Found by running the same command lines on both.\n"]
+    lines += ["| command line | reason |", "|---|---|"]
+    lines += [f"| `{one['command'].replace('|', '¦')}` | {cell(one['reason'])} |" for one in known]
+    return "\n".join(lines) + "\n"

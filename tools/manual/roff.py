@@ -1,0 +1,67 @@
+"""Manual pages (man 7 man) from the pages of tools.manual.surface.
+
+Only the macros that every man knows: TH, SH, TP, PP, EX, EE. Text is escaped at one place (`plain`).
+"""
+
+from collections.abc import Iterable
+
+from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Option
+from tools.manual.surface import Page
+
+ALSO = "sacct(1), sacctmgr(1), salloc(1), sbatch(1), scancel(1), scontrol(1), sinfo(1), squeue(1), srun(1), penstock(1)"
+
+
+def man_page(page: Page, version: str) -> str:
+    """The whole page."""
+    title = f'.TH {page.name.upper()} 1 "" "Penstock {version}" "Penstock"'
+    lines = ['.\\" Written by tools/manual from the option tables; do not edit.', title]
+    lines += [".SH NAME", f"{plain(page.name)} \\- {plain(page.summary)}"]
+    lines += [".SH SYNOPSIS", f"\\fB{plain(page.name)}\\fR {plain(page.command.synopsis)}"]
+    lines += [".SH DESCRIPTION", *_paragraphs(page.about)]
+    lines += _section("COMMANDS", ((f"\\fB{plain(word)}\\fR", text) for word, text in page.keywords))
+    lines += _section("OPTIONS", ((_form(o), _says(o)) for o in page.options if o.standing != REFUSED))
+    lines += _section("ENVIRONMENT", ((f"\\fB{plain(o.env)}\\fR", f"As --{o.name}.") for o in page.options if o.env))
+    lines += _section("FIELDS", ((f"\\fB{plain(word)}\\fR", head) for word, head in page.fields))
+    refused = [f"--{o.name}" for o in page.options if o.standing == REFUSED]
+    if refused:
+        lines += [".SH NOT SUPPORTED", plain("Known to Slurm and refused here: " + ", ".join(refused) + ".")]
+    lines += _section("EXIT STATUS", ((f"\\fB{plain(number)}\\fR", text) for number, text in page.status))
+    lines += [".SH EXAMPLES", *_examples(page)]
+    others = ", ".join(name for name in ALSO.split(", ") if name != f"{page.name}(1)")
+    return "\n".join([*lines, ".SH SEE ALSO", plain(others)]) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text that roff prints as it is."""
+    safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace('"', "\\(dq")
+    return "\\&" + safe if safe.startswith((".", "\\(aq")) else safe
+
+
+def _paragraphs(paragraphs: Iterable[str]) -> list[str]:
+    return [line for text in paragraphs for line in (".PP", plain(text))]
+
+
+def _section(title: str, entries: Iterable[tuple[str, str]]) -> list[str]:
+    lines = [line for head, text in entries for line in (".TP", head, plain(text) if text else "\\&")]
+    return [f".SH {title}", *lines] if lines else []
+
+
+def _form(option: Option) -> str:
+    value = {NO: "", YES: f"=\\fI{plain(option.metavar)}\\fR", MAYBE: f"[=\\fI{plain(option.metavar)}\\fR]"}[
+        option.value
+    ]
+    short = f"\\fB\\-{option.short}\\fR, " if option.short else ""
+    return f"{short}\\fB\\-\\-{plain(option.name)}\\fR{value}"
+
+
+def _says(option: Option) -> str:
+    effect = "Accepted without effect" if option.standing == ACCEPTED else ""
+    texts = [t[:1].upper() + t[1:] for t in (option.help, effect, option.note) if t]
+    return ". ".join(t.rstrip(".") for t in texts) + "." if texts else "Another spelling."
+
+
+def _examples(page: Page) -> list[str]:
+    lines = []
+    for command, what in page.examples:
+        lines += [".PP", plain(what[:1].upper() + what[1:] + ":"), ".PP", ".EX", plain("    " + command), ".EE"]
+    return lines
