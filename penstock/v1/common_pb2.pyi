@@ -37,7 +37,7 @@ class ExitStatus(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal", "time_min_s", "deadline_at_us", "exclusive_user", "switches_max", "switches_wait_s", "segment", "exclusive_topo", "prefer", "sockets_per_node", "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "spread_job", "use_min_nodes", "kind", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu", "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "overcommit", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network", "gpu_mem_mb", "gpu_freq", "gres_per_socket", "gres_sockets")
+    __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal", "time_min_s", "deadline_at_us", "exclusive_user", "switches_max", "switches_wait_s", "segment", "exclusive_topo", "prefer", "sockets_per_node", "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "spread_job", "use_min_nodes", "kind", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu", "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "overcommit", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network", "gpu_mem_mb", "gpu_freq", "gres_per_socket", "gres_sockets", "mail_types", "mail_user", "contiguous", "oversubscribe", "core_spec", "thread_spec", "extra", "mcs_label", "batch_features", "get_user_env", "acctg_freq", "oom_kill_step", "reboot", "delay_boot_s", "exclusive_mcs", "run_as_uid", "run_as_gid", "expedite", "container", "cpu_freq")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +127,26 @@ class JobRequest(_message.Message):
     GPU_FREQ_FIELD_NUMBER: _ClassVar[int]
     GRES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
     GRES_SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    MAIL_TYPES_FIELD_NUMBER: _ClassVar[int]
+    MAIL_USER_FIELD_NUMBER: _ClassVar[int]
+    CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
+    OVERSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    CORE_SPEC_FIELD_NUMBER: _ClassVar[int]
+    THREAD_SPEC_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    MCS_LABEL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    GET_USER_ENV_FIELD_NUMBER: _ClassVar[int]
+    ACCTG_FREQ_FIELD_NUMBER: _ClassVar[int]
+    OOM_KILL_STEP_FIELD_NUMBER: _ClassVar[int]
+    REBOOT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_BOOT_S_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_MCS_FIELD_NUMBER: _ClassVar[int]
+    RUN_AS_UID_FIELD_NUMBER: _ClassVar[int]
+    RUN_AS_GID_FIELD_NUMBER: _ClassVar[int]
+    EXPEDITE_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    CPU_FREQ_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: _containers.RepeatedScalarFieldContainer[str]
     account: str
@@ -209,7 +229,27 @@ class JobRequest(_message.Message):
     gpu_freq: str
     gres_per_socket: _containers.RepeatedCompositeFieldContainer[GresCount]
     gres_sockets: int
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., open_truncate: bool = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: bool = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: bool = ..., requeue: bool = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: bool = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ..., time_min_s: _Optional[int] = ..., deadline_at_us: _Optional[int] = ..., exclusive_user: bool = ..., switches_max: _Optional[int] = ..., switches_wait_s: _Optional[int] = ..., segment: _Optional[int] = ..., exclusive_topo: bool = ..., prefer: _Optional[str] = ..., sockets_per_node: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., mincpus: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., spread_job: bool = ..., use_min_nodes: bool = ..., kind: _Optional[_Union[JobKind, str]] = ..., immediate_s: _Optional[int] = ..., gres_per_job: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., mem_per_gpu_mb: _Optional[int] = ..., resv_ports: _Optional[int] = ..., distribution: _Optional[str] = ..., overcommit: bool = ..., no_kill: bool = ..., wait_all_nodes: bool = ..., node_fail_policy: _Optional[str] = ..., mpi: _Optional[str] = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., network: _Optional[str] = ..., gpu_mem_mb: _Optional[int] = ..., gpu_freq: _Optional[str] = ..., gres_per_socket: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_sockets: _Optional[int] = ...) -> None: ...
+    mail_types: _containers.RepeatedScalarFieldContainer[str]
+    mail_user: str
+    contiguous: bool
+    oversubscribe: bool
+    core_spec: int
+    thread_spec: int
+    extra: str
+    mcs_label: str
+    batch_features: str
+    get_user_env: bool
+    acctg_freq: str
+    oom_kill_step: bool
+    reboot: bool
+    delay_boot_s: int
+    exclusive_mcs: bool
+    run_as_uid: int
+    run_as_gid: int
+    expedite: bool
+    container: str
+    cpu_freq: str
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., open_truncate: bool = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., features: _Optional[str] = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., exclusive: bool = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., hold: bool = ..., requeue: bool = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., submit_line: _Optional[str] = ..., kill_on_invalid_dep: bool = ..., export_env: _Optional[str] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[str] = ..., licenses: _Optional[str] = ..., wckey: _Optional[str] = ..., reservation: _Optional[str] = ..., signal: _Optional[str] = ..., time_min_s: _Optional[int] = ..., deadline_at_us: _Optional[int] = ..., exclusive_user: bool = ..., switches_max: _Optional[int] = ..., switches_wait_s: _Optional[int] = ..., segment: _Optional[int] = ..., exclusive_topo: bool = ..., prefer: _Optional[str] = ..., sockets_per_node: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., mincpus: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., spread_job: bool = ..., use_min_nodes: bool = ..., kind: _Optional[_Union[JobKind, str]] = ..., immediate_s: _Optional[int] = ..., gres_per_job: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., mem_per_gpu_mb: _Optional[int] = ..., resv_ports: _Optional[int] = ..., distribution: _Optional[str] = ..., overcommit: bool = ..., no_kill: bool = ..., wait_all_nodes: bool = ..., node_fail_policy: _Optional[str] = ..., mpi: _Optional[str] = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., network: _Optional[str] = ..., gpu_mem_mb: _Optional[int] = ..., gpu_freq: _Optional[str] = ..., gres_per_socket: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_sockets: _Optional[int] = ..., mail_types: _Optional[_Iterable[str]] = ..., mail_user: _Optional[str] = ..., contiguous: bool = ..., oversubscribe: bool = ..., core_spec: _Optional[int] = ..., thread_spec: _Optional[int] = ..., extra: _Optional[str] = ..., mcs_label: _Optional[str] = ..., batch_features: _Optional[str] = ..., get_user_env: bool = ..., acctg_freq: _Optional[str] = ..., oom_kill_step: bool = ..., reboot: bool = ..., delay_boot_s: _Optional[int] = ..., exclusive_mcs: bool = ..., run_as_uid: _Optional[int] = ..., run_as_gid: _Optional[int] = ..., expedite: bool = ..., container: _Optional[str] = ..., cpu_freq: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("script", "argv", "environment")
