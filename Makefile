@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu bench bench-sim bench-sched bench-live mpi-tools proto manual lock clean
+.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live mpi-tools proto manual lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -18,6 +18,7 @@ help:
 	@echo "make test       make check, then the tests"
 	@echo "make test-full  the long sweeps too"
 	@echo "make test-gpu   the tests on this machine's NVIDIA GPU (4 minutes); writes gpu-real.json into the folder OUT (.)"
+	@echo "make fuzz       follow the branches of the parsers with atheris for SECONDS (60)"
 	@echo "make check      lint, format, types, import contracts, generated files"
 	@echo "make bench      measure this machine; writes bench/out/main.json"
 	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json and openb.json"
@@ -72,6 +73,10 @@ test-full: check
 PYTHON_GPU ?= $(PY)
 test-gpu: $(if $(filter $(PY),$(PYTHON_GPU)),build)
 	@PENSTOCK_REAL_GPU=1 OUT="$${OUT:-.}" $(PYTHON_GPU) -m pytest -m realgpu -rs -s tests/gpu
+
+SECONDS ?= 60
+fuzz: build
+	@$(PY) tests/support/fuzz.py --seconds $(SECONDS)
 
 bench: build
 	@$(PY) -m bench
