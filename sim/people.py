@@ -313,7 +313,7 @@ class People:
         row = self._checkers.last[job_id]
         self._checkers.unthrottled[row.array_job_id or job_id] = None
         self._timeline.say(job_id, f"update {job_id} {changes}")
-        self.ask(lambda reply_to: UpdateJobs(ROOT, (str(job_id),), changes, 0, reply_to), lambda body: None)
+        self.ask(lambda reply_to: UpdateJobs(ROOT, (str(job_id),), changes, {}, reply_to), lambda body: None)
 
     def await_job(self) -> None:
         """sbatch --wait."""

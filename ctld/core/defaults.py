@@ -20,6 +20,7 @@ from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
 from penstock.values.jobkind import JobKind
 from penstock.values.licenses import format_licenses, parse_licenses
+from penstock.values.mail import parse_mail_types, parse_mail_user
 from penstock.values.refusals import Code
 from penstock.values.signals import parse_end_warning
 
@@ -40,6 +41,9 @@ AS_ASKED = (
     "spread_job", "use_min_nodes", "overcommit", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu",
     "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "no_kill", "wait_all_nodes", "node_fail_policy",
     "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network", "gpu_mem_mb", "gpu_freq", "gres_per_socket", "gres_sockets",
+    "contiguous", "oversubscribe", "core_spec", "thread_spec", "extra", "mcs_label", "batch_features",
+    "get_user_env", "acctg_freq", "oom_kill_step", "reboot", "delay_boot_s", "exclusive_mcs", "expedite", "container",
+    "cpu_freq",
 )  # fmt: skip
 
 
@@ -56,10 +60,8 @@ def complete(
     if ntasks_over and not wanted.nodes_min:
         nodes_max = nodes_min
     mem_node, mem_cpu = _memory(state, partitions[0], wanted)
-    for text in filter(None, (wanted.features, wanted.prefer)):
-        known = {f for node in state.node_list for f in node.features}
-        for name in sorted(parse_features(text).names() - known):
-            raise Refused(Code.INVALID_FEATURE, name)
+    for text in filter(None, (wanted.features, wanted.prefer, wanted.batch_features)):
+        check_features(state, text)
     kind = _kind(wanted)
     share = state.share  # a value that many jobs have is kept once
     request = JobRequest(
@@ -106,10 +108,12 @@ def complete(
         command=share(wanted.command),
         wckey=share(wanted.wckey),
         signal=share(_end_warning(wanted)),
-        licenses=share(_licenses(state, wanted.licenses)),
+        licenses=share(check_licenses(state, wanted.licenses)),
         reservation=share(wanted.reservation),
         segment=_segment(wanted.segment, nodes_min, wanted),
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
+        mail_user=parse_mail_user(wanted.mail_user),
+        mail_types=share(parse_mail_types(",".join(wanted.mail_types))) if wanted.mail_types else (),
         **{name: getattr(wanted, name) for name in AS_ASKED},
     )
     return request, warnings
@@ -139,8 +143,16 @@ def _end_warning(wanted: WantedJob) -> str:
     return wanted.signal
 
 
-def _licenses(state: ClusterState, text: str) -> str:
-    """What is asked for, of what the cluster has."""
+def check_features(state: ClusterState, text: str) -> None:
+    """Raise Refused for a feature that no node has, BadValue for a text that is no constraint."""
+    wanted = parse_features(text).names()
+    known = {f for node in state.node_list for f in node.features} if wanted else set()
+    for name in sorted(wanted - known):
+        raise Refused(Code.INVALID_FEATURE, name)
+
+
+def check_licenses(state: ClusterState, text: str) -> str:
+    """What is asked for, of what the cluster has. Raises Refused."""
     if not text:
         return ""
     wanted = parse_licenses(text)
@@ -183,7 +195,8 @@ def _check_times(state: ClusterState, wanted: WantedJob) -> None:
     limit, least = wanted.time_limit_s, wanted.time_min_s
     if not 0 <= least <= TIME_LIMIT_S_MAX or (least and limit is not None and 0 < limit < least):
         raise Refused(Code.INVALID_TIME_LIMIT, f"--time-min of {least} seconds is more than --time")
-    if wanted.deadline_at_us and state.now_us + least * 1_000_000 > wanted.deadline_at_us:
+    takes_s = max(0, least or limit or 0)
+    if wanted.deadline_at_us and state.now_us + takes_s * 1_000_000 > wanted.deadline_at_us:
         raise Refused(Code.INVALID_TIME_LIMIT, "the deadline would have passed")
 
 
@@ -241,8 +254,16 @@ def _memory(state: ClusterState, partition: Partition, wanted: WantedJob) -> tup
 
 
 def _gres(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, str, int], ...]:
+    asked = check_gres(state, wanted.gres_per_node)
+    if wanted.gpu_mem_mb and not any(name == GPU for name, _, _ in asked):
+        raise Refused(Code.INVALID_GRES, "--gpu-mem needs whole GPUs: --gpus, --gpus-per-node, --gres")
+    return asked
+
+
+def check_gres(state: ClusterState, wanted: tuple[tuple[str, str, int], ...]) -> tuple[tuple[str, str, int], ...]:
+    """What is asked for on each node, by kind. Raises Refused."""
     found: dict[tuple[str, str], int] = {}
-    for name, type_, count in wanted.gres_per_node:
+    for name, type_, count in wanted:
         if not can_be_asked(state, name, type_):
             raise Refused(Code.INVALID_GRES, f"{name}:{type_}" if type_ else name)
         if not 0 <= count <= COUNT_MAX:
@@ -251,8 +272,6 @@ def _gres(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, str, int],
     asked = tuple((name, type_, count) for (name, type_), count in found.items() if count)
     if problem := conflict(asked):
         raise Refused(Code.INVALID_GRES, problem)
-    if wanted.gpu_mem_mb and not any(name == GPU for name, _, _ in asked):
-        raise Refused(Code.INVALID_GRES, "--gpu-mem needs whole GPUs: --gpus, --gpus-per-node, --gres")
     return asked
 
 

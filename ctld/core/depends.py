@@ -1,4 +1,4 @@
-"""Dependencies: after, afterany, afterok, afternotok, singleton; `,` = all, `?` = any.
+"""Dependencies: after, afterany, afterok, afternotok, aftercorr, afterburstbuffer, singleton; `,` = all, `?` = any.
 
 A job that depends on something keeps the terms that are not yet met in `state.waiting_for`, and each job or array
 that a term names knows who waits for it. When such a job starts or ends, those that wait are looked at again: terms
@@ -6,7 +6,12 @@ that are met fall away, and a term that can never be met makes the job wait as D
 (--kill-on-invalid-dep). What is left is in `job.dependency`, in Slurm's text, so that a restart needs nothing else.
 
 A job that ended with an exit other than 0, was cancelled, ran out of time or lost its node has "failed" for afterok
-and afternotok. Deliberately absent: aftercorr, afterburstbuffer, expand (refused at submit).
+and afternotok. Without burst buffers afterburstbuffer is afterany. aftercorr between two arrays is afterok for each task
+and the one of its number: when a task of the other ends, the one that waits for it is split off its array's record, and
+so is what can never run because of it; tasks without such a one wait for the whole array. A job never waits for itself,
+neither over others (is_circular): only a change can lead there, since a new job's id is not known before.
+
+Deliberately absent: expand (refused at submit).
 """
 
 from collections.abc import Callable
@@ -20,12 +25,15 @@ from ctld.core.model import Job
 from ctld.core.ready import refresh, set_reason
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
-from penstock.values.dependency import Dependency, Term, format_dependency, parse_dependency
+from penstock.values.dependency import KINDS, Dependency, Term, format_dependency, parse_dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, JobState, Reason
+from penstock.values.taskset import TaskSet
 
-KINDS = ("after", "afterany", "afterok", "afternotok", "singleton")
+#: Jobs that are looked at to see whether a dependency goes round in a circle; more than a chain that anybody makes.
+CHAIN_MAX = 100_000
+CORRESPONDING = "aftercorr"
 
 
 class Met(Enum):
@@ -76,7 +84,68 @@ def attach(state: ClusterState, job: Job, dependency: Dependency | None, now_us:
     job.dependency = ""
     if dependency is not None:
         wait_for(state, job, dependency.any_of, dependency.terms)
-        evaluate(state, job, now_us)
+        for other in _ended_counterparts(state, job):
+            if job.array_tasks is not None:
+                _give_own_task(state, job, other, now_us)
+        if job.job_id in state.waiting_for:
+            evaluate(state, job, now_us)
+
+
+def is_circular(state: ClusterState, job: Job, dependency: Dependency) -> bool:
+    """Whether the job would wait, over others or at once, for its own end."""
+    own = {job.job_id, job.array_job_id} - {0}
+    terms = [term for term in dependency.terms if term.kind != "singleton"]
+    seen: dict[int, None] = {}
+    while terms:
+        term = terms.pop()
+        if term.job_id in own:
+            return True
+        for target in targets_of(state, term) or ():
+            if target.job_id not in seen and len(seen) < CHAIN_MAX:
+                seen[target.job_id] = None
+                if target.job_id in own:
+                    return True
+                terms.extend(t for t in state.waiting_for.get(target.job_id, (False, ()))[1] if t.kind != "singleton")
+    return False
+
+
+def _ended_counterparts(state: ClusterState, job: Job) -> list[Job]:
+    """Tasks that have ended of arrays that an array waits for task by task."""
+    if job.array_tasks is None:
+        return []
+    terms = [term for term in state.waiting_for[job.job_id][1] if _is_between_arrays(state, term)]
+    return [other for term in terms for other in arrays.records_of(state, term.job_id) if other.state in END_STATES]
+
+
+def _is_between_arrays(state: ClusterState, term: Term) -> bool:
+    return term.kind == CORRESPONDING and term.task_id is None and term.job_id in state.arrays
+
+
+def _has_counterparts(state: ClusterState, waiter: Job, job: Job) -> bool:
+    """Whether tasks of an array wait each for its own of the array whose task has ended."""
+    if waiter.array_tasks is None or not job.array_job_id or job.state not in END_STATES:
+        return False
+    terms = state.waiting_for[waiter.job_id][1]
+    return any(term.job_id == job.array_job_id and _is_between_arrays(state, term) for term in terms)
+
+
+def _give_own_task(state: ClusterState, job: Job, other: Job, now_us: int) -> None:
+    """A task, or several, of another array have ended: those of the same numbers are decided for themselves."""
+    assert job.array_tasks is not None
+    ended = other.array_tasks if other.array_tasks is not None else TaskSet.of([other.array_task_id or 0])
+    common = job.array_tasks.intersect(ended)
+    if not common:
+        return
+    any_of, terms = state.waiting_for[job.job_id]
+    part = arrays.split(state, job, common)
+    forget(state, part)
+    own = tuple(
+        Term(term.kind, term.job_id, common.first()) if term.job_id == other.array_job_id and _is_between_arrays(state, term)
+        else term
+        for term in terms
+    )  # fmt: skip
+    wait_for(state, part, any_of, own)
+    evaluate(state, part, now_us)
 
 
 def wait_for(state: ClusterState, job: Job, any_of: bool, terms: tuple[Term, ...]) -> None:
@@ -115,7 +184,12 @@ def on_change(state: ClusterState, job: Job, now_us: int) -> None:
         ids.update(state.singletons.get((job.user_id, job.request.name), {}))
     for job_id in sorted(ids):
         if job_id in state.waiting_for:  # an earlier one of them may have ended this one
-            evaluate(state, state.jobs[job_id], now_us)
+            waiter = state.jobs[job_id]
+            if _has_counterparts(state, waiter, job):
+                _give_own_task(state, waiter, job, now_us)
+            if job_id not in state.waiting_for:
+                continue
+            evaluate(state, waiter, now_us)
 
 
 def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
@@ -155,7 +229,7 @@ def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     targets = targets_of(state, term)
     if not targets:
         # purged since: its end was seen when it happened, so what is left of it can no longer be met
-        return Met.YES if term.kind in ("after", "afterany") else Met.NEVER
+        return Met.YES if term.kind in ("after", "afterany", "afterburstbuffer") else Met.NEVER
     if term.kind == "after":
         return _after(state, job, targets, term.delay_s * 1_000_000, now_us)
     record = state.arrays.get(term.job_id) if term.task_id is None else None
@@ -170,6 +244,8 @@ def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
 
 _FATE: dict[str, Callable[[bool, bool], Met]] = {
     "afterany": lambda over, failed: Met.YES if over else Met.NOT_YET,
+    "afterburstbuffer": lambda over, failed: Met.YES if over else Met.NOT_YET,
+    "aftercorr": lambda over, failed: Met.YES if over and not failed else Met.NEVER if over else Met.NOT_YET,
     "afterok": lambda over, failed: Met.NEVER if failed else Met.YES if over else Met.NOT_YET,
     "afternotok": lambda over, failed: Met.NOT_YET if not over else Met.YES if failed else Met.NEVER,
 }

@@ -12,6 +12,7 @@ import msgspec
 from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
 from ctld.core.model import SpecRow
 from ctld.core.step_model import StepRequest
+from ctld.core.wanted_job import WantedJob as WantedJob
 from penstock.values.config import Config
 
 
@@ -62,92 +63,6 @@ class JobFilter(msgspec.Struct, frozen=True, gc=False):
     qos: tuple[str, ...] = ()
     #: a user name was asked for that this host does not know: nothing matches
     unknown_user: bool = False
-
-
-class WantedJob(msgspec.Struct, frozen=True, gc=False):
-    """A submission's fields as they came over the wire, sizes checked, nothing interpreted. None = not said."""
-
-    name: str = ""
-    partitions: tuple[str, ...] = ()
-    account: str = ""
-    qos: str = ""
-    comment: str = ""
-    work_dir: bytes = b""
-    std_out: bytes = b""
-    std_err: bytes = b""
-    std_in: bytes = b""
-    open_append: bool = False
-    time_limit_s: int | None = None
-    begin_at_us: int = 0
-    nodes_min: int = 0
-    nodes_max: int = 0
-    ntasks: int = 0
-    cpus_per_task: int = 0
-    ntasks_per_node: int = 0
-    mem_per_node_mb: int | None = None
-    mem_per_cpu_mb: int | None = None
-    gres_per_node: tuple[tuple[str, str, int], ...] = ()
-    features: str = ""
-    nodes_required: str = ""
-    nodes_excluded: str = ""
-    exclusive: bool = False
-    dependency: str = ""
-    array: str = ""
-    hold: bool = False
-    requeue: bool | None = None
-    nice: int = 0
-    priority: int | None = None
-    rlimits: tuple[tuple[str, int], ...] = ()
-    umask: int | None = None
-    submit_line: str = ""
-    kill_on_invalid_dep: bool = False
-    export_env: str = ""
-    submit_host: str = ""
-    submit_dir: bytes = b""
-    command: str = ""
-    licenses: str = ""
-    wckey: str = ""
-    reservation: str = ""
-    signal: str = ""
-    time_min_s: int = 0
-    deadline_at_us: int = 0
-    exclusive_user: bool = False
-    switches_max: int = 0
-    switches_wait_s: int = 0
-    segment: int = 0
-    exclusive_topo: bool = False
-    prefer: str = ""
-    sockets_per_node: int = 0
-    cores_per_socket: int = 0
-    threads_per_core: int = 0
-    mincpus: int = 0
-    tmp_disk_mb: int = 0
-    ntasks_per_core: int = 0
-    ntasks_per_socket: int = 0
-    spread_job: bool = False
-    use_min_nodes: bool = False
-    kind: int = 0  # penstock.values.jobkind.JobKind
-    immediate_s: int | None = None
-    gres_per_job: tuple[tuple[str, str, int], ...] = ()
-    gres_per_task: tuple[tuple[str, str, int], ...] = ()
-    ntasks_per_gpu: int = 0
-    cpus_per_gpu: int = 0
-    mem_per_gpu_mb: int | None = None
-    resv_ports: int = 0
-    distribution: str = ""
-    overcommit: bool = False
-    no_kill: bool = False
-    wait_all_nodes: bool = False
-    node_fail_policy: str = ""
-    mpi: str = ""
-    cpu_bind: str = ""
-    mem_bind: str = ""
-    gpu_bind: str = ""
-    network: str = ""
-    gpu_mem_mb: int = 0
-    gpu_freq: str = ""
-    gres_per_socket: tuple[tuple[str, str, int], ...] = ()
-    gres_sockets: int = 0
 
 
 class SubmitJob(Event, frozen=True):
@@ -263,14 +178,16 @@ class ControlJobs(Event, frozen=True):
 class UpdateJobs(Event, frozen=True):
     """scontrol update jobid=.
 
-    `changes`: canonical lower-case key -> value; dates already as microseconds in `begin_at_us`.
+    `changes`: canonical lower-case key -> value; dates, by key, as microseconds in `dates`.
+    `which`: instead of `ids`, the jobs that have not ended of a name, of a user if it says one.
     """
 
     actor: Actor
     ids: tuple[str, ...]
     changes: dict[str, str]
-    begin_at_us: int = 0
+    dates: dict[str, int] = {}
     reply_to: int = 0
+    which: JobFilter | None = None
 
 
 class AccountAction(IntEnum):

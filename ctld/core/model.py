@@ -118,6 +118,25 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     het_job_id: int = 0  # of a heterogeneous job (het.py): the leader's id; 0 = it is none
     het_offset: int = 0
     het_size: int = 0
+    mail_types: tuple[str, ...] = ()  # penstock.values.mail
+    mail_user: str = ""  # "" = the job's owner
+    contiguous: bool = False
+    oversubscribe: bool | None = None
+    core_spec: int | None = None  # cores of a node for the system
+    thread_spec: int | None = None
+    extra: str = ""
+    mcs_label: str = ""
+    batch_features: str = ""  # of the node that runs the script
+    get_user_env: bool = False
+    acctg_freq: str = ""
+    oom_kill_step: bool | None = None
+    reboot: bool = False
+    delay_boot_s: int | None = None
+    exclusive_mcs: bool = False
+    expedite: bool = False  # requeued after a failure of its node, it goes before all others
+    container: str = ""
+    cpu_freq: str = ""
+    system_comment: str = ""
 
     def has_owner(self) -> bool:
         """True for a job that a salloc or srun is the owner of."""

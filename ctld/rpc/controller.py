@@ -29,6 +29,7 @@ from ctld.core.events import (
 )
 from ctld.core.foresee import foresee, inquire_start
 from ctld.core.model import JobRow
+from ctld.core.update_keys import DATES
 from ctld.rpc import clusterinfo, gpuinfo, jobinfo, reservations, wanted
 from ctld.rpc.auth import caller
 from ctld.rpc.listing import select_rows
@@ -44,7 +45,7 @@ from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import END_STATES
+from penstock.values.states import ACTIVE_STATES, END_STATES
 
 #: Jobs in one page of a listing: some 5 ms of work between two turns of the loop.
 PAGE_JOBS: Final = 200
@@ -52,7 +53,6 @@ PAGE_JOBS: Final = 200
 _JOBS_TAG: Final = b"\x0a"
 #: JobInfo.priority is field 14, a varint. Of two values of one field the last counts.
 _PRIORITY_TAG: Final = b"\x70"
-_DATES: Final = ("starttime", "eligibletime")
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
@@ -157,14 +157,21 @@ class ControllerService:
     async def UpdateJobs(self, request: Any, context: Any) -> Any:
         """scontrol update jobid=."""
         changes = wanted.changes_of(request.changes)
-        begin_at_us = 0
-        for name in _DATES:
-            if name in changes:
+        dates = {}
+        for name in DATES:
+            if changes.get(name):  # without a value the date is taken back
                 try:
-                    begin_at_us = parse_date_us(changes[name], self._runtime.clock_us())
+                    dates[name] = parse_date_us(changes[name], self._runtime.clock_us())
                 except BadValue as error:
                     raise BadRequest(Code.INVALID_TIME_VALUE, f"{TEXT[Code.INVALID_TIME_VALUE]}: {error}") from None
-        event = UpdateJobs(caller(), tuple(request.ids), changes, begin_at_us, self._runtime.new_reply_to())
+        which = None
+        if request.job_name:
+            users = [request.user] if request.user else []
+            states = [state.name for state in sorted(ACTIVE_STATES)]
+            message = controller_pb2.JobFilter(names=[request.job_name], users=users, states=states)
+            which = await job_filter(message, self._names)
+        reply_to = self._runtime.new_reply_to()
+        event = UpdateJobs(caller(), tuple(request.ids), changes, dates, reply_to, which)
         return _results(await self._ask(event, context))
 
     @translated

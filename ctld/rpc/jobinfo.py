@@ -29,6 +29,13 @@ _REQUEST_FIELDS: Final = (
     "spread_job", "use_min_nodes", "ntasks_per_gpu", "cpus_per_gpu", "resv_ports", "distribution", "overcommit",
     "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network",
     "gpu_mem_mb", "gpu_freq", "gres_sockets",
+    "mail_types", "mail_user", "contiguous", "extra", "mcs_label", "batch_features", "get_user_env", "acctg_freq",
+    "reboot", "exclusive_mcs", "expedite", "container", "cpu_freq",
+)  # fmt: skip
+#: Those that may say 0 or no.
+_OPTIONAL_FIELDS: Final = (
+    "time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb", "umask", "mem_per_gpu_mb", "immediate_s", "oversubscribe",
+    "core_spec", "thread_spec", "oom_kill_step", "delay_boot_s",
 )  # fmt: skip
 #: Fields of a row that have the same name and meaning in JobInfo.
 _ROW_FIELDS: Final = (
@@ -48,7 +55,7 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
     fields["requeue"] = request.requeue
     if request.kind:
         fields["kind"] = int(request.kind)
-    for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb", "umask", "mem_per_gpu_mb", "immediate_s"):
+    for name in _OPTIONAL_FIELDS:
         value = getattr(request, name)
         if value is not None:
             fields[name] = value
@@ -97,6 +104,8 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
         fields["het_job_id"], fields["het_offset"] = request.het_job_id, request.het_offset
         fields["het_job_ids"] = f"{request.het_job_id}-{request.het_job_id + request.het_size - 1}"
     fields |= counts(row)
+    if request.system_comment:
+        fields["system_comment"] = request.system_comment
     if row.exit_code or row.exit_signal:
         fields["exit"] = common_pb2.ExitStatus(code=row.exit_code, signal=row.exit_signal)
     per_cpu = request.mem_per_cpu_mb is not None

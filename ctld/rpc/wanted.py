@@ -37,6 +37,7 @@ _DROPPED: Final = frozenset(("open_truncate",))
 #: How a field that is not taken as it is becomes the event's.
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": tuple,
+    "mail_types": tuple,
     "gres_per_node": lambda entries: tuple((g.name, g.type, g.count) for g in entries),
     "gres_per_job": lambda entries: tuple((g.name, g.type, g.count) for g in entries),
     "gres_per_task": lambda entries: tuple((g.name, g.type, g.count) for g in entries),

@@ -18,7 +18,7 @@ DELAY_MINUTES_MAX = 366 * 24 * 60  # a year
 _TEXT_MAX = DEPENDENCY_TERMS_MAX * 40  # the longest term is shorter
 
 SINGLETON = "singleton"
-KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", SINGLETON)
+KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", SINGLETON)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,11 @@ class Code(IntEnum):
     RESERVATION_INVALID = 2053
     RESERVATION_BUSY = 2055
     RESERVATION_OVERLAP = 2058
+    CIRCULAR_DEPENDENCY = 2071
+    JOB_NOT_PENDING = 2073
+    INVALID_MCS_LABEL = 2099
+    INVALID_BATCH_FEATURES = 2114
+    INVALID_TIME_MIN = 2124
     # Penstock's own
     INVALID_VALUE = 9000
     QOS_EXISTS = 9010
@@ -118,4 +123,9 @@ TEXT: dict[Code, str] = {
     Code.CONFIG_INVALID: "Configuration is not valid, the old one stays in force",
     Code.STORAGE_FULL: "Controller storage full",
     Code.INTERNAL: "Internal error, see the controller's log",
+    Code.CIRCULAR_DEPENDENCY: "Circular job dependency",
+    Code.JOB_NOT_PENDING: "Job is no longer pending execution",
+    Code.INVALID_MCS_LABEL: "Invalid mcs_label specified",
+    Code.INVALID_BATCH_FEATURES: "Job --batch option is invalid or not a subset of --constraints",
+    Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
 }

@@ -85,7 +85,7 @@ class Play:
         self._control(ControlAction.SUSPEND if b % 2 else ControlAction.RESUME, a, "opa")
 
     def nice(self, a: int, b: int) -> None:
-        event = UpdateJobs(self.world.actor("root"), (self._one(a),), {"nice": str(b % 100)}, 0, self.world.reply_to())
+        event = UpdateJobs(self.world.actor("root"), (self._one(a),), {"nice": str(b % 100)}, {}, self.world.reply_to())
         self.world.do(event)
 
     def restart(self, a: int, b: int) -> None:

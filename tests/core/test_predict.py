@@ -157,7 +157,7 @@ def test_nice_counts_in_seconds_and_priorities_set_by_hand_stay() -> None:
     third = submit(world, limit_s=60 + 10)
     assert queue(world) == [first, third, second]
     for number, expected_queue in (("4294967000", [second, first, third]), ("9", [first, third, second])):
-        world.do(UpdateJobs(world.actor("root"), (str(second),), {"priority": number}, 0, world.reply_to()))
+        world.do(UpdateJobs(world.actor("root"), (str(second),), {"priority": number}, {}, world.reply_to()))
         assert queue(world) == expected_queue
 
 

@@ -111,7 +111,7 @@ def test_nice_site_and_a_number_by_hand() -> None:
     base = number(world, job_id) + 100
 
     def update(user: str, **changes: str) -> list[str]:
-        return world.do(UpdateJobs(world.actor(user), (str(job_id),), changes, 0, world.reply_to()))
+        return world.do(UpdateJobs(world.actor(user), (str(job_id),), changes, {}, world.reply_to()))
 
     update("ann", nice="200")
     assert number(world, job_id) == base - 200

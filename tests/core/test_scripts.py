@@ -13,13 +13,13 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     busy / idle                                         a commit is in flight / is done
     clock -3600 / reload n1 n2                          the wall clock is set / scontrol reconfigure with these nodes
     cancel ids user= signal= / hold / release / requeue / suspend / resume ids user=
-    update ids user= key=value                          scontrol update
+    update ids user= key=value                          scontrol update; dates in seconds from now
     qos add|modify|delete NAME key=value / qos
     node n1 state=drain reason=x / partition debug state=down
     notice n1 drain|fail|clear reason=x job=1           what a node says of itself
     disconnect n1 / register n1 / reboot n1 / restart / advance 10
     fenced n1 off=true text=                            the fencing program's answer
-    await 1 / jobs / nodes / story 1
+    await 1 / jobs / nodes / story 1 / request 1
     named n1 0 1 / gpu n1 0 FAILED ... / gpus n1 / told 1 / ...    GPUs with names: gpuscript.py
     accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
     priorities / shares                                 what sprio and sshare read
@@ -32,6 +32,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ctld.core import priority
@@ -58,7 +59,9 @@ from ctld.core.events import (
     WantedReservation,
 )
 from ctld.core.fairshare import Assoc
+from ctld.core.model import JobRequest
 from ctld.core.suspend import run_us
+from ctld.core.update_keys import DATES
 from ctld.rpc.refusals import BadRequest
 from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
 from penstock.values.config import PartitionConfig
@@ -187,9 +190,20 @@ class Script(StepCommands, HetCommands, GpuCommands):
     def requeue(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return self._control(ControlAction.REQUEUE, plain, keys)
 
+    def _dates(self, keys: dict[str, str]) -> dict[str, int]:
+        return {name: self.world.now_us + int(keys[name]) * 1_000_000 for name in DATES if keys.get(name)}
+
     def update(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.pop("user", "ann"))
-        return self.world.do(UpdateJobs(actor, tuple(plain), keys, 0, self.world.reply_to()))
+        return self.world.do(UpdateJobs(actor, tuple(plain), keys, self._dates(keys), self.world.reply_to()))
+
+    def request(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """What a job asks for, where that is not the default."""
+        request = self.world.core.state.jobs[int(plain[0])].request
+        fields = msgspec.structs.asdict(request)
+        return [
+            " ".join(f"{k}={v!r}" for k, v in fields.items() if v != getattr(JobRequest(), k) and k not in BYTES_FIELDS)
+        ]
 
     def qos(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """qos add|modify|delete NAME,... key=value; qos = show."""

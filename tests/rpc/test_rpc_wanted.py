@@ -28,7 +28,9 @@ FULL = JobRequest(
     cpus_per_gpu=2, mem_per_gpu_mb=0, resv_ports=3, distribution="cyclic", overcommit=True, no_kill=True,
     wait_all_nodes=True, node_fail_policy="keep", mpi="pmi2", cpu_bind="cores", mem_bind="local", gpu_bind="closest",
     network="x", kind="SRUN", gpu_mem_mb=1, gpu_freq="low", gres_per_socket=[GresCount(name="gpu", count=1)],
-    gres_sockets=2,
+    gres_sockets=2, mail_types=["END"], mail_user="u", contiguous=True, oversubscribe=False, core_spec=0, thread_spec=0,
+    extra="e", mcs_label="m", batch_features="b", get_user_env=True, acctg_freq="task=1", oom_kill_step=False, reboot=True,
+    delay_boot_s=0, exclusive_mcs=True, run_as_uid=0, run_as_gid=0, expedite=True, container="/c", cpu_freq="low",
 )  # fmt: skip
 
 
