@@ -1,25 +1,37 @@
 """sacct --json: accounting records in the structure of Slurm's data_parser (see cli.jsonout)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cli.document import Json, document, exit_object, minutes, number, time_object
 from cli.format import Clock, seconds_us, text_of
-from cli.sacct_fields import SHOWN_STATE, RecordRow, RecordView, cpu_us, elapsed_s, end_us, planned_s, suspended_us
+from cli.sacct_fields import (
+    SHOWN_STATE,
+    RecordRow,
+    RecordView,
+    association_id,
+    cpu_us,
+    elapsed_s,
+    end_us,
+    planned_s,
+    suspended_us,
+)
 from cli.stepusage import SIZES_KB, TRES_IN, K, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.hostlist import expand
-from penstock.values.jobid import format_step
+from penstock.values.jobid import format_sluid, format_step
 from penstock.values.tres import parse_tres
 
 
-def records_document(records: Iterable[JobRecord], cluster: str, now_us: int) -> Json:
+def records_document(
+    records: Iterable[JobRecord], cluster: str, now_us: int, assoc_ids: Mapping[tuple[str, str], int] | None = None
+) -> Json:
     """sacct --json."""
-    return document("jobs", [record_object(record, cluster, now_us) for record in records], cluster)
+    ids = assoc_ids or {}
+    return document("jobs", [record_object(record, cluster, now_us, ids) for record in records], cluster)
 
 
-def record_object(job: JobRecord, cluster: str, now_us: int) -> Json:
+def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[tuple[str, str], int]) -> Json:
     """One attempt of a job."""
-
     row = RecordRow(job, None)
     request = job.request
     task = job.array_task_id if job.HasField("array_task_id") else None
@@ -29,19 +41,28 @@ def record_object(job: JobRecord, cluster: str, now_us: int) -> Json:
         "account": request.account,
         "comment": {"administrator": job.admin_comment, "job": request.comment, "system": ""},
         "allocation_nodes": job.nodes_alloc,
+        "block": "",
         "array": {
             "job_id": job.array_job_id,
             "limits": {"max": {"running": {"tasks": job.array_throttle}}},
             "task_id": number(task),
             "task": job.array_tasks,
         },
-        "association": {"account": request.account, "cluster": where, "partition": "", "user": job.user_name, "id": 0},
+        "association": {
+            "account": request.account,
+            "cluster": where,
+            "partition": "",
+            "user": job.user_name,
+            "id": association_id(assoc_ids, job),
+        },
         "cluster": where,
         "constraints": request.features,
+        "container": request.container,
         "derived_exit_code": exit_object(job.derived_exit),
         "time": _record_time(job, row, now_us)
         | {"planned": number(planned_s(row, RecordView(Clock(now_us)))), "limit": minutes(job.time_limit_s)},
         "exit_code": exit_object(job.exit),
+        "extra": request.extra,
         "failed_node": job.failed_node,
         "flags": [],
         "group": job.group_name,
@@ -49,14 +70,23 @@ def record_object(job: JobRecord, cluster: str, now_us: int) -> Json:
         "job_id": job.job_id,
         "name": request.name,
         "licenses": request.licenses,
+        "mcs": {"label": request.mcs_label},
         "nodes": job.node_list or "None assigned",
         "partition": job.partition,
+        "hold": "",
         "priority": number(job.priority),
         "qos": request.qos,
+        "qosreq": request.qos,
         "required": {"CPUs": job.cpus_req, "memory_per_cpu": number(None), "memory_per_node": number(memory)},
         "kill_request_user": str(job.cancelled_by_uid) if job.cancelled_by_uid > 0 else "",
         "restart_cnt": job.attempt,
-        "reservation": {"id": 0, "name": request.reservation},
+        "reservation": {"id": 0, "name": request.reservation, "requested": request.reservation},
+        "script": "",
+        "segment_size": request.segment,
+        "sluid": format_sluid(job.submit_at_us, job.job_id),
+        "stdin_expanded": text_of(job.std_in),
+        "stdout_expanded": text_of(job.std_out),
+        "stderr_expanded": text_of(job.std_err or job.std_out),
         "stdin": text_of(job.std_in),
         "stdout": text_of(job.std_out),
         "stderr": text_of(job.std_err or job.std_out),

@@ -26,7 +26,7 @@ from cli.listing import (
 )
 from cli.options import MAYBE, YES, Command, Option, later, parse
 from cli.run import CommandError, run
-from cli.sacct_fields import COLUMNS, RecordRow, RecordView
+from cli.sacct_fields import COLUMNS, RecordRow, RecordView, association_id
 from penstock.client import Client
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
 from penstock.values.dates import format_date, parse_date_us
@@ -102,8 +102,10 @@ COMMAND = Command(
         Option("verbose", "v", help="verbosity level", counted=True),
         Option("wckeys", "W", YES, help="jobs with these wckeys", metavar="wckey_list"),
         Option("whole-hetjob", value=MAYBE, help="all components of a heterogeneous job", metavar="yes|no"),
-        *later("associations/x", "file/f", "flags/F"),
-        *later("completion/c", value="no"),
+        Option("associations", "x", YES, help="jobs of these associations, by number", metavar="assoc_list"),
+        *later("flags/F", note="the records do not say which kind of pass has started a job"),
+        *later("file/f", note="there is no job completion file; the records are in the database"),
+        *later("completion/c", value="no", note="there is no job completion plug-in; the records are in the database"),
     ),
 )
 
@@ -133,11 +135,16 @@ def body(argv: list[str]) -> int:
     columns = _columns(options, given)
     clock = Clock.of_environment(now_us())
     query = build_query(options, clock)
+    wanted = _association_ids(options)
     with Client.open() as client:
         cluster = client.cluster.cluster_name
         check_clusters(options.get("clusters"), cluster)
         records = [] if query.nothing else pages(client, "ListRecords", query.request, "records")
+        needs_ids = wanted or is_wanted(options) or any(column.name == "AssocID" for column in columns)
+        assoc_ids = _load_association_ids(client) if records and needs_ids else {}
     records = [record for record in records if all(keep(record) for keep in query.keep)]
+    if wanted:
+        records = [one for one in records if association_id(assoc_ids, one) in wanted]
     if "batch_script" in options or "env_vars" in options:
         emit(list(_texts(records, environment_wanted="env_vars" in options)))
         return 0
@@ -145,14 +152,31 @@ def body(argv: list[str]) -> int:
         from cli.document import write_document
         from cli.jsonacct import records_document
 
-        write_document(records_document(records, cluster, clock.now_us), options)
+        write_document(records_document(records, cluster, clock.now_us, assoc_ids), options)
         return 0
-    view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster)
+    view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster, assoc_ids)
     rows = make_rows(records, query.selectors, bool(options.get("array")))
     if options.get("allocations"):
         rows = (row for row in rows if row.step is None)
     emit(list(table_lines(columns, rows, view, _style(options))))
     return 0
+
+
+def _association_ids(options: dict[str, Any]) -> frozenset[int]:
+    """-x."""
+    named = words(options.get("associations"))
+    for text in named:
+        if not (text.isascii() and text.isdigit()):
+            raise _fatal(f"Invalid association id: {text}")
+    return frozenset(int(text[:10]) for text in named)
+
+
+def _load_association_ids(client: Client) -> dict[tuple[str, str], int]:
+    """The numbers of today's associations, by account and user."""
+    from penstock.v1.shares_pb2 import ListAssociationsRequest
+
+    found = pages(client, "ListAssociations", ListAssociationsRequest(), "associations")
+    return {(one.account, one.user): one.id for one in found}
 
 
 def _check(options: dict[str, Any], given: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ the lines of its steps; what only steps measure (memory, tasks) is empty on the 
 job it is the sum of its steps. So is energy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from cli.format import Clock, TableColumn, amount, clipped_tasks, text_of
@@ -15,7 +15,7 @@ from cli.stepusage import FIELDS, K, Sizes, energy_text, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.duration import format_duration
 from penstock.values.exitcode import format_exit
-from penstock.values.jobid import format_step
+from penstock.values.jobid import format_sluid, format_step
 from penstock.values.states import JobState
 from penstock.values.tres import parse_tres
 
@@ -62,6 +62,12 @@ class RecordView(NamedTuple):
     unit: str = ""  # --units
     convert: bool = True
     cluster: str = ""
+    assoc_ids: Mapping[tuple[str, str], int] = {}  # by account and user; loaded when a column needs it
+
+
+def association_id(ids: Mapping[tuple[str, str], int], job: JobRecord) -> int:
+    """The number of the association that a job is charged to; 0 = it is gone."""
+    return ids.get((job.request.account, job.user_name), 0)
 
 
 Value = Callable[[RecordRow, RecordView], str]
@@ -268,6 +274,7 @@ VALUES: dict[str, Value] = {
     "AllocCPUS": lambda r, v: str(alloc_cpus(r)),
     "AllocNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc),
     "AllocTRES": lambda r, v: r.step.tres_alloc if r.step else r.job.tres_alloc,
+    "AssocID": job_only(lambda r, v: str(association_id(v.assoc_ids, r.job))),
     "AveCPU": measured(_average_cpu),
     "AveDiskRead": step_bytes("disk_read_bytes"),
     "AveDiskWrite": step_bytes("disk_write_bytes"),
@@ -278,6 +285,7 @@ VALUES: dict[str, Value] = {
     "ConsumedEnergy": _energy(energy_text),
     "ConsumedEnergyRaw": _energy(lambda joules, sizes: str(joules)),
     "Constraints": of_job(lambda j: j.request.features),
+    "Container": of_job(lambda j: j.request.container),
     "CPUTime": lambda r, v: format_duration(elapsed_s(r, v) * alloc_cpus(r)),
     "CPUTimeRAW": lambda r, v: str(elapsed_s(r, v) * alloc_cpus(r)),
     "DerivedExitCode": of_job(lambda j: format_exit(j.derived_exit.code, j.derived_exit.signal)),
@@ -286,6 +294,7 @@ VALUES: dict[str, Value] = {
     "Eligible": lambda r, v: v.clock.text(r.step.start_at_us if r.step else r.job.eligible_at_us, "Unknown"),
     "End": lambda r, v: v.clock.text(end_us(r), "Unknown"),
     "ExitCode": lambda r, v: format_exit((r.step or r.job).exit.code, (r.step or r.job).exit.signal),
+    "Extra": of_job(lambda j: j.request.extra),
     "FailedNode": of_job(lambda j: j.failed_node),
     "GID": of_job(lambda j: j.group_id),
     "Group": of_job(lambda j: j.group_name or j.group_id),
@@ -304,6 +313,7 @@ VALUES: dict[str, Value] = {
     "MaxVMSize": step_size("max_vmsize_kb"),
     "MaxVMSizeNode": first_node,
     "MaxVMSizeTask": measured(lambda s, v: "0"),
+    "McsLabel": of_job(lambda j: j.request.mcs_label),
     "MinCPU": measured(_average_cpu),
     "MinCPUNode": first_node,
     "MinCPUTask": measured(lambda s, v: "0"),
@@ -322,9 +332,12 @@ VALUES: dict[str, Value] = {
     "ReqCPUS": lambda r, v: str(r.step.cpus_alloc if r.step else r.job.cpus_req),
     "ReqMem": job_only(_requested_memory),
     "ReqNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_req),
+    "ReqReservation": of_job(lambda j: j.request.reservation),
     "ReqTRES": of_job(lambda j: j.tres_req),
     "Reservation": of_job(lambda j: j.request.reservation),
     "Restarts": of_job(lambda j: j.attempt),
+    "SegmentSize": of_job(lambda j: j.request.segment or ""),
+    "SLUID": of_job(lambda j: format_sluid(j.submit_at_us, j.job_id)),
     "Start": _start,
     "State": lambda r, v: state_text(r),
     "StdErr": of_job(lambda j: text_of(j.std_err or j.std_out)),

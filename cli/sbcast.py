@@ -59,7 +59,7 @@ COMMAND = Command(
                convert=_number("timeout"), invalid=NUMERIC),
         Option("treewidth", "", YES, dest="fanout", convert=_number("treewidth")),
         Option("verbose", "v", help="tell what is copied where", counted=True),
-        *later("no-allocation/Z", value="no"),
+        *later("no-allocation/Z", value="no", note="a file is sent to the nodes of a job, and only there"),
     ),
     interspersed=False,
 )  # fmt: skip

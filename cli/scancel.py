@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cli.jobids import component_text, selector_text, wire_id
-from cli.options import NO, YES, Command, Option, later, parse
+from cli.options import ACCEPTED, NO, YES, Command, Option, later, parse
 from cli.run import CommandError, complain, run
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -94,12 +94,17 @@ COMMAND = Command(
         _filter("state", "t", "states", _states, "in this state: PENDING, RUNNING or SUSPENDED"),
         _filter("user", "u", "users", _user, "of this user")._replace(metavar="user_name"),
         Option("verbose", "v", env="SCANCEL_VERBOSE", help="tell about every job", counted=True),
-        *later("clusters/M", "reservation/R", "sibling", "wckey"),
+        _filter("reservation", "R", "reservations", _words, "of this reservation"),
+        _filter("wckey", "", "wckeys", _words, "with this workload characterisation key"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "cluster"),
+        Option("cluster", "", YES, dest="clusters"),
+        Option("sibling", "", YES, help="accepted", metavar="cluster", standing=ACCEPTED,
+               note="there are no sibling jobs: no cluster is a member of a federation"),
         *later("cron/c", value=NO),
     ),
 )  # fmt: skip
 
-FILTERS = ("users", "partitions", "names", "states", "nodes", "accounts", "qos")
+FILTERS = ("users", "partitions", "names", "states", "nodes", "accounts", "qos", "reservations", "wckeys")
 
 
 def main() -> NoReturn:
@@ -122,6 +127,10 @@ def body(argv: list[str]) -> int:
     groups += [(batch, True)] if batch else []
     status = 0
     with Client.open() as client:
+        if values.get("clusters"):
+            from cli.listing import check_clusters
+
+            check_clusters(values["clusters"], client.cluster.cluster_name)
         for ids, batch_only in groups:
             request = CancelJobsRequest(
                 filter=JobFilter(ids=ids, **filters),

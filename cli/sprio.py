@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from cli.document import DOCUMENT_OPTIONS
+from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Field, body_line, clipped_tasks, header_line, parse_percent
 from cli.listing import check_clusters, emit, environment, find_user, sort_rows, words
 from cli.options import MAYBE, YES, Command, Option, parse
@@ -179,6 +179,11 @@ def body(argv: list[str]) -> int:
             return 1
         view = View(weights, client.cluster.cluster_name)
     jobs = [] if nobody else found
+    if is_wanted(options):
+        from cli.document import document, message_object, write_document
+
+        write_document(document("jobs", [message_object(job) for job in jobs], view.cluster), options)
+        return 0
     if not jobs and not options.get("weights") and (nobody or filter_.users or filter_.ids):
         emit([NOTHING_FOUND])
         return 0

@@ -4,11 +4,12 @@ The tree is shown by indenting the account. Without -a only the caller's own ass
 Slurm. Numbers are of the level (Fair Tree) or of the whole (NO_FAIR_TREE), as the controller computes.
 """
 
+import math
 import os
 import pwd
 from typing import Any
 
-from cli.document import DOCUMENT_OPTIONS
+from cli.document import DOCUMENT_OPTIONS, is_wanted, number
 from cli.format import TableColumn, TableStyle, parse_table, table_lines
 from cli.listing import check_clusters, emit, environment, words
 from cli.options import YES, Command, Option, parse
@@ -99,11 +100,32 @@ def body(argv: list[str]) -> int:
     if not answer.multifactor:
         complain("sshare", NOT_MULTIFACTOR, plain=True)
         return 1
+    shown = select(list(answer.associations), options)
+    if is_wanted(options):
+        from cli.document import document, write_document
+
+        shares = {"shares": [share_object(one, answer) for one in shown], "total_shares": len(shown)}
+        write_document(document("shares", [], answer.cluster) | {"shares": shares}, options)
+        return 0
     delimited = bool(options.get("parsable") or options.get("parsable2"))
     style = TableStyle("|" if delimited else "", bool(options.get("parsable")), not options.get("noheader"))
     lines = [f"CLUSTER: {answer.cluster}"] if heading else []
-    emit([*lines, *table_lines(columns, select(list(answer.associations), options), answer, style)])
+    emit([*lines, *table_lines(columns, shown, answer, style)])
     return 0
+
+
+def share_object(one: Association, view: ListAssociationsReply) -> dict[str, Any]:
+    """One line for --json and --yaml, by the names of Slurm's data_parser."""
+    level = None if math.isinf(one.level_fs) else one.level_fs
+    return {
+        "id": one.id, "cluster": view.cluster, "name": one.user or one.account, "parent": one.parent, "partition": "",
+        "shares": number(max(one.shares, 0), infinite=one.shares < 0), "shares_normalized": number(one.norm_shares),
+        "usage": one.usage_s, "usage_normalized": number(one.norm_usage),
+        "effective_usage": number(one.effective_usage), "type": ["USER" if one.user else "ASSOCIATION"],
+        "fairshare": {"factor": number(one.fair_share if one.user else None),
+                      "level": number(level, infinite=level is None)},
+        "tres": {"run_seconds": [], "group_minutes": [], "usage": []},
+    }  # fmt: skip
 
 
 def load(client: Client) -> ListAssociationsReply:

@@ -61,6 +61,8 @@ class JobFilter(msgspec.Struct, frozen=True, gc=False):
     nodes: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    wckeys: tuple[str, ...] = ()
     #: a user name was asked for that this host does not know: nothing matches
     unknown_user: bool = False
 

@@ -47,6 +47,10 @@ def matching(jobs: Iterable[Record], which: JobFilter) -> list[Record]:
         found = [job for job in found if job.request.account in which.accounts]
     if which.qos:
         found = [job for job in found if job.request.qos in which.qos]
+    if which.wckeys:
+        found = [job for job in found if job.request.wckey in which.wckeys]
+    if which.reservations:
+        found = [job for job in found if _in_reservations(job, which.reservations)]
     if which.nodes:
         found = [job for job in found if any(part.node in which.nodes for part in job.alloc)]
     return found
@@ -56,6 +60,12 @@ def _in_partitions(job: Job | JobRow, names: tuple[str, ...]) -> bool:
     if job.state is JobState.PENDING:
         return any(name in names for name in job.request.partitions)
     return job.partition in names
+
+
+def _in_reservations(job: Job | JobRow, names: tuple[str, ...]) -> bool:
+    """Whether it runs in one of them, or waits for one."""
+    request = job.request
+    return any(name in names for name in (request.reservation_run or request.reservation).split(","))
 
 
 def targets_of(state: ClusterState, text: str) -> list[Target]:

@@ -106,5 +106,7 @@ async def job_filter(message: controller_pb2.JobFilter, names: UserNames) -> Job
         nodes=nodes,
         accounts=tuple(message.accounts),
         qos=tuple(message.qos),
+        reservations=tuple(message.reservations),
+        wckeys=tuple(message.wckeys),
         unknown_user=unknown,
     )

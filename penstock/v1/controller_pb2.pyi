@@ -85,7 +85,7 @@ class AwaitJobReply(_message.Message):
     def __init__(self, exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., state: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class JobFilter(_message.Message):
-    __slots__ = ("ids", "users", "partitions", "names", "states", "nodes", "accounts", "qos")
+    __slots__ = ("ids", "users", "partitions", "names", "states", "nodes", "accounts", "qos", "reservations", "wckeys")
     IDS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,8 @@ class JobFilter(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    WCKEYS_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     users: _containers.RepeatedScalarFieldContainer[str]
     partitions: _containers.RepeatedScalarFieldContainer[str]
@@ -102,7 +104,9 @@ class JobFilter(_message.Message):
     nodes: _containers.RepeatedScalarFieldContainer[str]
     accounts: _containers.RepeatedScalarFieldContainer[str]
     qos: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ...) -> None: ...
+    reservations: _containers.RepeatedScalarFieldContainer[str]
+    wckeys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., reservations: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
     __slots__ = ("filter", "all_states", "detail", "planned")

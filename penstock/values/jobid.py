@@ -90,3 +90,21 @@ def format_step(step_id: int) -> str:
 def format_job(job_id: int, array_job_id: int, array_task_id: int | None) -> str:
     """`123_4` for an array task, else `123`."""
     return str(job_id) if array_task_id is None else f"{array_job_id}_{array_task_id}"
+
+
+_SLUID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_SLUID_LENGTH = 13
+
+
+def format_sluid(submit_at_us: int, job_id: int) -> str:
+    """A job's sortable unique id: `s` and 13 digits of Crockford's base 32, from its submission and its number.
+
+    64 bits: the milliseconds since 1970 (44), then the low 20 bits of the job id. Ids are never reused and no controller
+    takes a million jobs in a millisecond, so no two jobs have the same one.
+    """
+    number = (submit_at_us // 1000 << 20) | (job_id & 0xFFFFF)
+    digits = []
+    for _ in range(_SLUID_LENGTH):
+        number, low = divmod(number, 32)
+        digits.append(_SLUID_DIGITS[low])
+    return "s" + "".join(reversed(digits))

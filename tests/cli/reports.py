@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cluster import ClusterFile, write_cluster
-from penstock.v1 import accounting_pb2, controller_pb2
+from penstock.v1 import accounting_pb2, controller_pb2, shares_pb2
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation, Usage
 from penstock.v1.controller_pb2 import JobInfo, NodeInfo, PartitionInfo
@@ -211,6 +211,9 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
         "ListReservations": controller_pb2.ListReservationsReply(),
         "ListSteps": lambda asked: ListStepsReply(steps=job_steps()),
         "ListRecords": [accounting_pb2.ListRecordsReply(records=records())],
+        "ListAssociations": [
+            shares_pb2.ListAssociationsReply(associations=[shares_pb2.Association(id=7, account="proj", user="ann")])
+        ],
     }
     client = FakeClient(**(everything | answers)).install(monkeypatch)
     client.cluster = CLUSTER  # type: ignore[attr-defined]

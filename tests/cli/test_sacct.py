@@ -3,6 +3,7 @@
 import grp
 import json
 import os
+import re
 import time
 
 import pytest
@@ -352,6 +353,26 @@ def test_json(client, capsys):
     assert by_id[23]["array"]["task"] == "0-9" and by_id[24]["array"]["task_id"]["number"] == 10
 
 
+def test_associations(client, capsys):
+    """-x keeps the jobs of associations, AssocID shows them, and so does --json."""
+    of_ann = out(capsys, "-X", "-n", "-P", "-o", "jobid,user,account", "-x", "7").splitlines()
+    assert of_ann and {line.split("|", 1)[1] for line in of_ann} == {"ann|proj"}
+    assert out(capsys, "-X", "-n", "-P", "-x", "99") == ""
+    shown = {*out(capsys, "-X", "-n", "-P", "-o", "user,account,associd").splitlines()}
+    assert shown == {"ann|proj|7"}
+    assert {job["association"]["id"] for job in json.loads(out(capsys, "--json"))["jobs"]} == {7}
+
+
+def test_every_job_has_a_sluid_of_its_own(client, capsys):
+    found = out(capsys, "-X", "-n", "-P", "-D", "-o", "jobid,sluid").splitlines()
+    by_sluid = {}
+    for line in found:
+        job_id, sluid = line.split("|")
+        assert re.fullmatch(r"s[0-9A-HJKMNP-TV-Z]{13}", sluid)
+        by_sluid.setdefault(sluid, set()).add(job_id)
+    assert all(len(jobs) == 1 for jobs in by_sluid.values())
+
+
 def test_no_records(monkeypatch, capsys):
     reports.install(monkeypatch, ListRecords=[])
     assert len(out(capsys).splitlines()) == 2
@@ -372,11 +393,13 @@ def test_no_records(monkeypatch, capsys):
          "sacct: fatal: Options --batch-script and --env-vars are mutually exclusive\n"),
         (["-o", "jobid", "-l"],
          "sacct: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.\n"),
+        (["-x", "physics"], "sacct: fatal: Invalid association id: physics\n"),
         (["--units=X"], "sacct: fatal: Invalid unit type 'X': one of K, M, G, T, P\n"),
         (["-i", "x"], "sacct: error: invalid node range -i 'x'\n"),
         (["-S", "2026-11-22", "-E", "2026-11-20"],
          "sacct: error: Start time (2026-11-22T00:00:00) requested is after end time (2026-11-20T00:00:00).\n"),
-        (["-c"], "sacct: error: option --completion is not supported yet by Penstock\n"),
+        (["-c"], "sacct: error: option --completion is not supported yet by Penstock: there is no job completion plug-in; "
+         "the records are in the database\n"),
         (["--name"], "sacct: option '--name' requires an argument\nTry \"sacct --help\" for more information\n"),
         (["--whole-hetjob=maybe"], 'sacct: fatal: Invalid --whole-hetjob value "maybe". Valid values: [yes|no].\n'),
     ],

@@ -100,7 +100,6 @@ def test_variables_are_filters(monkeypatch, capsys):
         (["-u", "no-such-user"], "scancel: error: Invalid user name: no-such-user\n"),
         (["-u", "99999999999999999999"], "scancel: error: Invalid user name: 99999999999999999999\n"),
         (["-w", "n[1-"], "scancel: error: Invalid --nodelist specification: "),
-        (["-R", "r", "5"], "scancel: error: option --reservation is not supported yet by Penstock\n"),
         (["-5"], "scancel: invalid option -- '5'\n"),
     ],
 )
@@ -164,3 +163,19 @@ def test_interactive_asks_for_each_job(monkeypatch, capsys):
     client.calls.clear()
     assert run(capsys, "-i", "5")[0] == 0  # no more answers: nothing is cancelled
     assert [method for method, _ in client.calls] == ["ListJobs"]
+
+
+def test_reservations_and_wckeys(monkeypatch, capsys):
+    client = fake(monkeypatch)
+    client.cluster = type("Cluster", (), {"cluster_name": "c"})
+    assert run(capsys, "-R", "maint,x", "--wckey=k", "-M", "c")[0] == 0
+    assert (list(client.request.filter.reservations), list(client.request.filter.wckeys)) == (["maint", "x"], ["k"])
+    status, _, err = run(capsys, "-M", "other", "5")
+    assert status == 1 and err.startswith("scancel: error: 'other' can't be reached now")
+    assert len(client.calls) == 1
+
+
+def test_siblings_are_accepted_with_a_warning(monkeypatch, capsys):
+    fake(monkeypatch)
+    status, _, err = run(capsys, "--sibling=a", "5")
+    assert status == 0 and err.startswith("scancel: warning: option --sibling is accepted and has no effect: ")

@@ -1,9 +1,11 @@
 """sprio, sshare and sacctmgr over a made-up cluster, compared literally."""
 
 import getpass
+import json
 import math
 
 import pytest
+import yaml
 
 from cli import confirm, sacctmgr, sprio, sshare
 from penstock.cluster import ClusterFile
@@ -79,6 +81,20 @@ def out(capsys, command, *argv, status=0, err=""):
     found, shown, wrong = run_body(capsys, command.__name__.rpartition(".")[2], command.body, *argv)
     assert (found, wrong) == (status, err)
     return shown
+
+
+def test_documents(client, capsys):
+    """--json and --yaml say the same."""
+    for command in (sprio, sshare):
+        as_json = json.loads(out(capsys, command, "--json", *(["-a"] if command is sshare else [])))
+        as_yaml = yaml.safe_load(out(capsys, command, "--yaml", *(["-a"] if command is sshare else [])))
+        assert {k: v for k, v in as_json.items() if k != "meta"} == {k: v for k, v in as_yaml.items() if k != "meta"}
+    assert as_json["shares"]["total_shares"] == len(ASSOCIATIONS)
+    by_name = {one["name"]: one for one in as_json["shares"]["shares"]}
+    assert by_name["bob"]["shares"] == {"set": False, "infinite": True, "number": 0}
+    assert by_name["bob"]["fairshare"]["factor"]["number"] == 0.5
+    assert by_name["physics"]["fairshare"]["factor"]["set"] is False
+    assert by_name[ME]["fairshare"]["level"]["infinite"] is True
 
 
 # ---- sprio -------------------------------------------------------------------------------------------------------

@@ -160,6 +160,9 @@ def test_fits(monkeypatch, capsys):
     assert run_body(capsys, "penstock", fits.main, "main")[0] == 1
 
 
+CLUSTER = type("Cluster", (), {"cluster_name": "c"})
+
+
 def diagnostics() -> pb.DiagnosticsReply:
     return pb.DiagnosticsReply(
         now_us=T0 + HOUR_US, since_us=T0, jobs_at_us=T0 + HOUR_US, server_threads=4, agents=2, jobs_submitted=10,
@@ -168,7 +171,8 @@ def diagnostics() -> pb.DiagnosticsReply:
         backfill=pb.PassStatistics(cycles=2, last_us=800, max_us=1200, total_us=2000, depth=300, last_depth=160, last_queue=160,
                                    queue=300, table_size=150),
         backfilled_jobs=3, backfilled_boot=8, last_backfill_at_us=T0, commits=4, commit_us=400,
-        by_type=[pb.RpcCount(name="SubmitJob", count=9, total_us=90), pb.RpcCount(name="ListJobs", count=2, total_us=400)],
+        by_type=[pb.RpcCount(name="SubmitJob", count=9, total_us=90), pb.RpcCount(name="ListJobs", count=2, total_us=400),
+                 pb.RpcCount(name="WhyJob", count=1, total_us=5)],
         by_user=[pb.RpcCount(name="ann", uid=1001, count=11, total_us=490)],
     )  # fmt: skip
 
@@ -191,17 +195,34 @@ def test_sdiag_has_slurms_layout(monkeypatch, capsys):
         "\tTotal backfilled heterogeneous job components: 0", "\tTotal cycles: 2",
         "\tLast cycle when: Wed Nov 18 11:06:40 2026 (1795000000)", "\tLast cycle: 800", "\tMax cycle:  1200", "\tMean cycle: 1000",
     ]  # fmt: skip
-    assert lines[-5:] == [
-        "\tSubmitJob                               count:9      ave_time:10     total_time:90",
-        "\tListJobs                                count:2      ave_time:200    total_time:400",
+    assert lines[-9:] == [
+        "\tREQUEST_SUBMIT_BATCH_JOB                ( 4003) count:9      ave_time:10     total_time:90",
+        "\tREQUEST_JOB_INFO                        ( 2003) count:2      ave_time:200    total_time:400",
+        "\tWhyJob                                  (    0) count:1      ave_time:5      total_time:5",
         "",
         "Remote Procedure Call statistics by user",
         "\tann             (    1001) count:11     ave_time:44     total_time:490",
+        "",
+        "Pending RPC statistics",
+        "\tNo pending RPCs",
     ]
 
 
+def test_sdiag_names_the_cluster(monkeypatch, capsys):
+    client = FakeClient(Diagnostics=diagnostics()).install(monkeypatch)
+    client.cluster = CLUSTER
+    assert run_body(capsys, "sdiag", sdiag.body, "-M", "c")[1].splitlines()[0] == "CLUSTER: c"
+    assert run_body(capsys, "sdiag", sdiag.body, "-M", "d")[0] == 1
+
+
 @pytest.mark.parametrize(
-    ("option", "first"), [("-i", "ListJobs"), ("-t", "ListJobs"), ("-T", "ListJobs"), ("-a", "SubmitJob")]
+    ("option", "first"),
+    [
+        ("-i", "REQUEST_JOB_INFO"),
+        ("-t", "REQUEST_JOB_INFO"),
+        ("-T", "REQUEST_JOB_INFO"),
+        ("-a", "REQUEST_SUBMIT_BATCH_JOB"),
+    ],
 )
 def test_sdiag_sorts_calls(option, first, monkeypatch, capsys):
     FakeClient(Diagnostics=diagnostics()).install(monkeypatch)
@@ -211,9 +232,11 @@ def test_sdiag_sorts_calls(option, first, monkeypatch, capsys):
 
 def test_sdiag_json_and_reset(monkeypatch, capsys):
     client = FakeClient(Diagnostics=diagnostics(), ResetDiagnostics=pb.ResetDiagnosticsReply()).install(monkeypatch)
-    client.cluster = type("Cluster", (), {"cluster_name": "c"})
+    client.cluster = CLUSTER
     found = json.loads(run_body(capsys, "sdiag", sdiag.body, "--json")[1])
     assert (found["statistics"]["bf_cycle_mean"], found["errors"]) == (1000, [])
+    calls = {one["message_type"]: one for one in found["statistics"]["rpcs_by_message_type"]}
+    assert (calls["REQUEST_JOB_INFO"]["type_id"], calls["REQUEST_JOB_INFO"]["average_time"]["number"]) == (2003, 200)
     assert run_body(capsys, "sdiag", sdiag.body, "-r") == (0, "Reset scheduling statistics\n", "")
     assert client.calls[-1][0] == "ResetDiagnostics"
     client.answers["ResetDiagnostics"] = PenstockError(Code.ACCESS_DENIED, "Access/permission denied")

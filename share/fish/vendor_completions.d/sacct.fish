@@ -48,6 +48,7 @@ complete -c sacct -l use-local-uid -d 'show users by this machine\'s names (the 
 complete -c sacct -l verbose -s v -d 'verbosity level'
 complete -c sacct -l wckeys -s W -r -d 'jobs with these wckeys'
 complete -c sacct -l whole-hetjob -d 'all components of a heterogeneous job'
+complete -c sacct -l associations -s x -r -d 'jobs of these associations, by number'
 complete -c sacct -l help -s h -d 'show this help message'
 complete -c sacct -l usage -d 'display brief usage message'
 complete -c sacct -l version -s V -d 'output version information and exit'
