@@ -28,6 +28,7 @@ def blank(array_job_id: int, tasks: TaskSet) -> ArrayRecord:
     record.array_job_id, record.total = array_job_id, len(tasks)
     record.pending = record.running = record.ok = record.failed = record.exit_code = record.exit_signal = 0
     record.holders, record.members, record.waiting = {}, {}, {}
+    record.began = False
     ranges = tasks.ranges
     record.facts = (len(tasks), ranges[0][0], max(r[1] for r in ranges), ranges[0][2] if len(ranges) == 1 else 1)
     return record

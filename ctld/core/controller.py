@@ -33,6 +33,7 @@ from ctld.core import (
     job_life,
     layout,
     lease,
+    mail,
     mig,
     node_life,
     preempt,
@@ -226,6 +227,7 @@ def _depend_again(state: ClusterState, now_us: int, key: Any, attempt: int) -> N
 
 
 TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
+    Timer.MAIL_LIMIT: mail.limit_due,
     Timer.BEGIN_TIME: _look_again,
     Timer.DEPENDENCY_DELAY: _depend_again,
     Timer.TIME_LIMIT: step_life.time_limit,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from ctld.core import arrays
+from ctld.core import arrays, mail
 from ctld.core.effects import Refused
 from ctld.core.events import Actor
 from ctld.core.model import Job
@@ -208,6 +208,8 @@ def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
             wait_for(state, job, any_of, left)
         job.dependency = format_dependency(Dependency(any_of, left))
         if never and (not any_of or len(never) == len(left)):
+            if job.request.mail_types and job.reason is not Reason.DEPENDENCY_NEVER_SATISFIED:
+                mail.never_satisfied(state, job)
             set_reason(state, job, Reason.DEPENDENCY_NEVER_SATISFIED)
             if job.request.kill_on_invalid_dep:
                 _cancel(state, job, now_us)

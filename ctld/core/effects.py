@@ -1,6 +1,6 @@
 """What goes out: data, addressed and idempotent, released only after the batch that holds its cause has committed."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -228,6 +228,25 @@ class RunScript(Effect, frozen=True):
     context: str
     patterns: tuple[str, ...]
     timeout_s: int  # of each program; 0 = none
+
+
+class ArrayEnd(NamedTuple):
+    """How the tasks of an array have ended."""
+
+    mixed: bool  # some well, some not
+    code_min: int
+    code_max: int
+    signal_max: int
+
+
+class SendMail(Effect, frozen=True):
+    """Tell the job's user. `kind`: a word of --mail-type; `array`: the end of all its tasks; `whole`: not of one task."""
+
+    job: JobRow
+    kind: str
+    at_us: int
+    whole: bool = False
+    array: ArrayEnd | None = None
 
 
 class RebootNode(Effect, frozen=True):

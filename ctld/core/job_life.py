@@ -13,7 +13,7 @@ A batch job ends with its script: steps of srun that still run then are ended, a
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, gpu_jobs, het, lease, ports, predict, preempt, priority, surround
+from ctld.core import arrays, assocs, depends, gpu_jobs, het, lease, mail, ports, predict, preempt, priority, surround
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -102,6 +102,8 @@ def start(
     if launch:
         begin(state, job)
     _set_limit_timers(state, job)
+    if job.request.mail_types:
+        mail.began(state, job)
     preempt.tell_running(state, job)
     depends.on_change(state, job, now_us)
     arrays.refresh_throttle(state, job)
@@ -150,6 +152,8 @@ def _set_limit_timers(state: ClusterState, job: Job) -> None:
         return
     limit_us = limit_at_us(state, job)
     state.timers.set(limit_us, Timer.TIME_LIMIT, job.job_id, job.attempt)
+    if job.request.mail_types:
+        mail.set_timers(state, job)
     if job.request.signal:
         before_us = parse_end_warning(job.request.signal).before_end_s * US
         state.timers.set(max(job.start_at_us, limit_us - before_us), Timer.END_WARNING, job.job_id, job.attempt)
@@ -336,6 +340,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
     state.timers.set(job.end_at_us + state.config.min_job_age_s * US, Timer.PURGE, job.job_id, job.attempt)
     arrays.count_end(state, job)
+    if job.request.mail_types:
+        mail.ended(state, job)
     arrays.refresh_throttle(state, job)
     depends.on_change(state, job, state.now_us)
     answer_waiting(state, job)
@@ -343,6 +349,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
 
 def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reason: Reason = Reason.NONE) -> None:
     """Close this attempt and queue the job again with the next attempt number."""
+    if job.request.mail_types:
+        mail.requeued(state, job)
     state.end_attempt(job, max(now_us, job.start_at_us), reason)
     surround.attempt_ended(state, job)
     state.release(job, now_us, units_held(state, job))

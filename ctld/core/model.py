@@ -451,6 +451,7 @@ class ArrayRecord:
 
     __slots__ = (
         "array_job_id",
+        "began",
         "exit_code",
         "exit_signal",
         "facts",
@@ -465,6 +466,7 @@ class ArrayRecord:
     )
 
     array_job_id: int
+    began: bool  # a task has started; only of arrays that are told of by mail
     total: int
     pending: int  # tasks without an end that hold nothing
     running: int  # tasks in CONFIGURING, RUNNING or COMPLETING

@@ -181,6 +181,7 @@ def _load_arrays(state: ClusterState, config: Config, loaded: Loaded) -> None:
             record.pending += arrays.weight(job)
         elif job.state in HOLDING_STATES:
             record.running += arrays.weight(job)
+        record.began = record.began or bool(job.start_at_us or record.ok or record.failed)
 
 
 def _load_nodes(state: ClusterState, config: Config, loaded: Loaded) -> None:

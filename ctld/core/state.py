@@ -192,6 +192,7 @@ class ClusterState:
         self.full_pass_timer_us = 0  # for when the last timer was set
 
     def _open_books(self) -> None:
+        self.mailed_limits: dict[int, int] = {}  # job id -> shares of its time limit that mail has told of (mail.py)
         """Accounts, shares and usage, and what has changed of them since the last seal."""
         self.shares = ShareTree()
         self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something

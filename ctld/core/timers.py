@@ -12,6 +12,7 @@ from enum import IntEnum, unique
 class Timer(IntEnum):
     """What a deadline is for. The number breaks ties between deadlines of one instant."""
 
+    MAIL_LIMIT = 0  # key = job id, check = attempt and which share of the time limit (mail.py); before the limit itself
     BEGIN_TIME = 1  # key = job id
     DEPENDENCY_DELAY = 2  # key = job id
     TIME_LIMIT = 3  # key = job id, check = attempt

@@ -37,6 +37,7 @@ from ctld.runtime.errors import NotTaken
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.logs import LogFile, log_transitions
 from ctld.runtime.loop import Runtime
+from ctld.runtime.mail import MailRunner
 from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
@@ -147,6 +148,7 @@ class Controller:
         self._registry = Registry(runtime, specs, epoch, version(), secret)
         self._fencer = Fencer(runtime)
         self._scripts = ScriptRunner(runtime, config.cluster_name)
+        self._mails = MailRunner(runtime)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
@@ -195,6 +197,7 @@ class Controller:
         self._fencer.stop()
         self._registry.stop()
         self._scripts.stop()
+        self._mails.stop()
         await self._server.stop(STOP_GRACE_S)
         self._records.close()
         self._store.close()

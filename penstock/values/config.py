@@ -180,6 +180,10 @@ class Config:
     job_acct_gather_frequency_s: int = 30  # between two samples of a task; 0 = at its end only
     cgroup: CgroupConfig = field(default_factory=CgroupConfig)
     over_time_limit_s: int = 0
+    requeue_exit: tuple[int, ...] = ()  # exit codes of batch jobs that are then run again
+    requeue_exit_hold: tuple[int, ...] = ()  # ... and then held
+    mail_prog: str = "/bin/mail"
+    mail_domain: str = ""  # behind the @ of users who give no address
     resv_over_run_s: int = 0  # -1 = UNLIMITED
     propagate_resource_limits: str = "ALL"
     propagate_resource_limits_except: str = ""

@@ -134,7 +134,7 @@ class Script(StepCommands, HetCommands, GpuCommands):
                 fields[name] = int(text)
             elif name in BYTES_FIELDS:
                 fields[name] = text.encode()
-            elif name == "partitions":
+            elif name == "mail_types" or name == "partitions":
                 fields[name] = tuple(text.split(","))
             elif name == "gres":
                 entries = (one.split(":") for one in text.split(","))

@@ -30,6 +30,7 @@ from ctld.core.effects import (
     Reply,
     Results,
     ReturnGpus,
+    SendMail,
     SignalStep,
     StartPlan,
     StepCreated,
@@ -60,6 +61,7 @@ from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import HistoryRow, JobRow, Node, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
+from ctld.runtime.mail import address, subject
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
@@ -247,6 +249,8 @@ class World:
             )
         if isinstance(effect, FenceNode):
             return [f"fence {effect.node}"]
+        if isinstance(effect, SendMail):
+            return [f"mail to {address(effect.job, self.config.mail_domain)}: {subject(effect)}"]
         if isinstance(effect, GpuWork | ClearGpu | ReturnGpus):
             return [self._gpu_order(effect)]
         assert isinstance(effect, LaunchStep | NotifyStep | SignalStep | SuspendStep | TerminateStep)
