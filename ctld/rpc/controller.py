@@ -34,6 +34,7 @@ from ctld.rpc import clusterinfo, gpuinfo, jobinfo, reservations, wanted
 from ctld.rpc.auth import caller
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.runas import submitted_for
 from ctld.rpc.services import Services
 from ctld.rpc.users import job_filter
 from ctld.runtime.errors import NotTaken
@@ -96,6 +97,7 @@ class ControllerService:
         components = wanted.components(request.components)
         reply_to = self._runtime.new_reply_to()
         event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, reply_to, components)
+        event = await submitted_for(event, self._runtime.core.state.config.slurm_user, self._services.directory)
         crash_point("submit:before-step")
         body: Submitted = await self._ask(event, context)
         if request.test_only:

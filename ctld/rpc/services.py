@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from accounting.records import Records
 from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
+from ctld.rpc.auth import UserDirectory
 from ctld.rpc.thinker import Thinker
 from ctld.rpc.users import UserNames
 from ctld.runtime.loop import Runtime
@@ -39,6 +40,7 @@ class Services:
     version: str
     records: Records
     stream_secret: bytes  # of the keys with which clients attach to steps
+    directory: UserDirectory
     names: UserNames = field(default_factory=UserNames)
     thinker: Thinker = field(default_factory=Thinker)
 

@@ -167,6 +167,7 @@ class Controller:
             version(),
             self._records,
             secret,
+            self._authenticator.directory,
         )
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)

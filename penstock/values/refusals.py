@@ -51,6 +51,7 @@ class Code(IntEnum):
     JOB_NOT_PENDING = 2073
     INVALID_MCS_LABEL = 2099
     INVALID_BATCH_FEATURES = 2114
+    INVALID_GROUP = 2113
     INVALID_TIME_MIN = 2124
     # Penstock's own
     INVALID_VALUE = 9000
@@ -127,5 +128,6 @@ TEXT: dict[Code, str] = {
     Code.JOB_NOT_PENDING: "Job is no longer pending execution",
     Code.INVALID_MCS_LABEL: "Invalid mcs_label specified",
     Code.INVALID_BATCH_FEATURES: "Job --batch option is invalid or not a subset of --constraints",
+    Code.INVALID_GROUP: "Invalid group id",
     Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
 }
