@@ -166,7 +166,7 @@ JOB_OPTIONS = (
            "STAGE_OUT, TIME_LIMIT[_90|_80|_50], ARRAY_TASKS", metavar="type", convert=read.mail_types,
            field="mail_types"),
     Option("mail-user", "", YES, help="who to send email notification for job state changes", metavar="user",
-           convert=read.name("mail user"), field="mail_user"),
+           convert=read.mail_user, field="mail_user"),
     Option("mcs-label", "", YES, help="mcs label, where the site uses them", metavar="mcs",
            convert=read.name("mcs label"), field="mcs_label"),
     Option("mem", "", YES, help="minimum amount of real memory per node", metavar="MB", convert=read.memory("--mem"),

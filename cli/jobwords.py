@@ -204,19 +204,17 @@ def signal(text: str) -> str:
     return text
 
 
-#: What ALL stands for.
-_MAIL_ALL = ("BEGIN", "END", "FAIL", "INVALID_DEPEND", "REQUEUE", "STAGE_OUT")
-MAIL_TYPES = (*_MAIL_ALL, "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS")
-
-
-def mail_types(text: str) -> list[str]:
+def mail_types(text: str) -> tuple[str, ...]:
     """The events, in capitals, each once; NONE is none."""
-    found: list[str] = []
-    for word in text.upper().split(","):
-        if word not in (*MAIL_TYPES, "ALL", "NONE"):
-            raise BadValue(f"known are NONE, ALL, {', '.join(MAIL_TYPES)}")
-        found += _MAIL_ALL if word == "ALL" else () if word == "NONE" else (word,)
-    return list(dict.fromkeys(found))
+    from penstock.values.mail import parse_mail_types
+
+    return parse_mail_types(text)
+
+
+def mail_user(text: str) -> str:
+    from penstock.values.mail import parse_mail_user
+
+    return parse_mail_user(text)
 
 
 def nice(text: str) -> int:

@@ -162,7 +162,7 @@ EVERY_OPTION = [
     (["--wckey=w"], {"wckey": "w"}),
     (["--mail-type=NONE", "--mail-user=me@example.org"], {"mail_user": "me@example.org"}),
     (["--mail-type=END,fail,time_limit_80"], {"mail_types": ["END", "FAIL", "TIME_LIMIT_80"]}),
-    (["--mail-type=ALL,END"], {"mail_types": ["BEGIN", "END", "FAIL", "INVALID_DEPEND", "REQUEUE", "STAGE_OUT"]}),
+    (["--mail-type=ALL,END"], {"mail_types": ["INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"]}),
     (["--get-user-env"], {"get_user_env": True}),
     (["--get-user-env=20L"], {"get_user_env": True}),
     (
@@ -401,7 +401,7 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--dependency=foo"], "Batch job submission failed: Job dependency problem: "),
         (["--signal=foo"], "Invalid --signal specification: "),
         (["--signal=X:USR1"], "Invalid --signal specification: "),
-        (["--mail-type=END,BIRTHDAY"], "Invalid --mail-type specification: known are NONE, ALL, BEGIN"),
+        (["--mail-type=END,BIRTHDAY"], "Invalid --mail-type specification: Invalid mail type 'BIRTHDAY'"),
         (["--propagate=foo"], "--propagate=foo is not valid"),
         (["--kill-on-invalid-dep=maybe"], "Invalid --kill-on-invalid-dep specification: "),
         (["--mem=1", "--mem-per-cpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
