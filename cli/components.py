@@ -7,7 +7,7 @@ account, time limit, ...) from the first one where it does not say so itself. Va
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cli.jobopts import merge
+from cli.jobrequest import merge
 from cli.options import Command, Parsed, parse
 
 SEPARATOR = ":"

@@ -1,48 +1,51 @@
-"""The options that describe a job: one table for sbatch, salloc and srun, and the way from its values to a JobRequest.
+"""The options that describe a job: one table for sbatch, salloc and srun, each with the request's field that takes its value.
 
 What stands behind an option is read by `cli.jobwords`, with the option's name in the error. What is a language of its
 own (arrays, dependencies, features, hostlists) is checked there, so that a mistake is told without a round trip, and
 sent as it was written: the controller reads it again and its limits are the strict ones. GPUs of a job or a task are
-sent as said: the controller, which knows the nodes, makes numbers for each node of them.
+sent as said: the controller, which knows the nodes, makes numbers for each node of them. Values that are more than one
+field are put into the request by `cli.jobrequest`.
 
 `SBATCH_ONLY` names what means nothing to a job without a script; `allocation_options` leaves it out.
-
-Left out on purpose: --uid and --gid (a job belongs to who submits it), several clusters.
 """
 
-import os
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from cli import bindwords as bind
 from cli import jobwords as read
-from cli.jobwords import NICE_MAX, PRIORITY_MAX
-from cli.options import MAYBE, NO, NUMERIC, YES, Option, later
-from cli.run import CommandError
-from penstock.v1.common_pb2 import GresCount, JobRequest
+from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Command, Option, parse
 
-if TYPE_CHECKING:
-    from penstock.values.gres import Gres
-
-REFUSED = "Batch job submission failed"
+SUBMIT_FAILED = "Batch job submission failed"
 NICE_DEFAULT = 100  # a bare --nice
+#: What --exclusive and --oversubscribe say alike: the last one wins, as in Slurm.
+SHARED, OVERSUBSCRIBE = "shared", "oversubscribe"
 
 _ENV = {
-    "account": "ACCOUNT", "array": "ARRAY_INX", "constraint": "CONSTRAINT", "error": "ERROR", "exclusive": "EXCLUSIVE",
-    "export": "EXPORT", "get-user-env": "GET_USER_ENV", "gpus-per-node": "GPUS_PER_NODE", "gres": "GRES",
-    "ignore-pbs": "IGNORE_PBS", "input": "INPUT", "job-name": "JOB_NAME", "mem": "MEM_PER_NODE",
-    "mem-per-cpu": "MEM_PER_CPU", "no-requeue": "NO_REQUEUE", "open-mode": "OPEN_MODE", "output": "OUTPUT",
-    "partition": "PARTITION", "qos": "QOS", "requeue": "REQUEUE", "signal": "SIGNAL", "time": "TIMELIMIT",
-    "verbose": "DEBUG", "wait": "WAIT", "wckey": "WCKEY", "clusters": "CLUSTERS", "cpus-per-gpu": "CPUS_PER_GPU",
-    "distribution": "DISTRIBUTION", "gpus": "GPUS", "gpus-per-task": "GPUS_PER_TASK", "gpu-bind": "GPU_BIND",
-    "gpu-freq": "GPU_FREQ",
-    "gpu-mem": "GPU_MEM", "tres-bind": "TRES_BIND", "hint": "HINT", "mem-per-gpu": "MEM_PER_GPU", "overcommit": "OVERCOMMIT",
-    "switches": "REQ_SWITCH", "reservation": "RESERVATION", "segment": "SEGMENT_SIZE", "spread-job": "SPREAD_JOB",
-    "threads-per-core": "THREADS_PER_CORE", "tres-per-task": "TRES_PER_TASK", "use-min-nodes": "USE_MIN_NODES",
-    "wait-all-nodes": "WAIT_ALL_NODES", "no-kill": "NO_KILL", "mem-bind": "MEM_BIND", "resv-ports": "RESV_PORTS",
-    "immediate": "IMMEDIATE", "bell": "BELL", "no-bell": "NO_BELL", "kill-command": "KILL_CMD",
-    "profile": "PROFILE", "core-spec": "CORE_SPEC", "network": "NETWORK", "container": "CONTAINER",
+    "account": "ACCOUNT", "acctg-freq": "ACCTG_FREQ", "array": "ARRAY_INX", "batch": "BATCH", "bb": "BURST_BUFFER",
+    "bell": "BELL", "clusters": "CLUSTERS", "constraint": "CONSTRAINT", "container": "CONTAINER",
+    "container-id": "CONTAINER_ID", "core-spec": "CORE_SPEC", "cpu-freq": "CPU_FREQ_REQ",
+    "cpus-per-gpu": "CPUS_PER_GPU", "delay-boot": "DELAY_BOOT", "distribution": "DISTRIBUTION", "error": "ERROR",
+    "exclusive": "EXCLUSIVE", "export": "EXPORT", "get-user-env": "GET_USER_ENV", "gpu-bind": "GPU_BIND",
+    "gpu-freq": "GPU_FREQ", "gpu-mem": "GPU_MEM", "gpus": "GPUS", "gpus-per-node": "GPUS_PER_NODE",
+    "gpus-per-task": "GPUS_PER_TASK", "gres": "GRES", "gres-flags": "GRES_FLAGS", "hint": "HINT",
+    "ignore-pbs": "IGNORE_PBS", "immediate": "IMMEDIATE", "input": "INPUT", "job-name": "JOB_NAME",
+    "kill-command": "KILL_CMD", "mem": "MEM_PER_NODE", "mem-bind": "MEM_BIND", "mem-per-cpu": "MEM_PER_CPU",
+    "mem-per-gpu": "MEM_PER_GPU", "network": "NETWORK", "no-bell": "NO_BELL", "no-kill": "NO_KILL",
+    "no-requeue": "NO_REQUEUE", "open-mode": "OPEN_MODE", "output": "OUTPUT", "overcommit": "OVERCOMMIT",
+    "partition": "PARTITION", "power": "POWER", "profile": "PROFILE", "qos": "QOS", "requeue": "REQUEUE",
+    "reservation": "RESERVATION", "resv-ports": "RESV_PORTS", "segment": "SEGMENT_SIZE", "signal": "SIGNAL",
+    "spread-job": "SPREAD_JOB", "switches": "REQ_SWITCH", "thread-spec": "THREAD_SPEC",
+    "threads-per-core": "THREADS_PER_CORE", "time": "TIMELIMIT", "tres-bind": "TRES_BIND",
+    "tres-per-task": "TRES_PER_TASK", "use-min-nodes": "USE_MIN_NODES", "verbose": "DEBUG", "wait": "WAIT",
+    "wait-all-nodes": "WAIT_ALL_NODES", "wckey": "WCKEY",
 }  # fmt: skip
 """The variables that stand in for options, without their prefix (SBATCH_)."""
+
+#: Variables that all three commands read where their own is not set, by the own one's name without prefix.
+_COMMON_ENV = {"HINT": "SLURM_HINT", "CLUSTERS": "SLURM_CLUSTERS"}
+#: How long --switches waits, as a variable of its own.
+_WAIT4SWITCH = "WAIT4SWITCH"
 
 
 def with_environment(options: Sequence[Option], prefix: str) -> tuple[Option, ...]:
@@ -50,250 +53,228 @@ def with_environment(options: Sequence[Option], prefix: str) -> tuple[Option, ..
     return tuple(o._replace(env=prefix + _ENV[o.name]) if o.name in _ENV else o for o in options)
 
 
-def _count(name: str, short: str, what: str) -> Option:
-    return Option(name, short, YES, help=what, metavar="n", convert=read.number(f"--{name}", 1), invalid=NUMERIC)
+def environment_values(command: Command, prefix: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """What the environment says for a command's options."""
+    known = dict(env)
+    for name, common in _COMMON_ENV.items():
+        if common in env:
+            known.setdefault(prefix + name, env[common])
+    values = parse(command, [], known).values
+    if env.get(prefix + _WAIT4SWITCH):
+        values["switches_wait"] = read.switches_wait(env[prefix + _WAIT4SWITCH])
+    return values
+
+
+def _count(name: str, short: str, field: str, what: str, metavar: str = "n") -> Option:
+    return Option(name, short, YES, help=what, metavar=metavar, convert=read.number(f"--{name}", 1), field=field)
 
 
 JOB_OPTIONS = (
-    Option("array", "a", YES, help="job array index values", metavar="indexes", invalid=REFUSED,
-           convert=read.checked(read.array, "job array")),
-    Option("account", "A", YES, help="charge job to specified account", metavar="name", convert=read.name("account")),
-    Option("begin", "b", YES, help="defer job until HH:MM MM/DD/YY", metavar="time",
-           convert=read.begin),
-    Option("comment", "", YES, help="arbitrary comment", metavar="name", convert=read.name("comment")),
-    _count("cpus-per-task", "c", "number of cpus required per task"),
-    Option("dependency", "d", YES, help="defer job until condition on jobid is satisfied", metavar="type:jobid",
-           convert=read.checked(read.dependency, "dependency"), invalid=f"{REFUSED}: Job dependency problem"),
-    Option("chdir", "D", YES, help="set working directory for batch script", metavar="directory"),
+    Option("account", "A", YES, help="charge job to specified account", metavar="name", convert=read.name("account"),
+           field="account"),
+    Option("acctg-freq", "", YES, help="how often the use of a step is sampled, in seconds: task=30,gpu=60",
+           metavar="datatype=interval", convert=read.acctg_freq, field="acctg_freq"),
+    Option("array", "a", YES, help="job array index values", metavar="indexes", invalid=SUBMIT_FAILED,
+           convert=read.checked(read.array, "job array"), field="array"),
+    Option("batch", "", YES, help="features of the node that runs the batch script", metavar="features",
+           convert=read.checked(read.features, "features"), invalid="Invalid feature specification",
+           field="batch_features"),
+    Option("bb", "", YES, help="burst buffer specifications", metavar="spec", standing=REFUSED,
+           invalid=f"{SUBMIT_FAILED}: Burst Buffer request invalid", note="there are no burst buffers"),
+    Option("bbf", "", YES, help="burst buffer specification file", metavar="file_name", standing=REFUSED,
+           invalid=f"{SUBMIT_FAILED}: Burst Buffer request invalid", note="there are no burst buffers"),
+    Option("begin", "b", YES, help="defer job until HH:MM MM/DD/YY", metavar="time", convert=read.begin,
+           field="begin_at_us"),
+    Option("chdir", "D", YES, help="set working directory", metavar="directory"),
+    Option("cluster-constraint", "", YES, help="specify a list of cluster constraints", metavar="[!]list",
+           standing=ACCEPTED, note="there is one cluster"),
+    Option("clusters", "M", YES, help="cluster to issue commands to, or all", metavar="names",
+           note="one cluster: its own name and all are taken, another name is an error"),
+    Option("comment", "", YES, help="arbitrary comment", metavar="name", convert=read.name("comment"), field="comment"),
+    Option("consolidate-segments", "", NO, help="place the segments of a job in as few blocks as possible",
+           standing=ACCEPTED, note="segments are packed into as few blocks as they fit into anyway"),
+    Option("constraint", "C", YES, help="specify a list of constraints", metavar="list",
+           convert=read.checked(read.features, "constraint"), invalid="Invalid feature specification",
+           field="features"),
+    Option("container", "", YES, help="path to OCI container bundle", metavar="path", standing=REFUSED,
+           invalid=f"{SUBMIT_FAILED}: Container is not configured", note="nodes run no containers"),
+    Option("container-id", "", YES, help="OCI container ID", metavar="id", standing=REFUSED,
+           invalid=f"{SUBMIT_FAILED}: Container is not configured", note="nodes run no containers"),
+    Option("contiguous", "", NO, help="demand a contiguous range of nodes", field="contiguous"),
+    Option("core-spec", "S", YES, help="count of reserved cores", metavar="cores",
+           convert=read.number("--core-spec", 0), field="core_spec"),
+    _count("cores-per-socket", "", "cores_per_socket", "least number of cores of a socket", "C"),
+    Option("cpu-freq", "", YES, help="requested cpu frequency (and governor)", metavar="min[-max[:gov]]",
+           convert=bind.cpu_freq, invalid="Invalid --cpu-freq argument", field="cpu_freq", standing=ACCEPTED,
+           note="clocks of CPUs are left to the kernel"),
+    _count("cpus-per-gpu", "", "cpus_per_gpu", "number of CPUs required per allocated GPU"),
+    _count("cpus-per-task", "c", "cpus_per_task", "number of cpus required per task", "ncpus"),
+    Option("deadline", "", YES, help="remove the job if it cannot end before this time", metavar="time",
+           convert=read.begin, field="deadline_at_us"),
+    Option("delay-boot", "", YES, help="delay boot for desired node features", metavar="mins",
+           convert=read.time_min, field="delay_boot_s"),
+    Option("dependency", "d", YES, help="defer job until condition on jobid is satisfied", metavar="type:jobid[:time]",
+           convert=read.checked(read.dependency, "dependency"), invalid=f"{SUBMIT_FAILED}: Job dependency problem",
+           field="dependency"),
+    Option("distribution", "m", YES, help="how tasks are spread over nodes, sockets and cores", metavar="type",
+           convert=bind.distribution, field="distribution"),
     Option("error", "e", YES, help="file for batch script's standard error", metavar="err"),
+    Option("exclude", "x", YES, help="exclude a specific list of hosts", metavar="hosts...",
+           convert=read.checked(read.hosts, "host list"), field="nodes_excluded"),
+    Option("exclusive", "", MAYBE, help="do not share nodes with other jobs; user: only with the same user's, mcs: only "
+           "with jobs of the same label, topo: nor its part of the topology", metavar="user|mcs|topo", dest=SHARED,
+           const="exclusive", convert=read.exclusive),
     Option("export", "", YES, help="specify environment variables to export", metavar="names"),
-    Option("export-file", "", YES, help="file or descriptor with environment variables", metavar="file|fd"),
-    Option("get-user-env", "", MAYBE, help="accepted; the submitted environment is used"),
+    Option("export-file", "", YES, help="file or descriptor with environment variables, each ended by a NUL",
+           metavar="file|fd"),
+    Option("extra", "", YES, help="arbitrary text, kept with the job", metavar="string", convert=read.name("extra"),
+           field="extra"),
+    Option("extra-node-info", "B", YES, help="least sockets, cores and threads of a node", metavar="S[:C[:T]]",
+           convert=read.extra_node_info),
+    Option("get-user-env", "", MAYBE, help="load the login environment of the user on the node", metavar="timeout",
+           convert=read.get_user_env, field="get_user_env"),
+    Option("gid", "", YES, help="group ID to run job as (user root only)", metavar="group_id", convert=read.group,
+           field="run_as_gid"),
+    Option("gpu-bind", "", YES, help="task to GPU binding of the job's steps", metavar="type", convert=bind.gpu_bind,
+           invalid="Invalid --gpu-bind argument: gres/gpu:{value}", field="gpu_bind"),
+    Option("gpu-freq", "", YES, help="frequency of GPUs", metavar="freq", convert=bind.gpu_freq, field="gpu_freq",
+           invalid="Invalid --gpu-freq argument: gpu:{value}",
+           note="clocks of GPUs are not changed, and the step is told so"),
+    Option("gpu-mem", "", YES, help="least memory of each GPU", metavar="MB", convert=read.memory("--gpu-mem"),
+           field="gpu_mem_mb", note="not in Slurm"),
+    Option("gpus", "G", YES, help="count of GPUs required for the job", metavar="[type:]n", convert=read.node_gpus),
+    Option("gpus-per-node", "", YES, help="number of GPUs required per allocated node", metavar="[type:]n",
+           convert=read.node_gpus),
+    Option("gpus-per-socket", "", YES, help="number of GPUs required per socket (with --sockets-per-node)",
+           metavar="[type:]n", convert=read.node_gpus),
+    Option("gpus-per-task", "", YES, help="number of GPUs required per task", metavar="[type:]n",
+           convert=read.node_gpus),
     Option("gres", "", YES, help="required generic resources", metavar="list", convert=read.gres,
            invalid="Invalid generic resource (gres) specification"),
-    Option("gpus-per-node", "", YES, help="number of GPUs required per allocated node", metavar="n", convert=read.gpus),
-    Option("hold", "H", help="submit job in held state"),
+    Option("gres-flags", "", YES, help="flags related to GRES management", metavar="opts", convert=read.gres_flags,
+           note="devices and cores near each other are taken where they are free; this asks for no more"),
+    Option("hint", "", YES, help="bind tasks according to hints; help lists them", metavar="type", convert=bind.hint,
+           invalid='unrecognized --hint argument "{value}", see --hint=help'),
+    Option("hold", "H", NO, help="submit job in held state", field="hold"),
     Option("input", "i", YES, help="file for batch script's standard input", metavar="in"),
     Option("job-name", "J", YES, help="name of job", metavar="jobname", convert=read.name("job name")),
     Option("kill-on-invalid-dep", "", YES, help="end the job when its dependency cannot be met", metavar="yes|no",
-           convert=read.yes_no),
-    Option("mail-type", "", YES, help="NONE only", metavar="type", convert=read.mail_type),
-    Option("mail-user", "", YES, help="accepted; no mail is sent yet", metavar="user"),
-    _count("ntasks", "n", "number of tasks to run"),
+           convert=read.yes_no, field="kill_on_invalid_dep"),
+    Option("licenses", "L", YES, help="required license, comma separated", metavar="names",
+           convert=read.checked(read.licenses, "licenses"), invalid="Invalid license specification", field="licenses"),
+    Option("mail-type", "", YES, help="notify on state change: NONE, BEGIN, END, FAIL, REQUEUE, ALL, INVALID_DEPEND, "
+           "STAGE_OUT, TIME_LIMIT[_90|_80|_50], ARRAY_TASKS", metavar="type", convert=read.mail_types,
+           field="mail_types"),
+    Option("mail-user", "", YES, help="who to send email notification for job state changes", metavar="user",
+           convert=read.mail_user, field="mail_user"),
+    Option("mcs-label", "", YES, help="mcs label, where the site uses them", metavar="mcs",
+           convert=read.name("mcs label"), field="mcs_label"),
+    Option("mem", "", YES, help="minimum amount of real memory per node", metavar="MB", convert=read.memory("--mem"),
+           field="mem_per_node_mb"),
+    Option("mem-bind", "", YES, help="bind memory to locality domains; help lists how", metavar="type",
+           convert=bind.mem_bind, invalid='unrecognized --mem-bind argument "{value}"', field="mem_bind"),
+    Option("mem-per-cpu", "", YES, help="real memory per allocated cpu", metavar="MB",
+           convert=read.memory("--mem-per-cpu"), field="mem_per_cpu_mb"),
+    Option("mem-per-gpu", "", YES, help="real memory per allocated GPU", metavar="MB",
+           convert=read.memory("--mem-per-gpu"), field="mem_per_gpu_mb"),
+    _count("mincpus", "", "mincpus", "least number of CPUs of a node"),
+    Option("network", "", YES, help="specify information pertaining to the network", metavar="type",
+           convert=read.name("network"), field="network", standing=ACCEPTED, note="there is nothing to choose"),
     Option("nice", "", MAYBE, help="decrease scheduling priority by value", const=NICE_DEFAULT,
-           convert=read.number("--nice", -NICE_MAX, NICE_MAX), invalid="Invalid --nice value"),
+           convert=read.nice, invalid="Invalid --nice value", field="nice"),
+    Option("no-kill", "k", MAYBE, help="do not end the job when a node of it fails", metavar="off",
+           convert=read.no_kill, field="no_kill"),
     Option("no-requeue", "", NO, help="do not permit the job to be requeued", dest="requeue", const=False),
-    _count("ntasks-per-node", "", "number of tasks to invoke on each node"),
+    Option("node-fail-policy", "", YES, metavar="stop|keep", convert=read.node_fail_policy, field="node_fail_policy",
+           help="stop: stops itself and runs again elsewhere when its node is out of reach; keep: goes on",
+           note="not in Slurm"),
+    Option("nodefile", "F", YES, help="request the hosts named in a file", metavar="filename", dest="nodelist",
+           convert=read.node_file, invalid="Invalid --nodefile node file", field="nodes_required"),
+    Option("nodelist", "w", YES, help="request a specific list of hosts", metavar="hosts...",
+           convert=read.checked(read.hosts, "host list"), field="nodes_required"),
     Option("nodes", "N", YES, help="number of nodes on which to run (N = min[-max])", metavar="N", convert=read.nodes,
            invalid='"{value}" is not a valid node count'),
-    Option("output", "o", YES, help="file for batch script's standard output", metavar="out"),
+    _count("ntasks", "n", "ntasks", "number of tasks to run", "ntasks"),
+    _count("ntasks-per-core", "", "ntasks_per_core", "most tasks on a core"),
+    _count("ntasks-per-gpu", "", "ntasks_per_gpu", "number of tasks to invoke for each GPU"),
+    _count("ntasks-per-node", "", "ntasks_per_node", "number of tasks to invoke on each node"),
+    _count("ntasks-per-socket", "", "ntasks_per_socket", "most tasks for each socket of a node"),
+    Option("ntasks-per-tres", "", YES, help="the same as --ntasks-per-gpu", metavar="n", dest="ntasks_per_gpu",
+           convert=read.number("--ntasks-per-tres", 1), field="ntasks_per_gpu"),
+    Option("oom-kill-step", "", MAYBE, help="end the whole step when a task of it runs out of memory", metavar="0|1",
+           convert=read.zero_one, field="oom_kill_step"),
     Option("open-mode", "", YES, help="how output files are opened", metavar="append|truncate", convert=read.open_mode),
-    Option("partition", "p", YES, help="partition requested", metavar="partition", convert=read.partitions),
-    Option("priority", "", YES, help="set the priority of the job to value",
-           convert=read.number("--priority", 0, PRIORITY_MAX)),
-    Option("propagate", "", MAYBE, help="propagate all [or specific list of] rlimits", metavar="rlimits", const="ALL"),
-    Option("qos", "q", YES, help="quality of service", metavar="qos", convert=read.name("QOS")),
-    Option("reservation", "", YES, help="allocate resources from named reservations", metavar="names",
-           convert=read.name("reservation")),
-    Option("requeue", "", help="permit the job to be requeued"),
-    Option("signal", "", YES, help="signal before the time limit", metavar="[[R][B]:]num[@time]",
-           convert=read.signal),
-    Option("deadline", "", YES, help="remove the job if it cannot end before this time", metavar="time", convert=read.begin),
-    Option("time-min", "", YES, help="minimum time limit (if distinct)", metavar="minutes", convert=read.time_min),
-    Option("time", "t", YES, help="time limit", metavar="minutes", convert=read.time_limit),
-    Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=read.name("wckey")),
-    Option("constraint", "C", YES, help="specify a list of constraints", metavar="list",
-           convert=read.checked(read.features, "constraint"), invalid="Invalid feature specification"),
+    Option("output", "o", YES, help="file for batch script's standard output", metavar="out"),
+    Option("overcommit", "O", NO, help="more tasks than CPUs: CPUs are taken for one task a node", field="overcommit"),
+    Option("oversubscribe", "s", NO, help="over subscribe resources with other jobs", dest=SHARED,
+           const=OVERSUBSCRIBE),
+    Option("partition", "p", YES, help="partition requested", metavar="partition", convert=read.partitions,
+           field="partitions"),
+    Option("power", "", YES, help="power management options", metavar="flags", standing=ACCEPTED,
+           note="power is not managed by job"),
     Option("prefer", "", YES, help="features to try before those of --constraint", metavar="list",
-           convert=read.checked(read.features, "preferred features"), invalid="Invalid feature specification"),
-    _count("sockets-per-node", "", "least number of sockets of a node"),
-    _count("cores-per-socket", "", "least number of cores of a socket"),
-    _count("threads-per-core", "", "least number of threads of a core, and most that work"),
-    Option("extra-node-info", "B", YES, help="least sockets, cores and threads of a node", metavar="S[:C[:T]]",
-           convert=read.extra_node_info),
-    _count("mincpus", "", "least number of CPUs of a node"),
-    Option("tmp", "", YES, help="least size of a node's temporary disk", metavar="MB", convert=read.memory("--tmp")),
-    _count("ntasks-per-core", "", "most tasks on a core"),
-    _count("ntasks-per-socket", "", "most tasks for each socket of a node"),
-    Option("hint", "", YES, help="bind tasks according to hints", metavar="nomultithread|multithread",
-           convert=read.hint),
-    Option("gres-flags", "", YES, help="accepted; devices and cores near each other are taken where they are free",
-           metavar="enforce-binding", convert=read.gres_flags),
-    Option("spread-job", help="spread the job over as many nodes as possible"),
-    Option("use-min-nodes", help="of a range of nodes prefer the smaller number"),
-    Option("nodefile", "F", YES, help="request the hosts named in a file", metavar="filename", dest="nodelist",
-           convert=read.node_file, invalid="Invalid --nodefile node file"),
-    Option("licenses", "L", YES, help="required license, comma separated", metavar="names",
-           convert=read.checked(read.licenses, "licenses"), invalid="Invalid license specification"),
+           convert=read.checked(read.features, "preferred features"), invalid="Invalid feature specification",
+           field="prefer"),
+    Option("priority", "", YES, help="set the priority of the job to value", convert=read.priority, field="priority"),
+    Option("profile", "", YES, help="detailed data of the job: all, none, energy, task, lustre, network",
+           convert=read.profile, invalid="invalid --profile={value} option", standing=ACCEPTED,
+           note="no series are kept; sstat and sacct have the sums"),
+    Option("propagate", "", MAYBE, help="propagate all [or specific list of] rlimits", metavar="rlimits", const="ALL"),
+    Option("qos", "q", YES, help="quality of service", metavar="qos", convert=read.name("QOS"), field="qos"),
+    Option("reboot", "", NO, help="reboot compute nodes before starting job", field="reboot"),
+    Option("requeue", "", MAYBE, help="permit the job to be requeued; expedite: with the highest priority, when its node "
+           "fails", metavar="expedite", convert=read.requeue),
+    Option("reservation", "", YES, help="allocate resources from named reservations", metavar="names",
+           convert=read.name("reservation"), field="reservation"),
+    Option("resources", "", YES, help="resources of a hierarchy", metavar="list", standing=REFUSED,
+           note="there are no hierarchical resources; --licenses and --gres are what is counted"),
+    Option("resv-ports", "", MAYBE, help="reserve communication ports", metavar="count", const=1,
+           convert=read.number("--resv-port", 0), field="resv_ports"),
     Option("segment", "", YES, help="nodes of one segment inside a block", metavar="n",
-           convert=read.number("--segment", 1), invalid=NUMERIC),
+           convert=read.number("--segment", 1), field="segment"),
+    Option("signal", "", YES, help="signal before the time limit", metavar="[[R][B]:]num[@time]", convert=read.signal,
+           field="signal"),
+    _count("sockets-per-node", "", "sockets_per_node", "least number of sockets of a node", "S"),
+    Option("spread-job", "", NO, help="spread the job over as many nodes as possible", field="spread_job"),
+    Option("spread-segments", "", NO, help="place each segment of a job in a block of its own", standing=ACCEPTED,
+           note="segments are packed into as few blocks as they fit into"),
+    Option("stepmgr", "", NO, help="manage the job's steps on its first node", standing=ACCEPTED,
+           note="the controller makes all steps, and is quick enough"),
     Option("switches", "", YES, help="most leaf switches, and how long to wait for so few",
            metavar="count[@max-time]", convert=read.switches),
-    Option("mem", "", YES, help="minimum amount of real memory per node", metavar="MB", convert=read.memory("--mem")),
-    Option("mem-per-cpu", "", YES, help="real memory per allocated cpu", metavar="MB",
-           convert=read.memory("--mem-per-cpu")),
-    Option("nodelist", "w", YES, help="request a specific list of hosts", metavar="hosts...",
-           convert=read.checked(read.hosts, "host list")),
-    Option("exclude", "x", YES, help="exclude a specific list of hosts", metavar="hosts...",
-           convert=read.checked(read.hosts, "host list")),
-    Option("exclusive", "", MAYBE, help="do not share nodes with other jobs", metavar="user", convert=read.exclusive),
-    Option("overcommit", "O", help="more tasks than CPUs: CPUs are taken for one task a node"),
-    Option("distribution", "m", YES, help="how tasks are spread over nodes, sockets and cores", metavar="type",
-           convert=read.distribution),
-    Option("gpus", "G", YES, help="number of GPUs required for the job", metavar="n", convert=read.node_gpus),
-    Option("gpus-per-task", "", YES, help="number of GPUs required per task", metavar="n", convert=read.node_gpus),
-    Option("gpus-per-socket", "", YES, help="number of GPUs required per socket (with --sockets-per-node)", metavar="n",
-           convert=read.node_gpus),
+    Option("thread-spec", "", YES, help="count of reserved threads", metavar="threads",
+           convert=read.number("--thread-spec", 1), field="thread_spec"),
+    _count("threads-per-core", "", "threads_per_core", "least number of threads of a core, and most that work", "T"),
+    Option("time", "t", YES, help="time limit", metavar="minutes", convert=read.time_limit, field="time_limit_s"),
+    Option("time-min", "", YES, help="minimum time limit (if distinct)", metavar="minutes", convert=read.time_min,
+           field="time_min_s"),
+    Option("tmp", "", YES, help="least size of a node's temporary disk", metavar="MB", convert=read.memory("--tmp"),
+           field="tmp_disk_mb"),
+    Option("tres-bind", "", YES, help="the same as --gpu-bind, as gres/gpu:TYPE", metavar="type", dest="gpu_bind",
+           convert=bind.tres_bind, field="gpu_bind"),
     Option("tres-per-task", "", YES, help="cpu=N and gres/NAME=N of each task", metavar="list",
            convert=read.tres_per_task),
-    _count("ntasks-per-gpu", "", "number of tasks to invoke for each GPU"),
-    _count("cpus-per-gpu", "", "number of CPUs required per allocated GPU"),
-    Option("mem-per-gpu", "", YES, help="real memory per allocated GPU", metavar="MB",
-           convert=read.memory("--mem-per-gpu")),
-    Option("gpu-bind", "", YES, help="task to GPU binding of the job's steps", metavar="type", convert=read.gpu_bind,
-           invalid="Invalid --gpu-bind specification"),
-    Option("tres-bind", "", YES, help="the same as gres/gpu:TYPE", metavar="type", dest="gpu_bind", convert=read.tres_bind,
-           invalid="Invalid --tres-bind specification"),
-    Option("gpu-freq", "", YES, help="accepted; clocks of GPUs are not changed, and the step is told so", metavar="freq",
-           convert=read.gpu_freq, invalid="Invalid --gpu-freq specification"),
-    Option("gpu-mem", "", YES, help="least memory of each GPU", metavar="MB", convert=read.memory("--gpu-mem")),
-    Option("mem-bind", "", YES, help="task to memory binding of the job's steps", metavar="type",
-           convert=read.name("memory binding")),
-    Option("no-kill", "k", MAYBE, help="do not end the job when a node of it fails", metavar="off", convert=read.no_kill),
-    Option("node-fail-policy", "", YES, metavar="stop|keep", convert=read.node_fail_policy,
-           help="stop: stops itself and runs again elsewhere when its node is out of reach; keep: goes on"),
-    Option("wait-all-nodes", "", YES, help="start when all nodes are ready (1), as Penstock always does", metavar="0|1",
-           convert=read.zero_one),
-    Option("resv-ports", "", MAYBE, help="reserve communication ports", metavar="count", const=1,
-           convert=read.number("--resv-ports", 0)),
-    Option("network", "", YES, help="accepted; there is nothing to choose", metavar="type", convert=read.name("network")),
-    *later(
-        "acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
-        "core-spec/S", "cpu-freq", "delay-boot",
-        "extra", "gid",
-        "mcs-label",
-        "ntasks-per-tres", "power", "profile",
-        "resources", "thread-spec", "uid", "oom-kill-step",
-    ),
-    *later(
-        "contiguous", "oversubscribe/s", "reboot", "stepmgr",
-        "consolidate-segments", "spread-segments", value=NO,
-    ),
+    Option("uid", "", YES, help="user ID to run job as (user root only)", metavar="user_id", convert=read.user,
+           field="run_as_uid"),
+    Option("use-min-nodes", "", NO, help="of a range of nodes prefer the smaller number", field="use_min_nodes"),
+    Option("wait-all-nodes", "", YES, help="start when all nodes are ready", metavar="0|1", convert=read.zero_one,
+           field="wait_all_nodes", note="all nodes are always waited for"),
+    Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=read.name("wckey"),
+           field="wckey"),
 )  # fmt: skip
 
-#: Options that cannot stand together in one place; one from a higher place replaces the other from a lower one.
-EXCLUSIVE_KEYS = ("mem", "mem_per_cpu", "mem_per_gpu")
-MEMORY_CONFLICT = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
-
-_SAME = {"comment": "comment", "account": "account", "qos": "qos", "wckey": "wckey", "signal": "signal",
-         "array": "array", "dependency": "dependency", "constraint": "features", "nodelist": "nodes_required",
-         "exclude": "nodes_excluded", "time": "time_limit_s", "begin": "begin_at_us",
-         "licenses": "licenses", "segment": "segment",
-         "time_min": "time_min_s", "deadline": "deadline_at_us", "ntasks": "ntasks",
-         "cpus_per_task": "cpus_per_task", "ntasks_per_node": "ntasks_per_node", "mem": "mem_per_node_mb",
-         "mem_per_cpu": "mem_per_cpu_mb", "hold": "hold", "requeue": "requeue",
-         "nice": "nice", "priority": "priority", "kill_on_invalid_dep": "kill_on_invalid_dep",
-         "reservation": "reservation", "prefer": "prefer", "sockets_per_node": "sockets_per_node",
-         "cores_per_socket": "cores_per_socket", "threads_per_core": "threads_per_core", "mincpus": "mincpus",
-         "tmp": "tmp_disk_mb", "ntasks_per_core": "ntasks_per_core", "ntasks_per_socket": "ntasks_per_socket",
-         "mem_per_gpu": "mem_per_gpu_mb", "ntasks_per_gpu": "ntasks_per_gpu", "cpus_per_gpu": "cpus_per_gpu",
-         "overcommit": "overcommit", "distribution": "distribution", "gpu_bind": "gpu_bind",
-         "gpu_freq": "gpu_freq", "gpu_mem": "gpu_mem_mb", "mem_bind": "mem_bind",
-         "no_kill": "no_kill", "node_fail_policy": "node_fail_policy",
-         "wait_all_nodes": "wait_all_nodes", "resv_ports": "resv_ports", "network": "network",
-         "immediate": "immediate_s",
-         "spread_job": "spread_job", "use_min_nodes": "use_min_nodes"}  # fmt: skip
-"""Values that go into the request as they are, by the request's field."""
-
-_PATHS = {"output": "std_out", "error": "std_err", "input": "std_in"}
-
-
-def merge(*layers: dict[str, Any]) -> dict[str, Any]:
-    """Lay the places where options were given over each other, the lowest first."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        given = [key for key in EXCLUSIVE_KEYS if key in layer]
-        if len(given) > 1:
-            raise CommandError(MEMORY_CONFLICT)
-        if given:
-            for key in EXCLUSIVE_KEYS:
-                merged.pop(key, None)
-        merged |= layer
-    return merged
-
-
-def job_request(values: dict[str, Any]) -> JobRequest:
-    """The request that the options describe; what the submitting process adds is left to the caller."""
-    job = JobRequest(**{field: values[key] for key, field in _SAME.items() if key in values})
-    job.partitions.extend(values.get("partition", ()))
-    if "nodes" in values:
-        job.nodes_min, job.nodes_max = values["nodes"]
-    for key, field in _PATHS.items():
-        setattr(job, field, os.fsencode(values.get(key, "")))
-    if "extra_node_info" in values:
-        job.sockets_per_node, job.cores_per_socket, job.threads_per_core = values["extra_node_info"]
-    if values.get("hint") and not job.threads_per_core:
-        job.threads_per_core = values["hint"]
-    if "switches" in values:
-        job.switches_max, job.switches_wait_s = values["switches"]
-    if "exclusive" in values:
-        job.exclusive_user = values["exclusive"] == "user"
-        job.exclusive = not job.exclusive_user
-    mode = values.get("open_mode")
-    if mode:
-        job.open_append = mode == "append"
-        job.open_truncate = mode == "truncate"
-    job.gres_per_node.extend(_counts(_node_gres(values)))
-    if "gpus_per_socket" in values:
-        job.gres_per_socket.extend(_counts(values["gpus_per_socket"]))
-        job.gres_sockets = _sockets(values)
-    job.gres_per_job.extend(_counts(values.get("gpus", ())))
-    job.gres_per_task.extend(_counts(values.get("gpus_per_task", ())))
-    if "tres_per_task" in values:
-        cpus, gres = values["tres_per_task"]
-        if (cpus and "cpus_per_task" in values) or (gres and "gpus_per_task" in values):
-            raise CommandError("--tres-per-task says again what --cpus-per-task or --gpus-per-task say: leave one out")
-        job.cpus_per_task = cpus or job.cpus_per_task
-        job.gres_per_task.extend(_counts(gres))
-    return job
-
-
-def _counts(gres: "Iterable[Gres]") -> list[GresCount]:
-    return [GresCount(name=g.name, type=g.type, count=g.count) for g in gres]
-
-
-def _sockets(values: dict[str, Any]) -> int:
-    found: int = values.get("sockets_per_node") or (values.get("extra_node_info") or (0,))[0]
-    return found
-
-
-def _node_gres(values: dict[str, Any]) -> "list[Gres]":
-    """--gpus-per-node stands in the place of the GPUs in --gres; --gpus-per-socket likewise."""
-    gres = list(values.get("gres", ()))
-    each = values.get("gpus_per_node")
-    if "gpus_per_socket" in values:
-        sockets = _sockets(values)
-        if not sockets:
-            raise CommandError("--gpus-per-socket option requires --sockets-per-node to be specified")
-        each = [g.__class__(g.name, g.type, g.count * sockets) for g in values["gpus_per_socket"]]
-    return gres if each is None else [g for g in gres if g.name != "gpu"] + list(each)
-
+#: By key, the fields that take a value as it is.
+FIELDS = {option.key: option.field for option in JOB_OPTIONS if option.field}
 
 #: What means nothing to a job without a script: neither salloc nor srun know these.
 SBATCH_ONLY = frozenset(
-    ("array", "error", "input", "output", "open-mode", "export", "export-file", "requeue", "no-requeue", "propagate")
-)
+    ("array", "batch", "error", "input", "output", "open-mode", "export", "export-file", "requeue", "no-requeue",
+     "propagate")
+)  # fmt: skip
 IMMEDIATE = Option("immediate", "I", MAYBE, help="give up if the resources are not there within so many seconds",
-                   metavar="secs", const=0, convert=read.number("--immediate", 0))  # fmt: skip
+                   metavar="secs", const=0, convert=read.number("immediate", 0), field="immediate_s")  # fmt: skip
 
 
 def allocation_options() -> tuple[Option, ...]:
     """The options of a job that runs no script."""
     return (*(o for o in JOB_OPTIONS if o.name not in SBATCH_ONLY), IMMEDIATE)
-
-
-def shown(text: str) -> str:
-    """Text that can stand in a table: what is not UTF-8, and control characters, are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

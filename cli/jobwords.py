@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cli.options import WholeText, flag_is_on, plain
 from penstock.values.duration import UNLIMITED, parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
-from penstock.values.numbers import parse_int
+from penstock.values.numbers import is_digits, parse_int
 from penstock.values.signals import parse_end_warning
 from penstock.values.text import check_name
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 COUNT_MAX = 2**31 - 1  # nodes, tasks, CPUs: Slurm's range; the controller's limits are far below
 NICE_MAX = 2_147_483_645
 PRIORITY_MAX = 2**32 - 2
+ID_MAX = 2**32 - 2
+LONG_MAX = 2**63 - 1
+DIGITS_MAX = 20  # more than LONG_MAX has
 #: Slurm's hard limit of MaxArraySize; the cluster's own is checked by the controller.
 ARRAY_SIZE_MAX = 4_000_001
 #: Texts with a language of their own: a dependency on thousands of jobs is not unheard of.
@@ -35,7 +39,18 @@ def name(what: str) -> Callable[[str], str]:
 
 
 def number(what: str, low: int, high: int = COUNT_MAX) -> Callable[[str], int]:
-    return lambda text: parse_int(text, low, high, what)
+    """A whole number; what is none, and what is too big, is told in Slurm's words."""
+
+    def convert(text: str) -> int:
+        try:
+            return parse_int(text, low, high, what)
+        except BadValue as error:
+            value = min(int(text[:DIGITS_MAX]), LONG_MAX) if is_digits(text) else 0
+            if value > high:
+                raise WholeText(f"Numeric argument ({value}) to big for {what}.") from error
+            raise WholeText(f'Invalid numeric value "{plain(text)}" for {what}.') from error
+
+    return convert
 
 
 def memory(what: str) -> Callable[[str], int]:
@@ -77,35 +92,41 @@ def licenses(text: str) -> None:
     parse_licenses(text)
 
 
-def switches(text: str) -> tuple[int, int]:
+_switch_count = number("--switches", 1)
+
+
+def switches(text: str) -> tuple[int, int | None]:
+    """How many, and for how many seconds so few are waited for (None = not said)."""
     count, at, wait = text.partition("@")
-    return parse_int(count, 1, COUNT_MAX, "number of switches"), max(0, parse_duration_s(wait)) if at else 0
+    return _switch_count(count), switches_wait(wait) if at else None
+
+
+def switches_wait(text: str) -> int:
+    return max(0, parse_duration_s(text))
+
+
+_PARTS_OF_B = tuple(number(f"{which} arg of -B", 1) for which in ("first", "second", "third"))
 
 
 def extra_node_info(text: str) -> tuple[int, int, int]:
     """-B: least sockets a node, cores a socket, threads a core; `*` or nothing is any."""
     words = text.split(":")
     if len(words) > 3:
-        raise BadValue(f"{text!r} is not SOCKETS[:CORES[:THREADS]]")
-    counts = [0 if word in ("*", "") else parse_int(word, 1, COUNT_MAX, "--extra-node-info") for word in words]
+        raise BadValue(f"{plain(text)} is not SOCKETS[:CORES[:THREADS]]")
+    counts = [0 if word in ("*", "") else read(word) for word, read in zip(words, _PARTS_OF_B, strict=False)]
     sockets, cores, threads = (*counts, 0, 0)[:3]
     return sockets, cores, threads
 
 
-#: By --hint: threads of a core that work, 0 = all.
-_HINTS = {"nomultithread": 1, "compute_bound": 1, "multithread": 0}
-
-
-def hint(text: str) -> int:
-    if text not in _HINTS:
-        raise BadValue(f"{text!r} is none of {', '.join(_HINTS)}, which Penstock knows")
-    return _HINTS[text]
+GRES_FLAGS = (
+    "enforce-binding", "disable-binding", "multiple-tasks-per-sharing", "one-task-per-sharing", "allow-task-sharing",
+)  # fmt: skip
 
 
 def gres_flags(text: str) -> str:
-    for word in text.split(","):
-        if word not in ("enforce-binding", "disable-binding"):
-            raise BadValue(f"{word!r} is not supported by Penstock; enforce-binding and disable-binding are")
+    for word in text.lower().split(","):
+        if word not in GRES_FLAGS:
+            raise BadValue(f"known are {', '.join(GRES_FLAGS)}")
     return text
 
 
@@ -141,11 +162,17 @@ def time_min(text: str) -> int:
 
 def nodes(text: str) -> tuple[int, int]:
     low, dash, high = text.partition("-")
-    least = parse_int(low, 1, COUNT_MAX, "node count")
-    most = parse_int(high, 1, COUNT_MAX, "node count") if dash else least
+    least = _node_count(low)
+    most = _node_count(high) if dash else least
     if most < least:
-        raise BadValue(f"Maximum node count {most} is less than minimum node count {least}")
+        raise WholeText(f"Maximum node count {most} is less than minimum node count {least}")
     return least, most
+
+
+def _node_count(text: str) -> int:
+    """As Slurm a count may be in k or m: 1k is 1024."""
+    factor = {"k": 1024, "m": 1024 * 1024}.get(text[-1:].lower(), 1)
+    return parse_int(text[:-1] if factor > 1 else text, 1, COUNT_MAX // factor, "node count") * factor
 
 
 def partitions(text: str) -> list[str]:
@@ -153,11 +180,10 @@ def partitions(text: str) -> list[str]:
 
 
 def exclusive(text: str) -> str:
-    if text.lower() not in ("user", "mcs", "topo", "exclusive", ""):
-        raise BadValue(f"{text!r} is none of user, mcs, topo")
-    if text.lower() in ("mcs", "topo"):
-        raise BadValue(f"{text!r} is not supported yet by Penstock; a plain --exclusive and =user are")
-    return text.lower() if text.lower() == "user" else ""
+    word = text.lower() or "exclusive"
+    if word not in ("exclusive", "user", "mcs", "topo"):
+        raise BadValue("known are user, mcs, topo, or nothing")
+    return word
 
 
 def open_mode(text: str) -> str:
@@ -178,9 +204,99 @@ def signal(text: str) -> str:
     return text
 
 
-def mail_type(text: str) -> str:
-    if text.upper() != "NONE":
-        raise BadValue("mail is not supported yet by Penstock; only NONE is")
+def mail_types(text: str) -> tuple[str, ...]:
+    """The events, in capitals, each once; NONE is none."""
+    from penstock.values.mail import parse_mail_types
+
+    return parse_mail_types(text)
+
+
+def mail_user(text: str) -> str:
+    from penstock.values.mail import parse_mail_user
+
+    return parse_mail_user(text)
+
+
+def nice(text: str) -> int:
+    try:
+        return parse_int(text, -NICE_MAX, NICE_MAX, "--nice")
+    except BadValue as error:
+        if is_digits(text.removeprefix("-")):
+            raise WholeText(f"Invalid --nice value, out of range (+/- {NICE_MAX})") from error
+        raise
+
+
+def priority(text: str) -> int:
+    """A number; TOP is the highest there is."""
+    if text.upper() == "TOP":
+        return PRIORITY_MAX
+    if is_digits(text.removeprefix("-")):
+        if text.startswith("-"):
+            raise WholeText("Priority must be >= 0")
+        if int(text[:DIGITS_MAX]) > PRIORITY_MAX:
+            raise WholeText(f"Priority must be < {PRIORITY_MAX}")
+    return parse_int(text, 0, PRIORITY_MAX, "--priority")
+
+
+def requeue(text: str) -> bool | str | None:
+    """True, `expedite`, or None where a variable switches it off."""
+    if text.lower() == "expedite":
+        return "expedite"
+    if text.lower() not in ("yes", "no", "") and not is_digits(text):
+        raise BadValue("the only value there is is expedite")
+    return True if flag_is_on(text) else None
+
+
+def get_user_env(text: str) -> bool:
+    """[seconds][S|L]: how long to wait, and which kind of login shell; neither matters here."""
+    if not is_digits(text[:-1] + "0" if text[-1:] in ("S", "L") else text):
+        raise BadValue("expected [seconds][S|L]")
+    return True
+
+
+def user(text: str) -> int:
+    """A user by name or number."""
+    if is_digits(text):
+        return parse_int(text, 0, ID_MAX, "user id")
+    import pwd
+
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except (KeyError, ValueError) as error:
+        raise BadValue("no such user here") from error
+
+
+def group(text: str) -> int:
+    """A group by name or number."""
+    if is_digits(text):
+        return parse_int(text, 0, ID_MAX, "group id")
+    import grp
+
+    try:
+        return grp.getgrnam(text).gr_gid
+    except (KeyError, ValueError) as error:
+        raise BadValue("no such group here") from error
+
+
+PROFILES = ("all", "none", "energy", "task", "lustre", "network")
+
+
+def profile(text: str) -> str:
+    for word in text.lower().split(","):
+        if word not in PROFILES:
+            raise BadValue(f"known are {', '.join(PROFILES)}")
+    return text
+
+
+SAMPLED = ("task", "energy", "network", "filesystem", "gpu")
+
+
+def acctg_freq(text: str) -> str:
+    """`30`, or `task=30,energy=60`: seconds by what is sampled; 0 = never."""
+    for word in text.split(","):
+        name_, equals, seconds = word.rpartition("=")
+        if (equals and name_.lower() not in SAMPLED) or not is_digits(seconds) or len(seconds) > 5:
+            raise WholeText(f"Invalid --acctg-freq specification: {plain(text)}")
     return text
 
 
@@ -218,26 +334,6 @@ def tres_per_task(text: str) -> tuple[int, "tuple[Gres, ...]"]:
     return cpus, gres(",".join(rest))
 
 
-_SPREADS = ("block", "cyclic", "arbitrary", "*")
-_SPREADS_INSIDE = ("block", "cyclic", "fcyclic", "*")
-
-
-def distribution(text: str) -> str:
-    """--distribution: over nodes, sockets, cores; `plane=SIZE`; `Pack` or `NoPack` behind a comma. As it was written."""
-    first, *inside = text.split(",")[0].lower().split(":")
-    packing = [word.lower() for word in text.split(",")[1:]]
-    size = first.removeprefix("plane=")
-    if size != first:
-        parse_int(size, 1, COUNT_MAX, "plane size")
-        first = "block"
-    known = first in _SPREADS and len(inside) <= 2 and all(word in _SPREADS_INSIDE for word in inside)
-    if not known or any(word not in ("pack", "nopack") for word in packing):
-        raise BadValue(
-            f"{text!r} is not {{block|cyclic|plane=SIZE|arbitrary|*}}[:{{block|cyclic|fcyclic|*}}[:...]][,{{Pack|NoPack}}]"
-        )
-    return text
-
-
 def no_kill(text: str) -> bool:
     """--no-kill, and --no-kill=off."""
     if text.lower() not in ("", "off"):
@@ -255,59 +351,3 @@ def node_fail_policy(text: str) -> str:
 def zero_one(text: str) -> bool:
     """0 or 1."""
     return parse_int(text, 0, 1, "value") == 1
-
-
-_TIMES = r"(\*[0-9]{1,5})?"
-_MAP = rf"(0x[0-9a-f]{{1,4}}|[0-9]{{1,5}}){_TIMES}"
-_MASK = rf"(0x)?[0-9a-f]{{1,256}}{_TIMES}"
-_GPU_BIND = (
-    rf"none|closest|single(:[1-9][0-9]{{0,5}})?|per_task:[1-9][0-9]{{0,5}}"
-    rf"|map(_gpu)?:{_MAP}(,{_MAP})*|mask(_gpu)?:{_MASK}(,{_MASK})*"
-)
-_SHARE_BIND = r"none|per_task:[1-9][0-9]{0,5}"
-_GPU_FREQ = r"((memory|graphics)=)?(low|medium|high|highm1|[0-9]{1,6})"
-_WORDS_BEFORE = ("verbose", "v", "quiet", "q")
-GPU_BINDS = "closest, single:TASKS, per_task:GPUS, map:LIST, mask:LIST or none"
-
-
-def _check_bind(text: str, known: str, allowed: str) -> str:
-    import re
-
-    words = check_name(text, "GPU binding").split(",")
-    while words and words[0].lower() in _WORDS_BEFORE:
-        del words[0]
-    if (words or not text) and not re.fullmatch(known, ",".join(words), re.IGNORECASE):
-        raise BadValue(f"{text!r}: expected [verbose,] and one of {allowed}")
-    return text
-
-
-def gpu_bind(text: str) -> str:
-    """--gpu-bind, as it was written."""
-    return _check_bind(text, _GPU_BIND, GPU_BINDS)
-
-
-def tres_bind(text: str) -> str:
-    """--tres-bind: gres/gpu:BINDING as --gpu-bind; shares are on one GPU of a node, so there is little to say of them."""
-    known = ("gres/gpu", "gres/shard", "gres/mps")
-    found = ""
-    for part in text.split("+"):
-        name_, _, bind = part.partition(":")
-        if name_ not in known:
-            raise BadValue(f"{part!r} does not begin with gres/gpu: or gres/shard:")
-        if name_ == known[0]:
-            found = gpu_bind(bind)
-        else:
-            _check_bind(bind, _SHARE_BIND, "per_task:N or none, for shares")
-    return found
-
-
-def gpu_freq(text: str) -> str:
-    """--gpu-freq, as it was written."""
-    import re
-
-    words = check_name(text, "GPU frequency").split(",")
-    if words[-1].lower() == "verbose":
-        del words[-1]
-    if not words or not all(re.fullmatch(_GPU_FREQ, word, re.IGNORECASE) for word in words):
-        raise BadValue(f"{text!r}: expected [memory=]low, medium, high, highm1 or MHz, and perhaps ,verbose")
-    return text

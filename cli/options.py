@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from cli.run import Answered, CommandError, warn
 from penstock import __version__
 from penstock.values.errors import BadValue
+from penstock.values.text import SHOWN_CHARS_MAX, shown
 
 #: The version of Slurm whose surface is spoken; tools gate features on it.
 SLURM_VERSION = "25.05.0"
@@ -30,7 +31,12 @@ VERSION_TEXT = f"slurm {SLURM_VERSION} (Penstock {__version__})"
 HELP_COLUMN = 30
 NO, YES, MAYBE = "no", "yes", "maybe"  # does the option take a value
 DONE, ACCEPTED, REFUSED = "done", "accepted", "refused"  # an option's standing
+_INVALID = "Invalid --{name} specification"
 NUMERIC = 'Invalid numeric value "{value}" for --{name}.'
+
+
+class WholeText(BadValue):
+    """A value that cannot be read, and the whole of what is to be said of it: Slurm's own words."""
 
 
 class Option(NamedTuple):
@@ -45,7 +51,7 @@ class Option(NamedTuple):
     dest: str = ""
     const: Any = True  # stored when there is no value
     convert: Callable[[str], Any] | None = None
-    invalid: str = "Invalid --{name} specification"  # Slurm's words for a value that does not convert
+    invalid: str = _INVALID  # Slurm's words for a value that does not convert
     counted: bool = False  # how often it was given (-vv)
     joined: bool = False  # given again, it adds to the list
     standing: str = DONE
@@ -191,9 +197,10 @@ class _Reader:
     def store(self, option: Option, value: str | None, values: dict[str, Any]) -> None:
         if option.name in _ANSWERS:
             raise Answered(_ANSWERS[option.name](self.command))
-        if option.standing == ACCEPTED and option.key not in values:
-            warn(self.command.name, f"option --{option.name} is accepted and has no effect: {option.note}")
+        is_first = option.key not in values
         _store(option, value, values, "")
+        if option.standing == ACCEPTED and is_first:
+            warn(self.command.name, f"option --{option.name} is accepted and has no effect: {option.note}")
 
     def wrong(self, text: str) -> CommandError:
         name = self.command.name
@@ -224,7 +231,9 @@ def flag_is_on(text: str) -> bool:
 def _store(option: Option, value: str | None, values: dict[str, Any], source: str) -> None:
     if option.standing == REFUSED:
         why = f": {option.note}" if option.note else ""
-        raise CommandError(f"option --{option.name} is not supported yet by Penstock{why}{source}")
+        own = f"option --{option.name} is not supported yet by Penstock"
+        words = own if option.invalid == _INVALID else f"{option.invalid}: {own}"
+        raise CommandError(f"{words}{why}{source}")
     if option.counted:
         values[option.key] = values.get(option.key, 0) + 1
     elif value is None:
@@ -236,9 +245,16 @@ def _store(option: Option, value: str | None, values: dict[str, Any], source: st
     else:
         try:
             values[option.key] = option.convert(value)
+        except WholeText as error:
+            raise CommandError(f"{error}{source}") from error
         except BadValue as error:
-            words = option.invalid.format(name=option.name, value=value)
+            words = option.invalid.format(name=option.name, value=plain(value))
             raise CommandError(f"{words}{'' if words.endswith('.') else ':'} {error}{source}") from error
+
+
+def plain(text: str) -> str:
+    """A value as a message repeats it: short, and without what a terminal would obey."""
+    return shown(text)[1:-1] if len(text) <= SHOWN_CHARS_MAX else shown(text)
 
 
 _COMMON = (

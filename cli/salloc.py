@@ -19,9 +19,10 @@ from typing import Any, NoReturn
 from cli.allocation import Allocation, ring
 from cli.components import join, parse_components
 from cli.environment import Pairs, current_umask, outside_job
-from cli.jobopts import allocation_options, job_request, shown, with_environment
+from cli.jobopts import allocation_options, environment_values, with_environment
+from cli.jobrequest import job_request, shown
 from cli.jobshell import Shell, come_to_foreground, is_interactive
-from cli.options import MAYBE, NO, Command, Option, later, parse
+from cli.options import MAYBE, REFUSED, Command, Option
 from cli.run import CommandError, complain, run
 from penstock.client import Client
 from penstock.cluster import find_cluster
@@ -37,6 +38,7 @@ BELL_AFTER_S = 10.0
 PAUSE_S = 5.0
 SUBMIT_LINE_MAX = 16 * 1024
 INTERACTIVE = "interactive"
+PREFIX = "SALLOC_"
 #: Of the variables of a batch script what is not true of a command that runs beside its job.
 NOT_HERE = frozenset(
     b"SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_TASK_PID SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE "
@@ -54,14 +56,14 @@ COMMAND = Command(
             Option("bell", help="ring the terminal bell when the job is allocated"),
             Option("no-bell", help="do not ring the terminal bell"),
             Option("kill-command", "K", MAYBE, help="signal to send to the command when the allocation ends",
-                   metavar="signal", const=0, convert=parse_signal, invalid="Invalid signal specification"),
+                   metavar="signal", const=0, convert=parse_signal),
             Option("no-shell", help="keep the allocation and exit"),
             Option("quiet", "Q", help="suppress informational messages"),
             Option("verbose", "v", help="show the options in force", counted=True),
-            *later("x11", value=MAYBE),
-            *later("get-user-env-mode", "interactive", value=NO),
+            Option("x11", "", MAYBE, help="forward X11 from the nodes", metavar="all|first|last", standing=REFUSED,
+                   invalid="X11 forwarding not available", note="nodes forward no X11; ssh -X to the node does"),
         ),
-        "SALLOC_",
+        PREFIX,
     ),
     interspersed=False,
 )  # fmt: skip
@@ -75,7 +77,7 @@ def main() -> NoReturn:
 def body(argv: list[str]) -> int:
     """Ask, wait, run, give back."""
     lines, command = parse_components(COMMAND, argv)
-    values, *others = join((), parse(COMMAND, [], os.environ).values, lines)
+    values, *others = join((), environment_values(COMMAND, PREFIX, os.environ), lines)
     if values.get("no_shell") and command:
         raise CommandError("The --no-shell option requires that no command be given")
     if "chdir" in values and not os.path.isdir(values["chdir"]):

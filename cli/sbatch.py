@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 
 from cli.components import join, parse_components
 from cli.environment import current_umask, job_environment, soft_limits
-from cli.jobopts import JOB_OPTIONS, REFUSED, job_request, merge, shown, with_environment
+from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
+from cli.jobrequest import job_request, merge, shown
 from cli.options import YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
@@ -33,6 +34,7 @@ from penstock.values.text import check_name
 ARGUMENTS_BYTES_MAX = 1024 * 1024
 #: What `sacct -o SubmitLine` can usefully show.
 SUBMIT_LINE_MAX = 16 * 1024
+PREFIX = "SBATCH_"
 NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
 #: The controller makes a submission durable before it answers, so silence says nothing about which came first.
 MAY_BE_QUEUED = "it is not known whether the job was queued: look with squeue before you submit it again"
@@ -51,7 +53,7 @@ COMMAND = Command(
             Option("wait", "W", help="wait until the job has ended, exit with its code"),
             Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
         ),
-        "SBATCH_",
+        PREFIX,
     ),
     interspersed=False,
 )
@@ -68,7 +70,7 @@ def body(argv: list[str]) -> int:
     said = merge(*lines)
     source = _read_source(said, positional)
     scripted = [{}] if "wrap" in said else _read_directives(source, positional)
-    from_environment = parse(COMMAND, [], os.environ).values
+    from_environment = environment_values(COMMAND, PREFIX, os.environ)
     values, *others = join(scripted, from_environment, lines)
     _tell(values, source)
     request = SubmitJobRequest(
@@ -86,7 +88,7 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
     try:
         reply: SubmitJobReply = client.call("SubmitJob", request)
     except PenstockError as error:
-        words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {REFUSED}"
+        words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {SUBMIT_FAILED}"
         lines = [error.detail] if error.detail else []
         if error.code == RECEIVE_FAILURE and not request.test_only:
             lines.append(MAY_BE_QUEUED)

@@ -11,12 +11,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cli.bindwords import hint
 from cli.environment import current_umask, soft_limits
-from cli.jobopts import _counts, job_request, merge
+from cli.jobopts import OVERSUBSCRIBE, SHARED, environment_values
+from cli.jobrequest import counts, job_request, merge, shown
 from cli.options import Command, parse
 from cli.run import CommandError
 from cli.steps.console import Mode, parse_mode
-from cli.steps.stepopts import OTHER_VARIABLES, STRONGER
+from cli.steps.stepopts import OTHER_VARIABLES, STEP_FIELDS, STRONGER
 from penstock.cluster import ClusterFile
 from penstock.v1.common_pb2 import SRUN, JobRequest
 from penstock.v1.steps_pb2 import StepSpec
@@ -35,19 +37,6 @@ COUNT_KEYS = (
 OF_THE_JOB = ("job_name", "time", "licenses", "signal")
 #: Slurm's numbers for whom standard input is.
 STDIN_TO_FIRST, STDIN_TO_ALL, STDIN_TO_NONE, STDIN_TO_ONE = range(4)
-
-_SAME = {
-    "ntasks": "ntasks", "cpus_per_task": "cpus_per_task", "ntasks_per_node": "ntasks_per_node",
-    "mem": "mem_per_node_mb", "mem_per_cpu": "mem_per_cpu_mb", "nodelist": "nodes_required",
-    "exclude": "nodes_excluded", "relative": "relative", "exact": "exact", "overlap": "overlap",
-    "overcommit": "overcommit", "distribution": "distribution", "resv_ports": "resv_ports", "immediate": "immediate_s",
-    "ntasks_per_core": "ntasks_per_core", "ntasks_per_socket": "ntasks_per_socket", "ntasks_per_gpu": "ntasks_per_gpu",
-    "threads_per_core": "threads_per_core", "whole": "whole", "interactive": "interactive", "no_kill": "no_kill",
-    "cpu_bind": "cpu_bind", "mem_bind": "mem_bind", "hint": "hint", "mpi": "mpi", "gpu_bind": "gpu_bind",
-    "gpu_freq": "gpu_freq",
-    "kill_on_bad_exit": "kill_on_bad_exit", "unbuffered": "unbuffered", "signal": "signal",
-}  # fmt: skip
-"""Values that go into the step as they are, by its field."""
 
 
 class Streams(NamedTuple):
@@ -74,7 +63,7 @@ def read_values(command: Command, argv: list[str], env: Mapping[str, str]) -> tu
     """The command line over the environment, and the words that are left."""
     line = parse(command, argv)
     own = line.values
-    inherited = parse(command, [], _with_old_names(env)).values
+    inherited = environment_values(command, "SLURM_", _with_old_names(env))
     if any(key in own for key in DEVICE_KEYS):
         for key in DEVICE_KEYS:
             inherited.pop(key, None)
@@ -139,12 +128,12 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
         for key in COUNT_KEYS:
             found.pop(key, None)
         found |= {"nodes": (1, 1), "ntasks": 1, "relative": 0}
-    spec = StepSpec(**{field: found[key] for key, field in _SAME.items() if key in found})
+    spec = StepSpec(**{field: found[key] for key, field in STEP_FIELDS.items() if key in found})
     if "nodes" in found and not owns_job:
         spec.nodes_min, spec.nodes_max = found["nodes"]
     if "time" in values.own and not owns_job:
         spec.time_limit_s = found["time"]
-    if "exclusive" in found and not owns_job:
+    if found.get(SHARED, OVERSUBSCRIBE) != OVERSUBSCRIBE and not owns_job:  # --exclusive
         spec.exact = True
     if "external_launcher" in found:  # as Open MPI asks for: all that the job has, kept from nobody
         spec.overlap = spec.whole = True
@@ -176,7 +165,7 @@ def _devices(spec: StepSpec, found: dict[str, Any]) -> None:
     job = job_request({key: found[key] for key in DEVICE_KEYS if key in found and not isinstance(found[key], str)})
     spec.gres_per_node.extend(job.gres_per_node)
     spec.gres_per_socket.extend(job.gres_per_socket)
-    spec.gres_per_step.extend(_counts(found.get("gpus", ())))
+    spec.gres_per_step.extend(counts(found.get("gpus", ())))
     spec.gres_per_task.extend(job.gres_per_task)
     spec.cpus_per_task = spec.cpus_per_task or job.cpus_per_task
 
@@ -215,7 +204,7 @@ def own_job(values: Values, command: list[str], argv: list[str]) -> JobRequest:
     """The job that srun makes when there is none around it."""
     found = dict(values.all)
     if "hint" in found:
-        found["hint"] = int(found["hint"] in ("nomultithread", "compute_bound"))
+        found["hint"] = hint(found["hint"])
     if isinstance(found.get("gres"), str):
         del found["gres"]
     for key in ("output", "error", "input", "open_mode"):
@@ -267,10 +256,3 @@ def ask_programs(spec: StepSpec, programs: "list[Program]") -> None:
 
 def _name_of(command: list[str]) -> str:
     return shown(os.path.basename(command[0])) or "srun"
-
-
-def shown(text: str) -> str:
-    """Text that can stand in a table: what is not UTF-8, and control characters, are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

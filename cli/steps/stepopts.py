@@ -5,17 +5,16 @@
     STEP        only of a step: where tasks go, input and output, what ends it
 
 Each option's variable stands beside it. SLURM_CPUS_PER_TASK is not one of srun's: what a job asked for is no order to
-its steps since Slurm 22.05; SRUN_CPUS_PER_TASK is.
-
-Options of Slurm that Penstock has not yet (containers, X11, ...) are in the table and say so when they are used.
+its steps since Slurm 22.05; SRUN_CPUS_PER_TASK is. An option's field is a field of the job's request, of the step's, or
+of both under the same name.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cli.bindwords import cpu_bind, hint, mem_bind
 from cli.jobopts import IMMEDIATE, JOB_OPTIONS
-from cli.jobwords import number
-from cli.options import MAYBE, NO, NUMERIC, YES, Option, later
+from cli.jobwords import number, open_mode
+from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Option, WholeText, plain
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
@@ -23,45 +22,14 @@ if TYPE_CHECKING:
     from penstock.values.gres import Gres
 
 WAIT_S_MAX = 86_400 * 365
-BIND_WORDS = ("quiet", "verbose")
-CPU_BIND_WORDS = (
-    "none", "no", "rank", "rank_ldom", "sockets", "socket", "cores", "core", "threads", "thread", "ldoms", "ldom",
-    "boards", "board", "map_cpu", "mask_cpu", "map_ldom", "mask_ldom",
-)  # fmt: skip
-MEM_BIND_WORDS = ("none", "no", "rank", "local", "map_mem", "mask_mem", "sort", "nosort", "prefer", "p")
-HINTS = ("compute_bound", "memory_bound", "multithread", "nomultithread")
 MPI_TYPES = ("none", "pmi2", "pmix")
 MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix"
-
-
-def _binding(known: tuple[str, ...]) -> Callable[[str], str]:
-    """A binding as written: words before a colon or comma, then what a map or a mask lists."""
-
-    def convert(text: str) -> str:
-        rest = text
-        while rest:
-            ends = [at for at in (rest.find(","), rest.find(":"), len(rest)) if at >= 0]
-            word, rest = rest[: min(ends)].lower(), rest[min(ends) :]
-            if word not in (*known, *BIND_WORDS, "q", "v"):
-                raise BadValue(f"{word!r} is none of {', '.join((*BIND_WORDS, *known))}")
-            if word.startswith(("map_", "mask_")):
-                if len(rest) < 2:
-                    raise BadValue(f"{word} needs a list: {word}:0,1,...")
-                return text
-            rest = rest[1:]
-        return text
-
-    return convert
-
-
-cpu_bind = _binding(CPU_BIND_WORDS)
-mem_bind = _binding(MEM_BIND_WORDS)
+COMPRESSIONS = ("none", "lz4")
+NO_CONTAINERS = "nodes run no containers; a program like apptainer or enroot in the script does"
 
 
 def _hint(text: str) -> str:
-    for word in text.split(","):
-        if word not in HINTS:
-            raise BadValue(f"{word!r} is none of {', '.join(HINTS)}")
+    hint(text)
     return text
 
 
@@ -71,24 +39,26 @@ def _mpi(text: str) -> str:
     return text
 
 
-def _kill_on_bad_exit(text: str) -> bool:
-    return parse_int(text, 0, 1, "--kill-on-bad-exit") == 1
-
-
 def _het_group(text: str) -> tuple[int, ...]:
     groups: list[int] = []
-    for part in text.split(","):
-        low, dash, high = part.partition("-")
-        first = parse_int(low, 0, 127, "component")
-        groups += range(first, (parse_int(high, first, 127, "component") if dash else first) + 1)
+    try:
+        for part in text.split(","):
+            low, dash, high = part.partition("-")
+            first = parse_int(low, 0, 127, "component")
+            groups += range(first, (parse_int(high, first, 127, "component") if dash else first) + 1)
+    except BadValue as error:
+        raise WholeText(f"Invalid --het-group value: {plain(text)}") from error
     return tuple(groups)
+
+
+_job_number = number("--jobid", 1)
 
 
 def _job_id(text: str) -> int:
     head, plus, offset = text.partition("+")
     if plus:
         parse_int(offset, 0, 127, "component")
-    return parse_int(head, 1, 2**31 - 1, "job id")
+    return _job_number(head)
 
 
 def _gres_of_step(text: str) -> "tuple[Gres, ...] | str":
@@ -97,8 +67,27 @@ def _gres_of_step(text: str) -> "tuple[Gres, ...] | str":
     return text.lower() if text.lower() in ("none", "all") else parse_gres(text)
 
 
-def _whole_number(name: str, short: str, what: str, env: str = "", low: int = 1) -> Option:
-    return Option(name, short, YES, env, what, "n", convert=number(f"--{name}", low), invalid=NUMERIC)
+_zero_one = number("--kill-on-bad-exit", 0, 1)
+
+
+def _kill_on_bad_exit(text: str) -> bool:
+    return _zero_one(text) == 1
+
+
+def _compress(text: str) -> str:
+    if text and text not in COMPRESSIONS:
+        raise BadValue(f"known are {', '.join(COMPRESSIONS)}")
+    return text
+
+
+def _yes_no(text: str) -> str:
+    if text not in ("yes", "no"):
+        raise BadValue("it is neither yes nor no")
+    return text
+
+
+def _container(name: str, value: str, what: str, env: str = "", metavar: str = "value") -> Option:
+    return Option(name, "", value, env, what, metavar, standing=REFUSED, note=NO_CONTAINERS)
 
 
 def _taken(*pairs: str) -> tuple[Option, ...]:
@@ -113,7 +102,7 @@ JOB = (
         "nodes=SLURM_NNODES", "ntasks=SLURM_NTASKS", "cpus-per-task=SRUN_CPUS_PER_TASK",
         "ntasks-per-node=SLURM_NTASKS_PER_NODE", "ntasks-per-core=SLURM_NTASKS_PER_CORE",
         "ntasks-per-socket=SLURM_NTASKS_PER_SOCKET", "threads-per-core=SLURM_THREADS_PER_CORE",
-        "mem=SLURM_MEM_PER_NODE", "mem-per-cpu=SLURM_MEM_PER_CPU", "gpus-per-node=SLURM_GPUS_PER_NODE",
+        "ntasks-per-tres", "mem=SLURM_MEM_PER_NODE", "mem-per-cpu=SLURM_MEM_PER_CPU", "gpus-per-node=SLURM_GPUS_PER_NODE",
         "nodelist", "nodefile", "exclude", "time=SLURM_TIMELIMIT", "job-name=SLURM_JOB_NAME",
         "chdir=SLURM_WORKING_DIR", "propagate=SLURM_PROPAGATE", "signal=SLURM_SIGNAL", "licenses",
         "gpus=SLURM_GPUS", "gpus-per-task=SLURM_GPUS_PER_TASK", "gpus-per-socket=SLURM_GPUS_PER_SOCKET",
@@ -124,8 +113,9 @@ JOB = (
     ),
     Option("gres", "", YES, "SLURM_GRES", "required generic resources", "list", convert=_gres_of_step,
            invalid="Invalid generic resource (gres) specification"),
-    IMMEDIATE._replace(env="SLURM_IMMEDIATE", invalid=NUMERIC),
-    Option("hint", "", YES, "SLURM_HINT", "bind tasks according to application hints", "type", convert=_hint),
+    IMMEDIATE._replace(env="SLURM_IMMEDIATE"),
+    Option("hint", "", YES, "SLURM_HINT", "bind tasks according to hints; help lists them", "type", convert=_hint,
+           invalid='unrecognized --hint argument "{value}", see --hint=help', field="hint"),
     Option("verbose", "v", NO, "SRUN_DEBUG", "verbose mode (multiple -v's increase verbosity)", counted=True),
     Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
 )  # fmt: skip
@@ -136,72 +126,105 @@ ALLOCATION = (
         "reservation=SLURM_RESERVATION", "wckey=SLURM_WCKEY", "comment", "begin", "deadline", "time-min", "nice",
         "priority", "hold", "prefer", "mincpus", "tmp", "sockets-per-node", "cores-per-socket", "extra-node-info",
         "switches=SLURM_REQ_SWITCH", "spread-job=SLURM_SPREAD_JOB", "use-min-nodes=SLURM_USE_MIN_NODES",
-        "segment=SLURM_SEGMENT_SIZE", "mail-type", "mail-user", "gres-flags", "dependency=SLURM_DEPENDENCY",
-        "kill-on-invalid-dep",
+        "segment=SLURM_SEGMENT_SIZE", "mail-type", "mail-user", "gres-flags=SLURM_GRES_FLAGS",
+        "dependency=SLURM_DEPENDENCY", "kill-on-invalid-dep", "exclusive=SLURM_EXCLUSIVE", "oversubscribe",
+        "contiguous", "core-spec=SLURM_CORE_SPEC", "thread-spec=SLURM_THREAD_SPEC", "extra", "mcs-label",
+        "acctg-freq=SLURM_ACCTG_FREQ", "oom-kill-step=SLURM_OOM_KILL_STEP", "reboot", "delay-boot=SLURM_DELAY_BOOT",
+        "uid", "gid", "bb=SLURM_BURST_BUFFER", "bbf", "cluster-constraint", "clusters=SLURM_CLUSTERS",
+        "consolidate-segments", "spread-segments", "cpu-freq=SLURM_CPU_FREQ_REQ", "power=SLURM_POWER",
+        "profile=SLURM_PROFILE", "stepmgr", "container=SRUN_CONTAINER", "container-id=SRUN_CONTAINER_ID", "resources",
+        "node-fail-policy",
     ),
 )  # fmt: skip
 
 STEP = (
-    Option("jobid", "", YES, "SLURM_JOB_ID", "run under already allocated job", "id", convert=_job_id),
-    Option("exclusive", "", MAYBE, "SLURM_EXCLUSIVE", "allocate nodes in exclusive mode, or cpus to steps alone",
-           "user", const=""),
-    Option("exact", "", NO, "SLURM_EXACT", "use only the resources requested for the step"),
-    Option("overlap", "", NO, "SLURM_OVERLAP", "share all resources of the step with other steps"),
-    Option("whole", "", NO, "SLURM_WHOLE", "use whole nodes of the allocation for this step"),
+    Option("async", "", NO, "", "return as soon as the step is there", standing=REFUSED,
+           note="srun carries the input and output of its step; put it into the background with &"),
+    Option("bcast", "", MAYBE, "SLURM_BCAST", "copy executable file to compute nodes", "dest", const=""),
+    Option("bcast-exclude", "", YES, "SLURM_BCAST_EXCLUDE", "paths of libraries that --send-libs leaves out", "paths",
+           standing=ACCEPTED, note="libraries are not copied"),
+    Option("compress", "", MAYBE, "SLURM_COMPRESS", "compress what --bcast copies", "library", const="",
+           convert=_compress, invalid="Compression type '{value}' unknown, disabling compression support.",
+           standing=ACCEPTED, note="what --bcast copies goes to each node once, uncompressed"),
+    Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs; help lists how", "type", convert=cpu_bind,
+           invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),
+    Option("disable-status", "X", NO, "SLURM_DISABLE_STATUS", "disable Ctrl-C status feature"),
+    Option("epilog", "", YES, "SLURM_EPILOG", "program to run here after the step, with the step's command", "program"),
+    Option("error", "e", YES, "SRUN_ERROR", "location of stderr redirection", "err"),
+    Option("exact", "", NO, "SLURM_EXACT", "use only the resources requested for the step", field="exact"),
+    Option("export", "", YES, "SLURM_EXPORT_ENV", "environment variables to export to tasks", "names"),
     Option("external-launcher", "", MAYBE, "", "the step is a launcher's own helper on each node, beside other steps",
            "args", const=""),
-    Option("relative", "r", YES, "", "run job step relative to node n of allocation", "n",
-           convert=number("--relative", 0), invalid=NUMERIC),
-    Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),
-    Option("label", "l", NO, "SLURM_LABELIO", "prepend task number to lines of stdout/err"),
-    Option("unbuffered", "u", NO, "SLURM_UNBUFFEREDIO", "do not line-buffer stdout/err"),
-    Option("output", "o", YES, "SRUN_OUTPUT", "location of stdout redirection", "out"),
-    Option("error", "e", YES, "SRUN_ERROR", "location of stderr redirection", "err"),
-    Option("input", "i", YES, "SRUN_INPUT", "location of stdin redirection", "in"),
-    Option("open-mode", "", YES, "SLURM_OPEN_MODE", "how output files are opened", "append|truncate",
-           convert=next(o.convert for o in JOB_OPTIONS if o.name == "open-mode")),
-    Option("pty", "", MAYBE, "", "run task zero in pseudo terminal", "fd"),
-    Option("kill-on-bad-exit", "K", MAYBE, "SLURM_KILL_BAD_EXIT", "kill the job if any task terminates with a "
-           "non-zero exit code", "0|1", convert=_kill_on_bad_exit, invalid=NUMERIC),
-    Option("wait", "W", YES, "SLURM_WAIT", "seconds to wait after first task ends before killing job", "sec",
-           convert=number("--wait", 0, WAIT_S_MAX), invalid=NUMERIC),
-    Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs", "type", convert=cpu_bind,
-           invalid="Invalid --cpu-bind argument"),
-    Option("mem-bind", "", YES, "SLURM_MEM_BIND", "bind memory to locality domains", "type", convert=mem_bind,
-           invalid="Invalid --mem-bind argument"),
-    Option("bcast", "", MAYBE, "SLURM_BCAST", "copy executable file to compute nodes", "dest", const=""),
-    Option("export", "", YES, "SLURM_EXPORT_ENV", "environment variables to export to tasks", "names"),
-    Option("task-prolog", "", YES, "SLURM_TASK_PROLOG", "program to run before launching task", "program"),
-    Option("task-epilog", "", YES, "SLURM_TASK_EPILOG", "program to run after launching task", "program"),
-    Option("mpi", "", YES, "SLURM_MPI_TYPE", "type of MPI being used: none, pmi2, pmix, list", "type", convert=_mpi,
-           invalid="Invalid MPI type '{value}', --mpi=list for acceptable types"),
     Option("het-group", "", YES, "", "heterogeneous job component on which to launch", "value", convert=_het_group),
-    Option("disable-status", "X", NO, "SLURM_DISABLE_STATUS", "disable Ctrl-C status feature"),
+    Option("input", "i", YES, "SRUN_INPUT", "location of stdin redirection", "in"),
+    Option("interactive", "", NO, "", "the step is an allocation's own shell, and shares what other steps have",
+           field="interactive"),
+    Option("jobid", "", YES, "SLURM_JOB_ID", "run under already allocated job", "id", convert=_job_id),
+    Option("kill-on-bad-exit", "K", MAYBE, "SLURM_KILL_BAD_EXIT", "kill the job if any task terminates with a "
+           "non-zero exit code", "0|1", convert=_kill_on_bad_exit, field="kill_on_bad_exit"),
+    Option("label", "l", NO, "SLURM_LABELIO", "prepend task number to lines of stdout/err"),
+    Option("mem-bind", "", YES, "SLURM_MEM_BIND", "bind memory to locality domains; help lists how", "type",
+           convert=mem_bind, invalid='unrecognized --mem-bind argument "{value}"', field="mem_bind"),
+    Option("mpi", "", YES, "SLURM_MPI_TYPE", "type of MPI being used: none, pmi2, pmix, list", "type", convert=_mpi,
+           invalid="Invalid MPI type '{value}', --mpi=list for acceptable types", field="mpi"),
+    Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),
+    Option("no-allocate", "Z", NO, "", "run tasks on nodes without an allocation", standing=REFUSED,
+           note="a node runs nothing that the controller has not given it"),
+    Option("open-mode", "", YES, "SLURM_OPEN_MODE", "how output files are opened", "append|truncate",
+           convert=open_mode),
+    Option("output", "o", YES, "SRUN_OUTPUT", "location of stdout redirection", "out"),
+    Option("overlap", "", NO, "SLURM_OVERLAP", "share all resources of the step with other steps", field="overlap"),
+    Option("preserve-env", "E", NO, "", "pass on the environment's numbers of nodes and tasks",
+           note="they are always passed on"),
+    Option("prolog", "", YES, "SLURM_PROLOG", "program to run here before the step, with the step's command",
+           "program"),
+    Option("pty", "", MAYBE, "", "run task zero in pseudo terminal", "fd"),
     Option("quit-on-interrupt", "", NO, "", "quit on single Ctrl-C"),
-    Option("interactive", help="the step is an allocation's own shell, and shares what other steps have"),
-    Option("preserve-env", "E", help="accepted; the environment's numbers of nodes and tasks are always passed on"),
-    _whole_number("threads", "T", "accepted; srun needs no threads", "SLURM_THREADS"),
-    *later(
-        "acctg-freq", "bb", "bbf", "cluster-constraint", "clusters/M", "container", "container-id",
-        "container-image", "container-mounts", "container-workdir", "container-name", "container-save",
-        "container-env", "core-spec/S", "cpu-freq", "delay-boot", "export-file", "extra", "gid",
-        "mcs-label", "power", "prolog", "epilog",
-        "profile", "thread-spec", "uid", "oom-kill-step", "send-libs", "compress",
-    ),
-    *later(
-        "async", "contiguous", "oversubscribe/s", "reboot", "stepmgr", "no-allocate/Z",
-        "wait-for-children", "test-only", "container-mount-home", "no-container-mount-home", "container-remap-root",
-        "no-container-remap-root", "container-writable", "container-readonly", "no-container-entrypoint",
-        "container-entrypoint", value=NO,
-    ),
-    *later("x11", "treewidth", value=MAYBE),
+    Option("relative", "r", YES, "", "run job step relative to node n of allocation", "n",
+           convert=number("--relative", 0), field="relative"),
+    Option("send-libs", "", MAYBE, "SLURM_SEND_LIBS", "copy the libraries of what --bcast copies", "yes|no",
+           const="yes", convert=_yes_no, standing=ACCEPTED, note="programs find their libraries on the nodes"),
+    Option("slurmd-debug", "", YES, "SLURMD_DEBUG", "level of the step's own messages", "level", standing=ACCEPTED,
+           note="what a step reports does not depend on it"),
+    Option("task-epilog", "", YES, "SLURM_TASK_EPILOG", "program to run after launching task", "program"),
+    Option("task-prolog", "", YES, "SLURM_TASK_PROLOG", "program to run before launching task", "program"),
+    Option("test-only", "", NO, "", "say when and where the job would start, run nothing"),
+    Option("threads", "T", YES, "SLURM_THREADS", "set srun launch fanout", "threads", convert=number("--threads", 1),
+           standing=ACCEPTED, note="srun needs no threads"),
+    Option("treewidth", "", YES, "SLURM_TREE_WIDTH", "fan-out of messages to nodes", "size|off", standing=ACCEPTED,
+           note="nodes are not relays: each has its own line"),
+    Option("unbuffered", "u", NO, "SLURM_UNBUFFEREDIO", "do not line-buffer stdout/err", field="unbuffered"),
+    Option("wait", "W", YES, "SLURM_WAIT", "seconds to wait after first task ends before killing job", "sec",
+           convert=number("--wait", 0, WAIT_S_MAX)),
+    Option("wait-for-children", "", NO, "SLURM_WAIT_FOR_CHILDREN", "a task ends when all of its processes have",
+           standing=ACCEPTED, note="a task ends with its first process, and what it left is ended with the step"),
+    Option("whole", "", NO, "SLURM_WHOLE", "use whole nodes of the allocation for this step", field="whole"),
+    Option("x11", "", MAYBE, "", "forward X11 from the nodes", "all|first|last", standing=REFUSED,
+           invalid="X11 forwarding not available", note="nodes forward no X11; ssh -X to the node does"),
+    _container("container-image", YES, "image of a container", "SRUN_CONTAINER_IMAGE", "[user@][registry#]image[:tag]"),
+    _container("container-mounts", YES, "what is mounted into it", "SRUN_CONTAINER_MOUNTS", "src:dst[:flags]"),
+    _container("container-workdir", YES, "where its tasks begin", "SRUN_CONTAINER_WORKDIR", "path"),
+    _container("container-name", YES, "its name, to be kept", "SRUN_CONTAINER_NAME", "name"),
+    _container("container-save", YES, "file to save it to", "SRUN_CONTAINER_SAVE", "path"),
+    _container("container-env", YES, "variables that its image does not set", "SRUN_CONTAINER_ENV", "names"),
+    _container("container-mount-home", NO, "mount the home folder"),
+    _container("no-container-mount-home", NO, "do not mount the home folder"),
+    _container("container-remap-root", NO, "be root inside"),
+    _container("no-container-remap-root", NO, "be the same user inside"),
+    _container("container-entrypoint", NO, "run the entry point of the image"),
+    _container("no-container-entrypoint", NO, "do not run the entry point of the image"),
+    _container("container-writable", NO, "its file system can be written"),
+    _container("container-readonly", NO, "its file system cannot be written"),
 )  # fmt: skip
 
 #: By the variables of older Slurm versions and of other commands, for those that stand beside the option's own.
 OTHER_VARIABLES = {
     "SRUN_EXPORT_ENV": "SLURM_EXPORT_ENV", "SLURM_NPROCS": "SLURM_NTASKS", "SLURM_JOB_NUM_NODES": "SLURM_NNODES",
     "SLURM_JOBID": "SLURM_JOB_ID", "SLURM_STDOUTMODE": "SRUN_OUTPUT", "SLURM_STDERRMODE": "SRUN_ERROR",
-    "SLURM_STDINMODE": "SRUN_INPUT",
+    "SLURM_STDINMODE": "SRUN_INPUT", "SLURM_REMOTE_CWD": "SLURM_WORKING_DIR", "SLURM_DEBUG": "SRUN_DEBUG",
 }  # fmt: skip
 #: Of these the one on the left is the stronger.
 STRONGER = ("SRUN_EXPORT_ENV",)
+
+#: By key, the step's fields that take a value as it is. --time is the step's only where it was said for it.
+STEP_FIELDS = {o.key: o.field for o in (*JOB, *STEP) if o.field and o.name != "time"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cli.jobopts import JOB_OPTIONS, job_request, with_environment
+from cli.jobopts import JOB_OPTIONS, with_environment
+from cli.jobrequest import job_request
 from cli.options import Command, parse
 from cli.scontrol import body
 from cli.show import Report, job_record

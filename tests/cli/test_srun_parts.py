@@ -159,7 +159,7 @@ def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
         (["--nonsense", "x"], "srun: unrecognized option '--nonsense'"),
         (["-N", "0", "x"], '"0" is not a valid node count'),
         (["-m", "spiral", "x"], "'spiral' is not"),
-        (["--cpu-bind=glue", "x"], "Invalid --cpu-bind argument: 'glue' is none of"),
+        (["--cpu-bind=glue", "x"], 'unrecognized --cpu-bind argument "glue": known are'),
         (["--mem-bind=map_mem", "x"], "map_mem needs a list"),
         (["--mpi=lam", "x"], "Invalid MPI type 'lam', --mpi=list for acceptable types"),
         (["--x11", "x"], "option --x11 is not supported yet by Penstock"),
