@@ -53,7 +53,7 @@ def test_accepted_and_refused_options_say_why() -> None:
 def test_a_manual_page() -> None:
     text = man_page(PAGE, "1")
     assert r"It\(aqs a \epath" in text
-    assert "Accepted without effect. There is no beta." in text
+    assert "Accepted without effect. B|c. There is no beta." in text
     assert "refused here: \\-\\-gamma." in text
     assert r"\fBX_ALPHA\fR" in text
     assert all(not line.startswith((".\\", "'")) or line.startswith('.\\"') for line in text.splitlines())
@@ -81,7 +81,7 @@ def test_manual_pages_have_all_sections(name: str) -> None:
 def test_the_compatibility_page() -> None:
     text = compatibility_page([PAGE])
     assert "| [try](#try) | 1 | 1 | 1 |" in text
-    assert "| `--beta` | accepted |  | B\\|c. there is no beta |" in text
+    assert "| `--beta` | accepted |  | B\\|c. There is no beta. |" in text
 
 
 def complete(tmp_path: Path, words: list[str]) -> list[str]:

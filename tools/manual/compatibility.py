@@ -7,8 +7,8 @@ differences and printed below the options.
 import tomllib
 from pathlib import Path
 
-from cli.options import ACCEPTED, DONE, REFUSED, Option
-from tools.manual.surface import ROOT, Page
+from cli.options import ACCEPTED, DONE, REFUSED
+from tools.manual.surface import ROOT, Page, meaning
 
 KNOWN = ROOT / "tests" / "clients" / "differences.toml"
 HEAD = """# Compatibility
@@ -23,6 +23,7 @@ Each option that Slurm has is one of three:
 
 What a running cluster does differently is on the page [For Slurm users](for-slurm-users.md); keys of slurm.conf are on
 the page [Configuration](configuration.md).
+
 """
 
 
@@ -43,13 +44,8 @@ def _options(page: Page) -> str:
     for option in sorted(page.options, key=lambda o: (o.name.lower(), o.name)):
         short = f", `-{option.short}`" if option.short else ""
         env = f"`{option.env}`" if option.env else ""
-        lines.append(f"| `--{option.name}`{short} | {option.standing} | {env} | {_what(option)} |")
+        lines.append(f"| `--{option.name}`{short} | {option.standing} | {env} | {cell(meaning(page, option))} |")
     return "\n".join(lines) + "\n"
-
-
-def _what(option: Option) -> str:
-    text = ". ".join(t.rstrip(".") for t in (option.help or "another spelling", option.note) if t)
-    return cell(text[:1].upper() + text[1:])
 
 
 def cell(text: str) -> str:

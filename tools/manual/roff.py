@@ -6,7 +6,7 @@ Only the macros that every man knows: TH, SH, TP, PP, EX, EE. Text is escaped at
 from collections.abc import Iterable
 
 from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Option
-from tools.manual.surface import Page
+from tools.manual.surface import Page, meaning
 
 ALSO = "sacct(1), sacctmgr(1), salloc(1), sbatch(1), scancel(1), scontrol(1), sinfo(1), squeue(1), srun(1), penstock(1)"
 
@@ -19,7 +19,7 @@ def man_page(page: Page, version: str) -> str:
     lines += [".SH SYNOPSIS", f"\\fB{plain(page.name)}\\fR {plain(page.command.synopsis)}"]
     lines += [".SH DESCRIPTION", *_paragraphs(page.about)]
     lines += _section("COMMANDS", ((f"\\fB{plain(word)}\\fR", text) for word, text in page.keywords))
-    lines += _section("OPTIONS", ((_form(o), _says(o)) for o in page.options if o.standing != REFUSED))
+    lines += _section("OPTIONS", ((_form(o), _says(page, o)) for o in page.options if o.standing != REFUSED))
     lines += _section("ENVIRONMENT", ((f"\\fB{plain(o.env)}\\fR", f"As --{o.name}.") for o in page.options if o.env))
     lines += _section("FIELDS", ((f"\\fB{plain(word)}\\fR", head) for word, head in page.fields))
     refused = [f"--{o.name}" for o in page.options if o.standing == REFUSED]
@@ -54,10 +54,9 @@ def _form(option: Option) -> str:
     return f"{short}\\fB\\-\\-{plain(option.name)}\\fR{value}"
 
 
-def _says(option: Option) -> str:
-    effect = "Accepted without effect" if option.standing == ACCEPTED else ""
-    texts = [t[:1].upper() + t[1:] for t in (option.help, effect, option.note) if t]
-    return ". ".join(t.rstrip(".") for t in texts) + "." if texts else "Another spelling."
+def _says(page: Page, option: Option) -> str:
+    effect = "Accepted without effect. " if option.standing == ACCEPTED else ""
+    return effect + meaning(page, option)
 
 
 def _examples(page: Page) -> list[str]:

@@ -97,5 +97,13 @@ def _fields(name: str) -> Iterable[tuple[str, str]]:
     yield from ((column.name, "") for column in sorted(columns, key=lambda column: column.name.lower()))
 
 
+def meaning(page: Page, option: Option) -> str:
+    """What an option does, and what is to know of it, as sentences."""
+    first = next((o for o in page.options if o.key == option.key and o.help and o.name != option.name), None)
+    other = f"another spelling of --{first.name}" if first and not option.help else ""
+    texts = [text for text in (option.help, other, option.note) if text]
+    return " ".join(text[:1].upper() + text[1:].rstrip(".") + "." for text in texts)
+
+
 def _letter_order(item: tuple[str, Any]) -> tuple[str, bool]:
     return item[0].lower(), item[0].isupper()
