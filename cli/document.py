@@ -5,23 +5,40 @@ The structure is that of Slurm's data_parser (v0.0.43). A number that may be abs
 What the documents hold is with those who know it: cli.jsonout (jobs), cli.jsonnode, cli.jsonacct, ...
 """
 
-import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cli.format import seconds_us
 from cli.options import MAYBE, SLURM_VERSION, Option
+from cli.run import Answered
+from cli.writers import compact_text, json_text, yaml_item, yaml_text
 from penstock.v1.common_pb2 import ExitStatus
+from penstock.values.errors import BadValue
 
 PARSER = "v0.0.43"
+#: Names of parsers that --json and --yaml take. The structure is the newest one's; the name that was asked for is shown.
+PARSERS = ("v0.0.43", "v0.0.42", "v0.0.41", "v0.0.40")
 Json = dict[str, Any]
+
+
+def _parser(text: str) -> str:
+    """The data_parser that is named: `v0.0.43`, `data_parser/v0.0.43`, with flags behind a `+`. `list` prints them."""
+    if text == "list":
+        raise Answered("\n".join(["Possible data_parser plugins:", *(f"data_parser/{name}" for name in PARSERS)]))
+    name = text.removeprefix("data_parser/").partition("+")[0]
+    if name in ("", "latest"):
+        return PARSER
+    if name not in PARSERS:
+        raise BadValue(f"{name} is none of {', '.join(PARSERS)}")
+    return name
+
 
 #: For the option tables of all commands that have a document. The value names a parser or `list`.
 DOCUMENT_OPTIONS = (
-    Option("json", value=MAYBE, help="produce JSON output", metavar="data_parser", const=""),
-    Option("yaml", value=MAYBE, help="produce YAML output", metavar="data_parser", const=""),
+    Option("json", value=MAYBE, help="produce JSON output", metavar="data_parser", const="", convert=_parser),
+    Option("yaml", value=MAYBE, help="produce YAML output", metavar="data_parser", const="", convert=_parser),
 )
 
 
@@ -32,16 +49,55 @@ def is_wanted(options: Mapping[str, Any]) -> bool:
 
 def write_document(document: Json, options: Mapping[str, Any] | None = None) -> None:
     """Write it in the language that was asked for, as Slurm lays it out."""
-    if options is not None and "yaml" in options and "json" not in options:
-        import yaml
+    write_stream("", (), document, options or {})
 
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        yaml.dump(
-            document, sys.stdout, dumper, sort_keys=False, allow_unicode=True, explicit_start=True, explicit_end=True
-        )
-        return
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+
+def write_stream(key: str, items: Iterable[Json], rest: Json, options: Mapping[str, Any]) -> None:
+    """Write a document whose first key has a list that may be long: each item is written when it comes.
+
+    `rest`: what stands behind it. An error between two items leaves the document unfinished, which no parser takes for
+    a whole one.
+    """
+    is_yaml = "yaml" in options and "json" not in options
+    if "meta" in rest and (options.get("json") or options.get("yaml")):
+        named = options.get("json") or options.get("yaml")
+        plugin = rest["meta"]["plugin"] | {"data_parser": f"data_parser/{named}"}
+        rest = rest | {"meta": rest["meta"] | {"plugin": plugin}}
+    write = sys.stdout.write
+    if os.environ.get("SLURM_YAML" if is_yaml else "SLURM_JSON", "").lower() == "compact":
+        write("{")
+        _write_items(write, items, f"{_quoted(key)}:[" if key else "", ",", "]," if key else "", compact_text)
+        write(compact_text(rest)[1:] + "\n")
+    elif is_yaml:
+        write("---\n")
+        if key:
+            chosen = iter(items)
+            first = next(chosen, None)
+            write(f"{key}: []\n" if first is None else f"{key}:\n{yaml_item(first)}")
+            for item in chosen:
+                write(yaml_item(item))
+        write("".join(f"{name}:{yaml_text(value)}" for name, value in rest.items()) + "...\n")
+    else:
+        write("{\n")
+        if key:
+            head, foot = f"  {_quoted(key)}: [\n", "\n  ],\n"
+            _write_items(write, items, head, ",\n", foot, lambda item: "    " + json_text(item, "    "))
+        write(json_text(rest)[2:] + "\n")
+
+
+def _write_items(
+    write: Callable[[str], Any], items: Iterable[Json], head: str, between: str, foot: str, text: Callable[[Json], str]
+) -> None:
+    write(head)
+    mark = ""
+    for item in items:
+        write(mark + text(item))
+        mark = between
+    write(foot)
+
+
+def _quoted(key: str) -> str:
+    return f'"{key}"'
 
 
 def message_object(message: Any) -> Json:
@@ -60,10 +116,15 @@ def message_object(message: Any) -> Json:
 
 def document(key: str, items: list[Json], cluster: str, **more: Any) -> Json:
     """A whole answer: the items, and who asked what."""
+    return {key: items, **rest_of(cluster, **more)}
+
+
+def rest_of(cluster: str, **more: Any) -> Json:
+    """What stands in an answer behind the items."""
     major, minor, micro = SLURM_VERSION.split(".")
     meta = {
         "plugin": {"type": "", "name": "", "data_parser": f"data_parser/{PARSER}", "accounting_storage": ""},
-        "client": {"source": "", "user": str(os.getuid()), "group": str(os.getgid())},
+        "client": {"source": "", "user": _name("pwd", os.getuid()), "group": _name("grp", os.getgid())},
         "command": sys.argv[1:],
         "slurm": {
             "version": {"major": major, "minor": minor, "micro": micro},
@@ -71,7 +132,18 @@ def document(key: str, items: list[Json], cluster: str, **more: Any) -> Json:
             "cluster": cluster,
         },
     }
-    return {key: items, **more, "meta": meta, "errors": [], "warnings": []}
+    return {**more, "meta": meta, "errors": [], "warnings": []}
+
+
+def _name(database: str, number_: int) -> str:
+    """The caller's name, or his number when he has none here."""
+    import grp
+    import pwd
+
+    try:
+        return pwd.getpwuid(number_).pw_name if database == "pwd" else grp.getgrgid(number_).gr_name
+    except KeyError:
+        return str(number_)
 
 
 def number(value: float | None, *, infinite: bool = False) -> Json:

@@ -43,7 +43,7 @@ class Field(NamedTuple):
 class Column(NamedTuple):
     """One piece of a line: a field with its place, or only literal text (field None)."""
 
-    field: Field | None
+    field: Any  # Field (or a command's own kind with a header), or None
     width: int = 0  # 0 = as the value needs
     right: bool = False
     suffix: str = ""
@@ -77,7 +77,7 @@ def place(text: str, width: int, right: bool) -> str:
 _PERCENT = re.compile(r"(\.?)([0-9]*)([A-Za-z]?)(.*)", re.DOTALL)
 
 
-def parse_percent(text: str, letters: Mapping[str, Field]) -> tuple[list[Column], list[Unknown]]:
+def parse_percent(text: str, letters: Mapping[str, Any]) -> tuple[list[Column], list[Unknown]]:
     """Read a `-o` format. `%all` stands for every letter, with bars between."""
     first, *rest = text.split("%")
     columns = [Column(None, suffix=first)] if first else []
@@ -102,7 +102,7 @@ def parse_percent(text: str, letters: Mapping[str, Field]) -> tuple[list[Column]
 _NAMED = re.compile(r"([^:]*)(?::(\.?)([0-9]*)(.*))?", re.DOTALL)
 
 
-def parse_names(text: str, names: Mapping[str, Field]) -> tuple[list[Column], list[Unknown]]:
+def parse_names(text: str, names: Mapping[str, Any]) -> tuple[list[Column], list[Unknown]]:
     """Read a `-O` list. The keys of `names` are lower-case."""
     columns: list[Column] = []
     unknown: list[Unknown] = []

@@ -1,33 +1,79 @@
 """Jobs as documents (see cli.document): squeue --json, scontrol show job --json.
 
-States are lists of words. Keys for things that this version has not are present with the value that
-Slurm gives to what is not set, where tools index them without asking; the rare ones are left out.
+States are lists of words. Every key of Slurm's job is there; what this version does not have has the value that Slurm
+gives to what is not set.
 """
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from cli.document import Json, document, exit_object, minutes, number, time_object
+from cli.document import Json, document, exit_object, minutes, number, rest_of, time_object, write_stream
 from cli.format import text_of
 from cli.jobids import end_at, start_at
-from cli.nodegres import gres, gres_used, job_gres
-from cli.squeue_fields import cpus_per_node, gres_per_node
-from penstock.v1.common_pb2 import ExitStatus
-from penstock.v1.controller_pb2 import JobInfo, NodeInfo, PartitionInfo
+from cli.nodegres import job_gres
+from cli.squeue_fields import cpus_per_node, gres_per_node, gres_text
+from penstock.v1.common_pb2 import BATCH, ExitStatus, JobRequest, NodeAllocation
+from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.hostlist import expand
 from penstock.values.runtime import ran_us
 from penstock.values.tres import parse_tres
 
+#: Slurm's number for "not said" where a plain number stands.
+NO_VAL_16 = 65534
+
 
 def jobs_document(jobs: Iterable[JobInfo], cluster: str, now_us: int) -> Json:
-    """squeue --json, scontrol show job --json."""
-    items = [job_object(job, cluster) for job in jobs]
-    return document("jobs", items, cluster, last_backfill=time_object(0), last_update=time_object(now_us))
+    """scontrol show job --json."""
+    return document("jobs", [job_object(job, cluster) for job in jobs], cluster, **_times(now_us))
+
+
+def write_jobs(jobs: Iterable[JobInfo], cluster: str, now_us: int, options: Mapping[str, Any]) -> None:
+    """squeue --json, --yaml: each job is written when it comes, so a long queue needs no memory."""
+    write_stream("jobs", (job_object(job, cluster) for job in jobs), rest_of(cluster, **_times(now_us)), options)
+
+
+def _times(now_us: int) -> Json:
+    return {"last_backfill": time_object(0), "last_update": time_object(now_us)}
 
 
 def job_object(job: JobInfo, cluster: str) -> Json:
     """One job."""
-    return _job_identity(job, cluster) | _job_life(job) | _job_request(job) | _job_resources(job)
+    return (
+        _absent()
+        | _job_identity(job, cluster)
+        | _job_life(job)
+        | _job_request(job)
+        | _job_places(job)
+        | _job_resources(job)
+    )
+
+
+def _absent() -> Json:
+    """What no job of this version has."""
+    return {
+        "association_id": 0,
+        "burst_buffer": "",
+        "burst_buffer_state": "",
+        "cluster_features": "",
+        "container_id": "",
+        "cpu_frequency_minimum": number(None),
+        "cpu_frequency_maximum": number(None),
+        "cpu_frequency_governor": number(None),
+        "cron": None,
+        "federation_origin": "",
+        "federation_siblings_active": "",
+        "federation_siblings_viable": "",
+        "job_size_str": None,
+        "power": {"flags": []},
+        "priority_by_partition": [],
+        "profile": ["NOT_SET"],
+        "resize_time": time_object(0),
+        "selinux_context": "",
+        "sockets_per_board": 0,
+        "step_id": None,
+        "tasks_per_board": number(0),
+        "tres_bind": "",
+    }
 
 
 def _job_identity(job: JobInfo, cluster: str) -> Json:
@@ -36,17 +82,24 @@ def _job_identity(job: JobInfo, cluster: str) -> Json:
     return {
         "account": request.account,
         "admin_comment": job.admin_comment,
+        "system_comment": job.system_comment,
         "allocating_node": request.submit_host,
         "array_job_id": number(job.array_job_id),
         "array_task_id": number(task),
         "array_max_tasks": number(job.array_throttle),
         "array_task_string": job.array_tasks,
-        "association_id": 0,
-        "batch_flag": True,
+        "batch_features": request.batch_features,
+        "batch_flag": request.kind == BATCH,
         "batch_host": job.batch_node,
         "cluster": cluster,
         "command": "" if request.command == "(null)" else request.command,
         "comment": request.comment,
+        "container": request.container,
+        "extra": request.extra,
+        "failed_node": "",
+        "mail_type": _mail_types(request),
+        "mail_user": request.mail_user if request.mail_types else "",
+        "mcs_label": request.mcs_label,
         "group_id": job.group_id,
         "group_name": job.group_name,
         "het_job_id": number(job.het_job_id),
@@ -76,21 +129,41 @@ def _job_life(job: JobInfo) -> Json:
         "start_time": time_object(start_at(job)),
         "end_time": time_object(end_at(job)),
         "last_sched_evaluation": time_object(job.last_sched_at_us),
-        "deadline": time_object(0),
+        "deadline": time_object(job.request.deadline_at_us),
         "preempt_time": time_object(job.preempt_at_us),
         "preemptable_time": time_object(0),
         "resize_time": time_object(0),
         "suspend_time": time_object(job.suspended_at_us),
         "pre_sus_time": time_object(_pre_suspend_us(job)),
         "time_limit": minutes(job.time_limit_s),
-        "time_minimum": number(0),
+        "time_minimum": number(-(-job.request.time_min_s // 60)),
         "exit_code": exit_object(job.exit),
         "derived_exit_code": exit_object(ExitStatus()),
         "restart_cnt": job.attempt,
         "requeue": job.request.requeue,
-        "reboot": False,
-        "flags": [],
+        "reboot": job.request.reboot,
+        "delay_boot": number(job.request.delay_boot_s // 60),
+        "flags": _flags(job),
     }
+
+
+def _mail_types(request: JobRequest) -> list[str]:
+    """The words of mail types as the document has them."""
+    names = {"TIME_LIMIT": "TIME=100%", "TIME_LIMIT_90": "TIME=90%", "TIME_LIMIT_80": "TIME=80%",
+             "TIME_LIMIT_50": "TIME=50%", "INVALID_DEPEND": "INVALID_DEPENDENCY"}  # fmt: skip
+    return [names.get(word, word) for word in request.mail_types]
+
+
+def _flags(job: JobInfo) -> list[str]:
+    """What else is true of a job, of the words that Slurm has for it."""
+    request = job.request
+    held = (
+        (request.kill_on_invalid_dep, "KILL_INVALID_DEPENDENCY"),
+        (request.spread_job, "SPREAD_JOB"),
+        (request.use_min_nodes, "USE_MIN_NODES"),
+        (request.HasField("mem_per_gpu_mb"), "GRES_MEM_SET"),
+    )
+    return [word for is_true, word in held if is_true]
 
 
 def _pre_suspend_us(job: JobInfo) -> int:
@@ -106,62 +179,86 @@ def _job_state(state: str) -> list[str]:
 def _job_request(job: JobInfo) -> Json:
     request = job.request
     gres = gres_per_node(job)
-    per_cpu = job.mem_mb if job.mem_is_per_cpu else None
-    per_node = None if job.mem_is_per_cpu else job.mem_mb
+    per_gpu = [f"gres/gpu:{request.mem_per_gpu_mb}"] if request.HasField("mem_per_gpu_mb") else []
+    return {
+        "core_spec": request.core_spec if request.HasField("core_spec") else NO_VAL_16,
+        "thread_spec": request.thread_spec if request.HasField("thread_spec") else NO_VAL_16,
+        "cores_per_socket": number(request.cores_per_socket or None),
+        "cpus_per_task": number(request.cpus_per_task or None),
+        "cpus_per_tres": f"gres/gpu:{request.cpus_per_gpu}" if request.cpus_per_gpu else "",
+        "dependency": job.dependency,
+        "max_cpus": number(0),
+        "memory_per_cpu": number(job.mem_mb if job.mem_is_per_cpu else None),
+        "memory_per_node": number(None if job.mem_is_per_cpu else job.mem_mb),
+        "memory_per_tres": ",".join(per_gpu),
+        "minimum_cpus_per_node": number(cpus_per_node(job)),
+        "minimum_tmp_disk_per_node": number(request.tmp_disk_mb),
+        "nice": request.nice,
+        "shared": _shared(request),
+        "sockets_per_node": number(request.sockets_per_node or None),
+        "tasks_per_core": number(request.ntasks_per_core or None),
+        "tasks_per_node": number(request.ntasks_per_node),
+        "tasks_per_socket": number(request.ntasks_per_socket or None),
+        "tasks_per_tres": number(request.ntasks_per_gpu or None),
+        "threads_per_core": number(request.threads_per_core or None),
+        "tres_freq": f"gpu:{request.gpu_freq}" if request.gpu_freq else "",
+        "tres_per_job": _gres(gres_text(request.gres_per_job)),
+        "tres_per_node": _gres(gres),
+        "tres_per_socket": _gres(gres_text(request.gres_per_socket)),
+        "tres_per_task": _gres(gres_text(request.gres_per_task)),
+        "tres_req_str": job.tres_req,
+        "tres_alloc_str": job.tres_alloc,
+        "billable_tres": number(parse_tres(job.tres_alloc).get("billing") if job.tres_alloc else None),
+    }
+
+
+def _gres(text: str) -> str:
+    return "" if text == "N/A" else text
+
+
+def _shared(request: JobRequest) -> list[str]:
+    """Who may be on its nodes beside it."""
+    held = (
+        (request.exclusive, "none"),
+        (request.oversubscribe, "oversubscribe"),
+        (request.exclusive_user, "user"),
+        (request.exclusive_mcs, "mcs"),
+        (request.exclusive_topo, "topo"),
+    )
+    return [word for is_true, word in held if is_true]
+
+
+def _job_places(job: JobInfo) -> Json:
+    """Which nodes it asks for, and its files."""
+    request = job.request
     out, err = text_of(job.std_out), text_of(job.std_err or job.std_out)
     files = {"standard_input": text_of(job.std_in) or "/dev/null", "standard_output": out, "standard_error": err}
-    expanded = {"stdin_expanded": files["standard_input"], "stdout_expanded": out, "stderr_expanded": err}
     return {
-        "contiguous": False,
-        "core_spec": 32767,
-        "thread_spec": 32767,
-        "cores_per_socket": number(None),
-        "cpus_per_task": number(request.cpus_per_task or None),
-        "dependency": job.dependency,
+        "contiguous": request.contiguous,
         "excluded_nodes": request.nodes_excluded,
         "required_nodes": request.nodes_required,
         "scheduled_nodes": job.planned_node_list,
         "features": request.features,
+        "prefer": request.prefer,
         "licenses": request.licenses,
-        "max_cpus": number(0),
+        "licenses_allocated": request.licenses if job.node_list else "",
         "max_nodes": number(request.nodes_max),
-        "memory_per_cpu": number(per_cpu),
-        "memory_per_node": number(per_node),
-        "minimum_cpus_per_node": number(cpus_per_node(job)),
-        "minimum_tmp_disk_per_node": number(0),
-        "nice": request.nice,
-        "shared": ["none"] if request.exclusive else [],
-        "sockets_per_node": number(None),
-        "tasks_per_core": number(None),
-        "tasks_per_node": number(request.ntasks_per_node),
-        "tasks_per_socket": number(None),
-        "tasks_per_board": number(0),
-        "threads_per_core": number(None),
-        "tres_per_job": "",
-        "tres_per_node": "" if gres == "N/A" else gres,
-        "tres_per_socket": "",
-        "tres_per_task": "",
-        "tres_req_str": job.tres_req,
-        "tres_alloc_str": job.tres_alloc,
-        "billable_tres": number(parse_tres(job.tres_alloc).get("billing") if job.tres_alloc else None),
+        "required_switches": request.switches_max,
+        "maximum_switch_wait_time": request.switches_wait_s,
+        "segment_size": request.segment,
+        "network": request.network,
         "submit_line": request.submit_line,
         "current_working_directory": text_of(request.work_dir),
         **files,
-        **expanded,
+        "stdin_expanded": files["standard_input"],
+        "stdout_expanded": out,
+        "stderr_expanded": err,
     }
 
 
 def _job_resources(job: JobInfo) -> Json:
     nodes = expand(job.node_list) if job.node_list else []
-    allocation = [
-        {
-            "index": index,
-            "name": a.node,
-            "cpus": {"count": a.cpus, "used": 0},
-            "memory": {"used": 0, "allocated": a.mem_mb},
-        }
-        for index, a in enumerate(job.allocation)
-    ]
+    allocation = [_place(index, part) for index, part in enumerate(job.allocation)]
     used = [job_gres(place) for place in job.allocation if place.gres]
     resources: Json | None = None
     if nodes:
@@ -175,7 +272,7 @@ def _job_resources(job: JobInfo) -> Json:
             "select_type": ["CPU", "MEMORY"],
             "nodes": held | {"allocation": allocation},
             "cpus": job.cpus,
-            "threads_per_core": number(None),
+            "threads_per_core": number(job.request.threads_per_core or None),
         }
     return {
         "nodes": job.node_list,
@@ -187,116 +284,15 @@ def _job_resources(job: JobInfo) -> Json:
     }
 
 
-Pair = tuple[int, PartitionInfo, list[NodeInfo]]
-
-
-def nodes_document(pairs: Iterable[Pair], cluster: str, now_us: int, by_node: bool) -> Json:
-    """sinfo --json: nodes of a partition that are the same in all that is shown are one item (-N: each is one)."""
-    items: list[Json] = []
-    for _, partition, nodes in pairs:
-        groups: dict[str, tuple[Json, list[NodeInfo]]] = {}
-        for node in nodes:
-            shown = node_group_object([node], partition, cluster)
-            alike = {key: value for key, value in shown.items() if key != "nodes"}
-            key = node.name if by_node else json.dumps(alike, sort_keys=True)
-            groups.setdefault(key, (shown, []))[1].append(node)
-        items += [node_group_object(members, partition, cluster) for _, members in groups.values()]
-    return document("sinfo", items, cluster)
-
-
-def node_group_object(nodes: list[NodeInfo], partition: PartitionInfo, cluster: str) -> Json:
-    """One line of sinfo."""
-    from cli.nodestate import json_words
-    from cli.sinfo_fields import Group, counts, cpu_counts
-
-    group = Group(partition, nodes)
-    node = nodes[0]
-    used, idle, other, total = counts(group)
-    cpus_used, cpus_idle, cpus_other, cpus = cpu_counts(group)
-    empty = "" if not node.gres else gres(node)
-    free = [n.free_memory_mb if n.version else None for n in nodes]
-    known = [mb for mb in free if mb is not None]
+def _place(index: int, part: NodeAllocation) -> Json:
+    """What it holds on one node."""
+    numbers = int.from_bytes(part.cpu_ids, "little")
+    held = [cpu for cpu in range(numbers.bit_length()) if numbers >> cpu & 1]
+    cores = [{"index": cpu, "status": ["ALLOCATED"]} for cpu in held]
     return {
-        "port": 0,
-        "node": {"state": json_words(node)},
-        "nodes": {
-            "allocated": used,
-            "idle": idle,
-            "other": other,
-            "total": total,
-            "hostnames": [n.hostname or n.name for n in nodes],
-            "addresses": [n.addr or n.name for n in nodes],
-            "nodes": [n.name for n in nodes],
-        },
-        "cpus": {
-            **_span(nodes, lambda n: n.cpus),
-            "load": _span(nodes, lambda n: n.cpu_load_centi),
-            "per_node": {"max": number(partition.max_cpus_per_node, infinite=partition.max_cpus_per_node <= 0)},
-            "idle": cpus_idle,
-            "allocated": cpus_used,
-            "other": cpus_other,
-            "total": cpus,
-        },
-        "sockets": _span(nodes, lambda n: n.sockets),
-        "cores": _span(nodes, lambda n: n.cores_per_socket),
-        "threads": _span(nodes, lambda n: n.threads_per_core),
-        "disk": _span(nodes, lambda n: n.tmp_disk_mb),
-        "memory": {
-            **_span(nodes, lambda n: n.real_memory_mb),
-            "free": {"minimum": number(min(known, default=None)), "maximum": number(max(known, default=None))},
-            "allocated": sum(n.mem_alloc_mb for n in nodes),
-        },
-        "weight": _span(nodes, lambda n: n.weight),
-        "features": {"total": ",".join(node.features), "active": ",".join(node.features), "planned": ""},
-        "gres": {"total": empty, "used": gres_used(node)},
-        "cluster": cluster,
-        "comment": node.comment,
-        "extra": "",
-        "reason": {"description": node.reason, "time": time_object(node.reason_at_us), "user": node.reason_user},
-        "reservation": node.reservation,
-        "partition": partition_object(partition),
-    }
-
-
-def _span(nodes: Iterable[NodeInfo], value: Callable[[NodeInfo], int]) -> Json:
-    values = [value(node) for node in nodes]
-    return {"minimum": min(values), "maximum": max(values)}
-
-
-def partition_object(partition: PartitionInfo) -> Json:
-    """A partition's settings."""
-    from penstock.values.hostlist import compress
-
-    unlimited = partition.max_nodes <= 0
-    return {
-        "name": partition.name,
-        "nodes": {
-            "allowed_allocation": "",
-            "configured": compress(partition.configured_nodes or partition.nodes),
-            "total": partition.total_nodes or len(partition.nodes),
-        },
-        "accounts": {"allowed": ",".join(partition.allow_accounts), "deny": ",".join(partition.deny_accounts)},
-        "groups": {"allowed": ",".join(partition.allow_groups)},
-        "qos": {"allowed": "", "deny": "", "assigned": ""},
-        "alternate": "",
-        "tres": {"billing_weights": "", "configured": partition.tres},
-        "cluster": "",
-        "cpus": {"task_binding": 0, "total": partition.total_cpus},
-        "defaults": {
-            "memory_per_cpu": partition.def_mem_per_cpu_mb,
-            "partition_memory_per_cpu": number(partition.def_mem_per_cpu_mb or None),
-            "partition_memory_per_node": number(partition.def_mem_per_node_mb or None),
-            "time": number(-(-partition.default_time_s // 60) or None, infinite=partition.default_time_s < 0),
-            "job": "",
-        },
-        "grace_time": 0,
-        "maximums": {
-            "cpus_per_node": number(partition.max_cpus_per_node, infinite=partition.max_cpus_per_node <= 0),
-            "memory_per_cpu": partition.max_mem_per_cpu_mb,
-            "nodes": number(partition.max_nodes, infinite=unlimited),
-            "time": minutes(partition.max_time_s),
-        },
-        "minimums": {"nodes": max(partition.min_nodes, 0)},
-        "partition": {"state": [partition.state]},
-        "priority": {"job_factor": partition.priority_job_factor, "tier": partition.priority_tier},
+        "index": index,
+        "name": part.node,
+        "cpus": {"count": part.cpus, "used": 0},
+        "memory": {"used": 0, "allocated": part.mem_mb},
+        "sockets": [{"index": 0, "cores": cores}] if cores else [],
     }

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from cli.run import CommandError
 from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
@@ -117,15 +117,23 @@ def sort_letters(text: str) -> Iterator[tuple[str, bool]]:
         yield mark, backwards
 
 
-def sort_rows(rows: list[Any], text: str, find: Callable[[str], Callable[[Any, Any], Any] | None], view: Any) -> None:
-    """Sort lines by several keys: the last first, as each sort keeps the order of equal ones."""
+Key = TypeVar("Key")
+
+
+def sort_keys(text: str, find: Callable[[str], Key | None]) -> list[tuple[Key, bool]]:
+    """The keys of a sort list, and whether each sorts backwards. `cluster` sorts nothing: there is one."""
     keys = []
-    for letter, backwards in sort_letters(text):
+    for letter, backwards in sort_letters(",".join(word for word in text.split(",") if word.lstrip("+-") != "cluster")):
         key = find(letter)
         if key is None:
             raise CommandError(f"Invalid sort specification: {letter}")
         keys.append((key, backwards))
-    for key, backwards in reversed(keys):
+    return keys
+
+
+def sort_rows(rows: list[Any], text: str, find: Callable[[str], Callable[[Any, Any], Any] | None], view: Any) -> None:
+    """Sort lines by several keys: the last first, as each sort keeps the order of equal ones."""
+    for key, backwards in reversed(sort_keys(text, find)):
         values = [(key(row, view), row) for row in rows]
         values.sort(key=lambda pair: pair[0], reverse=backwards)
         rows[:] = [row for _, row in values]

@@ -115,7 +115,7 @@ def _report(
     pairs = list(select(partitions, nodes, options, states))
     if is_wanted(options):
         from cli.document import write_document
-        from cli.jsonout import nodes_document
+        from cli.jsonsinfo import nodes_document
 
         write_document(nodes_document(pairs, view.cluster, clock.now_us, by_node=bool(options.get("Node"))), options)
         return 0

@@ -1,19 +1,22 @@
 """squeue: the jobs that wait and run.
 
-One call to the controller (ListJobs), one table. What the controller filters is sent as a filter; what it does not know
-as a filter (reservation, licenses, run time) is dropped here. States are checked here again, because a single `-j` asks
-for all states: only then can "this job has ended" be told from "there is no such job".
-Steps (-s) are another call and another table: squeue_steps.py.
+One call to the controller (ListJobs), one table (cli.jobtable): only the columns that are shown, sorted or filtered by
+come over. What the controller filters is sent as a filter; what it does not know as a filter (reservation, licenses, run
+time) is dropped here. States are checked here again, because a single `-j` asks for all states: only then can "this job
+has ended" be told from "there is no such job".
+Steps (-s) are another call and another table: squeue_steps.py. Documents: jsonout.py.
 An array's waiting tasks come as one record. `-r` shows them one by one, `-j 12_4` those that were asked for.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
-from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
+from cli.format import Clock, Column, header_line, parse_names, parse_percent
 from cli.jobids import selector_text
+from cli.jobtable import SINGLE, TASKS, JobTable, SortKey, lines, needed_by, reader, sort
 from cli.listing import (
     STATE_OF_WORD,
     check_clusters,
@@ -22,26 +25,19 @@ from cli.listing import (
     environment,
     find_user,
     now_us,
-    pages,
     repeat,
-    sort_rows,
+    sort_keys,
     words,
 )
-from cli.options import MAYBE, YES, Command, Option, later, parse, usage_text
+from cli.options import MAYBE, YES, Command, Option, parse, usage_text
 from cli.run import CommandError, complain, run
-from cli.squeue_fields import (
-    LETTERS,
-    NAMES,
-    JobRow,
-    JobView,
-    sort_key,
-    used_s,
-)
+from cli.squeue_fields import LETTERS, NAMES, RUN_NEEDS, JobView, sort_key, used_s
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
+from penstock.values.jobcolumns import NAMES as COLUMN_NAMES
 from penstock.values.jobid import JobSelector, parse_selectors
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import ENDED, JobState
@@ -72,7 +68,7 @@ COMMAND = Command(
         *DOCUMENT_OPTIONS,
         Option("long", "l", help="long report"),
         Option("licenses", "L", YES, "SQUEUE_LICENSES", "comma separated list of license names to view", "license(s)"),
-        Option("local", help="jobs of the local cluster only (the default)"),
+        Option("local", env="SQUEUE_LOCAL", help="jobs of the local cluster only (the default)"),
         Option("federation", env="SQUEUE_FEDERATION", help="the same, as no cluster is a member of one"),
         Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "cluster"),
         Option("me", help="equivalent to --user=<my username>"),
@@ -96,7 +92,9 @@ COMMAND = Command(
         Option("users", "", YES, dest="user"),
         Option("nodelist", "w", YES, help="list of nodes to view", metavar="hostlist"),
         Option("verbose", "v", help="verbosity level", counted=True),
-        *later("hide", "sibling", "only-job-state", value="no"),
+        Option("hide", help="do not show jobs in hidden partitions (the default)"),
+        Option("only-job-state", help="ask for nothing but the jobs' states"),
+        Option("sibling", env="SQUEUE_SIBLING", help="all sibling jobs of a federation: there are none"),
     ),
 )
 
@@ -108,13 +106,20 @@ STATE_WORDS = (
 )
 
 
+class Keep(NamedTuple):
+    """A filter of this side: `test(clock, *values of the needed columns)`."""
+
+    needs: tuple[str, ...]
+    test: Callable[..., bool]
+
+
 class Query(NamedTuple):
     """What to ask for and what to keep."""
 
     request: ListJobsRequest
     selectors: list[JobSelector]
     states: frozenset[str] | None  # None = all
-    keep: list[Callable[[JobInfo, Clock], bool]]
+    keep: list[Keep]
     expand: bool
     by_partition: bool
     nobody: bool  # a user was named whom nobody knows: there is nothing to show
@@ -137,9 +142,13 @@ def body(argv: list[str]) -> int:
             plain=True,
         )
     query = build_query(options)
-    with Client.open() as client:
-        heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
-        return repeat("squeue", options.get("iterate"), lambda: _report(client, query, options, given, heading))
+    gc.disable()  # a listing makes much and leaves no rings behind; looking for them takes a fifth of its time
+    try:
+        with Client.open() as client:
+            heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
+            return repeat("squeue", options.get("iterate"), lambda: _report(client, query, options, given, heading))
+    finally:
+        gc.enable()
 
 
 def _take_words(options: dict[str, Any], positional: list[str]) -> None:
@@ -171,8 +180,9 @@ def build_query(options: dict[str, Any]) -> Query:
             qos=words(options.get("qos")),
         ),
         all_states=states is None or single,
-        detail=is_wanted(options) or "Format" in options,
+        detail=is_wanted(options),
         planned=_wants_plan(options),
+        hide_hidden=not (options.get("all") or options.get("partition") or selectors),
     )
     keep = list(_extra_filters(options))
     return Query(request, selectors, states, keep, bool(options.get("array")), bool(options.get("priority")), nobody)
@@ -234,22 +244,22 @@ def _users(options: dict[str, Any]) -> tuple[list[str], bool]:
     return known, bool(named) and not known
 
 
-def _extra_filters(options: dict[str, Any]) -> Iterator[Callable[[JobInfo, Clock], bool]]:
+def _extra_filters(options: dict[str, Any]) -> Iterator[Keep]:
     if options.get("reservation"):
         wanted = words(options["reservation"])
-        yield lambda job, clock: job.request.reservation in wanted
+        yield Keep(("request.reservation",), lambda clock, name: name in wanted)
     if options.get("licenses"):
         licenses = set(words(options["licenses"]))
-        yield lambda job, clock: any(w.partition(":")[0] in licenses for w in words(job.request.licenses))
+        yield Keep(("request.licenses",), lambda clock, text: any(w.partition(":")[0] in licenses for w in words(text)))
     if options.get("notme"):
         me = os.getuid()
-        yield lambda job, clock: job.user_id != me
+        yield Keep(("user_id",), lambda clock, uid: uid != me)
     if options.get("running_over"):
         over_s = parse_duration_s(options["running_over"])
-        yield lambda job, clock: job.state not in ENDED and used_s(job, clock) > over_s
+        yield Keep(RUN_NEEDS, lambda clock, *run: run[0] not in ENDED and used_s(clock, *run) > over_s)
     if options.get("running_under"):
         under_s = parse_duration_s(options["running_under"])
-        yield lambda job, clock: job.state == "RUNNING" and used_s(job, clock) < under_s
+        yield Keep(RUN_NEEDS, lambda clock, *run: run[0] == "RUNNING" and used_s(clock, *run) < under_s)
 
 
 def _report(client: Client, query: Query, options: dict[str, Any], given: dict[str, Any], heading: bool) -> int:
@@ -264,43 +274,85 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
         return squeue_steps.report(
             client, None if query.nobody else query.selectors, users, options, given, heads, clock
         )
-    jobs = load(client, query, clock)
-    if jobs is None:
-        complain("squeue", NO_SUCH_JOB, plain=True)
-        return 1
     if is_wanted(options):
-        from cli.document import write_document
-        from cli.jsonout import jobs_document
-
-        write_document(jobs_document(jobs, client.cluster.cluster_name, clock.now_us), options)
-        return 0
+        return _document(client, query, options, clock)
     view = JobView(clock, not options.get("noconvert"), client.cluster.cluster_name)
     columns = _columns(options, given)
-    rows = list(make_rows(jobs, query))
-    sort_rows(rows, _sort_text(options), sort_key, view)
-    lines = [f"CLUSTER: {view.cluster}"] if heading else []
+    keys: list[tuple[SortKey, bool]] = sort_keys(_sort_text(options), sort_key)
+    fields: list[Any] = [column.field for column in columns]
+    table = load(client, query, clock, needed_by(fields, [key for key, _ in keys]))
+    if table is None:
+        complain("squeue", NO_SUCH_JOB, plain=True)
+        return 1
+    expand_rows(table, query)
+    sort(table, keys, view)
+    head = [f"CLUSTER: {view.cluster}"] if heading else []
     if not options.get("noheader"):
         if options.get("long") or options.get("iterate"):
-            lines.append(date_line(clock.now_us))
-        lines.append(header_line(columns))
-    emit(lines + [body_line(columns, row, view) for row in rows])
+            head.append(date_line(clock.now_us))
+        head.append(header_line(columns))
+    emit(head + lines(table, columns, view))
     return 0
 
 
-def load(client: Client, query: Query, clock: Clock) -> list[JobInfo] | None:
-    """The jobs to show; None when the one job that was asked for is not known."""
+def load(client: Client, query: Query, clock: Clock, names: list[str]) -> JobTable | None:
+    """The jobs to show, with these columns; None when the one job that was asked for is not known."""
+    needs = [*names, "state", "array_tasks", "array_task_id", "job_id", "array_job_id", "partition"]
+    table = JobTable(dict.fromkeys(needs + [name for keep in query.keep for name in keep.needs]))
+    asked = list(table.columns)
+    request = query.request
+    if COLUMN_NAMES.issuperset(asked):
+        request = ListJobsRequest(columns=asked)
+        request.MergeFrom(query.request)
+    for page in _pages(client, query, request):
+        table.take(page, asked)
+    if _is_unknown(query, table.rows):
+        return None
+    wanted = query.states
+    if wanted is not None:
+        table.keep(("state",), lambda state: state in wanted)
+    for keep in query.keep:
+        table.keep(keep.needs, lambda *values, keep=keep: keep.test(clock, *values))
+    return table
+
+
+def _pages(client: Client, query: Query, request: ListJobsRequest) -> Iterator[Any]:
+    """The answer; nothing for ids of which none is known."""
+    if query.nobody:
+        return
     try:
-        jobs = [] if query.nobody else pages(client, "ListJobs", query.request, "jobs")
+        yield from client.stream("ListJobs", request)
     except PenstockError as error:
         if error.code != Code.INVALID_JOB_ID:
             raise
-        return None if len(query.selectors) <= 1 else []
+
+
+def _is_unknown(query: Query, found: int) -> bool:
+    """Whether the one job that was asked for does not exist."""
     filters = query.request.filter
     only_id = len(query.selectors) == 1 and not (filters.users or filters.partitions or filters.names or filters.nodes)
-    if only_id and not jobs and not query.nobody:
-        return None
-    wanted = query.states
-    return [j for j in jobs if (wanted is None or j.state in wanted) and all(keep(j, clock) for keep in query.keep)]
+    return only_id and not found and not query.nobody
+
+
+def _document(client: Client, query: Query, options: dict[str, Any], clock: Clock) -> int:
+    """--json, --yaml: jobs are written as they come."""
+    from cli.jsonout import write_jobs
+
+    def jobs() -> Iterator[JobInfo]:
+        for page in _pages(client, query, query.request):
+            for job in page.jobs:
+                if query.states is None or job.state in query.states:
+                    yield job
+
+    write_jobs(_kept(jobs(), query, clock), client.cluster.cluster_name, clock.now_us, options)
+    return 0
+
+
+def _kept(jobs: Iterator[JobInfo], query: Query, clock: Clock) -> Iterator[JobInfo]:
+    readers = [(keep, [reader(name) for name in keep.needs]) for keep in query.keep]
+    for job in jobs:
+        if all(keep.test(clock, *(read(job) for read in reads)) for keep, reads in readers):
+            yield job
 
 
 def _check_nodes(client: Client, hostlist: str) -> None:
@@ -314,28 +366,52 @@ def _check_nodes(client: Client, hostlist: str) -> None:
             raise CommandError(f"Invalid node name {name}")
 
 
-def make_rows(jobs: Iterable[JobInfo], query: Query) -> Iterator[JobRow]:
-    """A line per job, per task where tasks are wanted one by one, per partition with --priority."""
-    for job in jobs:
-        by_partition = query.by_partition and job.state == "PENDING"
-        partitions = words(job.partition) if by_partition else [job.partition]
-        for tasks, single in _task_lines(job, query):
-            for partition in partitions:
-                yield JobRow(job, tasks, single, partition)
+def expand_rows(table: JobTable, query: Query) -> None:
+    """A line per job, per task where tasks are wanted one by one, per partition with --priority.
 
-
-def _task_lines(job: JobInfo, query: Query) -> Iterator[tuple[str, bool]]:
-    if not job.array_tasks or job.HasField("array_task_id"):
-        yield "", False
+    The common case first: a line for each job.
+    """
+    columns = table.columns
+    if not query.expand and not query.by_partition and not any(s.tasks is not None for s in query.selectors):
+        if any(columns["array_tasks"]):
+            pairs = zip(columns["array_tasks"], columns["array_task_id"], strict=True)
+            columns[TASKS] = [pending if task_id < 0 else "" for pending, task_id in pairs]
+        else:
+            columns[TASKS] = [""] * table.rows
+        columns[SINGLE] = [False] * table.rows
         return
-    from penstock.values.taskset import TaskSet
+    at: list[int] = []
+    tasks: list[str] = []
+    single: list[bool] = []
+    partitions: list[str] = []
+    values = zip(*(columns[n] for n in ("array_tasks", "array_task_id", "partition", "state")), strict=True)
+    for position, (pending, task_id, partition, state) in enumerate(values):
+        is_array = bool(pending) and task_id < 0
+        names = words(partition) if query.by_partition and state == "PENDING" else [partition]
+        if not is_array:
+            shown, one = [""], False
+        else:
+            base = columns["array_job_id"][position] or columns["job_id"][position]
+            shown, one = _task_lines(base, pending, query)
+        count = len(shown) * len(names)
+        at += [position] * count
+        single += [one] * count
+        partitions += names * len(shown)
+        tasks += shown if len(names) == 1 else [task for task in shown for _ in names]
+    if at != list(range(table.rows)):
+        table.choose(at)
+    columns["partition"] = partitions
+    columns[TASKS], columns[SINGLE] = tasks, single
 
-    base = job.array_job_id or job.job_id
+
+def _task_lines(base: int, pending: str, query: Query) -> tuple[list[str], bool]:
+    """The lines of an array's waiting tasks, and whether each is one task."""
     asked = [s.tasks for s in query.selectors if s.job_id == base]
     if not query.expand and (not asked or None in asked):
-        yield job.array_tasks, False
-        return
-    tasks = TaskSet.parse(job.array_tasks)
+        return [pending], False
+    from penstock.values.taskset import TaskSet
+
+    tasks = TaskSet.parse(pending)
     if asked and None not in asked:
         wanted = TaskSet.of(())
         for some in asked:
@@ -343,8 +419,7 @@ def _task_lines(job: JobInfo, query: Query) -> Iterator[tuple[str, bool]]:
         tasks = tasks.intersect(wanted)
     if len(tasks) > EXPANDED_ROWS_MAX:
         raise CommandError(f"job {base} has {len(tasks)} pending tasks; no more than {EXPANDED_ROWS_MAX} are listed")
-    for task_id in tasks:
-        yield str(task_id), True
+    return list(map(str, tasks)), True
 
 
 def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[Column]:

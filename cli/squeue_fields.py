@@ -1,16 +1,16 @@
 """What each letter of `squeue -o` and each name of `squeue -O` shows, and what `-S` sorts by.
 
-One `Field` per column: its heading and a function of (JobRow, JobView). Columns for things that this version has not
-(cores per socket, burst buffers, ...) are here too, with the word that Slurm prints for a job that did not ask for
-them: long formats of tools name all of them.
+One `JobField` per column: its heading, the columns of the listing that it needs, and a function of the view and their
+values. Columns for things that this version has not (burst buffers, federations, ...) are here too, with the word that
+Slurm prints for a job that did not ask for them: long formats of tools name all of them.
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, NamedTuple
 
-from cli.format import Clock, Field, amount, clipped_tasks, text_of
-from cli.jobids import component_text, start_at
+from cli.format import Clock, amount, clipped_tasks
+from cli.jobtable import SINGLE, TASKS, WHOLE, JobField, SortKey
+from cli.jobtable import gres_per_node as gres_per_node
 from penstock.v1.common_pb2 import BATCH, GresCount
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
@@ -24,34 +24,15 @@ EXPLAINED = frozenset(("FAILED", "TIMEOUT", "OUT_OF_MEMORY"))
 NOT_AVAIL = "ReqNodeNotAvail"
 PRIORITY_SCALE = 2**32 - 1
 LATE = 2**63
+US = 1_000_000
 
-
-class JobRow(NamedTuple):
-    """A line: a job, or some tasks of a pending array, in one partition."""
-
-    job: JobInfo
-    tasks: str  # of an array's pending record: the tasks that this line stands for
-    single: bool  # `tasks` is one task, written without brackets
-    partition: str
-
-    @property
-    def task_text(self) -> str:
-        """`%K`: a task id, or the list of the pending ones with their limit."""
-        if self.job.HasField("array_task_id"):
-            return str(self.job.array_task_id)
-        if self.single or not self.tasks:
-            return self.tasks
-        throttle = self.job.array_throttle
-        return clipped_tasks(self.tasks) + (f"%{throttle}" if throttle else "")
-
-    @property
-    def id_text(self) -> str:
-        """`%i`: 12, 12_4 or 12_[5-99%3]."""
-        task = self.task_text
-        if not task:
-            return component_text(self.job) or str(self.job.job_id)
-        base = self.job.array_job_id or self.job.job_id
-        return f"{base}_{task}" if self.single or not self.tasks else f"{base}_[{task}]"
+#: What tells how long a job has run.
+RUN_NEEDS = ("state", "start_at_us", "end_at_us", "suspended_us", "suspended_at_us")
+ID_NEEDS = ("job_id", "array_job_id", "array_task_id", TASKS, SINGLE, "array_throttle", "het_job_id", "het_offset")
+MIN_CPUS_NEEDS = ("request.mincpus", "request.cpus_per_task", "request.ntasks_per_node")
+SHAPE_NEEDS = ("request.sockets_per_node", "request.cores_per_socket", "request.threads_per_core")
+SHARE_NEEDS = ("request.exclusive_user", "request.exclusive_mcs", "request.exclusive", "request.oversubscribe")
+START_NEEDS = ("start_at_us", "planned_start_at_us", "request.begin_at_us", "state", "reason")
 
 
 class JobView(NamedTuple):
@@ -62,60 +43,51 @@ class JobView(NamedTuple):
     cluster: str = ""
 
 
-Value = Callable[[JobRow, JobView], str]
-
-
-def used_s(job: JobInfo, clock: Clock) -> int:
+def used_s(clock: Clock, state: str, start_at_us: int, end_at_us: int, held_us: int, held_at_us: int) -> int:
     """How long the job has run."""
-    if not job.start_at_us or job.state == "PENDING":
+    if not start_at_us or state == "PENDING":
         return 0
-    end_at_us = job.end_at_us if job.state in ENDED else clock.now_us
-    stands_since_us = job.suspended_at_us if job.state == "SUSPENDED" else 0
-    return ran_us(end_at_us, job.start_at_us, job.suspended_us, stands_since_us) // 1_000_000
+    until_us = end_at_us if state in ENDED else clock.now_us
+    stands_since_us = held_at_us if state == "SUSPENDED" else 0
+    return ran_us(until_us, start_at_us, held_us, stands_since_us) // US
 
 
-def time_left(row: JobRow, view: JobView) -> str:
-    """What is left of the time limit."""
-    limit_s = row.job.time_limit_s
-    return format_elapsed(limit_s - used_s(row.job, view.clock)) if limit_s >= 0 else "UNLIMITED"
+def _start_us(start_us: int, planned_us: int, begin_us: int, state: str, reason: str) -> int:
+    return start_us or planned_us or (begin_us if state == "PENDING" and reason == "BeginTime" else 0)
 
 
-def time_limit(job: JobInfo) -> str:
-    """The time limit."""
-    return format_elapsed(job.time_limit_s) if job.time_limit_s >= 0 else "UNLIMITED"
+def task_text(task_id: int, tasks: str, single: bool, throttle: int) -> str:
+    """`%K`: a task id, or the list of the pending ones with their limit; "" for a job that is no array's."""
+    if task_id >= 0:
+        return str(task_id)
+    if single or not tasks:
+        return tasks
+    return clipped_tasks(tasks) + (f"%{throttle}" if throttle else "")
 
 
-def reason(job: JobInfo) -> str:
-    """Why it waits or ended, in Slurm's word."""
-    return job.reason or "None"
+def id_text(
+    job_id: int, array_id: int, task_id: int, tasks: str, single: bool, throttle: int, het_id: int, het_offset: int
+) -> str:
+    """`%i`: 12, 12_4, 12_[5-99%3] or 12+1."""
+    task = task_text(task_id, tasks, single, throttle)
+    if not task:
+        return f"{het_id}+{het_offset}" if het_id else str(job_id)
+    base = array_id or job_id
+    return f"{base}_{task}" if single or not tasks else f"{base}_[{task}]"
 
 
-def nodes_or_reason(row: JobRow, view: JobView) -> str:
-    """`%R`."""
-    job = row.job
-    if job.state != "PENDING" and job.state not in EXPLAINED:
-        return job.node_list
-    word = reason(job)
-    if word == NOT_AVAIL and job.reason_detail.startswith(("UnavailableNodes", "Reserved for maintenance")):
-        word += f", {job.reason_detail}"
+def _nodes_or_reason(view: JobView, state: str, nodes: str, reason: str, detail: str) -> str:
+    if state != "PENDING" and state not in EXPLAINED:
+        return nodes
+    word = reason or "None"
+    if word == NOT_AVAIL and detail.startswith(("UnavailableNodes", "Reserved for maintenance")):
+        word += f", {detail}"
     return f"({word})"
-
-
-def memory(row: JobRow, view: JobView) -> str:
-    """Memory asked for, per node or per CPU."""
-    return amount(row.job.mem_mb, "M", convert=view.convert)
 
 
 def gres_text(counts: Iterable[GresCount]) -> str:
     """`gres/gpu:a100:2`."""
     return ",".join(":".join(filter(None, ("gres/" + g.name, g.type, str(g.count)))) for g in counts) or "N/A"
-
-
-def gres_per_node(job: JobInfo) -> str:
-    """What was asked for on each node; not what follows from --gpus or --gpus-per-task."""
-    request = job.request
-    derived = bool(request.gres_per_job or request.gres_per_task)
-    return gres_text(g for g in request.gres_per_node if not (derived and g.name == "gpu"))
 
 
 def _per_gpu(number: int) -> str:
@@ -124,110 +96,128 @@ def _per_gpu(number: int) -> str:
 
 def cpus_per_node(job: JobInfo) -> int:
     """The least number of CPUs that a node must have for it."""
-    return max(job.request.cpus_per_task, 1) * max(job.request.ntasks_per_node, 1)
+    request = job.request
+    return _min_cpus(request.mincpus, request.cpus_per_task, request.ntasks_per_node)
 
 
-def pending_s(row: JobRow, view: JobView) -> str:
-    """Seconds from submission to start, or to now."""
-    job = row.job
-    end_at_us = view.clock.now_us if job.state == "PENDING" else job.start_at_us
-    return str(max(end_at_us - job.submit_at_us, 0) // 1_000_000)
+def _min_cpus(least: int, per_task: int, tasks: int) -> int:
+    return max(least, max(per_task, 1) * max(tasks, 1))
 
 
-def _text(name: str, empty: str, row: JobRow, view: JobView) -> str:
-    return str(getattr(row.job, name)) or empty
+def _pending_s(view: JobView, state: str, start_us: int, submit_us: int) -> str:
+    end_at_us = view.clock.now_us if state == "PENDING" or not start_us else start_us
+    return str(max(end_at_us - submit_us, 0) // US)
 
 
-def _asked(name: str, empty: str, row: JobRow, view: JobView) -> str:
-    return str(getattr(row.job.request, name)) or empty
+def _end_time(view: JobView, limit_s: int, state: str, end_us: int) -> str:
+    if limit_s < 0 and state not in ENDED and end_us:
+        return "NONE"  # without a time limit nobody can say
+    return view.clock.text(end_us)
 
 
-def _date(name: str, row: JobRow, view: JobView) -> str:
-    return view.clock.text(getattr(row.job, name))
+def _limit(view: JobView, limit_s: int) -> str:
+    return format_elapsed(limit_s) if limit_s >= 0 else "UNLIMITED"
 
 
-def end_time(row: JobRow, view: JobView) -> str:
-    """When it ended or will; without a time limit nobody can say."""
-    job = row.job
-    if job.time_limit_s < 0 and job.state not in ENDED and job.end_at_us:
-        return "NONE"
-    return view.clock.text(job.end_at_us)
+def _left(view: JobView, limit_s: int, *run: Any) -> str:
+    return format_elapsed(limit_s - used_s(view.clock, *run)) if limit_s >= 0 else "UNLIMITED"
 
 
-def _path(name: str, row: JobRow, view: JobView) -> str:
-    return text_of(getattr(row.job, name))
+def _shared(view: JobView, one_user: int, one_label: int, exclusive: int, agreed: int) -> str:
+    """`%h`: NO for whole nodes, USER or MCS for nodes of one user or label, YES where it agreed to share."""
+    if one_user or one_label:
+        return "USER" if one_user else "MCS"
+    if exclusive or not agreed:
+        return "NO"
+    return "YES" if agreed > 0 else "OK"
 
 
-def always(text: str) -> Value:
+def _core_spec(view: JobView, cores: int, threads: int) -> str:
+    if threads >= 0:
+        return f"{threads} threads"
+    return str(cores) if cores >= 0 else "N/A"
+
+
+def always(text: str) -> Callable[..., str]:
     """A column that is the same for every job."""
-    return lambda row, view: text
+    return lambda view: text
 
 
-def _job(header: str, name: str, empty: str = "(null)") -> Field:
-    return Field(header, partial(_text, name, empty))
+def _text(header: str, name: str, empty: str = "(null)") -> JobField:
+    return JobField(header, (name,), lambda view, value: str(value) or empty)
 
 
-def _request(header: str, name: str, empty: str = "(null)") -> Field:
-    return Field(header, partial(_asked, name, empty))
+def _number(header: str, name: str) -> JobField:
+    return JobField(header, (name,), lambda view, value: str(int(value)))
 
 
-def _time(header: str, name: str) -> Field:
-    return Field(header, partial(_date, name))
+def _time(header: str, name: str) -> JobField:
+    return JobField(header, (name,), lambda view, at_us: view.clock.text(at_us))
 
 
-LETTERS: dict[str, Field] = {
-    "a": _request("ACCOUNT", "account"),
-    "b": Field("TRES_PER_NODE", lambda r, v: gres_per_node(r.job)),
-    "c": Field("MIN_CPUS", lambda r, v: str(cpus_per_node(r.job))),
-    "d": Field("MIN_TMP_DISK", always("0")),
-    "e": Field("END_TIME", end_time),
-    "f": _request("FEATURES", "features"),
-    "g": Field("GROUP", lambda r, v: r.job.group_name or str(r.job.group_id)),
-    "h": Field("OVER_SUBSCRIBE", lambda r, v: "NO" if r.job.request.exclusive else "OK"),
-    "i": Field("JOBID", lambda r, v: r.id_text),
-    "j": _request("NAME", "name", ""),
-    "k": _request("COMMENT", "comment"),
-    "l": Field("TIME_LIMIT", lambda r, v: time_limit(r.job)),
-    "m": Field("MIN_MEMORY", memory),
-    "n": _request("REQ_NODES", "nodes_required", ""),
-    "o": _request("COMMAND", "command"),
-    "p": Field("PRIORITY", lambda r, v: f"{r.job.priority / PRIORITY_SCALE:.14f}"),
-    "q": _request("QOS", "qos"),
-    "r": Field("REASON", lambda r, v: reason(r.job)),
-    "s": Field("", always("")),
-    "t": Field("ST", lambda r, v: COMPACT.get(r.job.state, r.job.state)),
-    "u": Field("USER", lambda r, v: r.job.user_name or str(r.job.user_id)),
-    "v": _request("RESERVATION", "reservation"),
-    "w": _request("WCKEY", "wckey"),
-    "x": _request("EXC_NODES", "nodes_excluded", ""),
-    "y": _request("NICE", "nice"),
-    "z": Field("S:C:T", always("*:*:*")),
-    "A": _job("JOBID", "job_id"),
-    "B": _job("EXEC_HOST", "batch_node", "n/a"),
-    "C": _job("CPUS", "cpus"),
-    "D": _job("NODES", "nodes"),
-    "E": _job("DEPENDENCY", "dependency"),
-    "F": Field("ARRAY_JOB_ID", lambda r, v: str(r.job.array_job_id or r.job.job_id)),
-    "G": _job("GROUP", "group_id"),
-    "H": Field("SOCKETS_PER_NODE", always("*")),
-    "I": Field("CORES_PER_SOCKET", always("*")),
-    "J": Field("THREADS_PER_CORE", always("*")),
-    "K": Field("ARRAY_TASK_ID", lambda r, v: r.task_text or "N/A"),
-    "L": Field("TIME_LEFT", time_left),
-    "M": Field("TIME", lambda r, v: format_elapsed(used_s(r.job, v.clock))),
-    "N": _job("NODELIST", "node_list", ""),
-    "O": Field("CONTIGUOUS", always("0")),
-    "P": Field("PARTITION", lambda r, v: r.partition),
-    "Q": _job("PRIORITY", "priority"),
-    "R": Field("NODELIST(REASON)", nodes_or_reason),
-    "S": Field("START_TIME", lambda r, v: v.clock.text(start_at(r.job))),
-    "T": _job("STATE", "state"),
-    "U": _job("UID", "user_id"),
+def _asked_count(header: str, name: str) -> JobField:
+    return JobField(header, (name,), lambda view, count: str(count or "*"))
+
+
+def _whole(header: str, show: Callable[[JobInfo], str]) -> JobField:
+    return JobField(header, (WHOLE,), lambda view, job: show(job))
+
+
+LETTERS: dict[str, JobField] = {
+    "a": _text("ACCOUNT", "request.account"),
+    "b": _text("TRES_PER_NODE", "tres_per_node", "N/A"),
+    "c": JobField("MIN_CPUS", MIN_CPUS_NEEDS, lambda view, *asked: str(_min_cpus(*asked))),
+    "d": JobField("MIN_TMP_DISK", ("request.tmp_disk_mb",), lambda view, mb: amount(mb, "M", convert=view.convert)),
+    "e": JobField("END_TIME", ("time_limit_s", "state", "end_at_us"), _end_time),
+    "f": _text("FEATURES", "request.features"),
+    "g": JobField("GROUP", ("group_name", "group_id"), lambda view, name, gid: name or str(gid)),
+    "h": JobField("OVER_SUBSCRIBE", SHARE_NEEDS, _shared),
+    "i": JobField("JOBID", ID_NEEDS, lambda view, *values: id_text(*values)),
+    "j": _text("NAME", "request.name", ""),
+    "k": _text("COMMENT", "request.comment"),
+    "l": JobField("TIME_LIMIT", ("time_limit_s",), _limit),
+    "m": JobField("MIN_MEMORY", ("mem_mb",), lambda view, mb: amount(mb, "M", convert=view.convert)),
+    "n": _text("REQ_NODES", "request.nodes_required", ""),
+    "o": _text("COMMAND", "request.command"),
+    "p": JobField("PRIORITY", ("priority",), lambda view, number: f"{number / PRIORITY_SCALE:.14f}"),
+    "q": _text("QOS", "request.qos"),
+    "r": _text("REASON", "reason", "None"),
+    "s": JobField("", (), always("")),
+    "t": JobField("ST", ("state",), lambda view, state: COMPACT.get(state) or str(state)),
+    "u": JobField("USER", ("user_name", "user_id"), lambda view, name, uid: name or str(uid)),
+    "v": _text("RESERVATION", "request.reservation"),
+    "w": _text("WCKEY", "request.wckey"),
+    "x": _text("EXC_NODES", "request.nodes_excluded", ""),
+    "y": _number("NICE", "request.nice"),
+    "z": JobField("S:C:T", SHAPE_NEEDS, lambda view, *counts: ":".join(str(count or "*") for count in counts)),
+    "A": _number("JOBID", "job_id"),
+    "B": _text("EXEC_HOST", "batch_node", "n/a"),
+    "C": _number("CPUS", "cpus"),
+    "D": _number("NODES", "nodes"),
+    "E": _text("DEPENDENCY", "dependency"),
+    "F": JobField("ARRAY_JOB_ID", ("array_job_id", "job_id"), lambda view, array, job_id: str(array or job_id)),
+    "G": _number("GROUP", "group_id"),
+    "H": _asked_count("SOCKETS_PER_NODE", "request.sockets_per_node"),
+    "I": _asked_count("CORES_PER_SOCKET", "request.cores_per_socket"),
+    "J": _asked_count("THREADS_PER_CORE", "request.threads_per_core"),
+    "K": JobField(
+        "ARRAY_TASK_ID", ("array_task_id", TASKS, SINGLE, "array_throttle"), lambda view, *v: task_text(*v) or "N/A"
+    ),
+    "L": JobField("TIME_LEFT", ("time_limit_s", *RUN_NEEDS), _left),
+    "M": JobField("TIME", RUN_NEEDS, lambda view, *run: format_elapsed(used_s(view.clock, *run))),
+    "N": _text("NODELIST", "node_list", ""),
+    "O": _number("CONTIGUOUS", "request.contiguous"),
+    "P": _text("PARTITION", "partition", ""),
+    "Q": _number("PRIORITY", "priority"),
+    "R": JobField("NODELIST(REASON)", ("state", "node_list", "reason", "reason_detail"), _nodes_or_reason),
+    "S": JobField("START_TIME", START_NEEDS, lambda view, *values: view.clock.text(_start_us(*values))),
+    "T": _text("STATE", "state"),
+    "U": _number("UID", "user_id"),
     "V": _time("SUBMIT_TIME", "submit_at_us"),
-    "W": _request("LICENSES", "licenses"),
-    "X": Field("CORE_SPEC", always("N/A")),
-    "Y": Field("SCHEDNODES", lambda r, v: r.job.planned_node_list or "(null)"),
-    "Z": Field("WORK_DIR", lambda r, v: text_of(r.job.request.work_dir)),
+    "W": _text("LICENSES", "request.licenses"),
+    "X": JobField("CORE_SPEC", ("request.core_spec", "request.thread_spec"), _core_spec),
+    "Y": _text("SCHEDNODES", "planned_node_list"),
+    "Z": _text("WORK_DIR", "request.work_dir"),
 }
 
 LETTERS |= {letter: LETTERS[letter]._replace(uncut=True) for letter in "lLMNRxYn"}
@@ -238,112 +228,134 @@ _NAMED_LETTERS = {
     "contiguous": "O", "cores": "I", "corespec": "X", "dependency": "E", "endtime": "e", "feature": "f", "gres": "b",
     "groupid": "G", "groupname": "g", "jobarrayid": "i", "jobid": "A", "licenses": "W", "mincpus": "c",
     "minmemory": "m", "mintmpdisk": "d", "name": "j", "nice": "y", "nodelist": "N", "numcpus": "C", "numnodes": "D",
-    "oversubscribe": "h", "partition": "P", "priority": "p", "prioritylong": "Q", "qos": "q", "reason": "r",
-    "reasonlist": "R", "reqnodes": "n", "reservation": "v", "schednodes": "Y", "sct": "z", "selectjobinfo": "s",
-    "sockets": "H", "starttime": "S", "state": "T", "statecompact": "t", "submittime": "V", "threads": "J",
-    "timeleft": "L", "timelimit": "l", "timeused": "M", "tres-per-node": "b", "userid": "U", "username": "u",
-    "wckey": "w", "workdir": "Z", "excnodes": "x",
+    "oversubscribe": "h", "shared": "h", "partition": "P", "priority": "p", "prioritylong": "Q", "qos": "q",
+    "reason": "r", "reasonlist": "R", "reqnodes": "n", "reservation": "v", "schednodes": "Y", "sct": "z",
+    "selectjobinfo": "s", "sockets": "H", "starttime": "S", "state": "T", "statecompact": "t", "submittime": "V",
+    "threads": "J", "timeleft": "L", "timelimit": "l", "timeused": "M", "tres-per-node": "b", "userid": "U",
+    "username": "u", "wckey": "w", "workdir": "Z", "excnodes": "x",
 }  # fmt: skip
 
 #: Names of -O for things that no job of this version has, with what Slurm prints then.
 _ABSENT = {
     "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"), "boardspernode": ("BOARDS_PER_NODE", "0"),
     "burstbuffer": ("BURST_BUFFER", "(null)"), "burstbufferstate": ("BURST_BUFFER_STATE", "(null)"),
-    "clusterfeature": ("CLUSTER_FEATURES", "(null)"), "container": ("CONTAINER", "(null)"),
-    "containerid": ("CONTAINER_ID", "(null)"),
-    "deadline": ("DEADLINE", "N/A"),
-    "delayboot": ("DELAY_BOOT", "0:00"), "extra": ("EXTRA", "(null)"), "failednode": ("FAILED_NODE", "(null)"),
-    "mcslabel": ("MCSLABEL", "(null)"), "mintime": ("TIME_MIN", "0:00"),
-    "network": ("NETWORK", "(null)"), "ntperboard": ("NTASKS_PER_BOARD", "0"), "ntpercore": ("NTASKS_PER_CORE", "N/A"),
-    "ntpersocket": ("NTASKS_PER_SOCKET", "N/A"), "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
-    "prefer": ("PREFER", "(null)"), "profile": ("PROFILE", "NotSet"),
-    "reboot": ("REBOOT", "0"), "reqswitch": ("REQ_SWITCH", "0"), "resizetime": ("RESIZE_TIME", "N/A"),
+    "clusterfeature": ("CLUSTER_FEATURES", "(null)"), "containerid": ("CONTAINER_ID", "(null)"),
+    "failednode": ("FAILED_NODE", "(null)"), "ntperboard": ("NTASKS_PER_BOARD", "0"),
+    "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"), "profile": ("PROFILE", "NotSet"),
+    "resizetime": ("RESIZE_TIME", "N/A"),
     "siblingsactive": ("ACTIVE_SIBLINGS", "NA"), "siblingsactiveraw": ("ACTIVE_SIBLINGS_RAW", "NA"),
     "siblingsviable": ("VIABLE_SIBLINGS", "NA"), "siblingsviableraw": ("VIABLE_SIBLINGS_RAW", "NA"),
-    "sperboard": ("SOCKETS_PER_BOARD", "0"), "system_comment": ("SYSTEM_COMMENT", "(null)"),
-    "tres-bind": ("TRES_BIND", "N/A"), "tres-freq": ("TRES_FREQ", "N/A"),
-    "tres-per-socket": ("TRES_PER_SOCKET", "N/A"), "derivedec": ("DERIVED_EC", "0"),
+    "sperboard": ("SOCKETS_PER_BOARD", "0"),
+    "tres-bind": ("TRES_BIND", "N/A"),
+    "derivedec": ("DERIVED_EC", "0"),
+    # of steps: a job has none of them
+    "cpufreq": ("CPU_FREQ", "N/A"), "resvport": ("RESV_PORTS", "N/A"),
+    "resvports": ("RESV_PORTS", "N/A"), "stepid": ("STEPID", "N/A"),
+    "stepname": ("STEP_NAME", "N/A"), "stepstate": ("STEP_STATE", "N/A"), "tres-per-step": ("TRES_PER_STEP", "N/A"),
 }  # fmt: skip
 
 #: Every name of -O, in lower case.
-NAMES: dict[str, Field] = (
+NAMES: dict[str, JobField] = (
     {name: LETTERS[letter] for name, letter in _NAMED_LETTERS.items()}
-    | {name: Field(header, always(text)) for name, (header, text) in _ABSENT.items()}
+    | {name: JobField(header, (), always(text)) for name, (header, text) in _ABSENT.items()}
     | {
         "accruetime": _time("ACCRUE_TIME", "eligible_at_us"),
-        "admin_comment": _job("ADMIN_COMMENT", "admin_comment"),
-        "allocnodes": _request("ALLOC_NODES", "submit_host"),
-        "batchflag": Field("BATCH_FLAG", lambda r, v: str(int(r.job.request.kind == BATCH))),
-        "cpus-per-tres": Field("CPUS_PER_TRES", lambda r, v: _per_gpu(r.job.request.cpus_per_gpu)),
-        "mem-per-tres": Field("MEM_PER_TRES", lambda r, v: _per_gpu(r.job.request.mem_per_gpu_mb)),
-        "tres-per-job": Field("TRES_PER_JOB", lambda r, v: gres_text(r.job.request.gres_per_job)),
-        "tres-per-task": Field("TRES_PER_TASK", lambda r, v: gres_text(r.job.request.gres_per_task)),
-        "cluster": Field("CLUSTER", lambda r, v: v.cluster),
-        "cpus-per-task": Field("CPUS_PER_TASK", lambda r, v: str(max(r.job.request.cpus_per_task, 1))),
+        "admin_comment": _text("ADMIN_COMMENT", "admin_comment"),
+        "allocnodes": _text("ALLOC_NODES", "request.submit_host"),
+        "batchflag": JobField("BATCH_FLAG", ("request.kind",), lambda view, kind: str(int(kind == BATCH))),
+        "container": _whole("CONTAINER", lambda job: job.request.container or "(null)"),
+        "cpus-per-tres": _whole("CPUS_PER_TRES", lambda job: _per_gpu(job.request.cpus_per_gpu)),
+        "mem-per-tres": _whole("MEM_PER_TRES", lambda job: _per_gpu(job.request.mem_per_gpu_mb)),
+        "tres-per-job": _whole("TRES_PER_JOB", lambda job: gres_text(job.request.gres_per_job)),
+        "tres-per-socket": _whole("TRES_PER_SOCKET", lambda job: gres_text(job.request.gres_per_socket)),
+        "tres-per-task": _whole("TRES_PER_TASK", lambda job: gres_text(job.request.gres_per_task)),
+        "tres-freq": _whole("TRES_FREQ", lambda job: f"gpu:{job.request.gpu_freq}" if job.request.gpu_freq else "N/A"),
+        "cluster": JobField("CLUSTER", (), lambda view: view.cluster),
+        "cpus-per-task": JobField("CPUS_PER_TASK", ("request.cpus_per_task",), lambda view, cpus: str(max(cpus, 1))),
+        "deadline": JobField("DEADLINE", (WHOLE,), lambda view, job: view.clock.text(job.request.deadline_at_us)),
+        "delayboot": _whole("DELAY_BOOT", lambda job: format_elapsed(job.request.delay_boot_s)),
         "eligibletime": _time("ELIGIBLE_TIME", "eligible_at_us"),
-        "hetjobid": _job("HET_JOB_ID", "het_job_id", "N/A"),
-        "hetjobidset": _job("HET_JOB_ID_SET", "het_job_ids", "N/A"),
-        "hetjoboffset": Field("HET_JOB_OFFSET", lambda r, v: str(r.job.het_offset) if r.job.het_job_id else "N/A"),
-        "exit_code": Field("EXIT_CODE", lambda r, v: str(r.job.exit.code or r.job.exit.signal)),
+        "extra": _whole("EXTRA", lambda job: job.request.extra or "(null)"),
+        "hetjobid": JobField("HET_JOB_ID", ("het_job_id",), lambda view, number: str(number or "N/A")),
+        "hetjobidset": _text("HET_JOB_ID_SET", "het_job_ids", "N/A"),
+        "hetjoboffset": JobField(
+            "HET_JOB_OFFSET", ("het_job_id", "het_offset"), lambda view, number, at: str(at) if number else "N/A"
+        ),
+        "exit_code": JobField(
+            "EXIT_CODE", ("exit.code", "exit.signal"), lambda view, code, signal: str(code or signal)
+        ),
         "lastschedeval": _time("LAST_SCHED_EVAL", "last_sched_at_us"),
-        "maxcpus": _job("MAX_CPUS", "cpus"),
-        "maxnodes": Field("MAX_NODES", lambda r, v: str(r.job.request.nodes_max or r.job.nodes)),
-        "ntpernode": _request("NTASKS_PER_NODE", "ntasks_per_node"),
-        "numtasks": _job("TASKS", "tasks"),
+        "maxcpus": _number("MAX_CPUS", "cpus"),
+        "maxnodes": JobField("MAX_NODES", ("request.nodes_max", "nodes"), lambda view, most, nodes: str(most or nodes)),
+        "mcslabel": _whole("MCSLABEL", lambda job: job.request.mcs_label or "(null)"),
+        "mintime": _whole("TIME_MIN", lambda job: format_elapsed(job.request.time_min_s)),
+        "network": _whole("NETWORK", lambda job: job.request.network or "(null)"),
+        "ntpercore": _whole("NTASKS_PER_CORE", lambda job: str(job.request.ntasks_per_core or "N/A")),
+        "ntpernode": _number("NTASKS_PER_NODE", "request.ntasks_per_node"),
+        "ntpersocket": _whole("NTASKS_PER_SOCKET", lambda job: str(job.request.ntasks_per_socket or "N/A")),
+        "numtasks": _number("TASKS", "tasks"),
+        "prefer": _whole("PREFER", lambda job: job.request.prefer or "(null)"),
         "preempttime": _time("PREEMPT_TIME", "preempt_at_us"),
-        "pendingtime": Field("PENDING_TIME", pending_s),
-        "requeue": Field("REQUEUE", lambda r, v: str(int(r.job.request.requeue))),
-        "restartcnt": _job("RESTART_COUNT", "attempt"),
-        "stderr": Field("STDERR", lambda r, v: text_of(r.job.std_err or r.job.std_out)),
-        "stdin": Field("STDIN", lambda r, v: text_of(r.job.std_in) or "/dev/null"),
-        "stdout": Field("STDOUT", partial(_path, "std_out")),
-        "submitline": _request("SUBMIT_LINE", "submit_line"),
-        "tres-alloc": Field("TRES_ALLOC", lambda r, v: r.job.tres_alloc or r.job.tres_req or "N/A"),
+        "pendingtime": JobField("PENDING_TIME", ("state", "start_at_us", "submit_at_us"), _pending_s),
+        "reboot": _whole("REBOOT", lambda job: str(int(job.request.reboot))),
+        "reqswitch": _whole("REQ_SWITCH", lambda job: str(job.request.switches_max)),
+        "requeue": _number("REQUEUE", "request.requeue"),
+        "restartcnt": _number("RESTART_COUNT", "attempt"),
+        "stderr": JobField("STDERR", ("std_err", "std_out"), lambda view, err, out: err or out),
+        "stdin": _text("STDIN", "std_in", "/dev/null"),
+        "stdout": _text("STDOUT", "std_out", ""),
+        "submitline": _whole("SUBMIT_LINE", lambda job: job.request.submit_line or "(null)"),
+        "system_comment": _whole("SYSTEM_COMMENT", lambda job: job.system_comment or "(null)"),
+        "tres-alloc": JobField(
+            "TRES_ALLOC", ("tres_alloc", "tres_req"), lambda view, held, asked: held or asked or "N/A"
+        ),
+        "wait4switch": _whole("WAIT4SWITCH", lambda job: format_elapsed(job.request.switches_wait_s)),
     }
 )
 
 
-def _late(name: str, row: JobRow, view: JobView) -> int:
-    return int(getattr(row.job, name)) or LATE
+def _late(view: JobView, number: int) -> int:
+    return number or LATE
 
 
-def _number(name: str, row: JobRow, view: JobView) -> int:
-    return int(getattr(row.job, name))
+def _itself(view: JobView, number: Any) -> Any:
+    return number
 
 
-def _id(row: JobRow, view: JobView) -> tuple[int, int]:
-    job = row.job
-    if job.het_job_id:
-        return job.het_job_id, job.het_offset
-    if not job.HasField("array_task_id"):
-        return job.array_job_id or job.job_id, int(row.tasks) if row.single else LATE
-    return job.array_job_id, job.array_task_id
+def _id(
+    view: JobView, job_id: int, array_id: int, task_id: int, tasks: str, single: bool, throttle: int, het: int, at: int
+) -> tuple[int, int]:
+    if het:
+        return het, at
+    if task_id < 0:
+        return array_id or job_id, int(tasks) if single else LATE
+    return array_id, task_id
 
 
 #: Letters that sort by something else than their text.
-_SORTS: dict[str, Callable[[JobRow, JobView], Any]] = {
-    "i": _id,
-    "K": _id,
-    "F": _id,
-    "l": lambda r, v: r.job.time_limit_s % LATE,
-    "L": lambda r, v: r.job.time_limit_s - used_s(r.job, v.clock) if r.job.time_limit_s >= 0 else LATE,
-    "M": lambda r, v: used_s(r.job, v.clock),
-    "m": partial(_number, "mem_mb"),
-    "e": partial(_late, "end_at_us"),
-    "S": lambda r, v: start_at(r.job) or LATE,
-    "V": partial(_number, "submit_at_us"),
-    "p": partial(_number, "priority"),
-    "Q": partial(_number, "priority"),
-    "A": partial(_number, "job_id"),
-    "C": partial(_number, "cpus"),
-    "D": partial(_number, "nodes"),
-    "G": partial(_number, "group_id"),
-    "U": partial(_number, "user_id"),
-    "y": lambda r, v: r.job.request.nice,
-}
+_SORTS: dict[str, SortKey] = {
+    "i": SortKey(ID_NEEDS, _id),
+    "K": SortKey(ID_NEEDS, _id),
+    "F": SortKey(ID_NEEDS, _id),
+    "l": SortKey(("time_limit_s",), lambda view, limit_s: limit_s % LATE),
+    "L": SortKey(
+        ("time_limit_s", *RUN_NEEDS), lambda view, limit_s, *run: limit_s - used_s(view.clock, *run) if limit_s >= 0 else LATE
+    ),
+    "M": SortKey(RUN_NEEDS, lambda view, *run: used_s(view.clock, *run)),
+    "e": SortKey(("end_at_us",), _late),
+    "S": SortKey(START_NEEDS, lambda view, *values: _start_us(*values) or LATE),
+} | {
+    letter: SortKey((name,), _itself)
+    for letter, name in {
+        "m": "mem_mb", "V": "submit_at_us", "p": "priority", "Q": "priority", "A": "job_id", "C": "cpus", "D": "nodes",
+        "G": "group_id", "U": "user_id", "y": "request.nice",
+    }.items()
+} | {
+    letter: SortKey(LETTERS[letter].needs, lambda view, number, *more: number) for letter in "dHIJ"
+} | {"c": SortKey(MIN_CPUS_NEEDS, lambda view, *asked: _min_cpus(*asked))}  # fmt: skip
 
 
-def sort_key(letter: str) -> Callable[[JobRow, JobView], Any] | None:
+def sort_key(letter: str) -> SortKey | None:
     """What a letter of -S sorts by; None for a letter that does not sort."""
     field = LETTERS.get(letter)
-    return _SORTS.get(letter) or (field.value if field and field.header else None)
+    return _SORTS.get(letter) or (SortKey(field.needs, field.show) if field and field.header else None)

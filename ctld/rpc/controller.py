@@ -7,9 +7,8 @@ Reading methods do not trouble the core: jobs come from the committed snapshot, 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
-from ctld.core import priority
 from ctld.core.effects import Created, Done, Ended, Refusal, Refused, Results, Submitted
 from ctld.core.events import (
     AwaitJob,
@@ -28,14 +27,14 @@ from ctld.core.events import (
     UpdateReservation,
 )
 from ctld.core.foresee import foresee, inquire_start
-from ctld.core.model import JobRow
 from ctld.core.update_keys import DATES
-from ctld.rpc import clusterinfo, gpuinfo, jobinfo, reservations, wanted
+from ctld.rpc import clusterinfo, gpuinfo, reservations, wanted
 from ctld.rpc.auth import caller
-from ctld.rpc.listing import select_rows
+from ctld.rpc.joblists import JobLists
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.runas import submitted_for
 from ctld.rpc.services import Services
+from ctld.rpc.sight import hidden_partitions, is_private
 from ctld.rpc.users import job_filter
 from ctld.runtime.errors import NotTaken
 from ctld.runtime.points import crash_point
@@ -46,14 +45,7 @@ from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import ACTIVE_STATES, END_STATES
-
-#: Jobs in one page of a listing: some 5 ms of work between two turns of the loop.
-PAGE_JOBS: Final = 200
-#: JobInfo is field 1 of ListJobsReply: its tag and wire type, before a length.
-_JOBS_TAG: Final = b"\x0a"
-#: JobInfo.priority is field 14, a varint. Of two values of one field the last counts.
-_PRIORITY_TAG: Final = b"\x70"
+from penstock.values.states import ACTIVE_STATES
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
@@ -79,6 +71,7 @@ class ControllerService:
         self._services = services
         self._runtime = services.runtime
         self._names = services.names
+        self._job_lists = JobLists(services)
 
     async def _ask(self, event: Any, context: Any) -> Any:
         body = await self._runtime.ask(event)
@@ -248,36 +241,11 @@ class ControllerService:
 
     async def ListJobs(self, request: Any, context: Any) -> AsyncIterator[bytes]:
         """Jobs as committed, in pages, encoded already."""
-        snapshot = self._runtime.snapshot
         try:
-            which = await job_filter(request.filter, self._names)
-            rows = await select_rows(snapshot, which, request.all_states)
+            async for page in self._job_lists.pages(request, caller()):
+                yield page
         except BadRequest as error:
             await refuse_as(context, error)
-        for first in range(0, len(rows), PAGE_JOBS):
-            chosen = rows[first : first + PAGE_JOBS]
-            page = [self._encoded(row, request.detail) + self._priority(row) for row in chosen]
-            if request.planned:
-                page = [data + jobinfo.planned(row, snapshot.forecast) for data, row in zip(page, chosen, strict=True)]
-            yield b"".join([part for data in page for part in (_JOBS_TAG, _varint(len(data)), data)])
-            await asyncio.sleep(0)
-
-    def _encoded(self, row: JobRow, detail: bool) -> bytes:
-        if detail:
-            return jobinfo.job_info(row, True, self._runtime.core.state.nodes).SerializeToString()
-        data = self._runtime.snapshot.encoded(row)
-        if data is None:
-            data = jobinfo.job_info(row, False).SerializeToString()
-            self._runtime.snapshot.keep(row, data)
-        return data
-
-    def _priority(self, row: JobRow) -> bytes:
-        """The number of now behind the encoded job, whose own it replaces: a calculation encodes no job anew."""
-        state = self._runtime.core.state
-        job = state.jobs.get(row.job_id)
-        if state.priorities is None or job is None or row.hold or row.state in END_STATES:
-            return b""
-        return _PRIORITY_TAG + _varint(priority.current(state, job))
 
     @translated
     async def ListNodes(self, request: Any, context: Any) -> Any:
@@ -287,6 +255,8 @@ class ControllerService:
         except BadValue as error:
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
         state, links = self._runtime.core.state, self._services.registry.by_node
+        if is_private(state.config, caller(), "nodes"):
+            return controller_pb2.ListNodesReply()
         uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
         uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list) if request.gpus else ())
         users = {uid: await self._names.name(uid) for uid in uids}
@@ -312,9 +282,16 @@ class ControllerService:
     @translated
     async def ListPartitions(self, request: Any, context: Any) -> Any:
         """Partitions, in the order of the configuration."""
-        state = self._runtime.core.state
+        state, actor = self._runtime.core.state, caller()
+        if is_private(state.config, actor, "partitions"):
+            return controller_pb2.ListPartitionsReply()
+        hidden = hidden_partitions(state, actor) if request.hide_hidden else ()
         return controller_pb2.ListPartitionsReply(
-            partitions=[clusterinfo.partition_info(state, partition) for partition in state.partition_list]
+            partitions=[
+                clusterinfo.partition_info(state, partition)
+                for partition in state.partition_list
+                if partition.name not in hidden
+            ]
         )
 
     @translated
@@ -426,13 +403,3 @@ def _results(body: Results | Done) -> controller_pb2.JobResultsReply:
     return controller_pb2.JobResultsReply(
         results=[controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results]
     )
-
-
-def _varint(number: int) -> bytes:
-    """A length as protobuf writes it."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -3,10 +3,11 @@
 Rows are frozen, so a reader takes what it wants and goes on at its own pace. Nodes' and partitions' numbers are read
 from the core between two steps; jobs never are, since a job that is seen must not vanish with a crash.
 
-Answers are encoded once per row and kept, oldest out first; only what has been asked for costs memory.
+Answers are encoded once per row and kept, oldest out first; only what has been asked for costs memory. So are indexes
+by user, state and partition: each is made by the first question that can use it, and kept up to date from then on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ctld.core.effects import Batch
@@ -20,6 +21,65 @@ ENCODED_BYTES_MAX: Final = 24 * 1024 * 1024
 STEPS_KEPT: Final = 1_000
 
 
+Rows = dict[int, JobRow]
+
+
+def _user_of(row: JobRow) -> tuple[int, ...]:
+    return (row.user_id,)
+
+
+def _state_of(row: JobRow) -> tuple[JobState, ...]:
+    return (row.state,)
+
+
+def _partitions_of(row: JobRow) -> tuple[str, ...]:
+    return row.request.partitions if row.state is JobState.PENDING else (row.partition,)
+
+
+class Index:
+    """Rows by what they say of one thing. A row may be under several keys."""
+
+    def __init__(self, keys_of: Callable[[JobRow], tuple[Any, ...]], rows: Iterable[JobRow]) -> None:
+        self._keys_of = keys_of
+        self._found: dict[Any, Rows] = {}
+        for row in rows:
+            self.move(None, row)
+
+    def move(self, old: JobRow | None, new: JobRow | None) -> None:
+        """`new` stands where `old` stood; None = nothing."""
+        if old is not None:
+            for key in self._keys_of(old):
+                held = self._found.get(key, {})
+                held.pop(old.job_id, None)  # a key may stand twice
+                if not held:
+                    self._found.pop(key, None)  # a dict that was large keeps its room
+        if new is not None:
+            for key in self._keys_of(new):
+                self._found.setdefault(key, {})[new.job_id] = new
+
+    def count(self, keys: Iterable[Any]) -> int:
+        """How many rows these keys have; one under two of them counts twice."""
+        return sum(len(self._found.get(key, ())) for key in keys)
+
+    def rows(self, keys: Iterable[Any]) -> list[JobRow]:
+        """The rows under any of the keys, each once, in no order."""
+        chosen = [self._found[key] for key in dict.fromkeys(keys) if key in self._found]
+        if len(chosen) == 1:
+            return list(chosen[0].values())
+        both: Rows = {}
+        for held in chosen:
+            both.update(held)
+        return list(both.values())
+
+
+#: What there may be an index of, by the name of the filter in JobFilter.
+_INDEXED: Final[dict[str, Callable[[JobRow], tuple[Any, ...]]]] = {
+    "uids": _user_of,
+    "states": _state_of,
+    "partitions": _partitions_of,
+}
+
+
 class Snapshot:
     """Jobs as committed: active ones, and those that ended less than MinJobAge ago."""
 
@@ -29,6 +89,8 @@ class Snapshot:
         self.arrays: dict[int, dict[int, None]] = {}  # array job id -> job ids of its records
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
         self.forecast: Any = None  # ctld.core.planning.Forecast of the last whole pass
+        self.revision = 0  # rises with every batch
+        self._indexes: dict[str, Index] = {}
         self._encoded: dict[int, tuple[JobRow, bytes]] = {}
         self._encoded_bytes = 0
         for job in jobs:
@@ -39,6 +101,7 @@ class Snapshot:
 
     def apply(self, batch: Batch) -> None:
         """Take a committed batch in."""
+        self.revision += 1
         for row in batch.jobs:
             if row.state is not JobState.REQUEUED:  # an attempt that is over; the job's own row follows
                 self._put(row)
@@ -47,6 +110,13 @@ class Snapshot:
                 self._put_step(step)
         for job_id in batch.purged:
             self._drop(job_id)
+
+    def index(self, name: str) -> Index:
+        """Rows by the values of one filter: uids, states or partitions. The first time it looks at every row."""
+        found = self._indexes.get(name)
+        if found is None:
+            found = self._indexes[name] = Index(_INDEXED[name], self.jobs.values())
+        return found
 
     def _put_step(self, row: StepRow) -> None:
         steps = self.steps.setdefault(row.job_id, {})
@@ -70,12 +140,16 @@ class Snapshot:
             self.arrays.setdefault(row.array_job_id, {})[row.job_id] = None
         self.jobs[row.job_id] = row
         self.counts[row.state] += _weight(row)
+        for index in self._indexes.values():
+            index.move(old, row)
 
     def _drop(self, job_id: int) -> None:
         row = self.jobs.pop(job_id, None)
         if row is None:
             return
         self.counts[row.state] -= _weight(row)
+        for index in self._indexes.values():
+            index.move(row, None)
         self._forget(job_id)
         self.steps.pop(job_id, None)
         members = self.arrays.get(row.array_job_id)

@@ -66,6 +66,18 @@ def _range_note(text: str) -> str:
     return "only the first port of the range is used" if "-" in text else ""
 
 
+#: Words of SlurmctldParameters that have an effect: the limits of requests by user (ctld/rpc/ratelimit.py).
+_CONTROLLER_PARAMETERS = frozenset(
+    ["rl_enable", "rl_bucket_size", "rl_refill_rate", "rl_refill_period", "rl_table_size", "rl_log_freq"]
+)
+
+
+def _parameters_note(text: str) -> str:
+    words = (word.partition("=")[0].strip() for word in text.split(","))
+    unused = [word for word in words if word and word.lower() not in _CONTROLLER_PARAMETERS]
+    return f"not used: {', '.join(unused)}" if unused else ""
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
@@ -219,6 +231,8 @@ _SUPPORTED_GLOBALS = (
     Key("PriorityWeightTRES", "priority_weight_tres", kinds.TRES_WEIGHTS),
     Key("FairShareDampeningFactor", "fair_share_dampening_factor", kinds.integer(1, 65533)),
     Key("PenstockDefaultAccount", "penstock_default_account", kinds.NAME),
+    Key("PrivateData", "private_data", kinds.PRIVATE_DATA),
+    Key("SlurmctldParameters", "slurmctld_parameters", kinds.PARAMETERS, note=_parameters_note),
     Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
     Key("Licenses", "licenses", kinds.LICENSES),
     Key(
@@ -269,11 +283,11 @@ _IGNORED_GLOBALS = _ignored(
     MaxNodeCount=0 MCSPlugin MCSParameters MetricsType
     NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
     PrEpParameters PrEpPlugins=prep/script PriorityParameters
-    PrioritySiteFactorParameters PrioritySiteFactorPlugin PrivateData=none
+    PrioritySiteFactorParameters PrioritySiteFactorPlugin
     PrologTimeout=65534 PropagatePrioProcess=0 ReconfigFlags RequeueExit
     RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResvEpilog
     ResvProlog RoutePlugin ScronParameters
-    SlurmctldDebug=info SlurmctldParameters SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
+    SlurmctldDebug=info SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
     SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0 SrunProlog
     SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min

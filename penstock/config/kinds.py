@@ -291,6 +291,16 @@ def choices(*allowed: str) -> Kind:
     )
 
 
+_PRIVATE = choices(
+    "accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users", "none"
+)
+#: PrivateData; `none` and nothing are the same.
+PRIVATE_DATA = Kind(
+    lambda text, what: tuple(word for word in _PRIVATE.read(text, what) if word != "none") if text else (),
+    lambda value: ",".join(value) or "none",
+)
+
+
 def joined_choices(*allowed: str) -> Kind:
     """A comma list of such words, kept as text."""
     many = choices(*allowed)

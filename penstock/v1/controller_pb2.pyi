@@ -109,22 +109,40 @@ class JobFilter(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., reservations: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("filter", "all_states", "detail", "planned")
+    __slots__ = ("filter", "all_states", "detail", "planned", "columns", "hide_hidden")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     ALL_STATES_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     PLANNED_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    HIDE_HIDDEN_FIELD_NUMBER: _ClassVar[int]
     filter: JobFilter
     all_states: bool
     detail: bool
     planned: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ...) -> None: ...
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    hide_hidden: bool
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ..., columns: _Optional[_Iterable[str]] = ..., hide_hidden: bool = ...) -> None: ...
 
 class ListJobsReply(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "columns", "rows")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ...) -> None: ...
+    columns: _containers.RepeatedCompositeFieldContainer[JobColumn]
+    rows: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class JobColumn(_message.Message):
+    __slots__ = ("numbers", "words", "index")
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    words: _containers.RepeatedScalarFieldContainer[bytes]
+    index: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., words: _Optional[_Iterable[bytes]] = ..., index: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobInfo(_message.Message):
     __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list", "het_job_id", "het_offset", "het_job_ids", "system_comment")
@@ -371,8 +389,10 @@ class GpuInfo(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., since_us: _Optional[int] = ..., job_ids: _Optional[_Iterable[int]] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., work: _Optional[str] = ..., many_only: bool = ..., slot: _Optional[int] = ..., capability: _Optional[str] = ..., serial: _Optional[str] = ..., xids: _Optional[_Iterable[_Union[_common_pb2.GpuXid, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListPartitionsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("hide_hidden",)
+    HIDE_HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    hide_hidden: bool
+    def __init__(self, hide_hidden: bool = ...) -> None: ...
 
 class ListPartitionsReply(_message.Message):
     __slots__ = ("partitions",)

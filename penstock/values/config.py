@@ -160,6 +160,8 @@ class Config:
     return_to_service: int = 0
     gres_types: tuple[str, ...] = ()
     select_type_parameters: tuple[str, ...] = ("CR_CORE_MEMORY",)
+    private_data: tuple[str, ...] = ()  # what users do not see of others: jobs, nodes, ...
+    slurmctld_parameters: tuple[tuple[str, str], ...] = ()
     scheduler_parameters: tuple[tuple[str, str], ...] = ()
     sched_interval_s: int = 60
     penstock_backfill: str = "conservative"  # or easy, none, or how many waiting jobs may hold resources

@@ -1,0 +1,205 @@
+"""Listings over the wire: by columns, by index, shared by those who ask the same, and what is not for everybody."""
+
+import asyncio
+import os
+import pwd
+from collections.abc import Iterable
+
+import pytest
+
+from cli.jobtable import JobTable, reader
+from ctld.core.model import JobRequest, JobRow
+from ctld.runtime.snapshot import Snapshot
+from penstock.errors import PenstockError
+from penstock.v1 import controller_pb2 as c
+from penstock.values.jobcolumns import NAMES
+from penstock.values.refusals import Code
+from penstock.values.states import Hold, JobState, Reason, Suspend
+from tests.rpc.clusterkit import AutoNode, Site, jobs_of, now_us, submission, submit, wait_for
+
+USER, OTHER = 54_321, 54_322
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+def run(story):
+    asyncio.run(story())
+
+
+async def table(client, columns: Iterable[str], **options) -> JobTable:
+    names = list(columns)
+    found = JobTable(names)
+    async for page in client.stream("ListJobs", c.ListJobsRequest(columns=names, **options)):
+        assert not page.jobs
+        found.take(page, names)
+    return found
+
+
+async def some_of_each(site: Site, client) -> None:
+    """Jobs that wait for this and that, one that runs, one that has ended."""
+    node = AutoNode(site)
+    serving = asyncio.create_task(node.run())
+    done = await submit(client, name="done", std_out=b"%x-%j.out", comment="ü")
+    await wait_for(client, done, "COMPLETED")
+    node.code = None
+    await wait_for(client, await submit(client, name="runs", mem_per_node_mb=20, time_limit_s=60), "RUNNING")
+    await submit(client, name="array", array="1-9%2", hold=True, nice=7)
+    await submit(client, begin_at_us=now_us() + 10**10, name="later", mem_per_cpu_mb=30, cpus_per_task=2, ntasks=2)
+    await submit(client, name="lim", account="a", nodes_required="n1", hold=True, time_limit_s=-1)
+    await submit(client, dependency="after:3", exclusive=True, wckey="w", sockets_per_node=1, mincpus=2, requeue=False)
+    request = submission(name="het", hold=True)
+    request.components.append(submission(name="het2", hold=True).job)
+    await client.call("SubmitJob", request)
+    serving.cancel()
+
+
+def test_columns_say_what_messages_say(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            await some_of_each(site, client)
+            jobs = await jobs_of(client)
+            assert {job.state for job in jobs} >= {"COMPLETED", "RUNNING", "PENDING"}
+            found = await table(client, sorted(NAMES), all_states=True)
+            for name in sorted(NAMES):
+                if not name.startswith(("planned", "last_sched")):
+                    assert found.columns[name] == [reader(name)(job) for job in jobs], name
+            planned = [job for job in await jobs_of(client, planned=True) if job.last_sched_at_us]
+            names = ["job_id", "last_sched_at_us", "planned_start_at_us", "planned_node_list"]
+            found = await table(client, names, all_states=True, planned=True)
+            rows = list(zip(*found.columns.values(), strict=True))
+            for job in planned:
+                assert (job.job_id, job.last_sched_at_us, job.planned_start_at_us, job.planned_node_list) in rows
+
+    run(story)
+
+
+def test_a_name_that_is_no_column(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            with pytest.raises(PenstockError) as refused:
+                await table(client, ["job_id", "script"])
+            assert (refused.value.code, refused.value.text) == (Code.INVALID_VALUE, "jobs have no column 'script'")
+
+    run(story)
+
+
+def test_equal_questions_share_an_answer_until_something_changes(tmp_path, monkeypatch):
+    site = Site(tmp_path)
+    made = []
+    from ctld.rpc import jobcolumns
+
+    page = jobcolumns.page
+    monkeypatch.setattr("ctld.rpc.jobcolumns.page", lambda *args: made.append(1) or page(*args))
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            await submit(client, hold=True)
+            names = ["job_id", "request.comment"]
+            answers = await asyncio.gather(*(table(client, names) for _ in range(20)))
+            assert [a.columns["job_id"] for a in answers] == [[1]] * 20
+            assert len(made) == 1
+            await table(client, ["job_id"])
+            await table(client, names, filter=c.JobFilter(users=[ME]))
+            assert len(made) == 3
+            change = c.UpdateJobsRequest(ids=["1"], changes={"comment": "new"})
+            await client.call("UpdateJobs", change)
+            assert (await table(client, names)).columns["request.comment"] == ["new"]
+            assert await submit(client, hold=True) == 2
+            assert (await table(client, names)).columns["job_id"] == [1, 2]
+
+    run(story)
+
+
+def test_private_jobs_and_hidden_partitions(tmp_path):
+    site = Site(tmp_path, extra="PrivateData=jobs,nodes,partitions\n")
+    with open(site.conf, "a") as conf:
+        conf.write("PartitionName=secret Nodes=n1 Hidden=YES State=UP\n")
+
+    async def story():
+        async with site.controller():
+            await site.call_as(USER, "SubmitJob", submission(name="a", hold=True))
+            await site.call_as(OTHER, "SubmitJob", submission(name="b", hold=True))
+            await site.call_as(OTHER, "SubmitJob", submission(name="c", hold=True, partitions=["secret"]))
+
+            async def names(uid, *columns, **options):
+                request = c.ListJobsRequest(columns=columns, **options)
+                found = JobTable(["request.name"])
+                for one in await site.call_as(uid, "ListJobs", request):
+                    found.take(one, columns)
+                return found.columns["request.name"]
+
+            for columns in ((), ("request.name",)):
+                assert await names(USER, *columns) == ["a"]
+                assert await names(OTHER, *columns) == ["b", "c"]
+                assert await names(OTHER, *columns, filter=c.JobFilter(users=[str(USER)])) == []
+                assert await names(OTHER, *columns, filter=c.JobFilter(ids=["1"])) == []
+                assert await names(0, *columns) == ["a", "b", "c"]
+                assert await names(OTHER, *columns, hide_hidden=True) == ["b"]
+                assert await names(0, *columns, hide_hidden=True) == ["a", "b", "c"]
+            assert len((await site.call_as(0, "ListNodes", c.ListNodesRequest())).nodes) == 1
+            assert not (await site.call_as(USER, "ListNodes", c.ListNodesRequest())).nodes
+            assert not (await site.call_as(USER, "ListPartitions", c.ListPartitionsRequest())).partitions
+
+    run(story)
+
+
+def test_a_hidden_partition_is_left_out_of_a_listing(tmp_path):
+    site = Site(tmp_path)
+    with open(site.conf, "a") as conf:
+        conf.write("PartitionName=secret Nodes=n1 Hidden=YES State=UP\n")
+        conf.write("PartitionName=staff Nodes=n1 AllowGroups=no-such-group-here State=UP\n")
+
+    async def story():
+        async with site.controller():
+
+            async def names(uid, hide):
+                request = c.ListPartitionsRequest(hide_hidden=hide)
+                return [p.name for p in (await site.call_as(uid, "ListPartitions", request)).partitions]
+
+            assert await names(USER, True) == ["debug"]
+            assert await names(USER, False) == await names(0, True) == ["debug", "secret", "staff"]
+
+    run(story)
+
+
+# ---- the snapshot's indexes ----------------------------------------------------------------------------------------
+
+
+def row(job_id: int, **fields) -> JobRow:
+    base = dict.fromkeys(JobRow._fields, 0) | {
+        "job_id": job_id, "array_task_id": None, "array_tasks": None, "request": JobRequest(partitions=("a", "b")),
+        "user_id": 1, "partition": "a", "state": JobState.PENDING, "reason": Reason.NONE, "hold": Hold.NO, "alloc": (),
+        "suspended_by": Suspend.NO,
+    }  # fmt: skip
+    return JobRow(**(base | fields))
+
+
+class Batch:
+    steps = ()
+
+    def __init__(self, jobs=(), purged=()) -> None:
+        self.jobs, self.purged = jobs, purged
+
+
+def test_indexes_follow_the_rows():
+    snapshot = Snapshot()
+    snapshot.apply(Batch([row(1), row(2, user_id=2)]))
+
+    def ids(name, *keys):
+        index = snapshot.index(name)
+        found = sorted(r.job_id for r in index.rows(keys))
+        assert all(snapshot.jobs[r.job_id] is r for r in index.rows(keys))
+        assert index.count(keys) >= len(found)
+        return found
+
+    assert (ids("uids", 1), ids("uids", 1, 2, 3), ids("uids", 3)) == ([1], [1, 2], [])
+    assert (ids("partitions", "b"), ids("partitions", "a", "b")) == ([1, 2], [1, 2])
+    assert ids("states", JobState.RUNNING) == []
+    snapshot.apply(Batch([row(1, state=JobState.RUNNING), row(3, request=JobRequest(partitions=("b", "b")))]))
+    assert (ids("partitions", "b"), ids("partitions", "a")) == ([2, 3], [1, 2])
+    assert (ids("states", 0), ids("states", JobState.RUNNING)) == ([2, 3], [1])
+    snapshot.apply(Batch([], [1, 3, 99]))
+    assert (ids("states", 0, JobState.RUNNING), ids("uids", 1), ids("partitions", "a", "b")) == ([2], [], [2])
