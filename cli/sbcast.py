@@ -75,7 +75,8 @@ def body(argv: list[str]) -> int:
     line = parse(COMMAND, argv, os.environ)
     options = line.values
     if len(line.positional) != 2:
-        raise CommandError(f"Need two file names, have {len(line.positional)} names")
+        text = f'Need two file names, have {len(line.positional)} names\nTry "sbcast --help" for more information'
+        raise CommandError(text, plain=True)
     source, dest = line.positional
     job = _job(options)
     status = os.stat(source)
@@ -113,7 +114,7 @@ def _job(options: dict[str, Any]) -> JobSelector:
             raise CommandError(f"Invalid job id {options['jobid'][:80]}: {error}") from error
     job_id = own_job_id()
     if not job_id:
-        raise CommandError("Command only valid from within Slurm job; --jobid names one")
+        raise CommandError("Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.")
     return JobSelector(job_id)
 
 

@@ -4,9 +4,9 @@ Jobs are named by id (123, 123_4, 123_[1-5], 123.batch, 123.0) or found by filte
 pass the filters are meant. No id and no filter is a mistake, not "everything". The controller does the finding in one
 request, so that no job slips through between a listing and a signal; only -i lists first, as a person has to answer.
 
-With ids, each job that could not be signalled is an error line and the status is 1. With filters, jobs that ended
-meanwhile are no error (-v tells); -Q hides "already completed" for ids too. An explicit KILL is the same as no signal:
-it ends the job. A step (12.0) is ended or signalled alone; `12.batch` is the script.
+With ids, each job that could not be signalled is an error line and the status is 1. A job that has ended already is what
+was wished: that is no error (-v tells), unless it was to get a signal other than KILL (-Q hides that, too). An explicit
+KILL is the same as no signal: it ends the job. A step (12.0) is ended or signalled alone; `12.batch` is the script.
 """
 
 import os
@@ -25,12 +25,11 @@ from penstock.values.hostlist import expand
 from penstock.values.jobid import BATCH_STEP, format_job, parse_selectors
 from penstock.values.refusals import Code
 from penstock.values.signals import parse_signal
+from penstock.values.states import parse_job_states
 
 #: More ids than fit a command line as written-out numbers; more is a filter's work.
 IDS_MAX = 262_144
 SIGKILL = 9
-STATES = {"PENDING": "PENDING", "PD": "PENDING", "RUNNING": "RUNNING", "R": "RUNNING",
-          "SUSPENDED": "SUSPENDED", "S": "SUSPENDED"}  # fmt: skip
 
 
 def _words(text: str) -> list[str]:
@@ -47,13 +46,14 @@ def _user(text: str) -> list[str]:
 
 
 def _states(text: str) -> list[str]:
-    states = []
+    """States as the controller reads them. Any that Slurm has may be said; jobs that have ended are never meant."""
     for word in _words(text):
-        if word.upper() not in STATES:
+        try:
+            parse_job_states(word)
+        except BadValue as error:
             valid = "Valid job states are PENDING, RUNNING, and SUSPENDED"
-            raise CommandError(f"Invalid job state specified: {word}\n{valid}", plain=True)
-        states.append(STATES[word.upper()])
-    return states
+            raise CommandError(f"Invalid job state specified: {word}\n{valid}", plain=True) from error
+    return [word.upper() for word in _words(text)]
 
 
 def _signal(text: str) -> int:
@@ -192,7 +192,7 @@ def _report(result: JobResult, signal: int, values: dict[str, Any], filtered: bo
             deed = f"Signal {signal} to {what}" if signal else f"Terminating {what}"
             complain(COMMAND.name, f"{COMMAND.name}: {deed} {result.id}", plain=True)
         return 0
-    harmless = result.code == Code.ALREADY_DONE and (filtered or values.get("quiet"))
+    harmless = result.code == Code.ALREADY_DONE and (filtered or not signal or values.get("quiet"))
     harmless = harmless or (filtered and result.code == Code.INVALID_JOB_ID)
     if verbose or not harmless:
         what = "Kill job error on job step id" if "." in result.id else "Kill job error on job id"

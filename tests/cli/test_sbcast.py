@@ -123,8 +123,16 @@ def test_a_node_that_fails_is_told_once(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("argv", "env", "err"),
     [
-        (["data"], {"SLURM_JOB_ID": "12"}, "sbcast: error: Need two file names, have 1 names\n"),
-        (["data", "x"], {}, "sbcast: error: Command only valid from within Slurm job; --jobid names one\n"),
+        (
+            ["data"],
+            {"SLURM_JOB_ID": "12"},
+            'Need two file names, have 1 names\nTry "sbcast --help" for more information\n',
+        ),
+        (
+            ["data", "x"],
+            {},
+            "sbcast: error: Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.\n",
+        ),
         (["nothing", "x"], {"SLURM_JOB_ID": "12"}, "sbcast: error: nothing: No such file or directory\n"),
         (["/", "x"], {"SLURM_JOB_ID": "12"}, "sbcast: error: Can't open `/`: not a regular file\n"),
         (["-jx", "data", "x"], {}, "sbcast: error: Invalid job id x: "),

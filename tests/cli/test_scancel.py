@@ -53,7 +53,7 @@ ME = getpass.getuser()
         (["-n", "a,b"], {"filter": {"names": ["a,b"]}}),
         (["-p", "a,b", "-q", "high", "-A", "acc"],
          {"filter": {"partitions": ["a", "b"], "qos": ["high"], "accounts": ["acc"]}}),
-        (["-t", "pd,running"], {"filter": {"states": ["PENDING", "RUNNING"]}}),
+        (["-t", "pd,running"], {"filter": {"states": ["PD", "RUNNING"]}}),
         (["-w", "n[1-2]", "5"], {"filter": {"ids": ["5"], "nodes": ["n[1-2]"]}}),
         (["-s", "USR1", "5"], {"filter": {"ids": ["5"]}, "signal": 10}),
         (["5", "--signal", "sigterm", "-b"], {"filter": {"ids": ["5"]}, "signal": 15, "batch_only": True}),
@@ -123,14 +123,19 @@ def test_each_refusal_is_a_line(monkeypatch, capsys):
         1,
         "",
         "scancel: error: Kill job error on job id 5: Invalid job id specified\n"
-        "scancel: error: Kill job error on job id 7: Job/step already completing or completed\n"
         "scancel: error: Kill job error on job id 8: Access/permission denied\n",
     )
 
 
-def test_ended_jobs_are_no_error_with_quiet_or_filters(monkeypatch, capsys):
+def test_ended_jobs_are_no_error(monkeypatch, capsys):
+    """But a signal that could not be sent is one."""
     fake(monkeypatch, ("7", Code.ALREADY_DONE))
-    assert run(capsys, "-Q", "7") == (0, "", "")
+    words = "scancel: error: Kill job error on job id 7: Job/step already completing or completed\n"
+    assert run(capsys, "7") == (0, "", "")
+    assert run(capsys, "-v", "7") == (0, "", words)
+    assert run(capsys, "-s", "KILL", "7") == (0, "", "")
+    assert run(capsys, "-s", "USR1", "7") == (1, "", words)
+    assert run(capsys, "-s", "USR1", "-Q", "7") == (0, "", "")
     assert run(capsys, "--me") == (0, "", "")
     assert run(capsys, "--me", "-v")[0] == 0
 
