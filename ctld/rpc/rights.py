@@ -18,6 +18,7 @@ import grpc.aio
 
 from ctld.core.events import Role
 from ctld.rpc.auth import Authenticator, Peer, calling_node, set_peer
+from ctld.rpc.ratelimit import RateLimiter
 from penstock.client import CODE_KEY
 from penstock.values.refusals import TEXT, Code
 
@@ -142,10 +143,16 @@ async def require_node(context: Any, claimed: str) -> str:
 class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ignore]
     """The interceptor: identifies the caller of every call and lets pass who may call the method."""
 
-    def __init__(self, authenticator: Authenticator, count: Callable[[str, int, int], None] | None = None) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        count: Callable[[str, int, int], None] | None = None,
+        limiter: RateLimiter | None = None,
+    ) -> None:
         """`count` is told of each call that was let in: method, uid (-1 = a node), microseconds."""
         self._authenticator = authenticator
         self._count = count
+        self._limiter = limiter
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """Wrap the method's handler; None (no such method) stays None, which gRPC answers with UNIMPLEMENTED."""
@@ -159,6 +166,10 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         peer = await self._authenticator.identify(context)
         refusal = judge(method, peer)
         if refusal is None:
+            wait_ms = self._limiter.wait_ms(peer.actor) if self._limiter is not None else 0
+            if wait_ms:
+                text = f"{TEXT[Code.RATE_LIMITED]}: {wait_ms}"
+                await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, Code.RATE_LIMITED, text)
             set_peer(peer)
             return peer.actor.uid if peer.actor is not None else -1
         status, explanation = refusal

@@ -11,6 +11,7 @@ is encoded already and passes through as bytes.
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,7 +62,9 @@ def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Se
     """The server with all services, not listening yet."""
     files = (controller_pb2, accounting_pb2, explain_pb2, node_pb2, shares_pb2, steps_pb2)
     check_complete(tuple(file.DESCRIPTOR for file in files))
-    gate = Gate(authenticator, services.runtime.diagnostics.count_call)
+    runtime = services.runtime
+    limiter = RateLimiter(lambda: runtime.core.state.config.slurmctld_parameters, time.monotonic)
+    gate = Gate(authenticator, runtime.diagnostics.count_call, limiter)
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     for file, name, service in (
         (controller_pb2.DESCRIPTOR, "Controller", ControllerService(services)),

@@ -68,6 +68,7 @@ class Code(IntEnum):
     BUSY = 9004
     CONFIG_INVALID = 9005
     STORAGE_FULL = 9006
+    RATE_LIMITED = 9030
     INTERNAL = 9099
 
 
@@ -130,4 +131,6 @@ TEXT: dict[Code, str] = {
     Code.INVALID_BATCH_FEATURES: "Job --batch option is invalid or not a subset of --constraints",
     Code.INVALID_GROUP: "Invalid group id",
     Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
+    # in how many milliseconds it may try again stands behind it
+    Code.RATE_LIMITED: "RPC rate limit exceeded",
 }
