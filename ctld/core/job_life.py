@@ -38,6 +38,7 @@ from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, live_nodes, step_row
 from ctld.core.timers import Timer
+from penstock.values.features import parse_features
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
@@ -107,7 +108,7 @@ def start(
     job.start_at_us, job.end_at_us = now_us, 0
     state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
     ports.give_job(state, job)
-    job.batch_node = alloc[0].node
+    job.batch_node = batch_node_of(state, job)
     job.tres_alloc = tres_of(state, job)
     assocs.begin(state, job, now_us)
     if job.request.kind:
@@ -124,6 +125,16 @@ def start(
     preempt.tell_running(state, job)
     depends.on_change(state, job, now_us)
     arrays.refresh_throttle(state, job)
+
+
+def batch_node_of(state: ClusterState, job: Job) -> str:
+    """The node that runs the script: the first, or with --batch the first that has these features."""
+    if job.request.batch_features:
+        wanted = parse_features(job.request.batch_features)
+        for part in job.alloc:
+            if wanted.matches(frozenset(state.nodes[part.node].features)):
+                return part.node
+    return job.alloc[0].node
 
 
 def begin(state: ClusterState, job: Job) -> None:
