@@ -15,9 +15,9 @@ from penstock.v1.common_pb2 import BATCH, GresCount
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.runtime import ran_us
-from penstock.values.states import COMPACT_STATE, ENDED
+from penstock.values.states import COMPACT_STATE, ENDED, OTHER_STATE_WORDS
 
-COMPACT = {state.name: word for state, word in COMPACT_STATE.items()}
+COMPACT = {state.name: word for state, word in COMPACT_STATE.items()} | OTHER_STATE_WORDS
 #: Ended like this, `%R` shows the reason instead of the nodes.
 EXPLAINED = frozenset(("FAILED", "TIMEOUT", "OUT_OF_MEMORY"))
 #: The reason that Slurm itself writes with the nodes behind it.

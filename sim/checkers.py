@@ -73,6 +73,7 @@ class Checkers:
         self.began: dict[int, None] = {}  # jobs that have been started
         self.limit_max_s: dict[int, int] = {}
         self.limit_changed: dict[int, None] = {}
+        self.again: dict[int, None] = {}  # jobs that were requeued after their end, and their arrays
         self.unthrottled: dict[int, None] = {}  # arrays whose limit was changed
         self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
         self.partitions: dict[str, frozenset[str]] = {}
@@ -141,7 +142,7 @@ class Checkers:
     def awaited(self, job_id: int) -> None:
         """Somebody who waited for a job was told that it has ended."""
         rows = [row for row in self.last.values() if job_id in (row.job_id, row.array_job_id)]
-        if any(row.state not in END_STATES for row in rows):
+        if job_id not in self.again and any(row.state not in END_STATES for row in rows):
             raise Broken("ended", f"who awaits job {job_id} was told that it has ended", job_id)
 
     # ---- the controller ------------------------------------------------------------------------------------------
@@ -151,6 +152,10 @@ class Checkers:
         for row in batch.jobs:
             before = self.rows.get((row.job_id, row.attempt))
             if before is not None and before.state in END_STATES and before.state is not row.state:
+                if row.state is JobState.REQUEUED:  # scontrol requeue of a job that has ended
+                    self.again |= {row.job_id: None, row.array_job_id: None}
+                    self.rows[row.job_id, row.attempt] = row
+                    continue
                 raise Broken("ended", f"job {row.job_id} goes from {before.state.name} to {row.state.name}", row.job_id)
             self.rows[row.job_id, row.attempt] = row
             if row.attempt >= getattr(self.last.get(row.job_id), "attempt", 0):

@@ -76,6 +76,17 @@ def count_end(state: ClusterState, job: Job) -> None:
         record.exit_code, record.exit_signal = job.exit_code, job.exit_signal
 
 
+def uncount_end(state: ClusterState, job: Job) -> None:
+    """A record that had ended goes on. The highest exit stays what it was."""
+    if not job.array_job_id:
+        return
+    record = state.arrays[job.array_job_id]
+    if job.state is JobState.COMPLETED:
+        record.ok -= weight(job)
+    else:
+        record.failed -= weight(job)
+
+
 def startable(state: ClusterState, job: Job) -> int:
     """How many of the record's tasks may start now, as far as the array's limit goes."""
     if not job.array_job_id:

@@ -207,10 +207,10 @@ def _check_release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
 def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     if job.state is JobState.PENDING:
         raise Refused(Code.JOB_PENDING)
-    if job.state in END_STATES:
-        raise Refused(Code.ALREADY_DONE)
     if job.state is JobState.COMPLETING:
         raise Refused(Code.DISABLED_STATE, "the job is completing, try again later")
+    if job.state in END_STATES and job.request.het_job_id:
+        raise Refused(Code.ALREADY_DONE, "a heterogeneous job that has ended is not run again")
     if job.request.kind in (JobKind.SALLOC, JobKind.SRUN):
         raise Refused(Code.DISABLED_STATE, "a job without a script is not run again")
     if not job.request.requeue:
@@ -279,7 +279,10 @@ def _requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     state.record(now_us, job, "requeue asked", f"uid {actor.uid}")
     if job.state is JobState.SUSPENDED and job.suspended_by is Suspend.ADMIN:
         job.hold = Hold.ADMIN  # as Slurm does: who suspended it does not want it to run
-    job_life.terminate(state, job, JobState.REQUEUED, Reason.NONE, now_us, "REQUEUE")
+    if job.state in END_STATES:
+        job_life.requeue_ended(state, job, now_us)
+    else:
+        job_life.terminate(state, job, JobState.REQUEUED, Reason.NONE, now_us, "REQUEUE")
 
 
 def _requeue_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:

@@ -41,7 +41,7 @@ AS_ASKED = (
     "spread_job", "use_min_nodes", "overcommit", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu",
     "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "no_kill", "wait_all_nodes", "node_fail_policy",
     "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network", "gpu_mem_mb", "gpu_freq", "gres_per_socket", "gres_sockets",
-    "contiguous", "oversubscribe", "core_spec", "thread_spec", "extra", "mcs_label", "batch_features",
+    "contiguous", "oversubscribe", "extra", "batch_features",
     "get_user_env", "acctg_freq", "oom_kill_step", "reboot", "delay_boot_s", "exclusive_mcs", "expedite", "container",
     "cpu_freq",
 )  # fmt: skip
@@ -62,6 +62,7 @@ def complete(
     mem_node, mem_cpu = _memory(state, partitions[0], wanted)
     for text in filter(None, (wanted.features, wanted.prefer, wanted.batch_features)):
         check_features(state, text)
+    _check_batch(wanted)
     kind = _kind(wanted)
     share = state.share  # a value that many jobs have is kept once
     request = JobRequest(
@@ -141,6 +142,15 @@ def _end_warning(wanted: WantedJob) -> str:
     if wanted.signal:
         parse_end_warning(wanted.signal)
     return wanted.signal
+
+
+def _check_batch(wanted: WantedJob) -> None:
+    if not wanted.batch_features:
+        return
+    if parse_features(wanted.batch_features).names() - parse_features(wanted.features).names():
+        raise Refused(Code.INVALID_BATCH_FEATURES)
+    if wanted.segment:
+        raise Refused(Code.NOT_SUPPORTED, "--segment together with --batch")
 
 
 def check_features(state: ClusterState, text: str) -> None:

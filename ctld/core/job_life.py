@@ -6,14 +6,29 @@
 A job leaves PENDING when it is given an allocation (CONFIGURING: the launch is on its way), RUNNING begins with the
 node's word that a task runs (of a job without a script with its allocation), COMPLETING when it is told to end or its
 steps are ending, and an end state when no step of it is left anywhere. A requeued job goes back to PENDING with the next
-attempt number; the attempt that ended keeps a row of its own. `move()` is the only place where `job.state` is assigned.
+attempt number; the attempt that ended keeps a row of its own. So does a job that had ended already and is queued again
+while it is still known (scontrol requeue). `move()` is the only place where `job.state` is assigned.
 
 A batch job ends with its script: steps of srun that still run then are ended, and it is COMPLETING until they are gone.
 
 Deliberately absent: who may ask for a move (rights.py), and when a pending job may start (schedule.py).
 """
 
-from ctld.core import arrays, assocs, depends, gpu_jobs, het, lease, mail, ports, predict, preempt, priority, surround
+from ctld.core import (
+    again,
+    arrays,
+    assocs,
+    depends,
+    gpu_jobs,
+    het,
+    lease,
+    mail,
+    ports,
+    predict,
+    preempt,
+    priority,
+    surround,
+)
 from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
@@ -23,6 +38,7 @@ from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, live_nodes, step_row
 from ctld.core.timers import Timer
+from penstock.values.features import parse_features
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
 from penstock.values.states import END_STATES, HOLDING_STATES, Hold, JobState, Reason, Suspend
@@ -38,12 +54,11 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     S.RUNNING: frozenset({S.SUSPENDED, S.COMPLETING, S.PENDING}) | _ENDS,
     S.SUSPENDED: frozenset({S.RUNNING, S.CONFIGURING, S.COMPLETING, S.PENDING}) | _ENDS,
     S.COMPLETING: frozenset({S.PENDING}) | _ENDS,
-    **dict.fromkeys(sorted(END_STATES), frozenset()),
+    **dict.fromkeys(sorted(_ENDS), frozenset({S.PENDING})),
+    S.REQUEUED: frozenset(),
 }
 
 US = 1_000_000
-#: Pause before a requeued job may start again, so that a failing node or script does not spin.
-REQUEUE_DELAY_US = 1 * US
 #: A preempted job looks so often whether its preemptor still waits for what it left.
 PREEMPTOR_PAUSE_US = 10 * US
 
@@ -70,8 +85,11 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
             state.hets_due[job.request.het_job_id] = None
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
-        state.active_count -= len(job.array_tasks) if job.array_tasks is not None else 1
+        state.active_count -= arrays.weight(job)
         state.leave_name_index(job)
+    elif was in END_STATES:
+        state.active_count += arrays.weight(job)
+        state.enter_name_index(job)
     state.touch(job)
 
 
@@ -90,7 +108,7 @@ def start(
     job.start_at_us, job.end_at_us = now_us, 0
     state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
     ports.give_job(state, job)
-    job.batch_node = alloc[0].node
+    job.batch_node = batch_node_of(state, job)
     job.tres_alloc = tres_of(state, job)
     assocs.begin(state, job, now_us)
     if job.request.kind:
@@ -107,6 +125,16 @@ def start(
     preempt.tell_running(state, job)
     depends.on_change(state, job, now_us)
     arrays.refresh_throttle(state, job)
+
+
+def batch_node_of(state: ClusterState, job: Job) -> str:
+    """The node that runs the script: the first, or with --batch the first that has these features."""
+    if job.request.batch_features:
+        wanted = parse_features(job.request.batch_features)
+        for part in job.alloc:
+            if wanted.matches(frozenset(state.nodes[part.node].features)):
+                return part.node
+    return job.alloc[0].node
 
 
 def begin(state: ClusterState, job: Job) -> None:
@@ -297,6 +325,8 @@ def _script_done(state: ClusterState, job: Job, batch: Step, now_us: int) -> Non
             reason = Reason.JOB_LAUNCH_FAILURE
         elif batch.state is S.FAILED:
             reason = Reason.RAISED_SIGNAL if batch.exit_signal else Reason.NON_ZERO_EXIT_CODE
+        if not batch.exit_signal and again.wants_another(state, job):
+            end_state, reason = S.REQUEUED, Reason.NONE
     if live_steps(state, job):
         terminate(state, job, end_state, reason, now_us, "SCRIPT END")
     else:
@@ -315,6 +345,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     end_state, reason = gpu_jobs.own_end(job, end_state, reason)
     if end_state is S.REQUEUED:
         hold = reason is Reason.LAUNCH_FAILED_REQUEUED_HELD
+        if reason is Reason.NODE_DOWN and job.request.expedite:
+            again.go_first(state, job)
         requeue(state, job, end_at_us, hold, reason if hold or reason is Reason.PREEMPTED else Reason.NONE)
         return
     if job.state is S.SUSPENDED:  # its steps ended by themselves
@@ -356,6 +388,18 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
     state.release(job, now_us, units_held(state, job))
     ports.take_back(state, job)
     assocs.end(state, job, now_us)
+    _begin_again(state, job, now_us, hold, reason)
+
+
+def requeue_ended(state: ClusterState, job: Job, now_us: int) -> None:
+    """Queue a job again that has ended. For accounting that attempt was requeued, as in Slurm; what it held is free."""
+    state.end_attempt(job, job.end_at_us, Reason.NONE)
+    arrays.uncount_end(state, job)
+    job.dependency = ""  # its end has been waited for, or it was given up
+    _begin_again(state, job, now_us, False, Reason.NONE)
+
+
+def _begin_again(state: ClusterState, job: Job, now_us: int, hold: bool, reason: Reason) -> None:
     move(state, job, S.PENDING)
     state.record(now_us, job, "requeue", reason.value if reason is not Reason.NONE else "")
     if gpu_jobs.is_hit(job):
@@ -381,7 +425,9 @@ def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reas
         job.hold = Hold.ADMIN
         job.reason_detail = reason.value if reason is not Reason.NONE else ""
     elif reason is not Reason.PREEMPTED:  # a preempted job keeps its age and may start at once
-        job.eligible_at_us = state.now_us + REQUEUE_DELAY_US  # `now_us` may be a node's, whose clock may be ahead
+        job.eligible_at_us = state.now_us + again.delay_us(
+            state, job
+        )  # `now_us` may be a node's, whose clock may be ahead
     refresh(state, job, state.now_us)
     arrays.refresh_throttle(state, job)
 

@@ -47,6 +47,12 @@ def _hold(job: Job) -> list[Obstacle]:
         return []
     if job.reason_detail in HELD_BY_CONTROLLER:
         return [Obstacle(Reason(job.reason_detail), sentence(job.reason_detail))]
+    if job.hold is Hold.SPECIAL_EXIT:
+        return [
+            Obstacle(
+                Reason.JOB_HELD_USER, "its script ended with a status of RequeueExitHold: scontrol release lets it go"
+            )
+        ]
     if job.hold is Hold.USER:
         return [Obstacle(Reason.JOB_HELD_USER, f"held by its owner {job.user_name}: scontrol release lets it go")]
     return [Obstacle(Reason.JOB_HELD_ADMIN, "held by an administrator")]

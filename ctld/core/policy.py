@@ -19,6 +19,8 @@ RESOLUTION_S = 60
 #: Least pause between full passes where bf_interval is not given, and the longest time for one (bf_max_time).
 INTERVAL_S, PASS_S_MAX = 1, 30
 MANY = 1 << 30
+#: Before a requeued job may start again.
+REQUEUE_DELAY_S = 1
 
 _RESERVE = {"CONSERVATIVE": -1, "EASY": 1, "NONE": 0, "FIFO": 0}
 
@@ -40,6 +42,7 @@ class BackfillPolicy(NamedTuple):
     reserve_max: int = -1
     estimate: bool = True
     switch_wait_s: int = 300  # max_switch_wait
+    requeue_delay_s: int = REQUEUE_DELAY_S  # requeue_delay
     strict: bool = False  # nothing passes the first row that waits
     order: str = "priority"  # of the candidates behind those that hold: priority, or shortest first; aged: predict.py
     predict: bool = False  # shortest by what is predicted; else by the limit
@@ -69,6 +72,7 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         reserve_max=_RESERVE[kind] if kind in _RESERVE else int(kind),
         estimate=config.penstock_backfill_estimate,
         switch_wait_s=number("max_switch_wait", 300, 0),
+        requeue_delay_s=number("requeue_delay", REQUEUE_DELAY_S, 0),
         strict=kind == "FIFO",
         order=config.penstock_backfill_order,
         predict=config.penstock_backfill_predictor == "history",

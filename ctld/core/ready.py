@@ -41,7 +41,7 @@ def _held(state: ClusterState, job: Job, now_us: int) -> Reason | None:
         return None
     if job.reason_detail in HELD_BY_CONTROLLER:
         return Reason(job.reason_detail)
-    return Reason.JOB_HELD_USER if job.hold is Hold.USER else Reason.JOB_HELD_ADMIN
+    return Reason.JOB_HELD_ADMIN if job.hold is Hold.ADMIN else Reason.JOB_HELD_USER
 
 
 def _dependency(state: ClusterState, job: Job, now_us: int) -> Reason | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ctld.core import (
+    again,
     allocations,
     arrays,
     assocs,
@@ -27,7 +28,7 @@ from ctld.core import (
 )
 from ctld.core.fairshare import LoadedShares
 from ctld.core.gpu_model import Gpu
-from ctld.core.job_life import PREEMPTOR_PAUSE_US, REQUEUE_DELAY_US, set_end_timers
+from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, job_from
 from ctld.core.qos import DEFAULT_QOS, NORMAL
@@ -252,7 +253,7 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             state.timers.set(due_us, Timer.PURGE, job.job_id, job.attempt)
         elif job.state is JobState.PENDING:
             # Ready since a time that has not come yet: the clock was set back meanwhile. It does not wait for that.
-            job.eligible_at_us = min(job.eligible_at_us, now_us + REQUEUE_DELAY_US)
+            job.eligible_at_us = min(job.eligible_at_us, now_us + again.delay_us(state, job))
             begin_us = max(job.request.begin_at_us, job.eligible_at_us)
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)

@@ -8,6 +8,10 @@ and as many others as are asked for. Where --prefer has features, its alternativ
 Numbers of nodes. `-N 2-4` without a number of tasks has one task a node, so that each number of nodes is an alternative,
 the largest first. So it is with --spread-job, whose tasks are divided among the nodes.
 
+--contiguous: each run of so many nodes that follow each other in the configuration is an alternative, with no node more
+than the job takes. Of more than fit into ALTERNATIVES_MAX some are tried, at equal distances. --batch asks for a node with
+these features among those of the job: a group of one.
+
 Of alternatives the one that starts first wins, of equals the one that stands first.
 """
 
@@ -30,6 +34,8 @@ from penstock.values.licenses import parse_licenses
 ALTERNATIVES_MAX = 64
 #: Numbers of nodes that are tried of a range such as `-N 1-1000`: both ends, and others at equal distances.
 NODE_COUNTS_MAX = 16
+#: The same of a range of nodes that must stand side by side.
+CONTIGUOUS_COUNTS = 4
 #: Shapes that are kept: a submission asks twice, and most jobs ask for what others ask for.
 SHAPES_KNOWN_MAX = 1_000
 #: Placements that are kept: users differ in few of the things that these come from.
@@ -166,9 +172,45 @@ def _alternatives(
         for least, most, ntasks in node_counts(request, partition.config.max_nodes)
         for place in (placements(state, partition, request, least) if known else [_nowhere(state, request)])
     ]
+    if request.contiguous and request.nodes_max > 1:
+        each = _contiguous(state, request, each)
     if len(each) > 1:
         each.sort(key=lambda one: not one[0].preferred)
     return each[:ALTERNATIVES_MAX]
+
+
+def _contiguous(
+    state: ClusterState, request: JobRequest, each: list[tuple["Placement", int, int, int]]
+) -> list[tuple["Placement", int, int, int]]:
+    """The same with neighbours only: for each number of nodes the places where so many stand side by side."""
+    counts = [(place, count, ntasks) for place, least, most, ntasks in each for count in _some_counts(least, most)]
+    required = bits_of(state.nodes[name] for name in request.nodes_required if name in state.nodes)
+    found = []
+    for place, count, ntasks in counts[:ALTERNATIVES_MAX]:
+        runs = [run for run in _runs(state.masks.bits[place.mask], count) if not required & ~run]
+        step = max(1, -(-len(runs) * len(counts) // ALTERNATIVES_MAX))
+        for run in runs[::step]:
+            found.append((place._replace(mask=state.masks.row_of_bits(run)), count, count, ntasks))
+    return found or [(_nowhere(state, request), least, most, ntasks) for _, least, most, ntasks in each[:1]]
+
+
+def _some_counts(least: int, most: int) -> list[int]:
+    """Some numbers of nodes of a range, both ends among them."""
+    steps = (least + (most - least) * i // CONTIGUOUS_COUNTS for i in range(CONTIGUOUS_COUNTS + 1))
+    return list(dict.fromkeys(steps))
+
+
+def _runs(bits: int, count: int) -> list[int]:
+    """All sets of so many bits side by side, the lowest first."""
+    starts = bits
+    for distance in range(1, count):
+        starts &= bits >> distance
+    window, found = (1 << count) - 1, []
+    while starts:
+        lowest = (starts & -starts).bit_length() - 1
+        found.append(window << lowest)
+        starts &= starts - 1
+    return found
 
 
 def _nowhere(state: ClusterState, request: JobRequest) -> "Placement":
@@ -215,6 +257,7 @@ class Placement(NamedTuple):
 _asked = attrgetter(
     "features", "prefer", "nodes_required", "nodes_excluded", "sockets_per_node", "cores_per_socket", "threads_per_core",
     "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_node", "cpus_per_task",
+    "batch_features",
 )  # fmt: skip
 
 
@@ -250,6 +293,9 @@ def _placements(state: ClusterState, partition: Partition, request: JobRequest, 
         for kind in node_kinds(state.node_list, request):
             here = allowed & kind.bits
             some = [(state.masks.row_of_bits(here & _with_features(state, expr)), count) for expr, count in way.some]
+            if request.batch_features:
+                batch = here & _with_features(state, parse_features(request.batch_features))
+                some.append((state.masks.row_of_bits(batch), 1))
             group = state.masks.group((*groups, *some))
             mask = state.masks.row_of_bits(here)
             found.append(Placement(mask, group, kind.cpus_per_task, kind.ntasks_per_node, preferred))

@@ -1,9 +1,9 @@
-"""How cpus are counted where jobs may share them (OverSubscribe=FORCE:n, PreemptMode=GANG).
+"""How cpus are counted where jobs may share them (OverSubscribe=FORCE:n or YES:n, PreemptMode=GANG).
 
-The planner counts cpus in units. A cluster without sharing has one unit a cpu. Where partitions have OverSubscribe=FORCE:n,
-a cpu of every node stands for as many units as the least common multiple of these numbers: a job in a FORCE:n partition
-takes an n-th of them a cpu, any other job takes them all. So n jobs of the one fit on a cpu, one of the other, and never
-both at once. A job with --exclusive does not share.
+The planner counts cpus in units. A cluster without sharing has one unit a cpu. Where partitions have OverSubscribe=FORCE:n
+or YES:n, a cpu of every node stands for as many units as the least common multiple of these numbers: a job in a FORCE:n
+partition takes an n-th of them a cpu, in a YES:n partition one that said --oversubscribe; any other job takes them all. So
+n jobs of the one fit on a cpu, one of the other, and never both at once. A job with --exclusive does not share.
 
 Whether jobs that share a cpu run at the same time or take turns is gang.py's business.
 """
@@ -29,9 +29,9 @@ def units_per_cpu(config: Config) -> int:
 
 
 def jobs_per_cpu(config: Config, partition: str) -> int:
-    """n of OverSubscribe=FORCE:n, else 1."""
+    """n of OverSubscribe=FORCE:n and YES:n, else 1."""
     entry = next((p for p in config.partitions if p.name == partition), None)
-    return entry.jobs_per_cpu() if entry is not None and entry.over_subscribe.startswith("FORCE") else 1
+    return entry.jobs_per_cpu() if entry is not None else 1
 
 
 def units_taken(state: ClusterState, request: JobRequest, partition: str) -> int:
@@ -39,9 +39,14 @@ def units_taken(state: ClusterState, request: JobRequest, partition: str) -> int
     if state.units_per_cpu == 1:
         return 1
     found = state.partitions.get(partition)
-    if found is None or request.exclusive or not found.config.over_subscribe.startswith("FORCE"):
+    if found is None or request.exclusive or not _may_share(found, request):
         return state.units_per_cpu
     return -(-state.units_per_cpu // int(found.config.jobs_per_cpu()))
+
+
+def _may_share(partition: Partition, request: JobRequest) -> bool:
+    word = partition.config.over_subscribe
+    return word.startswith("FORCE") or (word.startswith("YES") and bool(request.oversubscribe))
 
 
 def tasks_per_node_max(state: ClusterState, request: JobRequest, partition: Partition) -> int:

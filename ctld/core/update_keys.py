@@ -72,10 +72,6 @@ def _count(what: str, low: int = 0) -> Read:
     return lambda state, actor, text: parse_int(text, low, COUNT_MAX, what) if text else 0
 
 
-def _optional_count(what: str) -> Read:
-    return lambda state, actor, text: parse_int(text, 0, COUNT_MAX, what) if text not in ("", "*") else None
-
-
 def _number(what: str, low: int, high: int) -> Read:
     return lambda state, actor, text: parse_int(text, low, high, what)
 
@@ -283,8 +279,6 @@ KEYS: dict[str, Key] = {
     "reqsockets": Key(_count("reqsockets"), "sockets_per_node"),
     "reqcores": Key(_count("reqcores"), "cores_per_socket"),
     "reqthreads": Key(_count("reqthreads"), "threads_per_core"),
-    "corespec": Key(_optional_count("corespec"), "core_spec", operator=True),
-    "threadspec": Key(_optional_count("threadspec"), "thread_spec", operator=True),
     "reqnodelist": Key(_nodes, "nodes_required"),
     "excnodelist": Key(_nodes, "nodes_excluded"),
     "features": Key(_features, "features"),
@@ -300,7 +294,6 @@ KEYS: dict[str, Key] = {
     "delayboot": Key(_minutes, "delay_boot_s"),
     "mailtype": Key(lambda s, a, t: parse_mail_types(t), "mail_types", running=True),
     "mailuser": Key(lambda s, a, t: parse_mail_user(t), "mail_user", running=True),
-    "mcslabel": Key(_text("mcs label"), "mcs_label"),
     "network": Key(_text("network"), "network"),
     "stdout": Key(_path, "std_out"),
     "stderr": Key(_path, "std_err"),

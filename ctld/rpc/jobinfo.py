@@ -16,7 +16,7 @@ from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, expand_pattern
 from penstock.values.hostlist import compress
-from penstock.values.states import ACTIVE_STATES, JobState
+from penstock.values.states import ACTIVE_STATES, Hold, JobState
 
 #: Fields of a request that are sent as they are, when they say something.
 _REQUEST_FIELDS: Final = (
@@ -93,6 +93,8 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
         fields["array_tasks"] = row.array_tasks.format()
     fields["state"], fields["reason"] = row.state.name, row.reason.value
     pending = row.state is JobState.PENDING
+    if row.hold is Hold.SPECIAL_EXIT and pending:
+        fields["state"] = "SPECIAL_EXIT"
     fields["partition"] = ",".join(request.partitions) if pending else row.partition
     fields["end_at_us"] = end_at(row)
     if row.alloc:

@@ -131,6 +131,7 @@ class Hold(IntEnum):
     NO = 0
     USER = 1
     ADMIN = 2
+    SPECIAL_EXIT = 3  # its script's exit status is one of RequeueExitHold
 
 
 def parse_job_states(text: str) -> tuple[frozenset[JobState], bool]:

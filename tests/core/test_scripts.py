@@ -97,9 +97,11 @@ def _config_value(name: str, text: str) -> object:
     """A field of Config or PartitionConfig: `SUSPEND,GANG`, `youngest_first,suspend_grace_time=5`."""
     if name == "mpi_ports":
         return tuple(map(int, text.split("-")))
+    if name in ("requeue_exit", "requeue_exit_hold"):
+        return tuple(map(int, text.split(",")))
     if name == "preempt_mode":
         return tuple(text.split(","))
-    if name == "preempt_parameters":
+    if name in ("preempt_parameters", "scheduler_parameters"):
         return tuple((word.partition("=")[0], word.partition("=")[2]) for word in text.split(","))
     return _value(text) if isinstance(text, str) else text
 

@@ -25,8 +25,9 @@ def test_every_state_has_a_row_and_a_word() -> None:
     assert set(step_life.TRANSITIONS) == set(JobState) - {JobState.PENDING, JobState.COMPLETING, JobState.SUSPENDED}
 
 
-def test_end_states_are_final() -> None:
-    assert all(not job_life.TRANSITIONS[s] and not step_life.TRANSITIONS[s] for s in END_STATES)
+def test_end_states_are_final_but_for_a_requeue() -> None:
+    assert not any(step_life.TRANSITIONS[s] for s in END_STATES)
+    assert {job_life.TRANSITIONS[s] for s in END_STATES - {JobState.REQUEUED}} == {frozenset({JobState.PENDING})}
 
 
 def test_every_state_can_be_reached_and_left() -> None:
