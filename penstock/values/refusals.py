@@ -69,6 +69,12 @@ class Code(IntEnum):
     CONFIG_INVALID = 9005
     STORAGE_FULL = 9006
     INTERNAL = 9099
+    CRON_DISABLED = 9300
+    CANNOT_MODIFY_CRON_JOB = 9301
+    CANNOT_CANCEL_CRON_JOB = 9302
+    NO_CRONTAB = 9303
+    TRIGGER_DUP = 9304
+    NO_TRIGGER = 9305
 
 
 TEXT: dict[Code, str] = {
@@ -130,4 +136,10 @@ TEXT: dict[Code, str] = {
     Code.INVALID_BATCH_FEATURES: "Job --batch option is invalid or not a subset of --constraints",
     Code.INVALID_GROUP: "Invalid group id",
     Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
+    Code.CRON_DISABLED: "scrontab is disabled on this cluster",
+    Code.CANNOT_MODIFY_CRON_JOB: "Cannot modify scrontab jobs through scontrol",
+    Code.CANNOT_CANCEL_CRON_JOB: "Cannot cancel scrontab jobs without --cron flag.",
+    Code.NO_CRONTAB: "There is no crontab",
+    Code.TRIGGER_DUP: "Duplicate event trigger",
+    Code.NO_TRIGGER: "There is no such trigger",
 }

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ctld.core.reserve_times import offset_at
+from penstock.values.localtime import offset_at
 from penstock.config import zone
 
 
