@@ -22,6 +22,8 @@ from penstock.values.refusals import TEXT, Code
 
 #: Entries of one request; the core's own limit is lower.
 ENTRIES_MAX: Final = 10_000
+#: No group: the owner's own one is looked up.
+NO_GID: Final = 0xFFFFFFFF
 #: Slurm's words for what triggers may wait for are at most this long.
 WORD_MAX: Final = 64
 
@@ -51,7 +53,12 @@ class PeriodicService:
         """Whose crontab it is: the caller's, if nobody is named. Raises BadRequest."""
         actor = caller()
         uid = await self._uid(user) if user else actor.uid
-        return actor if uid == actor.uid else await self._authenticator.actor(uid, -1)
+        if uid == actor.uid:
+            return actor
+        owner = await self._authenticator.actor(uid, NO_GID)
+        if owner.gid == NO_GID:
+            raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {user[:64]}")
+        return owner
 
     # ---- crontabs ------------------------------------------------------------------------------------------------
 

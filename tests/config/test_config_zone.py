@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from penstock.values.localtime import offset_at
 from penstock.config import zone
+from penstock.values.localtime import offset_at
 
 
 @pytest.fixture(
