@@ -44,7 +44,7 @@ for module in COMPILED:
 
 COMMANDS = [
     "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare",
-    "penstock", "sstat", "sattach", "sbcast", "seff",
+    "penstock", "sstat", "sattach", "sbcast", "seff", "scrontab", "strigger", "swait",
 ]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cli.jobids import component_text, selector_text, wire_id
-from cli.options import ACCEPTED, NO, YES, Command, Option, later, parse
+from cli.options import ACCEPTED, YES, Command, Option, parse
 from cli.run import CommandError, complain, run
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -100,7 +100,7 @@ COMMAND = Command(
         Option("cluster", "", YES, dest="clusters"),
         Option("sibling", "", YES, help="accepted", metavar="cluster", standing=ACCEPTED,
                note="there are no sibling jobs: no cluster is a member of a federation"),
-        *later("cron/c", value=NO),
+        Option("cron", "c", help="act on jobs of crontabs, too, where ScronParameters=explicit_scancel asks for this"),
     ),
 )  # fmt: skip
 
@@ -138,6 +138,7 @@ def body(argv: list[str]) -> int:
                 batch_only=batch_only,
                 full=bool(values.get("full")),
                 hurry=bool(values.get("hurry")),
+                cron=bool(values.get("cron")),
             )
             status = max(status, _cancel(client, request, values, bool(filters)))
     return status

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ctld.core import arrays, depends, job_life, preempt, priority, step_life, suspend
+from ctld.core import arrays, crontabs, depends, job_life, preempt, priority, step_life, suspend
 from ctld.core.effects import Done, JobResult, NotifyStep, Refused, Results, SignalStep
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, NotifyJob, Role
 from ctld.core.model import Job
@@ -81,7 +81,7 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         if event.signal_no and not (event.signal_no == SIGKILL and not event.batch_only and not event.full):
             signal_job(state, target, event)
         else:
-            cancel(state, now_us, actor, target)
+            cancel(state, now_us, actor, target, event.cron)
 
     if which.ids:
         results = each_target(state, actor, which.ids, act)
@@ -89,21 +89,32 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         results = []
         for target in all_matching(state, which):
             if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
-                act(target)
-                results.append(JobResult(str(target.job.job_id)))
+                results.append(_result(act, target))
     state.reply(event.reply_to, Results(tuple(results)))
 
 
-def cancel(state: ClusterState, now_us: int, actor: Actor, target: Target) -> None:
-    """End a job by its owner's wish."""
+def _result(act: Callable[[Target], None], target: Target) -> JobResult:
+    """Do it to a job that a filter has found."""
+    try:
+        act(target)
+    except Refused as refused:  # a crontab's job, that wants to be meant
+        return JobResult(str(target.job.job_id), int(refused.code), refused.text)
+    return JobResult(str(target.job.job_id))
+
+
+def cancel(state: ClusterState, now_us: int, actor: Actor, target: Target, cron: bool) -> None:
+    """End a job by its owner's wish. `cron`: he knows that it is one of a crontab."""
     if target.job.state in END_STATES:
         raise Refused(Code.ALREADY_DONE)
     step = step_of(target)
+    if not isinstance(step, SpreadStep):
+        crontabs.check_cancel(state, target.job, cron)
     # -- apply
     if isinstance(step, SpreadStep):
         step_life.end_step(state, target.job, step, "CANCELLED", actor.uid)
         return
     job = part(state, target)
+    crontabs.disable(state, job)
     job_life.terminate(state, job, JobState.CANCELLED, Reason.NONE, now_us, "CANCELLED", actor.uid)
 
 

@@ -20,6 +20,7 @@ from ctld.core import (
     arrays,
     clock,
     control,
+    crontabs,
     depends,
     explain,
     gang,
@@ -47,6 +48,7 @@ from ctld.core import (
     step_life,
     steps,
     suspend,
+    triggers,
     update,
     victims,
 )
@@ -59,6 +61,7 @@ from ctld.core.events import (
     CancelJobs,
     ChangeAccounts,
     ChangeQos,
+    ClearTriggers,
     ClockJumped,
     ControlJobs,
     CreateReservation,
@@ -77,11 +80,14 @@ from ctld.core.events import (
     NotifyJob,
     PlanReady,
     ScriptEnded,
+    SetTrigger,
     StepExited,
     StepStarted,
     StopWaiting,
     SubmitJob,
     Tick,
+    TriggerEnded,
+    UpdateCrontab,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
@@ -150,6 +156,12 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     node_life.leftover_gone(state, event)
 
 
+def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
+    """A configuration takes force. Raises Refused."""
+    layout.load_config(state, now_us, event)
+    triggers.reconfigured(state, now_us)
+
+
 HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     SubmitJob: het_submit.submit_job,
     AwaitJob: await_job,
@@ -182,7 +194,11 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     NodeFenced: node_life.node_fenced,
     ClockJumped: clock.clock_jumped,
     PlanReady: schedule.plan_ready,
-    LoadConfig: layout.load_config,
+    LoadConfig: load_config,
+    UpdateCrontab: crontabs.update_crontab,
+    SetTrigger: triggers.set_trigger,
+    ClearTriggers: triggers.clear_triggers,
+    TriggerEnded: triggers.trigger_ended,
     Tick: lambda state, now_us, event: None,
 }
 
@@ -251,6 +267,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
     Timer.RESERVATION_OVERRUN: reserve_life.overrun,
     Timer.TELLING: explain.ask_again,
+    Timer.TRIGGERS: lambda state, now_us, key, check: triggers.due(state, now_us),
     Timer.MIG: mig.rested,
     Timer.GPU_WORK: gpu_work.timed_out,
     Timer.GPU_CARE: gpu_care.due,
@@ -280,9 +297,21 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         there, names = state.reservations, state.dirty_reservations
         batch.reservations = [there[n] for n in names if n in there]
         batch.reservations_gone = [n for n in names if n not in there]
+    if state.periodic.dirty:
+        _add_periodic(state, batch)
     if state.dirty_assocs or state.dirty_accounts or state.dirty_users:
         batch.assocs = list(state.dirty_assocs.values())
         batch.accounts, batch.users = list(state.dirty_accounts.values()), list(state.dirty_users.values())
+
+
+def _add_periodic(state: ClusterState, batch: Batch) -> None:
+    """Crontabs and triggers."""
+    tabs, known = state.periodic.crontabs, state.periodic.triggers
+    keys = {what: [key for kind, key in state.periodic.dirty if kind == what] for what in ("crontab", "trigger")}
+    batch.crontabs = [tabs[uid] for uid in keys["crontab"] if uid in tabs]
+    batch.crontabs_gone = [uid for uid in keys["crontab"] if uid not in tabs]
+    batch.triggers = [known[i] for i in keys["trigger"] if i in known]
+    batch.triggers_gone = [i for i in keys["trigger"] if i not in known]
 
 
 class Core:
@@ -309,6 +338,8 @@ class Core:
             het_life.settle(state, now_us)
         if state.steps_due:
             steps.serve_due(state, now_us)
+        if state.dirty_nodes and state.periodic.triggers:
+            triggers.nodes_changed(state, now_us)
 
     def _run_timers(self, now_us: int) -> None:
         pop_due = self.state.timers.pop_due

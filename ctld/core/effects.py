@@ -18,6 +18,7 @@ from ctld.core.model import (
     SpecRow,
     StepRow,
 )
+from ctld.core.periodic import Crontab, Trigger
 from penstock.values.refusals import TEXT, Code
 
 
@@ -109,6 +110,22 @@ class Created(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+class CrontabUpdated(msgspec.Struct, frozen=True, gc=False):
+    """Answer to UpdateCrontab: the jobs of its entries; or the lines that were refused, and then nothing has changed."""
+
+    job_ids: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failed_lines: tuple[int, int] = (0, 0)
+    code: int = 0
+    text: str = ""
+
+
+class TriggersChanged(msgspec.Struct, frozen=True, gc=False):
+    """Answer to SetTrigger and ClearTriggers: which."""
+
+    trigger_ids: tuple[int, ...]
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The whole request was refused."""
 
@@ -120,7 +137,10 @@ class Reply(Effect, frozen=True):
     """Answer the caller `reply_to`. Exactly one Reply for each event that has a `reply_to`."""
 
     reply_to: int
-    body: Submitted | Ended | Results | Done | Changed | Created | Refusal | Allocation | StepCreated | StepSeen
+    body: (
+        Submitted | Ended | Results | Done | Changed | Created | Refusal | Allocation | StepCreated | StepSeen
+        | CrontabUpdated | TriggersChanged
+    )  # fmt: skip
 
 
 class LaunchStep(Effect, frozen=True):
@@ -249,6 +269,17 @@ class SendMail(Effect, frozen=True):
     array: ArrayEnd | None = None
 
 
+class RunTrigger(Effect, frozen=True):
+    """Run a trigger's program on the controller's machine, as the user who set it. Answered by TriggerEnded."""
+
+    trigger_id: int
+    uid: int
+    gid: int
+    user_name: str
+    program: str
+    argument: str  # a hostlist or a job id
+
+
 class RebootNode(Effect, frozen=True):
     """Run RebootProgram there."""
 
@@ -320,6 +351,10 @@ class Batch(msgspec.Struct):
     qos_gone: list[str] = []  # names of those that were deleted
     gpus: list[Gpu] = []
     gpus_gone: list[tuple[str, str]] = []
+    crontabs: list[Crontab] = []
+    crontabs_gone: list[int] = []  # uids
+    triggers: list[Trigger] = []
+    triggers_gone: list[int] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -341,6 +376,10 @@ class Batch(msgspec.Struct):
             or self.reservations_gone
             or self.qos
             or self.qos_gone
+            or self.crontabs
+            or self.crontabs_gone
+            or self.triggers
+            or self.triggers_gone
         )
 
 

@@ -154,6 +154,7 @@ class CancelJobs(Event, frozen=True):
     batch_only: bool = False
     full: bool = False
     reply_to: int = 0
+    cron: bool = False  # jobs of crontabs are meant, too
 
 
 class ControlAction(IntEnum):
@@ -230,6 +231,56 @@ class ChangeQos(Event, frozen=True):
     names: tuple[str, ...]
     changes: dict[str, str]
     reply_to: int = 0
+
+
+class CronEntry(msgspec.Struct, frozen=True, gc=False):
+    """One entry of a crontab: its job, when it is due, and its lines (the first of its options to its own), from 1."""
+
+    job: WantedJob
+    spec: SpecRow
+    cron: str
+    first_line: int
+    last_line: int
+
+
+class UpdateCrontab(Event, frozen=True):
+    """scrontab: `text` with its entries takes the place of the owner's crontab; None = remove it."""
+
+    actor: Actor
+    owner: Actor
+    text: str | None
+    entries: tuple[CronEntry, ...] = ()
+    reply_to: int = 0
+
+
+class SetTrigger(Event, frozen=True):
+    """strigger --set. `kinds`: ctld.core.periodic.TriggerKind; `nodes` are known names, () = all."""
+
+    actor: Actor
+    kinds: int
+    program: str
+    what: str = ""  # of what cannot happen here: Slurm's word
+    nodes: tuple[str, ...] = ()
+    job_id: int = 0
+    offset_s: int = 0
+    permanent: bool = False
+    reply_to: int = 0
+
+
+class ClearTriggers(Event, frozen=True):
+    """strigger --clear: those for which all that is said holds. 0 and -1 = not said."""
+
+    actor: Actor
+    trigger_id: int = 0
+    job_id: int = 0
+    uid: int = -1
+    reply_to: int = 0
+
+
+class TriggerEnded(Event, frozen=True):
+    """The program of a trigger has ended, one way or another."""
+
+    trigger_id: int
 
 
 class UpdateNodes(Event, frozen=True):

@@ -33,6 +33,7 @@ from ctld.core.decay import RATE_ONE
 from ctld.core.effects import Ended, ForgetStep, LaunchStep, TerminateStep
 from ctld.core.expect import expected_end_s, limit_at_us
 from ctld.core.model import NO_STEPS, Job, NodeAlloc, job_row
+from ctld.core.periodic import next_start_us
 from ctld.core.ready import refresh
 from ctld.core.sharing import units_held, units_taken
 from ctld.core.state import ClusterState
@@ -352,6 +353,9 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     if job.state is S.SUSPENDED:  # its steps ended by themselves
         job.suspended_us += max(0, end_at_us - job.suspended_at_us)
     held = job.state in HOLDING_STATES
+    if held and job.request.cron:
+        run_again(state, job, end_state, reason, end_at_us)
+        return
     if not held:
         depends.forget(state, job)
     move(state, job, end_state)
@@ -379,11 +383,25 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
     answer_waiting(state, job)
 
 
-def requeue(state: ClusterState, job: Job, now_us: int, hold: bool = False, reason: Reason = Reason.NONE) -> None:
+def run_again(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
+    """A run of a crontab's job has ended: the attempt keeps how, and the job waits for its next time."""
+    job.end_at_us = max(end_at_us, job.start_at_us)
+    state.record(job.end_at_us, job, "end", f"{end_state.name} {job.exit_code}:{job.exit_signal}")
+    requeue(state, job, job.end_at_us, reason=reason, ended_as=end_state)
+
+
+def requeue(
+    state: ClusterState,
+    job: Job,
+    now_us: int,
+    hold: bool = False,
+    reason: Reason = Reason.NONE,
+    ended_as: JobState = S.REQUEUED,
+) -> None:
     """Close this attempt and queue the job again with the next attempt number."""
     if job.request.mail_types:
-        mail.requeued(state, job)
-    state.end_attempt(job, max(now_us, job.start_at_us), reason)
+        mail.requeued(state, job, ended_as)
+    state.end_attempt(job, max(now_us, job.start_at_us), reason, ended_as)
     surround.attempt_ended(state, job)
     state.release(job, now_us, units_held(state, job))
     ports.take_back(state, job)
@@ -419,15 +437,16 @@ def _begin_again(state: ClusterState, job: Job, now_us: int, hold: bool, reason:
     state.note_suspended(job)
     job.cancelled_by_uid = -1
     job.partition = job.request.partitions[0]
-    if job.attempt > state.config.max_batch_requeue:
+    if job.attempt > state.config.max_batch_requeue and not job.request.cron:
         hold, reason = True, Reason.JOB_HOLD_MAX_REQUEUE
     if hold:
         job.hold = Hold.ADMIN
         job.reason_detail = reason.value if reason is not Reason.NONE else ""
     elif reason is not Reason.PREEMPTED:  # a preempted job keeps its age and may start at once
-        job.eligible_at_us = state.now_us + again.delay_us(
-            state, job
-        )  # `now_us` may be a node's, whose clock may be ahead
+        # `now_us` of a caller may be a node's, whose clock may be ahead
+        job.eligible_at_us = state.now_us + again.delay_us(state, job)
+    if job.request.cron:
+        job.eligible_at_us = next_start_us(state, job.request.cron, state.now_us)
     refresh(state, job, state.now_us)
     arrays.refresh_throttle(state, job)
 

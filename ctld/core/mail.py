@@ -59,10 +59,16 @@ def _array_end(record: ArrayRecord | None) -> ArrayEnd | None:
     return ArrayEnd(bool(record.ok and record.failed), least, record.exit_code, record.exit_signal)
 
 
-def requeued(state: ClusterState, job: Job) -> None:
-    """The job goes back to the queue. What it was is not forgotten yet."""
+def requeued(state: ClusterState, job: Job, ended_as: JobState) -> None:
+    """The job goes back to the queue. What it was is not forgotten yet. `ended_as`: of a crontab's run, its end."""
     state.mailed_limits.pop(job.job_id, None)
-    if "REQUEUE" in job.request.mail_types:
+    types = job.request.mail_types
+    if ended_as is not JobState.REQUEUED:
+        kind = "FAIL" if ended_as not in _WELL and "FAIL" in types else "END"
+        if kind in types:
+            row = job_row(job)._replace(state=ended_as, end_state=None)
+            state.emit(SendMail(row, kind, state.now_us))
+    elif "REQUEUE" in types:
         _send(state, job, "REQUEUE")
 
 

@@ -137,6 +137,7 @@ class JobRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     container: str = ""
     cpu_freq: str = ""
     system_comment: str = ""
+    cron: str = ""  # of a line of a crontab: when it is due (penstock/values/cron.py); "" = it runs once
 
     def has_owner(self) -> bool:
         """True for a job that a salloc or srun is the owner of."""

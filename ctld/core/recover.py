@@ -25,12 +25,14 @@ from ctld.core import (
     reserve_life,
     shares,
     surround,
+    triggers,
 )
 from ctld.core.fairshare import LoadedShares
 from ctld.core.gpu_model import Gpu
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, job_from
+from ctld.core.periodic import Crontab, Trigger, next_start_us
 from ctld.core.qos import DEFAULT_QOS, NORMAL
 from ctld.core.ready import PLANNER_REASONS
 from ctld.core.sharing import RELEASED
@@ -79,6 +81,8 @@ class Loaded(NamedTuple):
     reservations: tuple[Reservation, ...] = ()  # in the order of creation
     qos: Sequence[Qos] = ()
     gpus: Sequence[Gpu] = ()
+    crontabs: Sequence[Crontab] = ()
+    triggers: Sequence[Trigger] = ()
 
 
 class Misfit(Exception):
@@ -95,6 +99,8 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     _load_arrays(state, config, loaded)
     _load_nodes(state, config, loaded)
     state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
+    state.periodic.crontabs = {crontab.uid: crontab for crontab in loaded.crontabs}
+    state.periodic.triggers = {trigger.trigger_id: trigger for trigger in loaded.triggers}
     for job in state.jobs.values():
         if job.state in HOLDING_STATES:
             for part in job.alloc:
@@ -127,6 +133,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     gpu_care.recover(state, now_us)
     gpu_idle.recover(state, now_us)
     surround.recover(state)
+    triggers.recover(state, now_us)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()
@@ -253,7 +260,10 @@ def _set_timers(state: ClusterState, now_us: int) -> None:
             state.timers.set(due_us, Timer.PURGE, job.job_id, job.attempt)
         elif job.state is JobState.PENDING:
             # Ready since a time that has not come yet: the clock was set back meanwhile. It does not wait for that.
-            job.eligible_at_us = min(job.eligible_at_us, now_us + again.delay_us(state, job))
+            # A crontab's job may well wait for a time to come.
+            cron = job.request.cron
+            latest_us = next_start_us(state, cron, now_us) if cron else now_us + again.delay_us(state, job)
+            job.eligible_at_us = min(job.eligible_at_us, latest_us)
             begin_us = max(job.request.begin_at_us, job.eligible_at_us)
             if begin_us > now_us:
                 state.timers.set(begin_us, Timer.BEGIN_TIME, job.job_id)

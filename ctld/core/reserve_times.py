@@ -2,27 +2,17 @@
 
 The n-th occurrence is counted from the first start (`anchor_us`), in local time, so that a change of the clocks moves
 the instant and not the hour on the wall, and one odd night does not shift all nights after it. HOURLY counts real
-hours. A local time that does not exist is the first instant after the gap; one that exists twice is the first of the
-two. The length of an occurrence stays what it is in seconds.
-
-The table comes with the configuration (`Config.utc_offsets`): (from, seconds east of Greenwich), oldest first; an
-empty one is UTC. Nothing here asks the machine.
+hours. Local times are those of penstock/values/localtime.py. The length of an occurrence stays what it is in seconds.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Final
 
+from penstock.values.localtime import DAY_S, US, Offsets, from_local_us, to_local_s, weekday
 from penstock.values.reservations import RECURRING, ResvFlag
 
-US: Final = 1_000_000
 HOUR_US: Final = 3600 * US
-DAY_S: Final = 86_400
-#: 1970-01-01 was a Thursday; Monday is 0.
-_FIRST_WEEKDAY: Final = 3
-
-Offsets = Sequence[tuple[int, int]]
 
 #: Which weekdays a flag takes, and how many days apart its candidates are.
 _DAYS: Final[dict[ResvFlag, tuple[frozenset[int], int]]] = {
@@ -39,35 +29,6 @@ SHORTEST_S: Final = {
     ResvFlag.WEEKEND: DAY_S,
     ResvFlag.WEEKLY: 7 * DAY_S,
 }
-
-
-def offset_at(offsets: Offsets, at_us: int) -> int:
-    """Seconds east of Greenwich at an instant; before the table begins, those of its first entry."""
-    if not offsets:
-        return 0
-    return offsets[max(0, bisect_right(offsets, at_us, key=lambda entry: entry[0]) - 1)][1]
-
-
-def to_local_s(offsets: Offsets, at_us: int) -> int:
-    """Seconds on the wall clock, counted as if they were UTC."""
-    return at_us // US + offset_at(offsets, at_us)
-
-
-def from_local_us(offsets: Offsets, local_s: int) -> int:
-    """The first instant with that local time, or the end of the gap that swallowed it."""
-    candidates = dict.fromkeys((local_s - offset) * US for _, offset in offsets) or {local_s * US: None}
-    valid = [at_us for at_us in candidates if to_local_s(offsets, at_us) == local_s]
-    if valid:
-        return min(valid)
-    for (_, before), (at_us, after) in pairwise(offsets):
-        if at_us // US + before <= local_s < at_us // US + after:
-            return at_us
-    return (local_s - offset_at(offsets, local_s * US)) * US
-
-
-def weekday(local_s: int) -> int:
-    """0 = Monday."""
-    return (local_s // DAY_S + _FIRST_WEEKDAY) % 7
 
 
 def starts(anchor_us: int, flags: ResvFlag, offsets: Offsets, from_us: int) -> Iterator[int]:

@@ -80,6 +80,7 @@ _ASIDE = frozenset(
         "mem_per_gpu_mb", "resv_ports", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind",
         "gpu_bind", "network", "het_job_id", "het_offset", "het_size", "mail_types", "mail_user", "extra", "get_user_env",
         "acctg_freq", "oom_kill_step", "delay_boot_s", "expedite", "container", "cpu_freq", "system_comment", "reboot",
+        "cron",
     )
 )  # fmt: skip
 _what_counts = attrgetter(*(name for name in JobRequest.__struct_fields__ if name not in _ASIDE))

@@ -36,6 +36,7 @@ from ctld.core.model import (
     job_row,
 )
 from ctld.core.pending import PendingColumns, Shape
+from ctld.core.periodic import Periodic
 from ctld.core.policy import BackfillPolicy
 from ctld.core.stepdesk import StepDesk
 from ctld.core.timers import Timer, Timers
@@ -144,6 +145,7 @@ class ClusterState:
         self.share_units: dict[str, int] = {}  # GRES name -> most shares of one GPU
         self.qos: dict[str, Qos] = {}
         self.dirty_qos: dict[str, None] = {}
+        self.periodic = Periodic()  # crontabs and triggers
         self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
         self.preempting: dict[int, tuple[int, ...]] = {}  # pending job id -> the jobs that were made to go for it
         self.within: dict[str, int] = {}  # QOS with PreemptMode=WITHIN -> priority of the first job of it that waits
@@ -268,7 +270,7 @@ class ClusterState:
         return bool(
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
-            or self.dirty_users or self.dirty_reservations or self.dirty_gpus
+            or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -292,7 +294,7 @@ class ClusterState:
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
-        self.dirty_qos, self.dirty_gpus = {}, {}
+        self.dirty_qos, self.dirty_gpus, self.periodic.dirty = {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
@@ -352,9 +354,9 @@ class ClusterState:
             if not record.members and not record.holders:
                 del self.arrays[job.array_job_id]
 
-    def end_attempt(self, job: Job, end_at_us: int, reason: Reason) -> None:
-        """Freeze the attempt that ends now by a requeue; the record goes on as the next one."""
-        ended = job_row(job)._replace(state=JobState.REQUEUED, end_state=None, end_at_us=end_at_us, reason=reason)
+    def end_attempt(self, job: Job, end_at_us: int, reason: Reason, state: JobState = JobState.REQUEUED) -> None:
+        """Freeze the attempt that ends now with that state; the record goes on as the next one."""
+        ended = job_row(job)._replace(state=state, end_state=None, end_at_us=end_at_us, reason=reason)
         self.ended_attempts.append(ended)
 
     def new_job_id(self) -> int:

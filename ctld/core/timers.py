@@ -40,6 +40,7 @@ class Timer(IntEnum):
     GPU_CARE = 92  # is there a GPU to be checked or reset
     GPU_IDLE = 93  # key = job id, check = attempt: its GPUs have been idle for too long
     IMMEDIATE = 82  # key = job id: --immediate
+    TRIGGERS = 300  # is there something that triggers wait for
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 
 

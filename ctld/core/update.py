@@ -89,6 +89,8 @@ def _resolved(job: Job, values: dict[str, Any]) -> dict[str, Any]:
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, Any]) -> None:
     if job.state in END_STATES:
         raise Refused(Code.ALREADY_DONE)
+    if job.request.cron:
+        raise Refused(Code.CANNOT_MODIFY_CRON_JOB)
     operator = event.actor.role >= Role.OPERATOR
     for name, value in values.items():
         key = KEYS[name]

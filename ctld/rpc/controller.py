@@ -133,8 +133,9 @@ class ControllerService:
         """scancel."""
         which = await job_filter(request.filter, self._names)
         event = CancelJobs(
-            caller(), which, request.signal, request.batch_only, request.full, self._runtime.new_reply_to()
-        )
+            caller(), which, request.signal, request.batch_only, request.full, self._runtime.new_reply_to(),
+            request.cron,
+        )  # fmt: skip
         crash_point("cancel:before-step")
         return _results(await self._ask(event, context))
 

@@ -114,6 +114,10 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
     fields["mem_is_per_cpu"] = per_cpu
     fields["mem_mb"] = (request.mem_per_cpu_mb if per_cpu else request.mem_per_node_mb) or 0
     fields["request"] = request_message(request, detail)
+    if request.cron:
+        fields["cron"] = request.cron
+        if pending:  # its next time is its begin time
+            fields["request"].begin_at_us = max(request.begin_at_us, row.eligible_at_us)
     if pending and request.reservation_run:  # where it ran before it was requeued
         fields["request"].reservation = request.reservation
     fields |= file_names(row, request)

@@ -41,6 +41,7 @@ from ctld.runtime.mail import MailRunner
 from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
+from ctld.runtime.triggers import TriggerRunner
 from ctld.store.committer import Store
 from ctld.store.errors import StorageFull
 from penstock.cluster import ClusterFile, write_cluster
@@ -149,6 +150,7 @@ class Controller:
         self._fencer = Fencer(runtime)
         self._scripts = ScriptRunner(runtime, config.cluster_name)
         self._mails = MailRunner(runtime)
+        self._triggers = TriggerRunner(runtime, config.cluster_name)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
@@ -199,6 +201,7 @@ class Controller:
         self._registry.stop()
         self._scripts.stop()
         self._mails.stop()
+        self._triggers.stop()
         await self._server.stop(STOP_GRACE_S)
         self._records.close()
         self._store.close()

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from ctld.core.effects import Batch
-from ctld.core.events import AnyEvent, PlanReady, SubmitJob
+from ctld.core.events import AnyEvent, PlanReady, SubmitJob, UpdateCrontab
 from ctld.core.model import SpecRow
 from ctld.core.recover import Loaded
 from penstock.values.config import Config
@@ -105,6 +105,10 @@ class FlightRecorder:
             event = msgspec.structs.replace(event, spec=_without_content(event.spec))
         elif type(event) is PlanReady:
             event = msgspec.structs.replace(event, forecast=None)
+        elif type(event) is UpdateCrontab:
+            replace = msgspec.structs.replace
+            entries = tuple(replace(entry, spec=_without_content(entry.spec)) for entry in event.entries)
+            event = replace(event, text=None if event.text is None else "", entries=entries)
         self._buffer += _entry(EVENT, now_us, event)
         if len(self._buffer) > _BUFFER_BYTES:
             self.flush()

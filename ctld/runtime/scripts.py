@@ -15,7 +15,7 @@ import glob
 import logging
 import os
 import signal
-from typing import Final
+from typing import Any, Final
 
 from ctld.core.effects import RunScript
 from ctld.core.events import ScriptEnded
@@ -65,16 +65,22 @@ class ScriptRunner:
         for pattern in effect.patterns:
             paths = sorted(await asyncio.to_thread(glob.glob, pattern)) if glob.has_magic(pattern) else [pattern]
             for path in paths:
-                if failure := await _run_one(path, env, effect.timeout_s, f"job {effect.job.job_id}: {effect.context}"):
+                who = f"job {effect.job.job_id}: {effect.context}"
+                if failure := await run_program([path], env, effect.timeout_s, who):
                     return failure
         return ""
 
 
-async def _run_one(path: str, env: dict[str, str], timeout_s: int, who: str) -> str:
+async def run_program(command: list[str], env: dict[str, str], timeout_s: int, who: str, **identity: Any) -> str:
+    """Run a program to its end. "" = it ended well, else what happened.
+
+    `who` is what the log calls it, `identity` whom the child becomes (user, group, extra_groups, umask); `timeout_s` 0 = none.
+    """
+    path = command[0]
     try:
         process = await asyncio.create_subprocess_exec(
-            path, env=env, cwd="/", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+            *command, env=env, cwd="/", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT, start_new_session=True, **identity,
         )  # fmt: skip
     except OSError as error:
         return f"{path}: {error.strerror}"

@@ -223,6 +223,10 @@ class Store:
             (sql.replace_users, batch.users),
             (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),
             (sql.delete_reservations, [(name,) for name in batch.reservations_gone]),
+            (sql.replace_crontabs, [rows.crontab_values(crontab) for crontab in batch.crontabs]),
+            (sql.delete_crontabs, [(uid,) for uid in batch.crontabs_gone]),
+            (sql.replace_triggers, [rows.trigger_values(trigger) for trigger in batch.triggers]),
+            (sql.delete_triggers, [(trigger_id,) for trigger_id in batch.triggers_gone]),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ from ctld.store.schema import (
     ACCOUNT_USER,
     ASSOC,
     ASSOC_USAGE,
+    CRONTAB,
     ENDED_FROM,
+    EVENT_TRIGGER,
     GPU,
     JOB,
     JOB_HISTORY,
@@ -56,7 +58,7 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
     recent = and_(HAS_ENDED, JOB.c.end_at_us >= ended_since_us, has_state)
     reader = rows.JobReader()
     jobs = [*_jobs(connection, reader, IS_ACTIVE), *_jobs(connection, reader, recent)]
-    jobs.sort(key=lambda row: row.job_id)
+    jobs = _last_attempts(jobs)
     attempts = {row.job_id: row.attempt for row in jobs if row.state is not JobState.PENDING}
     arrays = sorted({row.array_job_id for row in jobs if row.array_job_id})
     return Loaded(
@@ -76,6 +78,11 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             for (record,) in connection.execute(select(GPU.c.record).order_by(GPU.c.node, GPU.c.slot, GPU.c.uuid))
         ],
         qos=[rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))],
+        crontabs=[rows.crontab_from(tuple(r)) for r in connection.execute(select(CRONTAB).order_by(CRONTAB.c.uid))],
+        triggers=[
+            rows.trigger_from(record)
+            for (record,) in connection.execute(select(EVENT_TRIGGER.c.record).order_by(EVENT_TRIGGER.c.trigger_id))
+        ],
         submit_keys=_submit_keys(connection, submitted_since_us),
         shares=_shares(connection),
         reservations=tuple(
@@ -83,6 +90,15 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
         ),
     )
+
+
+def _last_attempts(jobs: list[JobRow]) -> list[JobRow]:
+    """The last attempt of each job, in the order of ids: runs of a crontab's job have ended although it goes on."""
+    last: dict[int, JobRow] = {}
+    for row in jobs:
+        if row.job_id not in last or last[row.job_id].attempt < row.attempt:
+            last[row.job_id] = row
+    return [last[job_id] for job_id in sorted(last)]
 
 
 def _shares(connection: Connection) -> LoadedShares:

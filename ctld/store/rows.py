@@ -28,6 +28,7 @@ from ctld.core.model import (
     Reservation,
     SpecRow,
 )
+from ctld.core.periodic import CronJob, Crontab, Trigger
 from penstock.values.hostlist import compress
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
@@ -260,6 +261,30 @@ def gpu_from(record: bytes) -> Gpu:
 def _in_order(kind: Any, found: dict[str, Any]) -> list[Any]:
     """Its fields by name as a list; one that the record is too old for has its default, one from a later version is left out."""
     return [found.get(name, kind._field_defaults.get(name)) for name in kind._fields]
+
+
+def crontab_values(row: Crontab) -> Params:
+    """A row of crontab."""
+    jobs, disabled = encode_json(row.jobs).decode(), encode_json(row.disabled).decode()
+    return (row.uid, row.user_name, row.text, jobs, disabled, row.changed_at_us)
+
+
+def crontab_from(values: Params) -> Crontab:
+    """The reverse of `crontab_values`."""
+    uid, user_name, text, jobs, disabled, changed_at_us = values
+    entries = tuple(CronJob(*job) for job in msgspec.json.decode(jobs))
+    lines = tuple((first, last) for first, last in msgspec.json.decode(disabled))
+    return Crontab(uid, user_name, text, entries, lines, changed_at_us)
+
+
+def trigger_values(row: Trigger) -> Params:
+    """A row of event_trigger: what can be asked for, and the whole record as JSON."""
+    return (row.trigger_id, row.uid, row.job_id, row.kinds, encode_json(row._asdict()))
+
+
+def trigger_from(record: bytes) -> Trigger:
+    """The reverse of `trigger_values`, from the record."""
+    return msgspec.convert(_in_order(Trigger, msgspec.json.decode(record)), Trigger)
 
 
 def qos_values(record: Qos) -> Params:

@@ -95,6 +95,29 @@ GPU = Table(
     Column("record", LargeBinary, nullable=False),
 )
 
+#: One row a user; `jobs` and `disabled` are JSON of ctld.core.periodic.Crontab.
+CRONTAB = Table(
+    "crontab",
+    METADATA,
+    Column("uid", BigInteger, primary_key=True, autoincrement=False),
+    Column("user_name", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("jobs", Text, nullable=False),
+    Column("disabled", Text, nullable=False),
+    Column("changed_at_us", BigInteger, nullable=False),
+)
+
+#: Triggers of strigger. `record` is JSON of ctld.core.periodic.Trigger.
+EVENT_TRIGGER = Table(
+    "event_trigger",
+    METADATA,
+    Column("trigger_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("job_id", BigInteger, nullable=False),  # 0 = of no job
+    Column("kinds", Integer, nullable=False),  # ctld.core.periodic.TriggerKind
+    Column("record", LargeBinary, nullable=False),
+)
+
 META = Table(
     "meta",
     METADATA,
@@ -110,6 +133,7 @@ META = Table(
 )
 
 __all__ = [
-    "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "ENDED_FROM", "GPU", "JOB", "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC",
-    "META", "METADATA", "NODE", "PARTITION_STATE", "QOS", "RESERVATION", "SCHEMA_NAME", "STEP",
+    "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "CRONTAB", "ENDED_FROM", "EVENT_TRIGGER", "GPU", "JOB",
+    "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC", "META", "METADATA", "NODE", "PARTITION_STATE",
+    "QOS", "RESERVATION", "SCHEMA_NAME", "STEP",
 ]  # fmt: skip

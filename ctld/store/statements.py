@@ -18,6 +18,8 @@ from ctld.store.schema import (
     ACCOUNT_USER,
     ASSOC,
     ASSOC_USAGE,
+    CRONTAB,
+    EVENT_TRIGGER,
     GPU,
     JOB,
     JOB_HISTORY,
@@ -60,6 +62,10 @@ class Statements:
     delete_gpus: str
     replace_qos: str
     delete_qos: str
+    replace_crontabs: str
+    delete_crontabs: str
+    replace_triggers: str
+    delete_triggers: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -111,6 +117,12 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         ),
         replace_qos=insert(QOS, replace=True),
         delete_qos=text(delete(QOS).where(QOS.c.name == bindparam("key_name")), ["key_name"]),
+        replace_crontabs=insert(CRONTAB, replace=True),
+        delete_crontabs=text(delete(CRONTAB).where(CRONTAB.c.uid == bindparam("key_uid")), ["key_uid"]),
+        replace_triggers=insert(EVENT_TRIGGER, replace=True),
+        delete_triggers=text(
+            delete(EVENT_TRIGGER).where(EVENT_TRIGGER.c.trigger_id == bindparam("key_trigger_id")), ["key_trigger_id"]
+        ),
     )
 
 

@@ -234,6 +234,7 @@ _SUPPORTED_GLOBALS = (
     Key("PrivateData", "private_data", kinds.PRIVATE_DATA),
     Key("SlurmctldParameters", "slurmctld_parameters", kinds.PARAMETERS, note=_parameters_note),
     Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
+    Key("ScronParameters", "scron_parameters", kinds.PARAMETERS),
     Key("Licenses", "licenses", kinds.LICENSES),
     Key(
         "TopologyPlugin",
@@ -286,7 +287,7 @@ _IGNORED_GLOBALS = _ignored(
     PrioritySiteFactorParameters PrioritySiteFactorPlugin
     PrologTimeout=65534 PropagatePrioProcess=0 ReconfigFlags RequeueExit
     RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResvEpilog
-    ResvProlog RoutePlugin ScronParameters
+    ResvProlog RoutePlugin
     SlurmctldDebug=info SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
     SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
     SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0 SrunProlog

@@ -145,7 +145,7 @@ class JobColumn(_message.Message):
     def __init__(self, numbers: _Optional[_Iterable[int]] = ..., words: _Optional[_Iterable[bytes]] = ..., index: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list", "het_job_id", "het_offset", "het_job_ids", "system_comment")
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list", "het_job_id", "het_offset", "het_job_ids", "system_comment", "cron")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +194,7 @@ class JobInfo(_message.Message):
     HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HET_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_COMMENT_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task_id: int
@@ -242,7 +243,8 @@ class JobInfo(_message.Message):
     het_offset: int
     het_job_ids: str
     system_comment: str
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ..., system_comment: _Optional[str] = ...) -> None: ...
+    cron: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ..., system_comment: _Optional[str] = ..., cron: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("names", "gpus")
@@ -485,18 +487,20 @@ class ConfigLine(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class CancelJobsRequest(_message.Message):
-    __slots__ = ("filter", "signal", "batch_only", "full", "hurry")
+    __slots__ = ("filter", "signal", "batch_only", "full", "hurry", "cron")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     BATCH_ONLY_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
     HURRY_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
     filter: JobFilter
     signal: int
     batch_only: bool
     full: bool
     hurry: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: bool = ..., full: bool = ..., hurry: bool = ...) -> None: ...
+    cron: bool
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., signal: _Optional[int] = ..., batch_only: bool = ..., full: bool = ..., hurry: bool = ..., cron: bool = ...) -> None: ...
 
 class ControlJobsRequest(_message.Message):
     __slots__ = ("ids", "action")

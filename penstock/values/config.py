@@ -163,6 +163,7 @@ class Config:
     private_data: tuple[str, ...] = ()  # what users do not see of others: jobs, nodes, ...
     slurmctld_parameters: tuple[tuple[str, str], ...] = ()
     scheduler_parameters: tuple[tuple[str, str], ...] = ()
+    scron_parameters: tuple[tuple[str, str], ...] = ()
     sched_interval_s: int = 60
     penstock_backfill: str = "conservative"  # or easy, none, or how many waiting jobs may hold resources
     penstock_backfill_estimate: bool = True  # plan a start for jobs that hold nothing, too
@@ -270,6 +271,10 @@ class Config:
         """True when PrologFlags holds that word, or one that includes it."""
         flags = self.prolog_flags
         return name in flags or (name == "Contain" and "X11" in flags) or (name == "Alloc" and bool(flags))
+
+    def has_word(self, field: str, name: str) -> bool:
+        """True when that list of parameters (`slurmctld_parameters`, ...) holds the word, in any case."""
+        return any(word.lower() == name for word, _ in getattr(self, field))
 
     def is_multifactor(self) -> bool:
         """True when priorities are computed from factors, and usage is charged."""

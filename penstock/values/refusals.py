@@ -70,6 +70,12 @@ class Code(IntEnum):
     STORAGE_FULL = 9006
     RATE_LIMITED = 9030
     INTERNAL = 9099
+    CRON_DISABLED = 9300
+    CANNOT_MODIFY_CRON_JOB = 9301
+    CANNOT_CANCEL_CRON_JOB = 9302
+    NO_CRONTAB = 9303
+    TRIGGER_DUP = 9304
+    NO_TRIGGER = 9305
 
 
 TEXT: dict[Code, str] = {
@@ -133,4 +139,10 @@ TEXT: dict[Code, str] = {
     Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
     # in how many milliseconds it may try again stands behind it
     Code.RATE_LIMITED: "RPC rate limit exceeded",
+    Code.CRON_DISABLED: "scrontab is disabled on this cluster",
+    Code.CANNOT_MODIFY_CRON_JOB: "Cannot modify scrontab jobs through scontrol",
+    Code.CANNOT_CANCEL_CRON_JOB: "Cannot cancel scrontab jobs without --cron flag.",
+    Code.NO_CRONTAB: "There is no crontab",
+    Code.TRIGGER_DUP: "Duplicate event trigger",
+    Code.NO_TRIGGER: "There is no such trigger",
 }

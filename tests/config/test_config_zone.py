@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from ctld.core.reserve_times import offset_at
 from penstock.config import zone
+from penstock.values.localtime import offset_at
 
 
 @pytest.fixture(

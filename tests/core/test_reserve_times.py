@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core import reserve_times
+from penstock.values import localtime
 from penstock.values.reservations import RECURRING, ResvFlag
 
 US = 1_000_000
@@ -20,7 +21,7 @@ zones = st.sampled_from([(), CENTRAL, ((0, -18_000),)])
 
 
 def local(offsets, *at_us):
-    return [reserve_times.to_local_s(offsets, one) % DAY_S for one in at_us]
+    return [localtime.to_local_s(offsets, one) % DAY_S for one in at_us]
 
 
 @given(instants, st.sampled_from(FLAGS), zones, st.integers(0, 400 * DAY_S * US))
@@ -36,7 +37,7 @@ def test_they_rise_keep_their_hour_and_none_is_left_out(anchor_us, flag, offsets
         hours = dict.fromkeys(local(offsets, *(at for at in every if not _is_odd(offsets, at))))
         assert len(hours) <= 1
     for at_us in every:
-        day = reserve_times.weekday(reserve_times.to_local_s(offsets, at_us))
+        day = localtime.weekday(localtime.to_local_s(offsets, at_us))
         assert day < 5 if flag is ResvFlag.WEEKDAY else day > 4 if flag is ResvFlag.WEEKEND else True
 
 
@@ -60,8 +61,8 @@ def test_once_is_once():
 @pytest.mark.parametrize(("around_us", "clock", "odd"), [(SPRING_US, 2.5, 3.0), (AUTUMN_US, 2.5, 2.5)])
 def test_nights_when_the_clocks_change(around_us, clock, odd):
     """02:30 does not exist once and exists twice once: the first instant after the gap, the first of the two."""
-    midnight_s = reserve_times.to_local_s(CENTRAL, around_us - 3 * DAY_S * US) // DAY_S * DAY_S
-    anchor_us = reserve_times.from_local_us(CENTRAL, midnight_s + int(clock * 3600))
+    midnight_s = localtime.to_local_s(CENTRAL, around_us - 3 * DAY_S * US) // DAY_S * DAY_S
+    anchor_us = localtime.from_local_us(CENTRAL, midnight_s + int(clock * 3600))
     nights = list(islice(reserve_times.starts(anchor_us, ResvFlag.DAILY, CENTRAL, anchor_us), 6))
     hours = [at_s / 3600 for at_s in local(CENTRAL, *nights)]
     assert hours == [clock] * 3 + [odd] + [clock] * 2

@@ -24,6 +24,9 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     accounts add|modify|remove account|user NAME ... in=ACCOUNT user=root KEY=VALUE   sacctmgr
     priorities / shares                                 what sprio and sshare read
     reserve NAME key=value ... / rechange NAME key=value ... / unreserve NAME    keys of scontrol; user= is who asks
+    crontab user=ann as=root 1=0_5_*_*_* 1.FIELD=VALUE 2=@hourly / crontab remove / crontabs / due 1      cronscript.py
+    trigger KIND ... nodes=n1 job=1 offset=0 program=/x user=root permanent=true / untrigger id= job= user=
+    triggered 1 / triggers                              a trigger's program has ended / all triggers
     reservations                                        all, with seconds since the scenario began
 Every command is followed by the core's own `check()`.
 """
@@ -68,6 +71,7 @@ from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
 from penstock.values.states import COMPACT_STATE, JobState
 from penstock.values.taskset import TaskSet
+from tests.core.cronscript import CronCommands
 from tests.core.gpuscript import GpuCommands
 from tests.core.hetscript import HetCommands
 from tests.core.sites import make_site
@@ -101,12 +105,12 @@ def _config_value(name: str, text: str) -> object:
         return tuple(map(int, text.split(",")))
     if name == "preempt_mode":
         return tuple(text.split(","))
-    if name in ("preempt_parameters", "scheduler_parameters"):
+    if name in ("preempt_parameters", "scron_parameters", "slurmctld_parameters"):
         return tuple((word.partition("=")[0], word.partition("=")[2]) for word in text.split(","))
     return _value(text) if isinstance(text, str) else text
 
 
-class Script(StepCommands, HetCommands, GpuCommands):
+class Script(StepCommands, HetCommands, GpuCommands, CronCommands):
     """Runs the commands of one file against one world."""
 
     world: World
@@ -171,7 +175,8 @@ class Script(StepCommands, HetCommands, GpuCommands):
     def cancel(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.get("user", "ann"))
         which = JobFilter(ids=tuple(plain), names=tuple(n for n in [keys.get("name", "")] if n))
-        return self.world.do(CancelJobs(actor, which, int(keys.get("signal", 0)), reply_to=self.world.reply_to()))
+        signal_no, cron = int(keys.get("signal", 0)), keys.get("cron") == "true"
+        return self.world.do(CancelJobs(actor, which, signal_no, reply_to=self.world.reply_to(), cron=cron))
 
     def _control(self, action: ControlAction, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.get("user", "ann"))

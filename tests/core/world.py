@@ -18,6 +18,7 @@ from ctld.core.effects import (
     Changed,
     ClearGpu,
     Created,
+    CrontabUpdated,
     Done,
     Ended,
     FenceNode,
@@ -30,6 +31,7 @@ from ctld.core.effects import (
     Reply,
     Results,
     ReturnGpus,
+    RunTrigger,
     SendMail,
     SignalStep,
     StartPlan,
@@ -38,6 +40,7 @@ from ctld.core.effects import (
     Submitted,
     SuspendStep,
     TerminateStep,
+    TriggersChanged,
 )
 from ctld.core.events import (
     Actor,
@@ -59,6 +62,7 @@ from ctld.core.events import (
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import HistoryRow, JobRow, Node, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
+from ctld.core.periodic import Crontab, Trigger
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
 from ctld.runtime.mail import address, subject
@@ -130,6 +134,8 @@ class World:
         self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
         self.gpus: dict[tuple[str, str], Gpu] = {}
+        self.crontabs: dict[int, Crontab] = {}
+        self.triggers: dict[int, Trigger] = {}
         self.found: dict[str, tuple[GpuFacts, ...]] = {}  # GPUs that nodes name when they register
         self.works: dict[str, tuple[str, str]] = {}  # w1, w2, ...: works that were ordered: (node, UUID),
         self.work_ids: dict[str, str] = {}  # and their ids
@@ -163,6 +169,7 @@ class World:
             list(self.partition_rows.values()), counts, keys, self._shares(),
             tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)), list(self.qos.values()),
             sorted(self.gpus.values(), key=lambda gpu: (gpu.node, gpu.slot, gpu.uuid)),
+            [self.crontabs[uid] for uid in sorted(self.crontabs)], [self.triggers[i] for i in sorted(self.triggers)],
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -231,6 +238,12 @@ class World:
         self.reservations.update({r.name: r for r in batch.reservations})
         for name in batch.reservations_gone:
             self.reservations.pop(name, None)
+        self.crontabs.update({crontab.uid: crontab for crontab in batch.crontabs})
+        for uid in batch.crontabs_gone:
+            del self.crontabs[uid]
+        self.triggers.update({trigger.trigger_id: trigger for trigger in batch.triggers})
+        for trigger_id in batch.triggers_gone:
+            self.triggers.pop(trigger_id, None)
         self.counters = (batch.next_job_id, batch.next_request_id)
 
     # ---- effects -------------------------------------------------------------------------------------------------
@@ -242,6 +255,8 @@ class World:
         if isinstance(effect, StartPlan):
             self.core.step(self.now_us, run_plan(effect.revision, effect.question))
             return ["full pass"]
+        if isinstance(effect, RunTrigger):
+            return [f"trigger {effect.trigger_id}: {effect.program} {effect.argument} as {effect.user_name}"]
         if isinstance(effect, RebootNode):
             return [f"reboot {effect.node} ({effect.reason})"]
         if isinstance(effect, AckReports | ForgetStep | AdmitNode):
@@ -399,6 +414,12 @@ class World:
         if isinstance(body, StepSeen):
             step, note = body.step, f" ({body.step.note})" if body.step.note else ""
             return f"step {step.job_id}.{step.step_id}: {step.state.name} {step.exit_code}:{step.exit_signal}{note}"
+        if isinstance(body, CrontabUpdated):
+            if body.code:
+                return f"lines {body.failed_lines[0]}-{body.failed_lines[1]}: {body.text}"
+            return f"crontab: jobs {','.join(map(str, body.job_ids)) or 'none'}"
+        if isinstance(body, TriggersChanged):
+            return f"triggers {','.join(map(str, body.trigger_ids))}"
         assert isinstance(body, Done | Changed)
         return "done"
 

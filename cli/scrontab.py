@@ -1,0 +1,230 @@
+"""scrontab: a user's crontab, kept by the controller: list, edit, remove it, or take it from a file.
+
+What is wrong with it is told before the controller is asked, all of it at once; the controller takes all or nothing. With
+-e the editor is started again after a mistake, with the lines in question behind #BAD.
+
+Statuses: 0; 1 for errors, and for -l without a crontab. What Slurm prints on stdout is printed there.
+"""
+
+import os
+import sys
+from typing import Any, NoReturn
+
+from cli.crontab import CRONTAB_BYTES_MAX, Mistake, Owner, decode, mark, read
+from cli.options import YES, Command, Option, parse
+from cli.run import CommandError, complain, run, warn
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1.periodic_pb2 import GetCrontabRequest, UpdateCrontabReply, UpdateCrontabRequest
+from penstock.values.refusals import TEXT, Code
+
+DISABLED, BAD = "#DISABLED: ", "#BAD: "
+RETRY = "Do you want to retry the edit? (y/n) "
+
+COMMAND = Command(
+    "scrontab",
+    "[-u user] [-l | -e | -r | file | -]",
+    (
+        Option("edit", "e", help="edit the crontab with $VISUAL, $EDITOR or vi"),
+        Option("list", "l", help="print the crontab"),
+        Option("remove", "r", help="remove the crontab: jobs that run go on and do not come again"),
+        Option("user", "u", YES, help="of another user: operators may list, administrators change it", metavar="user"),
+        Option("verbose", "v", help="tell the jobs' ids", counted=True),
+    ),
+)
+
+NEW = """\
+# This is your crontab for the cluster. Each entry is one line:
+#
+#     minute hour day-of-month month day-of-week command
+#
+# as in cron, or with a word for the time: @hourly, @daily, @weekly, @monthly, @yearly.
+# The controller's clock counts. Lines with #SCRON hold options of sbatch for the next entry. For example:
+#
+#     #SCRON --time=10 --mem=1G
+#     0 5 * * 1-5 /my/script/to/run
+#
+"""
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    run(COMMAND.name, body)
+
+
+def body(argv: list[str]) -> int:
+    """Do what is asked."""
+    line = parse(COMMAND, argv)
+    values, files = line.values, line.positional
+    asked = [name for name in ("edit", "list", "remove") if values.get(name)]
+    if len(asked) > 1 or len(files) > 1 or (asked and files):
+        raise CommandError(f"one of -e, -l, -r or a file, please\nUsage: {COMMAND.name} {COMMAND.synopsis}")
+    owner = _owner(values.get("user", ""))
+    if not asked and not files:
+        asked = ["edit"] if sys.stdin.isatty() else []
+    with Client.open() as client:
+        crontab = _Crontab(client, owner, values)
+        if asked == ["remove"]:
+            return crontab.remove()
+        if asked == ["list"]:
+            return crontab.show()
+        return crontab.edit() if asked else crontab.install(files[0] if files else "-")
+
+
+def _owner(user: str) -> Owner:
+    import pwd
+
+    try:
+        if not user:
+            entry = pwd.getpwuid(os.getuid())
+        elif user.isascii() and user.isdigit():
+            entry = pwd.getpwuid(int(user))
+        else:
+            entry = pwd.getpwnam(user)
+    except (KeyError, OverflowError, ValueError):
+        raise _fatal(f"Could not find user {user or os.getuid()}") from None
+    return Owner(entry.pw_name, entry.pw_dir, entry.pw_shell)
+
+
+def _fatal(text: str) -> CommandError:
+    return CommandError(f"{COMMAND.name}: fatal: {text}", plain=True)
+
+
+class _Crontab:
+    """One user's crontab, at the controller's."""
+
+    def __init__(self, client: Client, owner: Owner, values: dict[str, Any]) -> None:
+        self.client = client
+        self.owner = owner
+        self.user = values.get("user", "")
+        self.verbose = bool(values.get("verbose"))
+
+    def _call(self, method: str, request: Any) -> Any:
+        try:
+            return self.client.call(method, request)
+        except PenstockError as error:
+            if error.code == Code.CRON_DISABLED:
+                raise _fatal(TEXT[Code.CRON_DISABLED]) from error
+            raise
+
+    def _get(self) -> str | None:
+        """As it is shown; None = there is none."""
+        reply = self._call("GetCrontab", GetCrontabRequest(user=self.user))
+        if not reply.found:
+            return None
+        return mark(reply.text, [(lines.first, lines.last) for lines in reply.disabled], DISABLED)
+
+    def show(self) -> int:
+        """Print it."""
+        text = self._get()
+        if text is None:
+            print(f"no crontab for {self.owner.name}")  # noqa: T201
+            return 1
+        sys.stdout.write(text)
+        return 0
+
+    def remove(self) -> int:
+        """Without one there is nothing to do, as in Slurm."""
+        try:
+            self._call("UpdateCrontab", UpdateCrontabRequest(user=self.user, remove=True))
+        except PenstockError as error:
+            if error.code != Code.NO_CRONTAB:
+                raise
+        return 0
+
+    def install(self, path: str) -> int:
+        """Take a file's."""
+        self._get()  # where scrontab is disabled, that is what is wrong
+        text = decode(_read(path))
+        return self._tell(text)[0]
+
+    def edit(self) -> int:
+        """Let the user edit it until it is right, or he gives up."""
+        if not sys.stdin.isatty():
+            raise _fatal("Standard input is not a TTY")
+        before = self._get()
+        text = NEW if before is None else before
+        while True:
+            edited = _edited(text)
+            if edited == before:
+                complain(COMMAND.name, f"{COMMAND.name}: no changes were made", plain=True)
+                return 0
+            status, bad = self._tell(edited, "The failed line(s) is commented out with #BAD:\n")
+            if not status:
+                return 0
+            if not _asked_yes():
+                return 0
+            text = mark(edited, bad, BAD)
+
+    def _tell(self, text: str, more: str = "") -> tuple[int, list[tuple[int, int]]]:
+        """Hand a text over: the status, and lines that are wrong."""
+        entries, mistakes = read(text, self.owner)
+        if mistakes:
+            return 1, _told(mistakes, more)
+        request = UpdateCrontabRequest(user=self.user, text=text, entries=entries)
+        reply: UpdateCrontabReply = self._call("UpdateCrontab", request)
+        if reply.code:
+            words = TEXT[Code(reply.code)] if reply.code in list(Code) else "not known here"
+            first, last = reply.failed_lines.first, reply.failed_lines.last
+            sys.stdout.write(
+                f"There was an issue with the job submission on lines {first}-{last}\n"
+                f"The error code return was: {words}\n"
+                f"The error message was: {reply.text}\n{more}"
+            )
+            return 1, [(first, last)]
+        for warning in reply.warnings:
+            warn(COMMAND.name, warning)
+        if self.verbose:
+            ids = ", ".join(map(str, reply.job_ids)) or "none"
+            complain(COMMAND.name, f"{COMMAND.name}: jobs: {ids}", plain=True)
+        return 0, []
+
+
+def _told(mistakes: list[Mistake], more: str) -> list[tuple[int, int]]:
+    for mistake in mistakes:
+        complain(COMMAND.name, mistake.shown().replace("\n", f"\n{COMMAND.name}: error: "), plain=False)
+    sys.stdout.write(f"There are errors in your crontab.\n{more}")
+    return [(mistake.line, mistake.line) for mistake in mistakes]
+
+
+def _read(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read(CRONTAB_BYTES_MAX + 1)
+    try:
+        with open(path, "rb") as file:
+            return file.read(CRONTAB_BYTES_MAX + 1)
+    except OSError as error:
+        raise _fatal(f"failed to open {path}: {error.strerror}") from error
+
+
+def _asked_yes() -> bool:
+    while True:
+        sys.stdout.write(RETRY)
+        sys.stdout.flush()
+        answer = sys.stdin.readline()
+        if not answer or answer[:1].lower() in ("y", "n"):
+            return answer[:1].lower() == "y"
+
+
+def _edited(text: str) -> str:
+    """The text after an editor has had it."""
+    import shlex
+    import subprocess
+    import tempfile
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.NamedTemporaryFile("w+b", prefix="scrontab-") as file:  # for the user alone
+        file.write(text.encode())
+        file.flush()
+        try:
+            status = subprocess.run([*shlex.split(editor), file.name], check=False).returncode
+        except (OSError, ValueError) as error:
+            raise _fatal(f"the editor {editor} cannot be started: {error}") from error
+        if status:
+            raise _fatal("editor returned non-zero exit code")
+        with open(file.name, "rb") as after:  # editors put another file in its place
+            return decode(after.read(CRONTAB_BYTES_MAX + 1))
+
+
+if __name__ == "__main__":
+    main()
