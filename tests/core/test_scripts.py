@@ -105,7 +105,7 @@ def _config_value(name: str, text: str) -> object:
         return tuple(map(int, text.split(",")))
     if name == "preempt_mode":
         return tuple(text.split(","))
-    if name in ("preempt_parameters", "scron_parameters", "slurmctld_parameters"):
+    if name in ("preempt_parameters", "scheduler_parameters", "scron_parameters", "slurmctld_parameters"):
         return tuple((word.partition("=")[0], word.partition("=")[2]) for word in text.split(","))
     return _value(text) if isinstance(text, str) else text
 
