@@ -33,13 +33,15 @@ class Limits:
     """What a launch order limits and counts."""
 
     __slots__ = (
-        "by_task", "cpus", "denied", "job_cpus", "job_denied", "job_memory_mb", "memory_mb", "pids_max", "swap_mb", "words",
+        "by_task", "cpus", "denied", "job_cpus", "job_denied", "job_memory_mb", "memory_mb", "oom_group",
+        "pids_max", "swap_mb", "words",
     )  # fmt: skip
 
     def __init__(self, order: "LaunchOrder") -> None:
         self.job_memory_mb = order.job_memory_limit_mb or order.memory_limit_mb
         self.memory_mb = order.memory_limit_mb if order.memory_limit_mb < self.job_memory_mb else 0
         self.swap_mb = order.swap_limit_mb
+        self.oom_group = order.oom_group
         self.job_cpus = order.job_cpu_ids
         self.cpus = order.cpu_ids if order.cpu_ids != order.job_cpu_ids else []
         self.pids_max = order.pids_max
@@ -88,7 +90,7 @@ def limit_step(folder: str, limits: Limits, controllers: tuple[str, ...], unifie
     if "memory" in controllers:
         if limits.memory_mb:
             _limit_memory(folder, limits.memory_mb, limits.swap_mb, unified)
-        if unified and limits.job_memory_mb:
+        if unified and limits.job_memory_mb and limits.oom_group:
             _write_known(f"{folder}/memory.oom.group", "1")
     if "cpuset" in controllers and (limits.cpus or (limits.job_cpus and not unified)):
         _write_known(f"{folder}/cpuset.cpus", ",".join(map(str, limits.cpus or limits.job_cpus)))

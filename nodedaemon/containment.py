@@ -8,7 +8,9 @@ Rules (cgroup.conf(5), slurm.conf(5))
     - Devices: of the node's devices that can be given (GRES with File, GPUs), those that were not are closed. NVIDIA's
       by their numbers, so that a file that appears later is closed, too. Who has a MIG instance can open the GPU that it
       lies on and the capabilities of this instance; nobody can open those that divide GPUs anew.
-    - Sampling: with a JobAcctGatherType and an interval; in groups of their own with jobacct_gather/cgroup.
+    - Sampling: with a JobAcctGatherType and an interval, the job's own (--acctg-freq) if it has one; in groups of their
+      own with jobacct_gather/cgroup.
+    - Out of memory: a step dies as a whole, with --oom-kill-step=0 only the process that the kernel picks.
 
 A plain batch job on a default configuration gets nothing but its cpus from here. Deliberately absent: how any of this
 is done to a process (cgroup.py, task.py).
@@ -39,6 +41,8 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
         order.job_memory_limit_mb = memory_limit_mb(job.mem_mb, groups, site.total_memory_mb)
         if groups.constrain_swap and order.job_memory_limit_mb:
             order.swap_limit_mb = swap_limit_mb(job.mem_mb, groups, site.total_memory_mb)
+    if message.HasField("oom_kill_step"):
+        order.oom_group = message.oom_kill_step
     if groups.pids_max:
         order.pids_max = groups.pids_max
     if (groups.constrain_devices and _may_fence(site)) or (groups.fence_where_able and site.fences_devices()):
@@ -46,7 +50,8 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
         order.job_denied_devices = denied_devices(job, site)
         order.fence_devices = any(part.name == GPU or part.units for part in job.gres)  # it may give some back
     if settings.acct_gather_type not in ("", "jobacct_gather/none"):
-        order.sample_every_s = settings.acct_gather_frequency_s
+        own = message.HasField("acct_gather_frequency_s")
+        order.sample_every_s = message.acct_gather_frequency_s if own else settings.acct_gather_frequency_s
         order.count_by_group = settings.acct_gather_type == "jobacct_gather/cgroup"
     _confine(order, message, job, site)
 

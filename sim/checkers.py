@@ -153,7 +153,9 @@ class Checkers:
             before = self.rows.get((row.job_id, row.attempt))
             if before is not None and before.state in END_STATES and before.state is not row.state:
                 if row.state is JobState.REQUEUED:  # scontrol requeue of a job that has ended
-                    self.again |= {row.job_id: None, row.array_job_id: None}
+                    for job_id in (row.job_id, row.array_job_id):
+                        self.again[job_id] = None
+                        self.stopped.pop(job_id, None)
                     self.rows[row.job_id, row.attempt] = row
                     continue
                 raise Broken("ended", f"job {row.job_id} goes from {before.state.name} to {row.state.name}", row.job_id)

@@ -27,6 +27,7 @@ from ctld.core.model import JobRow
 from ctld.core.state import ClusterState
 from ctld.core.step_model import StepRow
 from penstock.v1 import common_pb2, node_pb2
+from penstock.values.acctg import task_interval_s
 from penstock.values.hostlist import compress
 from penstock.values.jobid import EXTERN_STEP
 
@@ -111,6 +112,10 @@ def _of_job(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_
     )
     if request.rlimits:
         message.rlimits.update(request.rlimits)
+    if request.oom_kill_step is not None:
+        message.oom_kill_step = request.oom_kill_step
+    if request.acctg_freq and (interval_s := task_interval_s(request.acctg_freq)) is not None:
+        message.acct_gather_frequency_s = interval_s
     return message
 
 
@@ -119,7 +124,11 @@ def _of_holder(message: node_pb2.LaunchStep, effect: LaunchStep) -> None:
     job, request = effect.job, effect.job.request
     message.holder.run_prolog = message.holder.run_epilog = True
     message.holder.is_batch_node = effect.node == job.batch_node and not request.kind
-    told = {"SLURM_JOB_CONSTRAINTS": request.features, "SLURM_WCKEY": request.wckey}
+    told = {
+        "SLURM_JOB_CONSTRAINTS": request.features,
+        "SLURM_JOB_EXTRA": request.extra,
+        "SLURM_WCKEY": request.wckey,
+    }
     message.holder.environment.update({name: value for name, value in told.items() if value})
 
 
@@ -177,6 +186,12 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
             ("SLURM_GPUS_PER_SOCKET", gpus_of(request.gres_per_socket)),
             ("SLURM_GPU_BIND", request.gpu_bind),
             ("SLURM_GPU_FREQ", request.gpu_freq),
+            ("SLURM_JOB_SEGMENT_SIZE", request.segment),
+            ("SLURM_THREADS_PER_CORE", request.threads_per_core),
+            ("SLURM_NTASKS_PER_CORE", request.ntasks_per_core),
+            ("SLURM_NTASKS_PER_SOCKET", request.ntasks_per_socket),
+            ("SLURM_OVERCOMMIT", int(request.overcommit)),
+            ("SLURM_CONTAINER", request.container),
         )
         if value
     )

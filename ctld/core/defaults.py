@@ -15,6 +15,7 @@ from ctld.core.model import JobRequest, Partition
 from ctld.core.qos import DEFAULT_QOS
 from ctld.core.shares import GPU, conflict
 from ctld.core.state import ClusterState
+from penstock.values.acctg import task_interval_s
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
@@ -63,6 +64,8 @@ def complete(
     for text in filter(None, (wanted.features, wanted.prefer, wanted.batch_features)):
         check_features(state, text)
     _check_batch(wanted)
+    if wanted.acctg_freq:
+        task_interval_s(wanted.acctg_freq)
     kind = _kind(wanted)
     share = state.share  # a value that many jobs have is kept once
     request = JobRequest(

@@ -95,6 +95,12 @@ def test_limits_of_job_and_step(v2, kernel):
     assert groups.out_of_memory()
 
 
+def test_a_step_that_may_lose_a_process_does_not_die_as_a_whole(v2, kernel):
+    cgroups, tree = v2
+    cgroups.of(order("7.1.0", job_memory_limit_mb=200, oom_group=False)).create()
+    assert (tree / JOB / "0" / "memory.oom.group").read_text() == ""
+
+
 def test_without_a_swap_limit_swap_is_left_alone(v2, kernel):
     cgroups, tree = v2
     cgroups.of(order(memory_limit_mb=50)).create()

@@ -35,11 +35,11 @@ def site(**cgroup_fields) -> Site:
     return found
 
 
-def contained(site: Site, mem_mb=100, cpu_ids=b"\x03", job=None, gres=(), step=None) -> LaunchOrder:
+def contained(site: Site, mem_mb=100, cpu_ids=b"\x03", job=None, gres=(), step=None, **own) -> LaunchOrder:
     part = common_pb2.NodeAllocation(node="n1", cpus=1, mem_mb=mem_mb, cpu_ids=cpu_ids)
     for name, index, units in gres:
         part.gres.add(name=name, index=[index], units=units)
-    message = make_launch(1, "true", allocation=part)
+    message = make_launch(1, "true", allocation=part, **own)
     if job is not None:
         message.job_allocation.CopyFrom(job)
     order = LaunchOrder(
@@ -59,6 +59,15 @@ def test_by_default_only_cpus_are_said():
     for name in ("key", "script", "work_dir", "std_out", "node_name"):
         changed.pop(name, None)
     assert changed == {"cpu_ids": [0, 1]}
+
+
+def test_a_job_says_how_often_it_is_sampled_and_how_it_dies():
+    where = site()
+    where.settings.acct_gather_type, where.settings.acct_gather_frequency_s = "jobacct_gather/linux", 30
+    assert [contained(where).sample_every_s, contained(where).oom_group] == [30, True]
+    assert contained(where, acct_gather_frequency_s=0).sample_every_s == 0
+    assert contained(where, acct_gather_frequency_s=5).sample_every_s == 5
+    assert [contained(where, oom_kill_step=value).oom_group for value in (False, True)] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""--acctg-freq: how often a job's processes are looked at. `30`, `task=30`, `task=30,energy=10`: seconds, 0 = at the end only.
+
+Of the data types of Slurm only `task` means anything here; the others are checked and have no effect.
+"""
+
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+from penstock.values.text import shown
+
+DATA_TYPES = ("task", "energy", "network", "filesystem", "gpu")
+INTERVAL_S_MAX = 65_533
+
+
+def task_interval_s(text: str) -> int | None:
+    """Seconds between two looks at a task; None = not said. Raises BadValue."""
+    found = None
+    for word in text.split(","):
+        kind, _, number = word.partition("=") if "=" in word else ("task", "=", word)
+        if kind.lower() not in DATA_TYPES:
+            raise BadValue(f"Invalid --acctg-freq {shown(text)}: write {'=S, '.join(DATA_TYPES)}=S")
+        interval_s = parse_int(number, 0, INTERVAL_S_MAX, "--acctg-freq")
+        if kind.lower() == "task":
+            found = interval_s
+    return found
