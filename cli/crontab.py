@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cli.environment import current_umask
 from cli.jobopts import JOB_OPTIONS
 from cli.jobrequest import job_request, merge, shown
-from cli.options import Command, parse
+from cli.options import ACCEPTED, Command, Option, parse
 from cli.run import Answered, CommandError
 from cli.script import split_words
 from penstock.v1.common_pb2 import JobSpec
@@ -37,9 +37,17 @@ COMMAND_CHARS_MAX = 4096
 SCRON = "#SCRON"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 #: Options that mean nothing for a job that comes again by itself.
-LEFT_OUT = frozenset(("array", "begin", "export-file", "clusters", "uid", "gid"))
+LEFT_OUT = frozenset(("array", "begin", "clusters", "uid", "gid"))
+#: Options about what a job takes with it from where it is submitted.
+INHERITED = frozenset(("export", "export-file", "propagate", "get-user-env"))
+INHERITED_NOTE = "the job of a crontab has the login environment of its owner"
 
-OPTIONS = Command("scrontab", "", tuple(o for o in JOB_OPTIONS if o.name not in LEFT_OUT))
+
+def _option(option: Option) -> Option:
+    return option._replace(standing=ACCEPTED, note=INHERITED_NOTE) if option.name in INHERITED else option
+
+
+OPTIONS = Command("scrontab", "", tuple(_option(o) for o in JOB_OPTIONS if o.name not in LEFT_OUT))
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
 _USE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 

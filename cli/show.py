@@ -101,6 +101,7 @@ def _job_times(job: JobInfo, report: Report) -> Record:
         f"AccrueTime={report.date(job.eligible_at_us)}",
         f"StartTime={report.date(start_at(job))} EndTime={report.date(end_at(job))} "
         f"Deadline={report.date(job.request.deadline_at_us, 'N/A')}",
+        *([f'CronJob=Yes CrontabSpec="{job.cron}"'] if job.cron else []),
         *preemption,
         f"SuspendTime={report.date(job.suspended_at_us, 'None')} SecsPreSuspend={_pre_suspend_s(job)} "
         f"LastSchedEval={report.date(job.last_sched_at_us)} Scheduler={'Backfill' if job.planned_start_at_us else 'Main'}",

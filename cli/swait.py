@@ -35,7 +35,7 @@ TIMEOUT_MAX_S: Final = 10**9
 STATUS_TIMEOUT, STATUS_NO_STEP = 2, 3
 
 
-def _seconds(text: str) -> int:
+def _timeout_s(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text[:12]) > TIMEOUT_MAX_S:
         raise BadValue(f"--timeout must be a non-negative integer, not {text[:32]!r}")
     return int(text)
@@ -47,7 +47,7 @@ COMMAND = Command(
     (
         Option("follow", help="report every step as it ends"),
         Option("quiet", "Q", help="suppress informational messages"),
-        Option("timeout", "", YES, help="give up after so many seconds", metavar="SECS", convert=_seconds, invalid=NUMERIC),
+        Option("timeout", "", YES, help="give up after so many seconds", metavar="SECS", convert=_timeout_s, invalid=NUMERIC),
         Option("verbose", "v", help="tell what is waited for", counted=True),
     ),
 )  # fmt: skip

@@ -68,7 +68,15 @@ def _range_note(text: str) -> str:
 
 #: Words of SlurmctldParameters that have an effect: the limits of requests by user (ctld/rpc/ratelimit.py).
 _CONTROLLER_PARAMETERS = frozenset(
-    ["rl_enable", "rl_bucket_size", "rl_refill_rate", "rl_refill_period", "rl_table_size", "rl_log_freq"]
+    [
+        "rl_enable",
+        "rl_bucket_size",
+        "rl_refill_rate",
+        "rl_refill_period",
+        "rl_table_size",
+        "rl_log_freq",
+        "allow_user_triggers",
+    ]
 )
 
 
