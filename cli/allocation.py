@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+from cli.exitstatus import error_status, immediate_status
 from cli.run import CommandError, complain
 from penstock.client import Client, new_request_key
 from penstock.errors import PenstockError, Unreachable
@@ -30,7 +31,7 @@ NOT_GRANTED = ("PENDING", "REQUEUED", "")
 WAIT_S = 30
 #: A controller that is away comes back within this, or the command gives up giving back what it had.
 END_LIMIT_S = 60.0
-FAILED = "Unable to allocate resources"
+FAILED = "Job submit/allocate failed"
 #: With --immediate the controller ends the job; after so much more the client does.
 IMMEDIATE_MORE_S = 5.0
 
@@ -58,16 +59,17 @@ class Allocation:
         try:
             reply = self.client.call("SubmitJob", self._request)
         except PenstockError as error:
-            raise self.refused(error.text, error.detail) from error
+            status = immediate_status() if error.code == Code.NODES_BUSY else error_status()
+            raise self.refused(error.text, error.detail, status) from error
         self.job_id = reply.job_id
         for warning in reply.warnings:
             self.say(f"warning: {warning}")
         return list(reply.warnings)
 
-    def refused(self, text: str, detail: str = "") -> CommandError:
+    def refused(self, text: str, detail: str = "", status: int = 1) -> CommandError:
         """What is said when there will be no allocation."""
         tail = f"\n{self.name}: {detail}" if detail else ""
-        return CommandError(f"{self.name}: error: {FAILED}: {text}{tail}", plain=True)
+        return CommandError(f"{self.name}: error: {FAILED}: {text}{tail}", status, plain=True)
 
     def wait(self, immediate_s: int | None = None) -> AllocationReply:
         """Until the nodes are there and ready. Raises CommandError when the job ends before."""
@@ -77,11 +79,11 @@ class Allocation:
         while True:
             reply = self.look(0 if first else WAIT_S if immediate_s is None else 1)
             if reply.state in ENDED or reply.state == "COMPLETING":
-                raise self.refused(TEXT[Code.NODES_BUSY]) if immediate_s is not None else self.ended(reply)
+                raise self._busy() if immediate_s is not None else self.ended(reply)
             waits = reply.state in NOT_GRANTED
             if waits and immediate_s is not None and time.monotonic() - began >= immediate_s + IMMEDIATE_MORE_S:
                 self.cancel()  # the controller does that; but somebody may have changed the job meanwhile
-                raise self.refused(TEXT[Code.NODES_BUSY])
+                raise self._busy()
             if waits and first and immediate_s is None:
                 self.say(f"Pending job allocation {self.job_id}")
                 self.say(f"job {self.job_id} queued and waiting for resources")
@@ -93,6 +95,9 @@ class Allocation:
                 if reply.state == "RUNNING":
                     return reply
             first = False
+
+    def _busy(self) -> CommandError:
+        return self.refused(TEXT[Code.NODES_BUSY], "", immediate_status())
 
     def _granted(self, reply: AllocationReply, waited: bool) -> None:
         if waited:

@@ -14,6 +14,7 @@ import resource
 from collections.abc import Mapping
 
 from cli.run import CommandError
+from penstock.values.text import shown
 
 #: The controller's default limit (config.max_environment_bytes); it checks again with its own.
 ENVIRONMENT_BYTES_MAX = 1024 * 1024
@@ -92,7 +93,12 @@ def soft_limits(propagate: str) -> dict[str, int]:
 
 
 def current_umask() -> int:
-    """The umask; the system lets nobody look without setting it."""
+    """The umask; the system lets nobody look without setting it. SLURM_UMASK stands above it, but not that of a job."""
+    said = os.environ.get("SLURM_UMASK", "")
+    if said and "SLURM_JOB_ID" not in os.environ:
+        if len(said) > 5 or not set(said) <= set("01234567") or int(said, 8) > 0o777:
+            raise CommandError(f"SLURM_UMASK is not an octal number up to 0777: {shown(said)}")
+        return int(said, 8)
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

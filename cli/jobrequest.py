@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cli.jobopts import FIELDS, IMMEDIATE, OVERSUBSCRIBE, SHARED
-from cli.run import CommandError
+from cli.run import CommandError, warn
 from penstock.v1.common_pb2 import GresCount, JobRequest
 
 if TYPE_CHECKING:
+    from penstock.client import Client
+    from penstock.v1.controller_pb2 import SubmitJobReply
     from penstock.values.gres import Gres
 
 #: Options that cannot stand together in one place; one from a higher place replaces the other from a lower one.
@@ -64,6 +66,34 @@ def job_request(values: dict[str, Any]) -> JobRequest:
         job.open_truncate = mode == "truncate"
     _devices(job, values)
     return job
+
+
+def fewer_nodes(name: str, values: dict[str, Any]) -> None:
+    """Fewer tasks than nodes: as many nodes as tasks, with a warning, as Slurm does."""
+    ntasks, (least, _) = values.get("ntasks", 0), values.get("nodes", (0, 0))
+    if 0 < ntasks < least:
+        values["nodes"] = (ntasks, ntasks)
+        if not values.get("quiet"):
+            warn(name, f"can't run {ntasks} processes on {least} nodes, setting nnodes to {ntasks}")
+
+
+def named_cluster(values: dict[str, Any], client: "Client") -> str:
+    """The cluster's name where --clusters names it ("" = it does not). Another one is an error."""
+    if not values.get("clusters"):
+        return ""
+    from cli.listing import check_clusters
+
+    check_clusters(values["clusters"], client.cluster.cluster_name)
+    return client.cluster.cluster_name
+
+
+def prediction(name: str, reply: "SubmitJobReply") -> str:
+    """What --test-only is answered with."""
+    from penstock.values.dates import format_date
+
+    start = format_date(reply.start_at_us)
+    where = f"{reply.cpus} processors on nodes {reply.node_list} in partition {reply.partition}"
+    return f"{name}: Job {reply.job_id} to start at {start} using {where}"
 
 
 def _shape(job: JobRequest, values: dict[str, Any]) -> None:

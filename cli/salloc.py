@@ -5,7 +5,8 @@ finds the job by them. Without a command it is the user's shell, or what LaunchP
 it: a shell on the first node. The allocation belongs to this process: when the command ends it is given back, and when
 the controller takes it (time limit, scancel, preemption) the command is told by a signal.
 
-Statuses: the command's own, 128+n after a signal; 1 when there was no allocation or the command could not run.
+Statuses: the command's own, 128+n after a signal; 1 (SLURM_EXIT_ERROR, SLURM_EXIT_IMMEDIATE) when there was no
+allocation or the command could not run.
 """
 
 import math
@@ -19,8 +20,9 @@ from typing import Any, NoReturn
 from cli.allocation import Allocation, ring
 from cli.components import join, parse_components
 from cli.environment import Pairs, current_umask, outside_job
+from cli.exitstatus import with_exit_error
 from cli.jobopts import allocation_options, environment_values, with_environment
-from cli.jobrequest import job_request, shown
+from cli.jobrequest import fewer_nodes, job_request, named_cluster, shown
 from cli.jobshell import Shell, come_to_foreground, is_interactive
 from cli.options import MAYBE, REFUSED, Command, Option
 from cli.run import CommandError, complain, run
@@ -58,8 +60,8 @@ COMMAND = Command(
             Option("kill-command", "K", MAYBE, help="signal to send to the command when the allocation ends",
                    metavar="signal", const=0, convert=parse_signal),
             Option("no-shell", help="keep the allocation and exit"),
-            Option("quiet", "Q", help="suppress informational messages"),
-            Option("verbose", "v", help="show the options in force", counted=True),
+            Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
+            Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
             Option("x11", "", MAYBE, help="forward X11 from the nodes", metavar="all|first|last", standing=REFUSED,
                    invalid="X11 forwarding not available", note="nodes forward no X11; ssh -X to the node does"),
         ),
@@ -76,18 +78,26 @@ def main() -> NoReturn:
 
 def body(argv: list[str]) -> int:
     """Ask, wait, run, give back."""
+    return with_exit_error(COMMAND.name, _body, argv)
+
+
+def _body(argv: list[str]) -> int:
     lines, command = parse_components(COMMAND, argv)
     values, *others = join((), environment_values(COMMAND, PREFIX, os.environ), lines)
     if values.get("no_shell") and command:
         raise CommandError("The --no-shell option requires that no command be given")
     if "chdir" in values and not os.path.isdir(values["chdir"]):
         raise CommandError(f"chdir {values['chdir']}: No such file or directory")
+    for one in (values, *others):
+        fewer_nodes(COMMAND.name, one)
     if not values.get("no_shell"):
         come_to_foreground()
     if values.get("verbose"):
-        shown = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
-        complain(COMMAND.name, f"{COMMAND.name}: options: {shown}", plain=True)
+        from cli.defined import tell_defined
+
+        tell_defined(COMMAND, values)
     with Client.open(retry=False) as client:
+        named_cluster(values, client)
         allocation = Allocation(client, COMMAND.name, bool(values.get("quiet")))
         jobs = [_job(one, command, argv) for one in (values, *others)]
         granted = _allocate(allocation, jobs, values)

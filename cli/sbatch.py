@@ -7,22 +7,23 @@ script, arguments and environment, NUL bytes, numbers out of range.
 What is sent is what was given: script, arguments, environment and paths are bytes. Text that is shown elsewhere (name,
 comment, submit line) is UTF-8 without control characters: refused where the user wrote it, escaped in the submit line.
 
-Statuses: 0; 1 for errors; 255 for a bad directive; with --wait the job's own code (128+n after a signal).
+Statuses: 0; 1 (SLURM_EXIT_ERROR) for errors; 255 for a bad directive; with --wait the job's own code (128+n after a
+signal).
 """
 
 import math
 import os
-import sys
 import time
 from typing import Any, NoReturn
 
 from cli.components import join, parse_components
 from cli.environment import current_umask, job_environment, soft_limits
+from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
-from cli.jobrequest import job_request, merge, shown
+from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
 from cli.options import YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, run
-from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
+from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
 from penstock.errors import RECEIVE_FAILURE, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
@@ -45,11 +46,11 @@ COMMAND = Command(
     with_environment(
         (
             *JOB_OPTIONS,
-            Option("ignore-pbs", help="say nothing about #PBS and #BSUB lines"),
-            Option("parsable", help="print only the job id, and nothing when the submission fails"),
-            Option("quiet", "Q", help="suppress informational messages"),
+            Option("ignore-pbs", help="ignore #PBS and #BSUB options in the batch script"),
+            Option("parsable", help="print only the job id, and the cluster's name with --clusters"),
+            Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
             Option("test-only", help="say when and where the job would start, submit nothing"),
-            Option("verbose", "v", help="show the options in force", counted=True),
+            Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
             Option("wait", "W", help="wait until the job has ended, exit with its code"),
             Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
         ),
@@ -66,13 +67,24 @@ def main() -> NoReturn:
 
 def body(argv: list[str]) -> int:
     """Submit, and wait if asked to."""
+    return with_exit_error(COMMAND.name, _body, argv)
+
+
+def _body(argv: list[str]) -> int:
     lines, positional = parse_components(COMMAND, argv)
     said = merge(*lines)
     source = _read_source(said, positional)
-    scripted = [{}] if "wrap" in said else _read_directives(source, positional)
     from_environment = environment_values(COMMAND, PREFIX, os.environ)
+    scripted = [{}] if "wrap" in said else _read_directives(source, positional)
+    if "wrap" not in said and not any("ignore_pbs" in layer for layer in (said, from_environment, *scripted)):
+        scripted[0] = merge(scripted[0], foreign_values(source.data))
     values, *others = join(scripted, from_environment, lines)
-    _tell(values, source)
+    for one in (values, *others):
+        fewer_nodes(COMMAND.name, one)
+    if values.get("verbose"):
+        from cli.defined import tell_defined
+
+        tell_defined(COMMAND, values)
     request = SubmitJobRequest(
         request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
         job=_job(values, source, argv),
@@ -81,10 +93,11 @@ def body(argv: list[str]) -> int:
         components=[_job(other, source, argv) for other in others],
     )
     with Client.open() as client:
-        return _submit(client, request, values)
+        cluster = named_cluster(values, client)
+        return _submit(client, request, values, cluster)
 
 
-def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -> int:
+def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any], cluster: str) -> int:
     try:
         reply: SubmitJobReply = client.call("SubmitJob", request)
     except PenstockError as error:
@@ -98,26 +111,18 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any]) -
         for warning in reply.warnings:
             complain(COMMAND.name, f"{COMMAND.name}: warning: {warning}", plain=True)
     if request.test_only:
-        complain(COMMAND.name, _prediction(reply), plain=True)
+        complain(COMMAND.name, prediction(COMMAND.name, reply), plain=True)
         return 0
     if values.get("parsable"):
-        print(reply.job_id, flush=True)  # noqa: T201
+        print(f"{reply.job_id};{cluster}" if cluster else reply.job_id, flush=True)  # noqa: T201
     elif not values.get("quiet"):
-        print(f"Submitted batch job {reply.job_id}", flush=True)  # noqa: T201
+        print(f"Submitted batch job {reply.job_id}{f' on cluster {cluster}' if cluster else ''}", flush=True)  # noqa: T201
     if not values.get("wait"):
         return 0
     ended = client.call("AwaitJob", AwaitJobRequest(job_id=reply.job_id), timeout_s=math.inf)
     status = shell_status(ended.exit.code, ended.exit.signal)
     # A job that was cancelled before it started, or whose script caught the signal, has no exit code to tell by.
     return status or (0 if ended.state == "COMPLETED" else 1)
-
-
-def _prediction(reply: SubmitJobReply) -> str:
-    from penstock.values.dates import format_date
-
-    start = format_date(reply.start_at_us)
-    where = f"{reply.cpus} processors on nodes {reply.node_list} in partition {reply.partition}"
-    return f"{COMMAND.name}: Job {reply.job_id} to start at {start} using {where}"
 
 
 def _read_source(values: dict[str, Any], positional: list[str]) -> Script:
@@ -202,16 +207,18 @@ def _export_text(export: str) -> str:
     return ",".join(name for name in names if name and shown(name) == name)
 
 
-def _tell(values: dict[str, Any], source: Script) -> None:
-    """What a user may want to know on stderr before the job is sent."""
-    lines = [] if values.get("ignore_pbs") or values.get("quiet") else foreign_directives(source.data)
-    if lines:
-        numbers = ", ".join(map(str, lines[:10]))
-        text = f"warning: #PBS and #BSUB lines are not read (line {numbers}); --ignore-pbs silences this"
-        complain(COMMAND.name, f"{COMMAND.name}: {text}", plain=True)
-    if values.get("verbose"):
-        options = " ".join(f"{key}={value!r}" for key, value in sorted(values.items()))
-        sys.stderr.write(f"{COMMAND.name}: options: {shown(options)}\n")
+def foreign_values(data: bytes) -> dict[str, Any]:
+    """What #PBS or #BSUB lines say. With a #BSUB line a script is LSF's."""
+    if b"#BSUB" not in data and b"#PBS" not in data:
+        return {}
+    from cli.foreign import LSF, PBS, options_of
+
+    for mark in (LSF, PBS):
+        found = directives(data, mark=mark.encode())
+        words = [word for directive in found for word in options_of(directive, mark)]
+        if words:
+            return parse(COMMAND, words).values
+    return {}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ protect blanks and `#`; a backslash takes the next character as it is, inside qu
 directive. A directive that cannot be read, or asks for something unknown, ends sbatch with status 255, and the message
 says which line it was.
 
-Not here: the lines of other systems (#PBS, #BSUB). Slurm translates some of them; they are reported, not translated.
+The lines of other systems (#PBS, #BSUB) are found here, by the same rules; cli/foreign.py says what they mean.
 """
 
 import os
@@ -21,7 +21,6 @@ from cli.run import CommandError
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
 STATUS_BAD_DIRECTIVE = 255
 MARK = b"#SBATCH"
-FOREIGN_MARKS = (b"#PBS", b"#BSUB")
 COMPONENT_WORDS = ("hetjob", "packjob")
 
 NOT_A_SCRIPT = (
@@ -94,20 +93,15 @@ def check(data: bytes) -> bytes:
     return data
 
 
-def directives(data: bytes, where: str = "the batch script") -> list[Directive]:
-    """The #SBATCH lines of the script that errors call `where`, split into words."""
+def directives(data: bytes, where: str = "the batch script", mark: bytes = MARK) -> list[Directive]:
+    """The #SBATCH lines (or those of another mark) of the script that errors call `where`, split into words."""
     found = []
-    for number, line in _head_lines(data):
-        if line.startswith(MARK):
+    for number, line in head_lines(data):
+        if line.startswith(mark):
             place = f"line {number} of {where}"
-            words = split_words(os.fsdecode(line[len(MARK) :]), place)
+            words = split_words(os.fsdecode(line[len(mark) :]), place)
             found.append(Directive(number, words))
     return found
-
-
-def foreign_directives(data: bytes) -> list[int]:
-    """Numbers of the lines that speak to another batch system."""
-    return [number for number, line in _head_lines(data) if line.startswith(FOREIGN_MARKS)]
 
 
 def split_words(text: str, place: str) -> list[str]:
@@ -145,7 +139,7 @@ def split_words(text: str, place: str) -> list[str]:
     return ["".join(word) for word in words]
 
 
-def _head_lines(data: bytes) -> list[tuple[int, bytes]]:
+def head_lines(data: bytes) -> list[tuple[int, bytes]]:
     """The lines up to the first command, numbered from 1."""
     lines = []
     start, number = 0, 0

@@ -14,9 +14,11 @@ import os
 from typing import TYPE_CHECKING, NoReturn
 
 from cli.environment import step_environment
+from cli.exitstatus import error_status, with_exit_error
+from cli.jobrequest import named_cluster, prediction
 from cli.options import Command
 from cli.run import Answered, CommandError, complain, run
-from cli.steps.creation import OwnJob, StepMaker, error_status, say
+from cli.steps.creation import OwnJob, StepMaker, say
 from cli.steps.request import (
     STDIN_TO_ALL,
     STDIN_TO_NONE,
@@ -31,6 +33,7 @@ from cli.steps.request import (
 )
 from cli.steps.stepopts import ALLOCATION, JOB, MPI_LIST, STEP
 from penstock.client import Client
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from cli.steps.console import Console, Mode, Sink
@@ -54,12 +57,7 @@ def main() -> NoReturn:
 
 def body(argv: list[str]) -> int:
     """Run the step to its end."""
-    try:
-        return _body(argv)
-    except CommandError as error:
-        if error.status == 1:
-            error.status = error_status()
-        raise
+    return with_exit_error(COMMAND.name, _body, argv)
 
 
 def _body(argv: list[str]) -> int:
@@ -72,15 +70,22 @@ def _body(argv: list[str]) -> int:
         return run_pieces(COMMAND, argv)
     if not command:
         raise CommandError("No command given to execute.")
+    if values.get("verbose"):
+        from cli.defined import tell_defined
+
+        tell_defined(COMMAND, values.all)
     warn = _nobody if values.get("quiet") else _warn
     settle_counts(values, warn)
     tell = _nobody if values.get("quiet") else say
     job_id = values.get("jobid")
     own = None
     with Client.open() as client:
+        named_cluster(values.all, client)
         spec = step_spec(values, command, argv, owns_job=not job_id)
         if "multi_prog" in values.all:
             _read_programs(spec, command)
+        if "test_only" in values.all:
+            return _test_only(client, values, command, argv)
         if not job_id:
             own = OwnJob(client, own_job(values, command, argv), tell)
             own.allocate()
@@ -88,14 +93,50 @@ def _body(argv: list[str]) -> int:
         status = error_status()
         try:
             maker = StepMaker(client, int(job_id), tell)
+            _run_around(values.get("prolog"), command, "prolog")
             created = _create(maker, client, values, spec, command, int(job_id))
             status = _serve(maker, client, created, values, spec)
+            _run_around(values.get("epilog"), command, "epilog")
             if own is not None:
                 own.await_step(created)
         finally:
             if own is not None:
                 own.end(status)
     return status
+
+
+def _test_only(client: Client, values: Values, command: list[str], argv: list[str]) -> int:
+    """When and where the job would start."""
+    import time
+
+    from penstock.client import new_request_key
+    from penstock.v1.common_pb2 import JobSpec
+    from penstock.v1.controller_pb2 import SubmitJobRequest
+
+    key = new_request_key(time.time_ns() // 1000, os.urandom(16))
+    job = own_job(values, command, argv)
+    try:
+        reply = client.call("SubmitJob", SubmitJobRequest(request_key=key, job=job, spec=JobSpec(), test_only=True))
+    except PenstockError as error:
+        tail = f"\n{COMMAND.name}: {error.detail}" if error.detail else ""
+        raise CommandError(f"allocation failure: {error.text}{tail}", error_status(), plain=True) from error
+    complain(COMMAND.name, prediction(COMMAND.name, reply), plain=True)
+    return 0
+
+
+def _run_around(program: str | None, command: list[str], which: str) -> None:
+    """--prolog and --epilog: a program that runs here, with the step's command as its arguments."""
+    if not program or program.lower() == "none":
+        return
+    import subprocess
+
+    try:
+        status = subprocess.run([program, *command], check=False).returncode
+    except OSError as error:
+        complain(COMMAND.name, f"srun {which} {program}: {error.strerror}")
+        return
+    if status:
+        complain(COMMAND.name, f"srun {which} failed status={status}")
 
 
 def _create(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
+from cli.exitstatus import error_status, immediate_status
 from cli.run import CommandError, complain
 from penstock.client import Client, new_request_key
 from penstock.errors import PenstockError, Unreachable
@@ -48,21 +49,6 @@ class Interrupted(Exception):
 def new_key() -> str:
     """A key of a request."""
     return new_request_key(time.time_ns() // 1000, os.urandom(16))
-
-
-def error_status() -> int:
-    """The exit status of srun's own errors."""
-    return _status_from("SLURM_EXIT_ERROR", 1)
-
-
-def immediate_status() -> int:
-    """The exit status when --immediate could not be met."""
-    return _status_from("SLURM_EXIT_IMMEDIATE", error_status())
-
-
-def _status_from(variable: str, default: int) -> int:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isascii() and text.isdigit() and int(text) < 256 else default
 
 
 @contextlib.contextmanager

@@ -4,9 +4,10 @@ import os
 from typing import TYPE_CHECKING
 
 from cli.environment import step_environment
+from cli.exitstatus import error_status
 from cli.options import Command
 from cli.run import CommandError, complain
-from cli.steps.creation import OwnJob, StepMaker, error_status, say
+from cli.steps.creation import OwnJob, StepMaker, say
 from cli.steps.het import Piece, number_tasks, pieces_of
 from cli.steps.request import own_address, own_job, settle_counts, step_spec, streams_of
 from penstock.client import Client

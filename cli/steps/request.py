@@ -82,6 +82,10 @@ def _with_old_names(env: Mapping[str, str]) -> dict[str, str]:
     for other, name in OTHER_VARIABLES.items():
         if other in known and (name not in known or other in STRONGER):
             known[name] = known[other]
+    if "SLURM_JOB_ID" in known and "SLURM_STEP_GRES" in known:
+        known["SLURM_GRES"] = known["SLURM_STEP_GRES"]
+    if known.get("SLURM_DISTRIBUTION") == "plane" and "SLURM_DIST_PLANESIZE" in known:
+        known["SLURM_DISTRIBUTION"] = f"plane={known['SLURM_DIST_PLANESIZE']}"
     return known
 
 

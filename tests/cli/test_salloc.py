@@ -196,7 +196,7 @@ def test_what_is_not_there_at_once_is_given_up(desk):
     desk.states = ["PENDING", "CANCELLED"]
     status, out, err = run(desk, "--immediate", "true")
     assert (status, out) == (1, "")
-    assert err == "salloc: error: Unable to allocate resources: Requested nodes are busy\n"
+    assert err == "salloc: error: Job submit/allocate failed: Requested nodes are busy\n"
     assert desk.sent("SubmitJob")[0].job.immediate_s == 0
 
 
@@ -204,7 +204,7 @@ def test_a_job_that_ended_before_it_was_granted(desk):
     desk.states = ["PENDING", "CANCELLED"]
     status, out, err = run(desk, "true")
     assert (status, out) == (1, "")
-    assert "salloc: Job allocation 7 has been revoked.\nsalloc: error: Unable to allocate resources: " in err
+    assert "salloc: Job allocation 7 has been revoked.\nsalloc: error: Job submit/allocate failed: " in err
 
 
 def test_without_a_command_it_is_the_shell(desk, tmp_path):

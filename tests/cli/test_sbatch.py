@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from cli.sbatch import body
+from penstock.cluster import ClusterFile
 from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import AwaitJobReply, SubmitJobReply
@@ -488,12 +489,6 @@ def test_help_and_wrap_mean_nothing_in_a_script(client, capsys):
     assert submitted(client).spec.script.endswith(b"--wrap=y\n")
 
 
-def test_lines_of_other_systems_are_reported(client, capsys):
-    write("job.sh", "#!/bin/sh\n#PBS -N x\n")
-    assert "#PBS and #BSUB lines are not read (line 2)" in run(capsys, "job.sh")[2]
-    assert run(capsys, "--ignore-pbs", "job.sh")[2] == ""
-
-
 @pytest.mark.parametrize(
     ("argv", "err"),
     [
@@ -568,8 +563,66 @@ def test_the_submit_line_is_clean_text(client, capsys):
 
 
 def test_verbose_tells_the_options(client, capsys):
-    assert "time_limit" not in run(capsys, "--wrap=x")[2]
-    assert "time=300" in run(capsys, "-v", "-t5", "--wrap=x")[2]
+    assert run(capsys, "--wrap=x")[2] == ""
+    line = "-v -t5 --mem=4G -N2-4 --hold --gres=gpu:a100:2 -G4 --switches=2@10 --mail-type=END,FAIL -F /dev/null --nice"
+    names = ["gpus", "gres", "hold", "mail-type", "mem", "nice", "nodelist", "nodes", "switches", "time", "verbose", "wrap"]
+    texts = ["4", "gpu:a100:2", "set", "END,FAIL", "4G", "100", "", "2-4", "2@00:10:00", "00:05:00", "1", "x"]
+    rule = f"{'-' * 20} {'-' * 20}"
+    told = [f"{name:<20}: {text}" for name, text in zip(names, texts, strict=True)]
+    wanted = ["defined options", rule, *told, rule, "end of defined options"]
+    assert run(capsys, *line.split(), "--wrap=x")[2].splitlines() == [f"sbatch: {line}" for line in wanted]
+    assert run(capsys, "-v", "-Q", "--wrap=x")[::2] == (
+        1,
+        "sbatch: error: don't specify both --verbose (-v) and --quiet (-Q)\n",
+    )
+
+
+def test_a_status_of_ones_own_for_errors(capsys, monkeypatch):
+    refusal = PenstockError(Code.INVALID_PARTITION, TEXT[Code.INVALID_PARTITION])
+    ended = AwaitJobReply(exit=ExitStatus(code=1), state="FAILED")
+    client = FakeClient(SubmitJob=refusal, AwaitJob=ended).install(monkeypatch)
+    monkeypatch.setenv("SLURM_EXIT_ERROR", "77")
+    assert run(capsys, "--wrap=x")[0] == 77
+    assert run(capsys, "--foo")[0] == 77
+    assert run(capsys, "--mem=x", "--wrap=x")[0] == 77
+    assert run(capsys, write("job.sh", "#!/bin/sh\n#SBATCH --mem=x\n"))[0] == 255
+    client.answers["SubmitJob"] = SubmitJobReply(job_id=1)
+    assert run(capsys, "--wait", "--wrap=x")[0] == 1  # the job's own
+    monkeypatch.setenv("SLURM_EXIT_ERROR", "-4")
+    assert run(capsys, "--foo")[0] == 1
+
+
+def test_one_cluster(client, capsys, monkeypatch):
+    client.cluster = ClusterFile("tux")
+    assert run(capsys, "-M", "tux", "--wrap=x") == (0, "Submitted batch job 123 on cluster tux\n", "")
+    assert run(capsys, "--clusters=all", "--parsable", "--wrap=x") == (0, "123;tux\n", "")
+    status, out, err = run(capsys, "-Mother", "--wrap=x")
+    assert (status, out) == (1, "")
+    assert err == (
+        "sbatch: error: 'other' can't be reached now, or it is an invalid entry for --cluster.  "
+        "Use 'sacctmgr list clusters' to see available clusters.\n"
+    )
+    monkeypatch.setenv("SLURM_CLUSTERS", "tux")
+    assert run(capsys, "--wrap=x")[1] == "Submitted batch job 123 on cluster tux\n"
+    assert [method for method, _ in client.calls] == ["SubmitJob"] * 3
+
+
+def test_fewer_tasks_than_nodes_are_fewer_nodes(client, capsys):
+    warning = "sbatch: warning: can't run 2 processes on 4 nodes, setting nnodes to 2\n"
+    assert run(capsys, "-n2", "-N4-8", "--wrap=x") == (0, "Submitted batch job 123\n", warning)
+    assert asked(client) == {"ntasks": 2, "nodes_min": 2, "nodes_max": 2}
+
+
+def test_the_umask_may_be_said(client, capsys, monkeypatch):
+    monkeypatch.setenv("SLURM_UMASK", "0007")
+    run(capsys, "--wrap=x")
+    assert submitted(client).job.umask == 0o007
+    monkeypatch.setenv("SLURM_JOB_ID", "5")  # then it is that of the job around us
+    run(capsys, "--wrap=x")
+    assert client.calls[-1][1].job.umask != 0o007
+    monkeypatch.delenv("SLURM_JOB_ID")
+    monkeypatch.setenv("SLURM_UMASK", "999")
+    assert run(capsys, "--wrap=x")[0] == 1
 
 
 def test_arguments_have_a_limit(client, capsys):

@@ -14,6 +14,7 @@ from cli.steps.multiprog import parse_config, tasks_of
 from cli.steps.outcome import Outcome, ranks_text, words_of
 from cli.steps.request import own_job, read_values, settle_counts, step_spec
 from penstock.v1.steps_pb2 import StepSpec
+from tests.cli.fake_controller import run_body
 
 INSIDE = {"SLURM_JOB_ID": "12"}
 
@@ -173,13 +174,11 @@ def test_a_mistake_is_told(words: list[str], text: str) -> None:
     assert text in error.value.text and error.value.status == 1
 
 
-def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any) -> None:
-    monkeypatch.setenv("SLURM_EXIT_ERROR", "7")
-    with pytest.raises(CommandError, match="No command given to execute") as error:
-        body([])
-    assert error.value.status == 7
+def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any, capsys: Any) -> None:
     with pytest.raises(Answered, match="pmi2"):
         body(["--mpi=list"])
+    monkeypatch.setenv("SLURM_EXIT_ERROR", "7")
+    assert run_body(capsys, "srun", body) == (7, "", "srun: error: No command given to execute.\n")
 
 
 def test_options_stop_at_the_command() -> None:
