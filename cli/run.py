@@ -26,6 +26,18 @@ STATUS_BROKEN_PIPE = 141
 Body = Callable[[list[str]], int]
 
 
+def _decline() -> None:
+    """In a process of its own, a command may last and ask as it likes."""
+
+
+#: How the process ends. All is written by then, and taking the interpreter apart would cost a fifth of the run.
+#: A child of the command server ends otherwise (cli/served.py).
+leave: Callable[[int], NoReturn] = os._exit
+#: Called by a command before it lasts (`squeue -i`) or asks a person, and before it has read or written anything: it is
+#: then begun again in a process of its own, with a terminal of its own.
+needs_own_process: Callable[[], None] = _decline
+
+
 class CommandError(Exception):
     """The command cannot go on. Each line of `text` is shown behind `name: error: `, or as it stands if `plain`."""
 
@@ -53,7 +65,7 @@ def run(name: str, body: Body) -> NoReturn:
         sys.stdout.flush()
     except OSError:
         status = status or 1  # told already
-    os._exit(status)  # all is written; taking the interpreter and gRPC apart would cost a fifth of the run
+    leave(status)
 
 
 def status_of(name: str, body: Body, argv: list[str]) -> int:
