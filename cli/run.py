@@ -26,16 +26,19 @@ STATUS_BROKEN_PIPE = 141
 Body = Callable[[list[str]], int]
 
 
-def _decline() -> None:
-    """In a process of its own, a command may last and ask as it likes."""
-
-
 #: How the process ends. All is written by then, and taking the interpreter apart would cost a fifth of the run.
-#: A child of the command server ends otherwise (cli/served.py).
+#: A child of the command server ends otherwise (cli/served.py), and has a way to decline a call.
 leave: Callable[[int], NoReturn] = os._exit
-#: Called by a command before it lasts (`squeue -i`) or asks a person, and before it has read or written anything: it is
-#: then begun again in a process of its own, with a terminal of its own.
-needs_own_process: Callable[[], None] = _decline
+decline: Callable[[], NoReturn] | None = None
+
+
+def need_own_process() -> None:
+    """For a command that will last (`squeue -i`) or asks a person, before it has read, sent or written anything.
+
+    It is then begun again in a process of its own, on the terminal that it was typed on.
+    """
+    if decline is not None:
+        decline()
 
 
 class CommandError(Exception):

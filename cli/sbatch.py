@@ -21,7 +21,7 @@ from cli.environment import current_umask, job_environment, soft_limits
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
 from cli.jobrequest import job_request, merge, shown
 from cli.options import YES, Command, Option, parse
-from cli.run import Answered, CommandError, complain, run
+from cli.run import Answered, CommandError, complain, need_own_process, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, foreign_directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
 from penstock.errors import RECEIVE_FAILURE, PenstockError
@@ -68,6 +68,8 @@ def body(argv: list[str]) -> int:
     """Submit, and wait if asked to."""
     lines, positional = parse_components(COMMAND, argv)
     said = merge(*lines)
+    if said.get("wait"):
+        need_own_process()
     source = _read_source(said, positional)
     scripted = [{}] if "wrap" in said else _read_directives(source, positional)
     from_environment = environment_values(COMMAND, PREFIX, os.environ)

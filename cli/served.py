@@ -80,7 +80,7 @@ def serve(connection: socket.socket) -> NoReturn:
     except (Odd, OSError):
         _leave(connection.fileno(), DECLINED, 0)  # nothing was done yet
     cli.run.leave = lambda status: _leave(wire, EXITED, status)
-    cli.run.needs_own_process = lambda: _leave(wire, DECLINED, 0)
+    cli.run.decline = lambda: _leave(wire, DECLINED, 0)
     name = os.fsdecode(request.arguments[0]).rpartition("/")[2]
     if name not in COMMANDS:
         _leave(wire, DECLINED, 0)

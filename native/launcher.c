@@ -72,7 +72,7 @@ static const char *const kept[] = {"HOME", "PATH", "USER", "LOGNAME", "LANG", "L
 extern char **environ;
 static char **arguments;
 static const char *name;
-static char self[PATH_MAX], python[PATH_MAX];
+static char self[PATH_MAX], python[PATH_MAX], beside[PATH_MAX + 16]; /* ours, the interpreter, the script penstock */
 static volatile sig_atomic_t caught[NSIG];
 
 /* ---- the plain way */
@@ -88,12 +88,12 @@ static int find_python(void)
         length = (ssize_t)strlen(self);
     }
     self[length] = 0;
-    char path[PATH_MAX + 16], head[2 * PATH_MAX];
+    char head[2 * PATH_MAX];
     char *slash = strrchr(self, '/');
     if (slash == NULL)
         return -1;
-    snprintf(path, sizeof path, "%.*s/penstock", (int)(slash - self), self);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(beside, sizeof beside, "%.*s/penstock", (int)(slash - self), self);
+    int file = open(beside, O_RDONLY | O_CLOEXEC);
     length = file < 0 ? -1 : read(file, head, sizeof head - 1);
     if (file >= 0)
         close(file);
@@ -187,7 +187,7 @@ static void describe_context(struct text *to)
     gid_t groups[GROUPS_MAX];
     struct stat status;
     add(to, "%u %d %d %s\n", PROTOCOL, (int)getuid(), (int)getgid(), python);
-    if (stat(self, &status) != 0)
+    if (stat(beside, &status) != 0) /* which installation; pip writes it anew each time */
         run_plain();
     add(to, "%ju %ju %jd\n", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino, (intmax_t)status.st_mtime);
     int count = getgroups(GROUPS_MAX, groups);
