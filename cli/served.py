@@ -17,8 +17,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import cli.run
 from cli.server import COMMANDS, MAGIC, READY, REPORT, greet
@@ -162,18 +161,3 @@ def _leave(wire: int, kind: int, value: int) -> NoReturn:
         os.write(wire, REPORT.pack(MAGIC, kind, value))
     finally:
         os._exit(value)
-
-
-def warm_up() -> None:
-    """Make what every call would make again: the message classes of all methods."""
-    from google.protobuf.message_factory import GetMessageClass
-
-    for module in _wire_modules():
-        for service in module.DESCRIPTOR.services_by_name.values():
-            for method in service.methods:
-                GetMessageClass(method.input_type)
-                GetMessageClass(method.output_type)
-
-
-def _wire_modules() -> Iterable[Any]:
-    return [m for name, m in sorted(sys.modules.items()) if name.startswith("penstock.v1.") and name.endswith("_pb2")]

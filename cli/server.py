@@ -235,9 +235,9 @@ def main() -> NoReturn:
         os._exit(1)
     for name in (*(f"cli.{command}" for command in COMMANDS), *LATER):
         __import__(name)
-    from cli.served import warm_up
+    from penstock.client import make_messages
 
-    warm_up()
+    make_messages()
     clear_dead(folder)
     if os.path.lexists(path):
         os.unlink(path)  # we have its lock, so it is a dead one's

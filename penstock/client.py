@@ -17,6 +17,7 @@ unless `retry` is asked for. A stream is tried again only before its first page.
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -216,6 +217,17 @@ def find_rpc(method: str, request: "Message") -> Rpc:
             reply = GetMessageClass(found.output_type)
             return Rpc(path, type(request).SerializeToString, reply.FromString, bool(found.server_streaming))
     raise ValueError(f"no method {method} takes a {kind.name}")
+
+
+def make_messages() -> None:
+    """Make the message classes of all methods whose files are imported: for a process that will fork callers."""
+    from google.protobuf.message_factory import GetMessageClass
+
+    files = [m for name, m in sorted(sys.modules.items()) if name.startswith("penstock.v1.") and name.endswith("_pb2")]
+    for service in (s for file in files for s in file.DESCRIPTOR.services_by_name.values()):
+        for method in service.methods:
+            GetMessageClass(method.input_type)
+            GetMessageClass(method.output_type)
 
 
 def new_request_key(now_us: int, random: bytes) -> str:
