@@ -48,7 +48,7 @@
 #define GROUPS_MAX 1024
 #define CONTEXT_BYTES_MAX 65536
 #define SERVERS_MAX 8                  /* in one folder; who needs one more runs plain */
-#define PATIENCE_MS 2000               /* a server that has not answered by then is not waited for */
+#define PATIENCE_MS 5000               /* a server that has not answered by then is not waited for */
 #define FILE_NUMBER_MAX 65536          /* on a kernel without close_range (before 5.9) */
 #define CLOSE_RANGE 436
 #define JOB_VARIABLE "SLURM_JOB_ID"
