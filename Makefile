@@ -44,7 +44,7 @@ $(VENV)/.dependencies: requirements-dev.lock $(PY)
 	@$(PIP) -r requirements-dev.lock
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.pyx _fastsched/*.pxi)
+$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.pyx _fastsched/*.pxi native/*.c)
 	@sh tools/prerequisites.sh $(PY) >/dev/null
 	@echo "building"
 	@$(PIP) --no-build-isolation --no-deps --editable .

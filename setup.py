@@ -4,11 +4,17 @@ The lower bounds of grpcio and protobuf are those of the generator that made pen
 they are imported. Raise all three together.
 """
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
-from setuptools import Extension, find_packages, setup
+from setuptools import Command, Extension, find_packages, setup
 
 PACKAGE = Path(__file__).with_name("penstock").joinpath("__init__.py")
 # Read as text: importing the package would need what is only about to be installed.
@@ -46,7 +52,64 @@ COMMANDS = [
     "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare",
     "penstock", "sstat", "sattach", "sbcast", "seff", "scrontab", "strigger", "swait",
 ]  # fmt: skip
+#: Those of them that cli/server.py serves: installed as programs of native/launcher.c, which find it.
+QUICK = [
+    "sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sprio", "sshare", "sstat", "seff",
+]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
+
+LAUNCHER = Path(__file__).parent / "native" / "launcher.c"
+#: Without a C compiler. pip puts the environment's Python into the first line.
+PLAIN = "#!python\nfrom cli.{name} import main\n\nmain()\n"
+
+
+class BuildScripts(Command):
+    """One program under many names; and where it cannot be compiled, a warning and scripts that do the same, slower.
+
+    It stands in for setuptools' own command, which installs texts only.
+    """
+
+    description = "build the launcher"
+    user_options = [("build-dir=", "d", "folder for the scripts")]  # noqa: RUF012 (setuptools' form)
+
+    def initialize_options(self) -> None:
+        """What setuptools calls first."""
+        self.build_dir = None
+
+    def finalize_options(self) -> None:
+        """What it calls then."""
+        self.set_undefined_options("build", ("build_scripts", "build_dir"))
+
+    def get_source_files(self) -> list[str]:
+        """For the source distribution."""
+        return [f"{LAUNCHER.parent.name}/{LAUNCHER.name}"]
+
+    def run(self) -> None:
+        """Fill the folder from which scripts are installed."""
+        folder = Path(self.build_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        program = self.compiled()
+        for name in QUICK:
+            path = folder / name
+            path.unlink(missing_ok=True)
+            if program is None:
+                path.write_text(PLAIN.format(name=name))
+            else:
+                shutil.copyfile(program, path)
+            path.chmod(0o755)
+
+    def compiled(self) -> "Path | None":
+        """The launcher; None, after a warning, where there is no compiler for it."""
+        program = Path(self.get_finalized_command("build").build_temp, "launcher")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+        try:
+            subprocess.run([*compiler, "-O2", "-o", str(program), str(LAUNCHER)], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.stderr.write(f"warning: {LAUNCHER.name} cannot be compiled ({error}): commands will start slowly\n")
+            return None
+        return program
+
 
 setup(
     name="penstock",
@@ -109,8 +172,10 @@ setup(
             "types-pyyaml>=6.0",
         ],
     },
+    scripts=["native/launcher.c"],
+    cmdclass={"build_scripts": BuildScripts},
     entry_points={
-        "console_scripts": [f"{name} = cli.{name}:main" for name in COMMANDS]
+        "console_scripts": [f"{name} = cli.{name}:main" for name in COMMANDS if name not in QUICK]
         + [f"{name} = cli.names:{name}" for name in DAEMONS],
     },
 )

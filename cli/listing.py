@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from cli.run import CommandError
+from cli.run import CommandError, need_own_process
 from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
 
 #: A shorter pause would only load the controller.
@@ -56,6 +56,7 @@ def repeat(command: str, text: str | None, once: Callable[[], int]) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not ITERATE_MIN_S <= int(text) <= ITERATE_MAX_S:
         prefix = "Error: invalid entry for " if command == "sinfo" else ""
         raise CommandError(f"{prefix}--iterate={text}")
+    need_own_process()
     while True:
         status = once()
         sys.stdout.write("\n")

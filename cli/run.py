@@ -26,6 +26,21 @@ STATUS_BROKEN_PIPE = 141
 Body = Callable[[list[str]], int]
 
 
+#: How the process ends. All is written by then, and taking the interpreter apart would cost a fifth of the run.
+#: A child of the command server ends otherwise (cli/served.py), and has a way to decline a call.
+leave: Callable[[int], NoReturn] = os._exit
+decline: Callable[[], NoReturn] | None = None
+
+
+def need_own_process() -> None:
+    """For a command that will last (`squeue -i`) or asks a person, before it has read, sent or written anything.
+
+    It is then begun again in a process of its own, on the terminal that it was typed on.
+    """
+    if decline is not None:
+        decline()
+
+
 class CommandError(Exception):
     """The command cannot go on. Each line of `text` is shown behind `name: error: `, or as it stands if `plain`."""
 
@@ -53,7 +68,7 @@ def run(name: str, body: Body) -> NoReturn:
         sys.stdout.flush()
     except OSError:
         status = status or 1  # told already
-    os._exit(status)  # all is written; taking the interpreter and gRPC apart would cost a fifth of the run
+    leave(status)
 
 
 def status_of(name: str, body: Body, argv: list[str]) -> int:

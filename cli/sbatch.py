@@ -22,7 +22,7 @@ from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
 from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
 from cli.options import YES, Command, Option, parse
-from cli.run import Answered, CommandError, complain, run
+from cli.run import Answered, CommandError, complain, need_own_process, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
 from penstock.errors import RECEIVE_FAILURE, PenstockError
@@ -73,6 +73,8 @@ def body(argv: list[str]) -> int:
 def _body(argv: list[str]) -> int:
     lines, positional = parse_components(COMMAND, argv)
     said = merge(*lines)
+    if said.get("wait"):
+        need_own_process()
     source = _read_source(said, positional)
     from_environment = environment_values(COMMAND, PREFIX, os.environ)
     scripted = [{}] if "wrap" in said else _read_directives(source, positional)

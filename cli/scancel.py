@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from cli.jobids import component_text, selector_text, wire_id
 from cli.options import ACCEPTED, YES, Command, Option, parse
-from cli.run import CommandError, complain, run
+from cli.run import CommandError, complain, need_own_process, run
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, JobInfo, JobResult, ListJobsRequest
@@ -203,6 +203,7 @@ def _report(result: JobResult, signal: int, values: dict[str, Any], filtered: bo
 
 def _ask(client: Client, wanted: JobFilter) -> list[str]:
     """List the jobs that are meant and let the user choose."""
+    need_own_process()
     chosen = []
     for page in client.stream("ListJobs", ListJobsRequest(filter=wanted)):
         for job in page.jobs:

@@ -15,7 +15,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from cli.run import CommandError
+from cli.run import CommandError, need_own_process
 
 #: The controller's default limits; it checks again with its own (config.max_script_bytes).
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
@@ -60,6 +60,8 @@ def from_wrap(command: str) -> Script:
 
 def from_stdin() -> Script:
     """Read the script from standard input."""
+    if sys.stdin.isatty():
+        need_own_process()
     return Script(check(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)), "", "sbatch")
 
 

@@ -1,0 +1,255 @@
+"""The command server: one process of a user that has every short command imported, and forks a child for each call.
+
+    python -c 'from cli.server import main; main()' FOLDER KEY LOCK
+
+The launcher (native/launcher.c, whose head says what it is all for) starts it on the first call, in an environment of
+nearly nothing, and holds the lock KEY.lock for it, whose number is LOCK. The socket is FOLDER/KEY; KEY stands for
+everything that a caller must have in common with this process, so whoever can connect and is of our uid is served.
+
+What is done here is little, since it must never go wrong: accept, look whether the installed code is still the code
+that is in memory, fork, and report a child that a signal ended. A child does the rest (served.py). This process has one
+thread, no connection to a controller, no token, and nothing of any call.
+
+It ends when nothing was asked for `IDLE_S`, when its code is out of date, when its socket is no longer there, and when
+it cannot go on. No caller is hurt by that: who is not greeted runs the command himself.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import stat
+import struct
+import sys
+from typing import Final, NamedTuple, NoReturn
+
+#: native/launcher.c has the same numbers and layouts.
+MAGIC: Final = 0x50535401
+READY, STALE, BUSY = 0, 1, 2
+SIGNALLED: Final = 2
+GREETING: Final = struct.Struct("=IIi")
+REPORT: Final = struct.Struct("=IIi")
+
+#: A quiet server goes after this; PENSTOCK_COMMAND_SERVER_IDLE_S is another number of seconds.
+IDLE_S: Final = 300
+#: Calls at a time. Beyond them the machine has more to do than it can, and a plain start is as good.
+CHILDREN_MAX: Final = 64
+BACKLOG: Final = 128
+_PEERCRED: Final = struct.Struct("iII")
+
+#: What is imported before the first fork: the commands, and what they import only when they need it.
+COMMANDS: Final = (
+    "sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sprio", "sshare", "sstat", "seff",
+)  # fmt: skip
+LATER: Final = (
+    "cli.served", "cli.squeue_steps", "cli.showsteps", "cli.jsonout", "cli.jsonnode", "cli.jsonacct", "cli.confirm",
+    "penstock.values.dates", "penstock.values.taskset", "google.protobuf.message_factory", "pwd", "grp",
+)  # fmt: skip
+#: Folders whose modules are watched: the packages, by their names.
+OURS: Final = ("cli", "penstock")
+
+
+class FileMark(NamedTuple):
+    """What a file is known by. Another one of it means other content."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+
+class Server:
+    """Listens, forks, reports. `children` has the connection of each child that has not ended."""
+
+    def __init__(self, listener: socket.socket, path: str, lock: int) -> None:
+        self._listener = listener
+        self._path = path
+        self._lock = lock
+        self._inode = os.stat(path).st_ino
+        self._code = code_marks()
+        self._children: dict[int, socket.socket] = {}
+
+    def serve(self, idle_s: int) -> None:
+        """Until there is no more to do. In a child this does not return."""
+        ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)
+        waiting = select.poll()
+        waiting.register(self._listener, select.POLLIN)
+        waiting.register(ended, select.POLLIN)
+        while True:
+            ready = waiting.poll(idle_s * 1000)
+            self._reap(ended)
+            if not ready and not self._children:
+                return
+            if not self._is_in_place():
+                return
+            if any(file == self._listener.fileno() for file, _ in ready) and not self._accept():
+                return
+
+    def close(self) -> None:
+        """No more calls. The lock goes last, with the process."""
+        if self._is_in_place():
+            os.unlink(self._path)
+        self._listener.close()
+        for pid, connection in self._children.items():
+            _report(connection, os.waitpid(pid, 0)[1])
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.stat(self._path).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _accept(self) -> bool:
+        """Serve one caller. False: this process is of no more use."""
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # it has gone
+            return True
+        except OSError:  # no more descriptors: to look again at once would only cost time
+            return False
+        uid = _PEERCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size))[1]
+        if uid != os.getuid():  # only root could have come this far
+            connection.close()
+            return True
+        if code_marks(self._code) != self._code:
+            greet(connection, STALE)
+            connection.close()
+            return False
+        if len(self._children) >= CHILDREN_MAX:
+            greet(connection, BUSY)
+            connection.close()
+            return True
+        try:
+            pid = os.fork()
+        except OSError:  # the limit of processes: the caller meets it himself
+            connection.close()
+            return True
+        if pid == 0:
+            self._become_child(connection)
+        self._children[pid] = connection
+        return True
+
+    def _become_child(self, connection: socket.socket) -> NoReturn:
+        """Nothing of the server stays open: not its lock, and not the connections of other calls."""
+        from cli import served
+
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            wire = connection.detach()
+            os.closerange(3, wire)
+            os.closerange(wire + 1, wire + CHILDREN_MAX * 2)
+            served.serve(socket.socket(fileno=wire))
+        finally:
+            os._exit(1)
+
+    def _reap(self, ended: int) -> None:
+        try:
+            os.read(ended, 4096)
+        except BlockingIOError:
+            return
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            _report(self._children.pop(pid), status)
+
+
+def code_marks(known: "dict[str, FileMark | None] | None" = None) -> "dict[str, FileMark | None]":
+    """The files of the code that is in memory (or those of `known`) as they are now; None = gone."""
+    return {path: _mark(path) for path in (code_files() if known is None else known)}
+
+
+def code_files() -> list[str]:
+    """Our modules, the interpreter, and the folders where packages are installed."""
+    modules = (m for name, m in sys.modules.items() if name.partition(".")[0] in OURS)
+    files = [file for file in (getattr(m, "__file__", None) for m in modules) if file]
+    return [*files, sys.executable, *(entry for entry in sys.path if entry.endswith("-packages"))]
+
+
+def _mark(path: str) -> FileMark | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return FileMark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def greet(connection: socket.socket, word: int) -> None:
+    """The first thing that a caller hears, with the pid of who says it."""
+    try:
+        connection.send(GREETING.pack(MAGIC, word, os.getpid()), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+    except OSError:
+        return  # the caller has gone
+
+
+def _report(connection: socket.socket, status: int) -> None:
+    """A child that ended by itself has said so itself; here only that a signal ended it."""
+    with connection:
+        if os.WIFSIGNALED(status):
+            try:
+                connection.send(REPORT.pack(MAGIC, SIGNALLED, os.WTERMSIG(status)), socket.MSG_DONTWAIT)
+            except OSError:
+                return
+
+
+def _nothing(*_: object) -> None:
+    """A handler, so that the signal wakes poll() up."""
+
+
+def is_ours(folder: str) -> bool:
+    """Whether a folder belongs to this uid and nobody else can enter it; links are not followed."""
+    status = os.lstat(folder)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+
+
+def clear_dead(folder: str) -> None:
+    """Remove what servers left that were killed: their locks can be had."""
+    import fcntl
+
+    for name in os.listdir(folder):
+        if not name.endswith(".lock"):
+            continue
+        path = os.path.join(folder, name)
+        lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in (path.removesuffix(".lock"), path):
+                if os.path.lexists(left):
+                    os.unlink(left)
+        except OSError:  # it lives; or another has just removed it
+            continue
+        finally:
+            os.close(lock)
+
+
+def main() -> NoReturn:
+    """The whole of a server's process."""
+    folder, key, lock = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    path = os.path.join(folder, key)
+    os.set_inheritable(lock, False)
+    if not is_ours(folder):
+        os._exit(1)
+    for name in (*(f"cli.{command}" for command in COMMANDS), *LATER):
+        __import__(name)
+    from penstock.client import make_messages
+
+    make_messages()
+    clear_dead(folder)
+    if os.path.lexists(path):
+        os.unlink(path)  # we have its lock, so it is a dead one's
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(BACKLOG)
+    gc.collect()
+    gc.freeze()
+    server = Server(listener, path, lock)
+    idle = os.environ.get("PENSTOCK_COMMAND_SERVER_IDLE_S", "")
+    server.serve(int(idle) if idle.isascii() and idle.isdigit() and 0 < int(idle) < 86400 else IDLE_S)
+    server.close()
+    os.unlink(path + ".lock")
+    os._exit(0)

@@ -1,0 +1,130 @@
+"""The launcher as it is installed: compiled, in a folder with a Python of its own and a copy of our code.
+
+`Launched` makes an environment that is like one that pip made: bin/penstock names the interpreter, which here is a
+script that notes each start of Python. So a test sees whether a call was served (nothing is noted) or ran plain.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 60
+NAMES = ("sbatch", "squeue", "scancel", "srun", "sinfo", "scontrol")
+
+
+def wait_for(true: Any, what: str) -> Any:
+    """What `true` returns once that is something."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.01)
+    return found
+
+
+def build(folder: Path) -> Path:
+    """The launcher, compiled as setup.py does it, with all warnings as errors."""
+    program = folder / "launcher"
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*compiler, "-O2", *warnings, "-o", program, ROOT / "native/launcher.c"], check=True)
+    return program
+
+
+class Launched:
+    """Commands in `bin`, a run directory, and what was started."""
+
+    def __init__(self, folder: Path, program: Path, cluster_file: Path | None = None) -> None:
+        self.folder = folder
+        self.code = folder / "code"
+        self.run_dir = folder / "run"
+        self.servers_dir = self.run_dir / "penstock"
+        self.log = folder / "starts"
+        self.bin = folder / "venv" / "bin"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+        for package in ("cli", "penstock"):
+            shutil.copytree(ROOT / package, self.code / package)
+        packages = next((folder / "venv").glob("lib/python*/site-packages"))
+        (packages / "x.pth").write_text(f"{self.code}\n{sysconfig.get_path('purelib')}\n")
+        noting = self.bin / "noting-python"
+        noting.write_text(f'#!/bin/sh\nprintf "%s\\n" "$4" >>"{self.log}"\nexec "{self.bin}/python3" "$@"\n')
+        noting.chmod(0o755)
+        (self.bin / "penstock").write_text(f"#!{noting}\n")
+        for name in NAMES:
+            shutil.copyfile(program, self.bin / name)
+            (self.bin / name).chmod(0o755)
+        self.run_dir.mkdir(mode=0o700)
+        self.log.touch()
+        self.pid = 0  # of the server that a test uses
+        self.env = {
+            b"PATH": os.environb[b"PATH"],
+            b"HOME": b"/nonexistent",
+            b"XDG_RUNTIME_DIR": os.fsencode(self.run_dir),
+            b"PENSTOCK_CLUSTER": os.fsencode(cluster_file or "/nonexistent/cluster.json"),
+        }
+
+    def run(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.CompletedProcess[bytes]":
+        """One call to its end."""
+        env = self.env | options.pop("env", {})
+        settings = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 60} | options
+        if "input" in settings:
+            settings.pop("stdin")
+        return subprocess.run([self.bin / name, *words], env=env, check=False, **settings)
+
+    def start(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.Popen[bytes]":
+        """One call that goes on."""
+        env = self.env | options.pop("env", {})
+        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        return subprocess.Popen([self.bin / name, *words], env=env, **settings)
+
+    def plain(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.CompletedProcess[bytes]":
+        """The same call in plain Python."""
+        env = options.pop("env", {}) | {b"PENSTOCK_COMMAND_SERVER": b"0"}
+        return self.run(name, *words, env=env, **options)
+
+    def starts(self) -> list[str]:
+        """What Pythons were started for since the last look: "squeue", ..., "server"."""
+        lines = self.log.read_text().splitlines()
+        self.log.write_text("")
+        return [line.split()[1].removeprefix("cli.") for line in lines]
+
+    def sockets(self) -> list[Path]:
+        """Of servers, also of dead ones."""
+        return [p for p in sorted(self.servers_dir.glob("*")) if p.is_socket()]
+
+    def server(self, path: Path | None = None) -> int | None:
+        """The pid of the server behind a socket; None when nobody answers."""
+        for one in [path] if path else self.sockets():
+            with socket.socket(socket.AF_UNIX) as probe:
+                try:
+                    probe.connect(str(one))
+                except OSError:
+                    continue
+                return struct.unpack("iII", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        return None
+
+    def warm(self) -> int:
+        """Have a server for what this process is like; its pid."""
+        pid = self.server()
+        if pid is None:
+            self.run("squeue", "--version")
+            pid = wait_for(self.server, "a server listens")
+        self.starts()
+        return int(pid)
+
+    def close(self) -> None:
+        """End all servers."""
+        for path in self.sockets():
+            pid = self.server(path)
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
