@@ -20,8 +20,8 @@ from penstock.client import (
     TOKEN_BYTES_MAX,
     TOKEN_KEY,
     TryAgain,
+    dial,
     find_rpc,
-    look,
     raise_for,
     raise_for_socket,
     read_ca,
@@ -116,7 +116,7 @@ class AsyncClient:
         left_s = min(deadline - time.monotonic(), TIMEOUT_S)
         token = await fetch_token(self.cluster.auth_socket, left_s)
         if not self._patient and self._channel is None:
-            await asyncio.to_thread(look, self.cluster, left_s)
+            (await asyncio.to_thread(dial, self.cluster, left_s)).close()
         try:
             result = await attempt(time_left(deadline), token)
         except grpc.RpcError as error:

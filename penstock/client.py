@@ -4,8 +4,8 @@
         reply = client.call("SubmitJob", SubmitJobRequest(...))
 
 Every attempt carries a fresh one-use token from this machine's auth socket, which knows the caller by the kernel's
-word. The reply's type is found through the request's descriptor, so no generated service module is imported; gRPC
-itself is imported at the first call, because a command's start-up time is a feature.
+word. The reply's type is found through the request's descriptor, so no generated service module is imported; and the
+library grpc is not either (`penstock.h2call` speaks for it), because a command's start-up time is a feature.
 
 Trying again. An answer of UNAVAILABLE (the controller restarts, or broke off in the middle) is tried again with growing
 pauses until the deadline; also for SubmitJob, whose request_key makes that safe. A controller that nobody has seen yet
@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 from penstock.cluster import ClusterFile, find_cluster
 from penstock.errors import CONNECT_FAILURE_TEXT, RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
+from penstock.h2call import CallFailed, Connection
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
-    import grpc
     from google.protobuf.message import Message
 
     from penstock.aclient import AsyncClient as AsyncClient
@@ -45,6 +45,10 @@ TOKEN_BYTES_MAX: Final = 4096
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 TOKEN_KEY: Final = "penstock-token-bin"  # noqa: S105 (a metadata key)
 CODE_KEY: Final = "penstock-code"
+DISTRUST_TEXT: Final = "The controller's certificate is not one of this cluster's"
+#: A connection over which nothing comes for this long is looked after, so that a call without a deadline ends when the
+#: controller's machine is gone.
+KEEPALIVE_S: Final = 30
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -84,7 +88,7 @@ class Client:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self._patient = retry
-        self._channel: grpc.Channel | None = None
+        self._connection: Connection | None = None
 
     @classmethod
     def open(cls, timeout_s: float = TIMEOUT_S, *, retry: bool = False, cluster: ClusterFile | None = None) -> Self:
@@ -101,17 +105,20 @@ class Client:
 
     def close(self) -> None:
         """Drop the connection. A later call makes a new one."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def call(self, method: str, request: "Message", timeout_s: float | None = None) -> Any:
         """One request, one answer. timeout_s: None = the client's, math.inf = as long as it takes (AwaitJob)."""
         rpc = find_rpc(method, request)
+        body = rpc.serialize(request)
 
-        def attempt(left_s: float | None, token: bytes) -> Any:
-            stub = self._connect().unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
-            return stub(request, timeout=left_s, metadata=((TOKEN_KEY, token),))
+        def attempt(token: bytes, deadline: float) -> Any:
+            answers = list(self._begin(rpc, body, token, deadline))
+            if len(answers) != 1:
+                raise PenstockError(Code.INTERNAL, TEXT[Code.INTERNAL], f"{method}: {len(answers)} answers")
+            return rpc.deserialize(answers[0])
 
         return self._persist(attempt, self._deadline(timeout_s))
 
@@ -120,32 +127,33 @@ class Client:
         rpc = find_rpc(method, request)
         if not rpc.is_stream:
             raise ValueError(f"{method} answers once: use call()")
+        body = rpc.serialize(request)
 
-        def attempt(left_s: float | None, token: bytes) -> tuple[Any, Any]:
-            stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
-            pages: Any = stub(request, timeout=left_s, metadata=((TOKEN_KEY, token),))
+        def attempt(token: bytes, deadline: float) -> tuple[bytes | None, Iterator[bytes]]:
+            pages = self._begin(rpc, body, token, deadline)
             return next(pages, None), pages
 
         first, pages = self._persist(attempt, self._deadline(timeout_s))
         if first is None:
             return
-        yield first
-        import grpc
-
+        yield rpc.deserialize(first)
         try:
-            yield from pages
-        except grpc.RpcError as error:
+            for page in pages:
+                yield rpc.deserialize(page)
+        except CallFailed as error:
             try:
-                raise_for(error)
+                raise_for_status(error.status, error.details, error.code, error)
             except TryAgain as broken:
                 raise broken.error from error
-        finally:
-            pages.cancel()
+
+    def _begin(self, rpc: "Rpc", body: bytes, token: bytes, deadline: float) -> Iterator[bytes]:
+        connection = self._connect(deadline)
+        return connection.call(rpc.path, body, ((TOKEN_KEY, token),), deadline, MESSAGE_BYTES_MAX)
 
     def _deadline(self, timeout_s: float | None) -> float:
         return time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
 
-    def _persist(self, attempt: Callable[[float | None, bytes], T], deadline: float) -> T:
+    def _persist(self, attempt: Callable[[bytes, float], T], deadline: float) -> T:
         """Make the attempt until it succeeds, is refused, or the time is up."""
         pause_s = PAUSE_FIRST_S
         while True:
@@ -161,33 +169,27 @@ class Client:
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.7, PAUSE_MAX_S)
 
-    def _attempt(self, attempt: Callable[[float | None, bytes], T], deadline: float) -> T:
-        left_s = deadline - time.monotonic()
-        token = fetch_token(self.cluster.auth_socket, min(left_s, TIMEOUT_S))
-        if not self._patient and self._channel is None:
-            look(self.cluster, min(left_s, TIMEOUT_S))
-        quiet_grpc()
-        import grpc
-
+    def _attempt(self, attempt: Callable[[bytes, float], T], deadline: float) -> T:
+        token = fetch_token(self.cluster.auth_socket, min(deadline - time.monotonic(), TIMEOUT_S))
         try:
-            result = attempt(time_left(deadline), token)
-        except grpc.RpcError as error:
-            raise_for(error)
+            result = attempt(token, deadline)
+        except CallFailed as error:
+            raise_for_status(error.status, error.details, error.code, error)
         self._patient = True
         return result
 
-    def _connect(self) -> "grpc.Channel":
-        if self._channel is None:
-            import grpc
-
+    def _connect(self, deadline: float) -> Connection:
+        if self._connection is not None and not self._connection.usable():
+            self.close()
+        if self._connection is None:
+            timeout_s = min(deadline - time.monotonic(), TIMEOUT_S)
+            wire = dial(self.cluster, timeout_s)
             if uses_socket(self.cluster):
-                self._channel = grpc.insecure_channel(f"unix:{self.cluster.socket}", options=CHANNEL_OPTIONS)
+                self._connection = Connection(wire, "localhost", CODE_KEY)
             else:
-                from penstock.security.tls import client_channel
-
-                credentials = client_channel(read_ca(self.cluster))
-                self._channel = grpc.secure_channel(self.cluster.address, credentials, options=CHANNEL_OPTIONS)
-        return self._channel
+                wire = secure(wire, self.cluster, timeout_s)
+                self._connection = Connection(wire, self.cluster.address, CODE_KEY, secure=True)
+        return self._connection
 
 
 class Rpc:
@@ -265,19 +267,45 @@ def raise_for_socket(error: OSError, where: str) -> NoReturn:
     raise TryAgain(Unreachable(detail=detail), seen=isinstance(error, ConnectionResetError)) from error
 
 
-def look(cluster: ClusterFile, timeout_s: float) -> None:
-    """See whether anybody listens where the controller should be. Tells "not there" from "there, but not now"."""
+def dial(cluster: ClusterFile, timeout_s: float) -> socket.socket:
+    """A connection to where the controller should be. Raises TryAgain when nobody listens there."""
+    where = cluster.socket if uses_socket(cluster) else cluster.address
     try:
-        if uses_socket(cluster):
-            where = cluster.socket
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-                connection.settimeout(max(timeout_s, 0.001))
-                connection.connect(cluster.socket)
-        else:
-            where = cluster.address
-            socket.create_connection(split_address(cluster.address), max(timeout_s, 0.001)).close()
+        if not uses_socket(cluster):
+            wire = socket.create_connection(split_address(cluster.address), max(timeout_s, 0.001))
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+            return wire
+        wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            wire.settimeout(max(timeout_s, 0.001))
+            wire.connect(where)
+        except BaseException:
+            wire.close()
+            raise
+        return wire
     except OSError as error:
         raise_for_socket(error, where)
+
+
+def secure(wire: socket.socket, cluster: ClusterFile, timeout_s: float) -> socket.socket:
+    """TLS over a connection: the other side proves with the cluster's CA that it is the controller of that name."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks the certificate and its name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_verify_locations(cadata=read_ca(cluster).decode("ascii", "replace"))
+        wire.settimeout(max(timeout_s, 0.001))
+        return context.wrap_socket(wire, server_hostname=split_address(cluster.address)[0])
+    except ssl.SSLCertVerificationError as error:
+        wire.close()
+        raise PenstockError(Code.ACCESS_DENIED, DISTRUST_TEXT, str(error)) from error
+    except OSError as error:
+        wire.close()
+        raise_for_socket(error, cluster.address)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -305,18 +333,20 @@ def quiet_grpc() -> None:
 
 
 def raise_for(error: Any) -> NoReturn:
-    """Translate a gRPC error: TryAgain for what may pass, PenstockError for a refusal, Unreachable for silence."""
-    status: str = error.code().name
-    details: str = error.details() or ""
-    number = next((v for k, v in error.trailing_metadata() or () if k == CODE_KEY), None)
+    """Translate an error of the library grpc, for those who use it."""
+    number = next((v for k, v in error.trailing_metadata() or () if k == CODE_KEY), "")
+    raise_for_status(error.code().name, error.details() or "", str(number), error)
+
+
+def raise_for_status(status: str, details: str, number: str, error: Exception) -> NoReturn:
+    """TryAgain for what may pass, PenstockError for a refusal, Unreachable for silence."""
     if status == "UNAVAILABLE":
         if any(words in details for words in _DISTRUST_WORDS):
-            text = "The controller's certificate is not one of this cluster's"
-            raise PenstockError(Code.ACCESS_DENIED, text, details) from error
+            raise PenstockError(Code.ACCESS_DENIED, DISTRUST_TEXT, details) from error
         raise TryAgain(Unreachable(CONNECT_FAILURE_TEXT, details), seen=True) from error
     if status == "DEADLINE_EXCEEDED":
         raise Unreachable(RECEIVE_FAILURE_TEXT, details, RECEIVE_FAILURE) from error
-    if number is not None and str(number).isdigit():
+    if number.isascii() and number.isdigit():
         raise PenstockError(int(number), details) from error
     code = _CODE_OF_STATUS.get(status, Code.INTERNAL)
     raise PenstockError(code, TEXT[code], details) from error
