@@ -144,6 +144,7 @@ setup(
     ext_modules=COMPILED,
     install_requires=[
         "grpcio>=1.76.0",
+        "h2>=4.2",
         "protobuf>=6.31.1",
         "sqlalchemy>=2.0",
         "alembic>=1.14",

@@ -5,7 +5,7 @@
 
 Every attempt carries a fresh one-use token from this machine's auth socket, which knows the caller by the kernel's
 word. The reply's type is found through the request's descriptor, so no generated service module is imported; and the
-library grpc is not either (`penstock.h2call` speaks for it), because a command's start-up time is a feature.
+library grpc is not either (`penstock.h2call` takes its place), because a command's start-up time is a feature.
 
 Trying again. An answer of UNAVAILABLE (the controller restarts, or broke off in the middle) is tried again with growing
 pauses until the deadline; also for SubmitJob, whose request_key makes that safe. A controller that nobody has seen yet
@@ -306,7 +306,7 @@ def secure(wire: socket.socket, cluster: ClusterFile, timeout_s: float) -> socke
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks the certificate and its name
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
     try:
         context.load_verify_locations(cadata=read_ca(cluster).decode("ascii", "replace"))
