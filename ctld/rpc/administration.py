@@ -199,7 +199,7 @@ class Administration:
     async def IssueToken(self, request: Any, context: Any) -> Any:
         """scontrol token."""
         actor = caller()
-        name = request.user_name or actor.user_name
+        name = request.for_user or actor.user_name
         if name != actor.user_name:
             if actor.role < Role.ADMINISTRATOR:
                 raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])

@@ -727,12 +727,12 @@ class SetControllerRequest(_message.Message):
     def __init__(self, debug_level: _Optional[str] = ..., debug_flags_on: _Optional[_Iterable[str]] = ..., debug_flags_off: _Optional[_Iterable[str]] = ..., schedule_log: bool = ..., fair_share_dampening_factor: _Optional[int] = ...) -> None: ...
 
 class IssueTokenRequest(_message.Message):
-    __slots__ = ("lifespan_s", "user_name")
+    __slots__ = ("lifespan_s", "for_user")
     LIFESPAN_S_FIELD_NUMBER: _ClassVar[int]
-    USER_NAME_FIELD_NUMBER: _ClassVar[int]
+    FOR_USER_FIELD_NUMBER: _ClassVar[int]
     lifespan_s: int
-    user_name: str
-    def __init__(self, lifespan_s: _Optional[int] = ..., user_name: _Optional[str] = ...) -> None: ...
+    for_user: str
+    def __init__(self, lifespan_s: _Optional[int] = ..., for_user: _Optional[str] = ...) -> None: ...
 
 class IssueTokenReply(_message.Message):
     __slots__ = ("token",)
