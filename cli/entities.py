@@ -5,7 +5,7 @@ import sys
 
 from cli import places, reservation, show
 from cli.document import is_wanted
-from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, list_jobs, of_steps, words_of
+from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, lazily, list_jobs, of_steps
 from cli.run import CommandError, complain
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
@@ -38,7 +38,9 @@ def show_nodes(call: Call) -> int:
     """`show node [NAMES]`."""
     names = [name for word in call.words for name in expand(word)]
     nodes = ask("ListNodes", pb.ListNodesRequest(names=names, gpus=True), "slurm_load_node").nodes
-    missing = sorted(set(names) - {node.name for node in nodes})
+    missing = sorted(set(names) - {node.name for node in nodes} - {"ALL", "all"})
+    if not (names or call.options.get("future")):
+        nodes = [node for node in nodes if node.base_state != "FUTURE"]
     if is_wanted(call.options):
         from cli.document import write_document
         from cli.jsonnode import nodes_document
@@ -71,6 +73,12 @@ def show_partitions(call: Call) -> int:
 def show_config(call: Call) -> int:
     """`show config`."""
     reply = ask("ShowConfig", pb.ShowConfigRequest(), "slurm_load_ctl_conf")
+    if is_wanted(call.options):
+        from cli.document import document, write_document
+
+        shown = {line.key: line.value for line in reply.lines}
+        write_document(document("config", [shown], find_cluster().cluster_name), call.options)
+        return 0
     sys.stdout.write(show.config_text(reply.lines, reply.at_us, call.report()))
     print(f"\nSlurmctld(primary) at {find_cluster().host or 'localhost'} is UP")  # noqa: T201
     return 0
@@ -130,6 +138,14 @@ ENTITIES = {
     "steps": Verb(0, -1, of_steps("show_steps")),
     "step": Verb(0, -1, of_steps("show_steps")),
     "config": Verb(0, 0, show_config),
+    "aliases": Verb(0, 1, lazily("cli.showmore", "aliases")),
+    "assoc_mgr": Verb(0, -1, lazily("cli.showmore", "assoc_mgr")),
+    "bbstat": Verb(0, -1, lazily("cli.showmore", "dwstat")),
+    "burstbuffer": Verb(0, 0, lazily("cli.showmore", "burst_buffer")),
+    "daemons": Verb(0, 0, lazily("cli.showmore", "daemons")),
+    "dwstat": Verb(0, -1, lazily("cli.showmore", "dwstat")),
+    "federation": Verb(0, 0, lazily("cli.showmore", "federation")),
+    "slurmd": Verb(0, 0, lazily("cli.showmore", "slurmd")),
     "hostnames": Verb(0, 1, show_hostnames),
     "hostlist": Verb(1, 1, show_hostlist),
     "hostlistsorted": Verb(1, 1, show_hostlist_sorted),
@@ -140,5 +156,9 @@ ENTITIES = {
     "license": Verb(0, -1, places.show_licenses),
 }
 #: What --json shows.
-WITH_JSON = ("job", "jobs", "node", "nodes")
-ENTITIES_LATER = words_of("aliases assoc_mgr bbstat burstbuffer daemons dwstat federation frontend slurmd")
+WITH_JSON = (
+    "job", "jobs", "node", "nodes", "partition", "partitions", "reservation", "reservations", "step", "steps", "config",
+    "licenses", "license",
+)  # fmt: skip
+#: Short words that are not the beginning of one entity alone.
+ENTITY_WORDS = {"res": "reservation", "part": "partition", "nod": "node", "par": "partition"}

@@ -47,16 +47,21 @@ class Verb(NamedTuple):
     run: Callable[[Call], int]
 
 
-def of_steps(name: str) -> Callable[[Call], int]:
-    """A keyword about steps, by the name of its function: their module and messages are loaded only for these."""
+def lazily(module: str, name: str) -> Callable[[Call], int]:
+    """A keyword by the name of its function: the module and what it needs are loaded only for these."""
 
     def do(call: Call) -> int:
-        from cli import showsteps
+        from importlib import import_module
 
-        status: int = getattr(showsteps, name)(call)
+        status: int = getattr(import_module(module), name)(call)
         return status
 
     return do
+
+
+def of_steps(name: str) -> Callable[[Call], int]:
+    """A keyword about steps."""
+    return lazily("cli.showsteps", name)
 
 
 def words_of(text: str) -> frozenset[str]:

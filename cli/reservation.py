@@ -8,6 +8,7 @@ reservation: `) are the same.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from cli import creation
 from cli.keywords import NAME, Call, words_of
 from cli.run import CommandError, complain
 from cli.show import NULL, Record, Report
@@ -80,24 +81,19 @@ def create(call: Call) -> int:
     """`create reservation [ReservationName=NAME] KEY=VALUE...`."""
     first, *words = call.words
     entity = first.partition("=")[0].lower()
-    if "=" in first and entity in ("reservationname", "reservation"):
+    if "=" in first and entity in ("reservationname", "reservation", "res"):
         words = call.words
     elif not (len(entity) >= 3 and "reservation".startswith(entity)) or "=" in first:
-        _refuse_entity("create", entity)
+        other = creation.entity_of(first)
+        if other is not None:
+            return creation.create(call, other)
+        raise CommandError(f"Invalid creation entity: {first}")
     wish = read_words(words, NOT_CREATED)
     _check_new(wish)
     request = pb.CreateReservationRequest(name=wish.name, changes=wish.changes)
     reply = _ask("CreateReservation", request, "Error creating the reservation")
     print(f"Reservation created: {reply.name}")  # noqa: T201
     return 0
-
-
-def _refuse_entity(verb: str, entity: str) -> None:
-    if entity in ("partition", "partitionname", "node", "nodename"):
-        raise CommandError(
-            f"{verb} {entity} is not supported yet by Penstock: edit slurm.conf and scontrol reconfigure"
-        )
-    raise CommandError(f"Invalid {verb} entity: {entity}", plain=True)
 
 
 def _check_new(wish: Wish) -> None:
@@ -131,7 +127,12 @@ def delete(call: Call) -> int:
     first, *words = call.words
     entity, equals, name = first.partition("=")
     if entity.lower() not in ("reservationname", "reservation", "res"):
-        _refuse_entity("delete", entity.lower())
+        other = creation.entity_of(first)
+        if other is not None:
+            return creation.delete(call, other)
+        if not equals and not words:
+            raise CommandError("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
+        raise CommandError(f"Invalid deletion entity: {entity}")
     if not equals and len(words) == 1:
         name = words[0]
     elif words or not name:

@@ -22,6 +22,8 @@ from penstock.values.errors import BadValue
 
 STATUS_INTERRUPTED = 130
 STATUS_BROKEN_PIPE = 141
+#: Characters of a text that a message shows.
+TEXT_SHOWN_MAX = 60
 
 Body = Callable[[list[str]], int]
 
@@ -86,6 +88,8 @@ def status_of(name: str, body: Body, argv: list[str]) -> int:
             complain(name, f"{name}: {error.detail}", plain=True)
     except BadValue as error:
         complain(name, str(error))
+    except UnicodeEncodeError as error:  # a word of the command line that a request cannot carry
+        complain(name, f"{error.object[:TEXT_SHOWN_MAX]!a} is not valid UTF-8")
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED
     except BrokenPipeError:

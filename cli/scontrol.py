@@ -1,52 +1,25 @@
 """scontrol: look at and change the state of the cluster, one keyword at a time.
 
-Keywords and entities are read in any case and may be cut short while they stay unique. What Slurm has and this version
-has not is listed by name and fails with that message; what Slurm does not know either fails in Slurm's words.
-Interactive mode is left out: a shell does it.
+Keywords and entities are read in any case and may be cut short while they stay unique. What Slurm does not know fails in
+Slurm's words. Without a keyword it reads lines and does what each says (prompt.py). A row of `VERBS` says how many words
+a keyword takes; what is rare lives in modules that are loaded when they are asked for.
 """
 
-import signal
-import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from cli import reservation, show
+from cli import reservation
 from cli.document import DOCUMENT_OPTIONS, is_wanted
-from cli.entities import ENTITIES, ENTITIES_LATER, WITH_JSON
-from cli.jobids import own_node
-from cli.keywords import (
-    NAME,
-    Call,
-    Verb,
-    ask,
-    check_count,
-    check_ids,
-    find_word,
-    job_number,
-    list_jobs,
-    of_steps,
-    words_of,
-)
-from cli.options import NO, VERSION_TEXT, Command, Option, later, parse
-from cli.run import CommandError, complain, run
-from cli.update import is_about_reservation, read_update
-from penstock.client import Client
-from penstock.cluster import find_cluster
-from penstock.errors import Unreachable
-from penstock.v1 import controller_pb2 as pb
-from penstock.values.errors import BadValue
-from penstock.values.numbers import parse_int
-from penstock.values.refusals import TEXT, Code
-
-PING_TIMEOUT_S = 5.0
-ERROR_NUMBER_MAX = 2**31 - 1
-DOWN_BANNER = "*" * 41 + "\n** RESTORE SLURMCTLD DAEMON TO SERVICE **\n" + "*" * 41
-Action = pb.ControlJobsRequest.Action
+from cli.entities import ENTITIES, ENTITY_WORDS, WITH_JSON
+from cli.jobverbs import Action, completing, control, listjobs, requeue, uid_of, update, wait_job, write
+from cli.keywords import NAME, Call, Verb, check_count, find_word, lazily, of_steps
+from cli.options import NO, YES, Command, Option, accepted, parse
+from cli.run import CommandError, run
 
 FOOTER = """Keywords:
   show job|step|node|partition|reservation [NAME]   state of one or all (-d details, -o one line each)
   create reservation [ReservationName=NAME] KEY=VALUE...
-  delete ReservationName=NAME
+  create PartitionName=NAME KEY=VALUE... | NodeName=NAMES State=FUTURE|CLOUD KEY=VALUE...
+  delete ReservationName=NAME | PartitionName=NAME | NodeName=NAMES
   show config                         the configuration in force
   show hostnames|hostlist|hostlistsorted [LIST]
   show licenses [NAME]                how many of each there are, and how many are used
@@ -55,30 +28,45 @@ FOOTER = """Keywords:
   hold|uhold|release JOB...           keep pending jobs from starting, or no longer
   requeue|requeuehold JOB...          run again from the start (held, if so asked)
   suspend|resume JOB...               stop running jobs, and let them go on (operators)
-  update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...
+  update JobId=|JobName=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...
+  top JOB...                          before one's other jobs of the same kind
+  wait_job JOB                        until its nodes are ready
   reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES   when nothing runs there (cancel_reboot NODES)
   notify JOB TEXT                     a line for the error output of a job
   write batch_script JOB [FILE|-]     the script of a job, to slurm-JOB.sh if no file is named
+  write config [FILE|-]               what is in force, as a slurm.conf
+  power up|down [asap|force] NODES    refused: nothing switches nodes on and off
+  setdebug LEVEL  setdebugflags [+|-]FLAG  fsdampeningfactor N   until the configuration is read again
+  token [lifespan=SECONDS] [username=USER]   with AuthAltTypes=auth/jwt
   liststeps [NODE]  listpids [JOB[.STEP] [NODE]]  pidinfo PID   on this node, or the one that is named
-  completing  listjobs [NODE]  ping  reconfigure  shutdown  version  errnumstr NUMBER"""
+  getaddrs NODES  getent NODE         addresses of nodes; users and groups of the jobs on one
+  completing  listjobs [NODE]  ping  reconfigure  shutdown  version  errnumstr NUMBER
+Of show also: assoc_mgr aliases burstbuffer daemons dwstat federation slurmd
+Without a keyword: lines from the input, until exit, quit or its end; !! repeats the last one."""
 
 COMMAND = Command(
     NAME,
-    "[OPTIONS...] KEYWORD [ARGUMENTS...]",
+    "[OPTIONS...] [KEYWORD [ARGUMENTS...]]",
     (
         Option("all", "a", help="also show hidden partitions"),
         Option("details", "d", help="show more"),
+        Option("future", "F", help="also show nodes that are not there yet"),
         Option("oneliner", "o", help="one record on each line"),
         Option("quiet", "Q", help="print errors only"),
         Option("hide", help="do not show hidden partitions"),
         Option("local", help="accepted; there is one cluster"),
         Option("verbose", "v", help="accepted", counted=True),
-        *later("clusters/M", "uid/u"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask", "name"),
+        Option("cluster", "", YES, dest="clusters"),
+        Option(
+            "uid", "u", YES, help="update a job with this user's rights", metavar="user", convert=uid_of,
+            invalid='--uid="{value}" invalid',
+        ),
         *DOCUMENT_OPTIONS,
-        *later("federation", "future/F", "sibling", value=NO),
+        *accepted("federation", "sibling", value=NO, note="there is one cluster"),
     ),
     footer=FOOTER,
-)
+)  # fmt: skip
 
 
 def main() -> NoReturn:
@@ -88,180 +76,86 @@ def main() -> NoReturn:
 
 def body(argv: list[str]) -> int:
     """Find the keyword and do it."""
-    line = parse(COMMAND, argv)
-    if not line.positional:
-        text = "interactive mode is not supported by Penstock: give a keyword (scontrol --help lists them)"
-        raise CommandError(text)
-    keyword, *words = line.positional
-    name = find_word(keyword, VERBS, VERBS_LATER)
+    import os
+
+    line = parse(COMMAND, _with_flags_apart(argv), os.environ)
+    if line.values.get("clusters"):
+        _check_cluster(line.values["clusters"])
+    if line.positional:
+        return do(line.positional, line.values)
+    from cli.prompt import read_lines
+
+    return read_lines(line.values)
+
+
+def _with_flags_apart(argv: list[str]) -> list[str]:
+    """What follows setdebugflags (`-Backfill`) is no option."""
+    for at, word in enumerate(argv):
+        if len(word) > len("setdebug") and "setdebugflags".startswith(word.lower()):
+            return [*argv[: at + 1], "--", *argv[at + 1 :]]
+    return argv
+
+
+def do(words: list[str], options: dict[str, object]) -> int:
+    """One keyword with its words."""
+    keyword, *rest = words
+    name = find_word(keyword, VERBS)
     if name is None:
         raise CommandError(f"invalid keyword: {keyword}", plain=True)
-    if name not in VERBS:
-        raise CommandError(f"{name} is not supported yet by Penstock")
-    check_count(VERBS[name], words, name)
-    return VERBS[name].run(Call(words, line.values))
+    check_count(VERBS[name], rest, name)
+    return VERBS[name].run(Call(rest, options))
+
+
+def _check_cluster(text: str) -> None:
+    from cli.listing import check_clusters
+    from penstock.cluster import find_cluster
+
+    if "," in text:
+        raise CommandError("Only one cluster can be used at a time with scontrol")
+    check_clusters(text, find_cluster().cluster_name)
 
 
 def show_entity(call: Call) -> int:
-    """`show ENTITY [NAME]`."""
+    """`show ENTITY [NAME]`, `show ENTITY=NAME`."""
     entity, *words = call.words
-    name = find_word(entity, ENTITIES, ENTITIES_LATER)
+    entity, equals, value = entity.partition("=")
+    if equals:
+        words = [value, *words]
+    name = find_word(entity, ENTITIES) if entity.lower() not in ENTITY_WORDS else ENTITY_WORDS[entity.lower()]
     if name is None:
         raise CommandError(f"invalid entity:{entity} for keyword:show ", plain=True)
-    if name not in ENTITIES:
-        raise CommandError(f"show {name} is not supported yet by Penstock")
     check_count(ENTITIES[name], words, "show")
     if is_wanted(call.options) and name not in WITH_JSON:
-        raise CommandError(f"--json of show {name} is not supported yet by Penstock")
+        raise CommandError(f"show {name} has no --json and no --yaml")
     return ENTITIES[name].run(call._replace(words=words))
 
 
-def control(action: Any, words: str) -> Callable[[Call], int]:
-    """A keyword that does one thing to jobs."""
+def switch(name: str, value: bool = True, *others: str) -> Verb:
+    """A keyword that sets an option for the lines that follow."""
 
-    def do(call: Call) -> int:
-        if action in (Action.REQUEUE, Action.REQUEUE_HOLD):
-            # A job that requeues itself ends with all that is in it, this too: whoever called it shall learn that it worked.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        request = pb.ControlJobsRequest(ids=check_ids(call.words), action=action)
-        return tell_results(ask("ControlJobs", request, words).results)
-
-    return do
-
-
-def tell_results(results: Any) -> int:
-    """Show the refusals among results; the status."""
-    failed = [result for result in results if result.code]
-    for result in failed:
-        complain(NAME, f"{result.text} for job {result.id}", plain=True)
-    return 1 if failed else 0
-
-
-def update(call: Call) -> int:
-    """`update JobId=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...`."""
-    if is_about_reservation(call.words):
-        return reservation.update(call.words)
-    what = read_update(call.words)
-    if what.kind == "job":
-        request = pb.UpdateJobsRequest(ids=check_ids([what.target]), changes=what.changes)
-        return tell_results(ask("UpdateJobs", request, "slurm_update").results)
-    if what.kind == "node":
-        ask("UpdateNodes", pb.UpdateNodesRequest(names=what.target, changes=what.changes), "slurm_update")
-    else:
-        ask("UpdatePartition", pb.UpdatePartitionRequest(name=what.target, changes=what.changes), "slurm_update")
-    return 0
-
-
-def reboot(call: Call) -> int:
-    """`reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES`."""
-    changes, nodes = {"state": "REBOOT"}, ""
-    for word in call.words:
-        key, equals, value = word.partition("=")
-        if word.upper() == "ASAP":
-            changes["state"] = "REBOOT_ASAP"
-        elif equals and key.lower() in ("nextstate", "reason"):
-            changes[key.lower()] = value
-        elif equals or nodes:
-            raise CommandError(f"Invalid reboot parameter: {word}", plain=True)
+    def set_option(call: Call) -> int:
+        for other in others:
+            call.options.pop(other, None)
+        if value:
+            call.options[name] = True
         else:
-            nodes = word
-    if not nodes:
-        raise CommandError('You must specify a list of nodes or "ALL" to reboot', plain=True)
-    ask("UpdateNodes", pb.UpdateNodesRequest(names=nodes, changes=changes), "scontrol_reboot_nodes")
-    return 0
-
-
-def cancel_reboot(call: Call) -> int:
-    """`cancel_reboot NODES`."""
-    request = pb.UpdateNodesRequest(names=call.words[0], changes={"state": "CANCEL_REBOOT"})
-    ask("UpdateNodes", request, "slurm_update")
-    return 0
-
-
-def write(call: Call) -> int:
-    """`write batch_script JOB [FILE]`."""
-    what, *words = call.words
-    name = find_word(what, ("batch_script", "config"))
-    if name is None:
-        raise CommandError(f"invalid write argument:{what}", plain=True)
-    if name == "config":
-        raise CommandError("write config is not supported yet by Penstock")
-    check_count(Verb(1, 2, write), words, "write")
-    job_id = job_number(words[0])
-    script = ask("GetBatchScript", pb.GetBatchScriptRequest(job_id=job_id), "job script retrieval").script
-    path = words[1] if len(words) > 1 else f"slurm-{job_id}.sh"
-    if path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(script)
+            call.options.pop(name, None)
         return 0
-    with open(path, "wb") as file:
-        file.write(script)
-    print(f"batch script for job {job_id} written to {path}")  # noqa: T201
+
+    return Verb(0, 0, set_option)
+
+
+def cluster(call: Call) -> int:
+    """`cluster NAME`: which one the lines that follow are for."""
+    _check_cluster(call.words[0])
     return 0
 
 
-def completing(call: Call) -> int:
-    """`completing`: jobs whose nodes are still busy with their end."""
-    report = call.report()
-    for job in list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(states=["COMPLETING"]))):
-        print(show.completing_line(job, report))  # noqa: T201
-    return 0
+def help_line(call: Call) -> int:
+    """`help`."""
+    from cli.options import help_text
 
-
-def listjobs(call: Call) -> int:
-    """`listjobs [NODE]`: jobs that are on this node."""
-    node = call.words[0] if call.words else own_node()
-    jobs = list_jobs(
-        pb.ListJobsRequest(filter=pb.JobFilter(nodes=[node], states=["RUNNING", "SUSPENDED", "COMPLETING"]))
-    )
-    if not jobs:
-        raise CommandError(f"No slurm jobs found on node {node}", plain=True)
-    print("JOBID", *(job.job_id for job in jobs), sep="\n")  # noqa: T201
-    return 0
-
-
-def ping(call: Call) -> int:
-    """`ping`: is the controller there."""
-    cluster = find_cluster()
-    with Client.open(PING_TIMEOUT_S, cluster=cluster) as client:
-        try:
-            reply = client.call("Ping", pb.PingRequest())
-        except Unreachable:
-            print(f"Slurmctld(primary) at {cluster.host or cluster.address} is DOWN\n{DOWN_BANNER}")  # noqa: T201
-            return 1
-    print(f"Slurmctld(primary) at {reply.controller_host} is UP")  # noqa: T201
-    return 0
-
-
-def reconfigure(call: Call) -> int:
-    """`reconfigure`: all of the new configuration, or nothing."""
-    for warning in ask("Reconfigure", pb.ReconfigureRequest(), "slurm_reconfigure").warnings:
-        complain(NAME, f"{NAME}: warning: {warning}", plain=True)
-    return 0
-
-
-def shutdown(call: Call) -> int:
-    """`shutdown [slurmctld]`: stop the controller; jobs and node daemons go on."""
-    if call.words and call.words[0].lower() not in ("slurmctld", "controller"):
-        raise CommandError(f"invalid shutdown argument:{call.words[0]}", plain=True)
-    ask("Shutdown", pb.ShutdownRequest(), "slurm_shutdown")
-    return 0
-
-
-def version(call: Call) -> int:
-    """`version`."""
-    print(VERSION_TEXT)  # noqa: T201
-    return 0
-
-
-def errnumstr(call: Call) -> int:
-    """`errnumstr NUMBER`: the words of a refusal."""
-    try:
-        number = parse_int(call.words[0], 0, ERROR_NUMBER_MAX, "error number")
-    except BadValue as error:
-        raise CommandError("numeric arguments required for keyword:errnumstr", plain=True) from error
-    known = number in Code.__members__.values()
-    print(TEXT[Code(number)] if known else f"Unknown error {number}")  # noqa: T201
+    print(help_text(COMMAND))  # noqa: T201
     return 0
 
 
@@ -271,32 +165,40 @@ VERBS = {
     "uhold": Verb(1, -1, control(Action.USER_HOLD, "slurm_suspend")),
     "holdu": Verb(1, -1, control(Action.USER_HOLD, "slurm_suspend")),
     "release": Verb(1, -1, control(Action.RELEASE, "slurm_suspend")),
-    "requeue": Verb(1, -1, control(Action.REQUEUE, "slurm_requeue")),
-    "requeuehold": Verb(1, -1, control(Action.REQUEUE_HOLD, "slurm_requeue")),
+    "requeue": Verb(1, -1, requeue(Action.REQUEUE)),
+    "requeuehold": Verb(1, -1, requeue(Action.REQUEUE_HOLD)),
     "suspend": Verb(1, -1, control(Action.SUSPEND, "slurm_suspend")),
     "resume": Verb(1, -1, control(Action.RESUME, "slurm_resume")),
+    "top": Verb(1, -1, control(Action.TOP, "slurm_top_job")),
     "update": Verb(1, -1, update),
     "create": Verb(1, -1, reservation.create),
     "delete": Verb(1, -1, reservation.delete),
     "write": Verb(1, 3, write),
-    "reboot": Verb(0, 4, reboot),
-    "cancel_reboot": Verb(1, 1, cancel_reboot),
+    "wait_job": Verb(1, 1, wait_job),
     "completing": Verb(0, 0, completing),
     "listjobs": Verb(0, 1, listjobs),
     "liststeps": Verb(0, 1, of_steps("liststeps")),
     "listpids": Verb(0, 2, of_steps("listpids")),
     "pidinfo": Verb(1, 1, of_steps("pidinfo")),
     "notify": Verb(2, -1, of_steps("notify")),
-    "ping": Verb(0, 0, ping),
-    "reconfigure": Verb(0, 0, reconfigure),
-    "shutdown": Verb(0, 1, shutdown),
-    "version": Verb(0, 0, version),
-    "errnumstr": Verb(1, 1, errnumstr),
-}
-VERBS_LATER = words_of(
-    "abort all cluster details fsdampeningfactor getaddrs getent hide "
-    "oneliner power schedloglevel setdebug setdebugflags takeover token top "
-    "wait_job"
-)
+    **{
+        name: Verb(least, most, lazily("cli.ctladmin", name))
+        for name, least, most in (
+            ("abort", 0, 0), ("cancel_reboot", 1, 1), ("errnumstr", 1, 1), ("fsdampeningfactor", 1, 1), ("getaddrs", 1, -1),
+            ("getent", 1, 1), ("ping", 0, 0), ("power", 1, 5), ("reboot", 0, 4), ("reconfigure", 0, 0),
+            ("schedloglevel", 1, 1), ("setdebug", 1, 1), ("setdebugflags", 1, -1), ("shutdown", 0, 1), ("takeover", 0, 1),
+            ("token", 0, 2), ("version", 0, 0),
+        )
+    },
+    "all": switch("all", True, "hide"),
+    "hide": switch("all", False),
+    "details": switch("details"),
+    "oneliner": switch("oneliner"),
+    "quiet": switch("quiet", True, "verbose"),
+    "verbose": switch("verbose", True, "quiet"),
+    "cluster": Verb(1, 1, cluster),
+    "help": Verb(0, 0, help_line),
+}  # fmt: skip
+
 if __name__ == "__main__":
     main()

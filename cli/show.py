@@ -240,10 +240,11 @@ def completing_line(job: JobInfo, report: Report) -> str:
 def node_record(node: NodeInfo, report: Report) -> Record:
     """One node, as `scontrol show node` tells it."""
     features = _null(",".join(node.features))
+    port = f"Port={node.port} " if node.port else ""
     lines = [
         f"NodeName={node.name} Arch={_null(node.arch)} CoresPerSocket={node.cores_per_socket} ",
         f"CPUAlloc={node.cpus_alloc} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad={node.cpu_load_centi / 100:.2f}",
-        f"AvailableFeatures={features}",
+        f"AvailableFeatures={_null(','.join(node.available_features)) if node.available_features else features}",
         f"ActiveFeatures={features}",
         f"Gres={_null(format_node_gres(_gres(node.gres)))}",
     ]
@@ -251,7 +252,7 @@ def node_record(node: NodeInfo, report: Report) -> Record:
         used = gres_used(node) if node.gres or node.gres_used else NULL
         lines += [f"GresDrain={gres_drain(node)}", f"GresUsed={used}"]
     lines += [
-        f"NodeAddr={node.addr} NodeHostName={node.hostname} Version={_null(node.version)}",
+        f"NodeAddr={node.addr} NodeHostName={node.hostname} {port}Version={_null(node.version)}",
         f"OS={_null(node.os)} ",
         f"RealMemory={node.real_memory_mb} AllocMem={node.mem_alloc_mb} FreeMem={node.free_memory_mb or 'N/A'} "
         f"Sockets={node.sockets} Boards={node.boards}",
@@ -260,7 +261,7 @@ def node_record(node: NodeInfo, report: Report) -> Record:
         f"Partitions={','.join(node.partitions)} ",
         f"BootTime={report.date(node.boot_at_us, 'None')} "
         f"SlurmdStartTime={report.date(node.noded_start_at_us, 'None')}",
-        f"LastBusyTime={report.date(node.last_busy_at_us)} ResumeAfterTime=None",
+        f"LastBusyTime={report.date(node.last_busy_at_us)} ResumeAfterTime={report.date(node.resume_after_us, 'None')}",
         f"CfgTRES={format_tres(node_tres(node))}",
         f"AllocTRES={format_tres(node_tres_used(node))}",
         "CurrentWatts=0 AveWatts=0",
@@ -274,6 +275,8 @@ def _node_remarks(node: NodeInfo, report: Report) -> Record:
         when = f" [{node.reason_user}@{report.date(node.reason_at_us)}]" if node.reason_at_us else ""
         lines.append(f"Reason={node.reason}{when}")
     lines += [f"Comment={node.comment}"] if node.comment else []
+    lines += [f"Extra={node.extra}"] if node.extra else []
+    lines += [f"ReservationName={node.reservation}"] if node.reservation else []
     lines += gpu_lines(node, report.date)
     return [*lines, "Pretended=YES"] if node.pretended else lines
 
@@ -339,8 +342,11 @@ def _partition_memory(part: PartitionInfo) -> str:
 
 def config_text(lines: Iterable[ConfigLine], at_us: int, report: Report) -> str:
     """`scontrol show config`: keys and values, parsed by tools as `^(\\S+) += (.*)$`."""
-    shown = [f"{line.key:<{CONFIG_KEY_WIDTH}} = {line.value or NULL}" for line in lines]
-    return "\n".join([f"Configuration data as of {report.date(at_us or report.now_us)}", *shown, ""])
+    parts: dict[str, list[str]] = {"": [f"Configuration data as of {report.date(at_us or report.now_us)}"]}
+    for line in lines:
+        text = f"{line.key:<{CONFIG_KEY_WIDTH}} = {line.value or NULL}"
+        parts.setdefault(line.section, ["", f"{line.section}:"]).append(text)
+    return "\n".join([*(text for part in parts.values() for text in part), ""])
 
 
 def story_line(line: StoryLine, report: Report) -> str:

@@ -16,12 +16,11 @@ ENTITY_WORDS = {"jobid": "job", "job": "job", "nodename": "node", "node": "node"
                 "partitionname": "partition", "partition": "partition"}  # fmt: skip
 NO_ENTITY = (
     "No valid entity in update command\n"
-    'Input line must include "NodeName", "PartitionName", "ReservationName", or "JobId"\n'
-    "(the controller's debug level is not supported yet by Penstock)"
+    'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"'
 )
 NODE_STATES = (
     "NORESP", "DRAIN", "DOWN", "FAIL", "FUTURE", "IDLE", "RESUME", "POWER_DOWN", "POWER_UP", "UNDRAIN",
-    "REBOOT", "REBOOT_ASAP", "CANCEL_REBOOT",
+    "REBOOT", "REBOOT_ASAP", "CANCEL_REBOOT", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE",
 )  # fmt: skip
 STATES_WITH_REASON = ("DRAIN", "DOWN", "FAIL")
 #: What can be done to GPUs of a node (`gres=gpu:3 state=drain`): the others of the node go on.
@@ -33,14 +32,20 @@ KEYS = {
         "jobname account partition qos timelimit timemin priority nice numnodes numtasks numcpus reqnodelist "
         "excnodelist features dependency arraytaskthrottle starttime deadline comment admincomment cpuspertask "
         "reservationname requeue minmemorynode minmemorycpu mincpusnode gres licenses mailtype mailuser stdout stderr "
-        "stdin workdir oversubscribe contiguous switches wckey"
+        "stdin workdir oversubscribe contiguous switches wckey systemcomment extra endtime sitefactor resetaccruetime "
+        "taskspernode mintmpdisknode reqsockets reqcores reqthreads corespec threadspec prefer batchfeatures "
+        "wait-for-switch reboot delayboot mcslabel network"
     ),
-    "node": words_of("state reason resumeafter weight features activefeatures gres comment extra nodeaddr nextstate"),
+    "node": words_of(
+        "state reason resumeafter weight features activefeatures gres comment extra nodeaddr nodehostname cpubind nextstate"
+    ),
     "partition": words_of(
         "state nodes default maxtime defaulttime minnodes maxnodes allowaccounts denyaccounts allowgroups allowqos "
         "denyqos qos prioritytier priorityjobfactor preemptmode gracetime oversubscribe exclusive exclusiveuser "
         "defmempercpu defmempernode maxmempercpu maxmempernode maxcpuspernode lln hidden rootonly reqresv "
-        "overtimelimit tresbillingweights disablerootjobs alternate allocnodes jobdefaults"
+        "overtimelimit tresbillingweights disablerootjobs alternate allocnodes jobdefaults cpubind defcpupergpu "
+        "defmempergpu exclusivetopo maxcpuspersocket powerdownonidle priority resumetimeout selecttypeparameters "
+        "suspendtime suspendtimeout topology penstockallownewprivs"
     ),
 }
 #: Other spellings that Slurm takes, and the one that is sent.
@@ -48,7 +53,14 @@ ALIASES = {
     "name": "jobname", "eligibletime": "starttime", "reqnodes": "reqnodelist",
     "excnodes": "excnodelist", "availablefeatures": "features", "memory": "minmemorynode", "shared": "oversubscribe",
     "tasks": "numtasks", "nodecnt": "numnodes", "trespernode": "gres", "nodelist": "reqnodelist",
+    "cpus/task": "cpuspertask", "reqprocs": "numcpus", "mincpus": "mincpusnode", "mintmpdisk": "mintmpdisknode",
+    "reqcpus": "numcpus", "reservation": "reservationname", "nodes": "numnodes", "tresperjob": "gres",
+    "minnodes": "numnodes", "numnode": "numnodes", "feature": "features",
 }  # fmt: skip
+
+
+NODE_ALIASES = {"availablefeatures": "features", "feature": "features", "shared": "oversubscribe"}
+PARTITION_STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
 
 
 class Update(NamedTuple):
@@ -57,6 +69,8 @@ class Update(NamedTuple):
     kind: str
     target: str
     changes: dict[str, str]
+    by_name: bool = False  # jobs: the target is a name
+    user: str = ""  # of those jobs
 
 
 def is_about_reservation(words: list[str]) -> bool:
@@ -71,21 +85,31 @@ def read_update(words: list[str]) -> Update:
     """Read the words behind `scontrol update`."""
     pairs = _pairs(words)
     entity = _entity([key for key, _, _ in pairs])
+    if entity is None and (debug := next((value for key, value, _ in pairs if key == "slurmctlddebug"), None)):
+        return Update("debug", debug.lower(), {})
+    by_name = entity is None and any(key in ("jobname", "name") for key, _, _ in pairs)
+    if by_name:
+        entity = next(at for at, (key, _, _) in enumerate(pairs) if key in ("jobname", "name"))
     if entity is None:
         raise CommandError(NO_ENTITY, plain=True)
-    kind = ENTITY_WORDS[pairs[entity][0]]
-    target = pairs.pop(entity)[1]
+    kind = "job" if by_name else ENTITY_WORDS[pairs[entity][0]]
+    target, user = pairs.pop(entity)[1], ""
+    if by_name:
+        user = next((value for key, value, _ in pairs if key == "userid"), "")
+        pairs = [pair for pair in pairs if pair[0] != "userid"]
     changes: dict[str, str] = {}
     for key, value, word in pairs:
-        name = key if key in KEYS[kind] else ALIASES.get(key, "")
+        name = key if key in KEYS[kind] else ALIASES.get(key, "") if kind == "job" else NODE_ALIASES.get(key, "")
         if name not in KEYS[kind]:
             raise CommandError(f"Update of this parameter is not supported: {word}\nRequest aborted", plain=True)
-        changes[ALIASES.get(name, name)] = value
+        changes[name] = value
     if not changes:
         raise CommandError("No changes specified", plain=True)
     if kind == "node":
         _check_node(changes)
-    return Update(kind, target, changes)
+    if kind == "partition":
+        _check_partition(changes)
+    return Update(kind, target, changes, by_name, user)
 
 
 def _entity(keys: list[str]) -> int | None:
@@ -137,6 +161,13 @@ def _check_node(changes: dict[str, str]) -> None:
             "You must specify a reason when DOWNING or DRAINING a node. Request denied",
             plain=True,
         )
+
+
+def _check_partition(changes: dict[str, str]) -> None:
+    state = changes.get("state", "UP").upper()
+    if state not in PARTITION_STATES:
+        text = f"Invalid input: state={changes['state']}\nAcceptable State values are UP, DOWN, DRAIN and INACTIVE"
+        raise CommandError(text)
 
 
 def _check_gpus(text: str, state: str) -> None:

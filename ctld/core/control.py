@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ctld.core import arrays, crontabs, depends, job_life, preempt, priority, step_life, suspend
+from ctld.core import arrays, crontabs, depends, job_life, preempt, priority, step_life, suspend, top
 from ctld.core.effects import Done, JobResult, NotifyStep, Refused, Results, SignalStep
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, NotifyJob, Role
 from ctld.core.model import Job
@@ -201,7 +201,8 @@ def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
         # -- apply
         apply(state, now_us, event.actor, part(state, target))
 
-    state.reply(event.reply_to, Results(tuple(each_target(state, event.actor, event.ids, act))))
+    ids = event.ids[::-1] if event.action is ControlAction.TOP else event.ids
+    state.reply(event.reply_to, Results(tuple(each_target(state, event.actor, ids, act))))
 
 
 def _check_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
@@ -309,4 +310,5 @@ ACTIONS: dict[ControlAction, tuple[Action, Action]] = {
     ControlAction.REQUEUE_HOLD: (_check_requeue, _requeue_hold),
     ControlAction.SUSPEND: (_check_suspend, _suspend),
     ControlAction.RESUME: (_check_resume, _resume),
+    ControlAction.TOP: (top.check_top, top.top),
 }

@@ -36,6 +36,7 @@ from ctld.core import (
     lease,
     mail,
     mig,
+    node_admin,
     node_life,
     preempt,
     priority,
@@ -175,8 +176,8 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     ControlJobs: control.control_jobs,
     UpdateJobs: update.update_jobs,
     ChangeAccounts: accounts.change_accounts,
-    UpdateNodes: node_life.update_nodes,
-    UpdatePartition: node_life.update_partition,
+    UpdateNodes: node_admin.update_nodes,
+    UpdatePartition: node_admin.update_partition,
     CreateReservation: reserve.create_reservation,
     UpdateReservation: reserve.update_reservation,
     DeleteReservation: reserve.delete_reservation,
@@ -262,6 +263,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.LEASE: node_life.lease_due,
     Timer.FENCE: lease.fence_due,
     Timer.REBOOT: reboot.timed_out,
+    Timer.RESUME_AFTER: node_admin.resume_due,
     Timer.PRIORITY: priority.calculate,
     Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
@@ -283,6 +285,11 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
     if state.dirty_partitions:
         known = state.partitions
         batch.partitions = [PartitionRow(n, known[n].state) for n in state.dirty_partitions if n in known]
+    if state.dirty_amendments:
+        places = {key: place for place, key in enumerate(state.amendments)}
+        mine = state.amendments
+        batch.amendments = [(places[key], mine[key]) for key in state.dirty_amendments if key in mine]
+        batch.amendments_gone = [key for key in state.dirty_amendments if key not in mine]
     if state.dirty_gpus:
         of = {name: state.nodes[name].gpus for name, _ in state.dirty_gpus if name in state.nodes}
         batch.gpus = [of[name][uuid] for name, uuid in state.dirty_gpus if uuid in of.get(name, ())]

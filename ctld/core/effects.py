@@ -19,6 +19,7 @@ from ctld.core.model import (
     StepRow,
 )
 from ctld.core.periodic import Crontab, Trigger
+from penstock.values.amendment import Amendment
 from penstock.values.refusals import TEXT, Code
 
 
@@ -355,6 +356,8 @@ class Batch(msgspec.Struct):
     crontabs_gone: list[int] = []  # uids
     triggers: list[Trigger] = []
     triggers_gone: list[int] = []
+    amendments: list[tuple[int, Amendment]] = []  # with their places in the order
+    amendments_gone: list[tuple[str, str]] = []  # (kind, name)
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -380,6 +383,8 @@ class Batch(msgspec.Struct):
             or self.crontabs_gone
             or self.triggers
             or self.triggers_gone
+            or self.amendments
+            or self.amendments_gone
         )
 
 

@@ -13,6 +13,7 @@ from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
 from ctld.core.model import SpecRow
 from ctld.core.step_model import StepRequest
 from ctld.core.wanted_job import WantedJob as WantedJob
+from penstock.values.amendment import Amendment
 from penstock.values.config import Config
 
 
@@ -44,6 +45,8 @@ class LoadConfig(Event, frozen=True):
 
     config: Config
     reply_to: int = 0
+    amendments: tuple[Amendment, ...] = ()  # what it has beside the file, as far as that is new
+    dropped: tuple[tuple[str, str], ...] = ()  # (kind, name) of those that count no longer
 
 
 class Tick(Event, frozen=True):
@@ -167,6 +170,7 @@ class ControlAction(IntEnum):
     REQUEUE_HOLD = 5
     SUSPEND = 6
     RESUME = 7
+    TOP = 260
 
 
 class ControlJobs(Event, frozen=True):

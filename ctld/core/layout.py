@@ -47,6 +47,10 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
         if node.link_id and node.name not in kept:  # its stream ends, so that it can register when it comes back
             state.emit(AdmitNode(node.name, node.link_id, f"node {node.name} has left the configuration"))
     take_config(state, event.config, now_us)
+    for key in event.dropped:
+        state.drop_amendment(key)
+    for amendment in event.amendments:
+        state.put_amendment(amendment)
     gpu_care.recover(state, now_us)
     state.reply(event.reply_to, Done())
 
@@ -192,8 +196,9 @@ def new_node(config: NodeConfig) -> Node:
     """A node that has never registered."""
     node = Node()
     node.name, node.config, node.index, node.inside = config.name, config, 0, layout_of(config)
-    node.flags = NodeFlag.UNKNOWN
-    node.reason = node.comment = node.boot_id = node.spool_id = node.version = node.os = node.arch = ""
+    node.flags = NodeFlag.UNKNOWN | (NodeFlag.FUTURE if config.state == "FUTURE" else NodeFlag.NONE)
+    node.resume_after_us = 0
+    node.reason = node.comment = node.extra = node.boot_id = node.spool_id = node.version = node.os = node.arch = ""
     node.reason_uid = node.reason_at_us = node.link_id = node.boot_at_us = node.started_at_us = 0
     node.last_busy_at_us = node.cpus_alloc = node.cpus_used = node.mem_alloc_mb = 0
     node.connected = node.pretended = node.stream_tls = False

@@ -304,10 +304,11 @@ class Node:
 
     __slots__ = (
         "arch", "boot_at_us", "boot_id", "comment", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
-        "cuda_version", "exited", "features", "flags", "gpu_closed", "gpu_constraint", "gpu_driver", "gpu_shares",
+        "cuda_version", "exited", "extra", "features", "flags", "gpu_closed", "gpu_constraint", "gpu_driver", "gpu_shares",
         "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gpus_at_us", "gres_used", "index", "inside",
         "jobs", "last_busy_at_us", "leftovers", "link_id", "lost_at_us", "lost_link_id", "low", "mem_alloc_mb",
         "name", "nvml_version", "os", "pretended", "real_memory_mb", "reason", "reason_at_us", "reason_uid",
+        "resume_after_us",
         "spool_id", "started_at_us", "stream_port", "stream_tls", "version", "weight",
     )  # fmt: skip
 
@@ -320,6 +321,8 @@ class Node:
     reason_uid: int
     reason_at_us: int
     comment: str
+    extra: str
+    resume_after_us: int  # when it is resumed by itself; 0 = not
     features: tuple[str, ...]
     boot_id: str
     spool_id: str
@@ -374,6 +377,8 @@ class NodeRow(NamedTuple):
     spool_id: str
     version: str
     last_busy_at_us: int
+    extra: str = ""
+    resume_after_us: int = 0
 
 
 _node_values: Callable[[Node], tuple[Any, ...]] = attrgetter(*NodeRow._fields)

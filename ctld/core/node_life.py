@@ -13,33 +13,22 @@ the time-out, unless it was submitted with --no-kill: half a job is of no use. O
 then; what is left of it is ended before anything else starts on the node.
 """
 
-from collections.abc import Callable
-
-from ctld.core import gpu_admin, gpu_health, gpus, job_life, lease, reboot, step_life, surround, suspend
-from ctld.core.effects import AdmitNode, Done, ForgetStep, Refused, TerminateStep
+from ctld.core import gpu_health, gpus, job_life, lease, reboot, step_life, surround, suspend
+from ctld.core.effects import AdmitNode, ForgetStep, TerminateStep
 from ctld.core.events import (
     HeldStep,
     NodeDisconnected,
     NodeFenced,
     NodeNotice,
     NodeRegistered,
-    Role,
     StepExited,
-    UpdateNodes,
-    UpdatePartition,
 )
 from ctld.core.model import Job, Node
-from ctld.core.ready import refresh
-from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, is_live_on, part_on
 from ctld.core.timers import Timer
-from penstock.values.errors import BadValue
 from penstock.values.jobid import EXTERN_STEP
-from penstock.values.numbers import parse_int
-from penstock.values.refusals import Code
 from penstock.values.states import JobState, NodeFlag, Reason
-from penstock.values.text import check_name
 
 US = 1_000_000
 ROOT_UID = 0
@@ -65,7 +54,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
         node.flags &= ~NodeFlag.DOWN
         node.reason = ""
-    node.flags &= ~(NodeFlag.UNKNOWN | NodeFlag.NO_RESPOND)
+    node.flags &= ~(NodeFlag.UNKNOWN | NodeFlag.NO_RESPOND | NodeFlag.FUTURE)
     reboot.registered(state, node, rebooted, now_us)
     if event.spool_lost:
         drain(node, "spool lost", now_us)
@@ -264,7 +253,7 @@ def node_timeout(state: ClusterState, now_us: int, name: str, link_id: int) -> N
 def _out_of_reach(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """A job of a node that has been silent for SlurmdTimeout."""
     if lease.stops(state, job) and _needs(node, job):
-        _end_for_node(state, node, job, now_us)
+        end_for_node(state, node, job, now_us)
     else:
         _end_broken(state, node, job, now_us)
     if job.job_id not in node.jobs:
@@ -288,7 +277,7 @@ def _needs(node: Node, job: Job) -> bool:
 def _end_broken(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """End a job as a whole that has lost one of its nodes."""
     if len(job.alloc) > 1 and _needs(node, job):
-        _end_for_node(state, node, job, now_us)
+        end_for_node(state, node, job, now_us)
 
 
 def lease_due(state: ClusterState, now_us: int, name: str, job_id: int) -> None:
@@ -314,7 +303,7 @@ def node_fenced(state: ClusterState, now_us: int, event: NodeFenced) -> None:
     set_down(state, node, f"{NOT_RESPONDING}; {how}"[:REASON_MAX], ROOT_UID, now_us)
     for job_id in list(node.jobs) if is_off else ():
         job = state.jobs[job_id]
-        _end_for_node(state, node, job, now_us)
+        end_for_node(state, node, job, now_us)
         state.record(now_us, job, "fence", f"{node.name} is off")
         bury(state, node, job, now_us)
 
@@ -326,7 +315,7 @@ def set_down(state: ClusterState, node: Node, reason: str, uid: int, now_us: int
     state.touch_node(node)
 
 
-def _end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
+def end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """Begin the end of a job that runs on a node that is down: back to the queue, or NODE_FAIL."""
     if not _needs(node, job):
         return
@@ -341,153 +330,3 @@ def bury(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     for step in job_life.live_steps(state, job):
         if is_live_on(step, node.name) and job.attempt == attempt:
             step_life.lost(state, job, step, now_us, f"node {node.name} is down", node.name)
-
-
-def update_nodes(state: ClusterState, now_us: int, event: UpdateNodes) -> None:
-    """scontrol update nodename=. Raises Refused."""
-    require_role(event.actor, Role.ADMINISTRATOR, "changing a node")
-    everyone = [name.upper() for name in event.names] == ["ALL"] and event.names[0] not in state.nodes
-    names = [node.name for node in state.node_list] if everyone else event.names
-    unknown = [name for name in names if name not in state.nodes]
-    if unknown or not names:
-        raise Refused(Code.INVALID_NODE_NAME, unknown[0] if unknown else "")
-    nodes = [state.nodes[name] for name in names]
-    changes = dict(event.changes)
-    next_state = changes.pop("nextstate", "").upper()
-    to, reason = changes.pop("state", "").upper(), changes.pop("reason", "")
-    if "gres" in changes:
-        _update_gpus(state, now_us, event, nodes, changes, to, reason)
-        return
-    comment, weight = changes.pop("comment", None), changes.pop("weight", None)
-    if changes:
-        raise Refused(Code.NOT_SUPPORTED, f"{next(iter(changes))}= is not supported for nodes yet")
-    try:
-        check_name(reason, "reason")
-        check_name(comment or "", "comment")
-        order = None if weight is None else parse_int(weight, 0, 0x7FFFFFFF, "weight")
-    except BadValue as error:
-        raise Refused(Code.INVALID_VALUE, str(error)) from None
-    if to and to not in NODE_STATES and to not in REBOOTS:
-        raise Refused(Code.INVALID_NODE_STATE, f"{to}; known: {', '.join((*NODE_STATES, *REBOOTS))}")
-    if to in REBOOTS:
-        _check_reboot(state, nodes, to, next_state)
-    if to in ("DOWN", "DRAIN", "FAIL") and not reason and any(not node.reason for node in nodes):
-        raise Refused(Code.INVALID_VALUE, f"You must specify a reason when {to} a node")
-    if to in ("RESUME", "IDLE", "UNDRAIN") and any(not node.flags & RESUMABLE for node in nodes):
-        raise Refused(Code.INVALID_NODE_STATE)
-    # -- apply
-    for node in nodes:
-        if comment is not None:
-            node.comment = comment
-        if order is not None:
-            state.set_weight(node, order)
-        if to in REBOOTS:
-            REBOOTS[to](state, node, next_state, reason, event.actor.uid, now_us)
-        elif to:
-            _set_state(state, node, to, reason, event.actor.uid, now_us)
-        elif reason:
-            node.reason, node.reason_uid, node.reason_at_us = reason, event.actor.uid, now_us
-        state.touch_node(node)
-    state.reply(event.reply_to, Done())
-
-
-def _update_gpus(
-    state: ClusterState,
-    now_us: int,
-    event: UpdateNodes,
-    nodes: list[Node],
-    changes: dict[str, str],
-    to: str,
-    reason: str,
-) -> None:
-    """gres=gpu:...: of the nodes only these GPUs are meant. Raises Refused."""
-    text = changes.pop("gres")
-    if changes:
-        raise Refused(Code.NOT_SUPPORTED, f"{next(iter(changes))}= and gres= do not go together")
-    try:
-        check_name(reason, "reason", REASON_MAX)
-    except BadValue as error:
-        raise Refused(Code.INVALID_VALUE, str(error)) from None
-    found = gpu_admin.chosen(nodes, text, to, reason)
-    # -- apply
-    gpu_admin.apply(state, now_us, found, to, reason, event.actor.uid)
-    state.reply(event.reply_to, Done())
-
-
-#: States an administrator may set, with the flags they set and clear.
-NODE_STATES: dict[str, tuple[NodeFlag, NodeFlag]] = {
-    "DRAIN": (NodeFlag.DRAIN, NodeFlag.NONE),
-    "DOWN": (NodeFlag.DOWN, NodeFlag.NONE),
-    "FAIL": (NodeFlag.FAIL, NodeFlag.NONE),
-    "RESUME": (NodeFlag.NONE, NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL),
-    "IDLE": (NodeFlag.NONE, NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL),
-    "UNDRAIN": (NodeFlag.NONE, NodeFlag.DRAIN),
-}
-RESUMABLE = NodeFlag.DRAIN | NodeFlag.DOWN | NodeFlag.FAIL
-
-
-def _check_reboot(state: ClusterState, nodes: list[Node], to: str, next_state: str) -> None:
-    if to == CANCEL_REBOOT:
-        idle = [n.name for n in nodes if (n.flags & REBOOTING) != NodeFlag.REBOOT_REQUESTED]
-        if idle:
-            raise Refused(Code.INVALID_NODE_STATE, f"node {idle[0]} does not wait for a reboot")
-        return
-    if not state.config.reboot_program:
-        raise Refused(Code.DISABLED_STATE, "RebootProgram is not set")
-    if next_state not in reboot.NEXT_STATES:
-        raise Refused(Code.INVALID_VALUE, f"nextstate {next_state}; known: RESUME, DOWN")
-    if issued := [n.name for n in nodes if n.flags & NodeFlag.REBOOT_ISSUED]:
-        raise Refused(Code.INVALID_NODE_STATE, f"node {issued[0]} is rebooting already")
-
-
-CANCEL_REBOOT = "CANCEL_REBOOT"
-REBOOTING = NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED
-#: What `state=` may ask for beside states: name -> who does it (node, next state, reason, uid, now).
-REBOOTS: dict[str, Callable[[ClusterState, Node, str, str, int, int], None]] = {
-    "REBOOT": lambda state, node, then, *rest: reboot.request(state, node, False, then, *rest),
-    "REBOOT_ASAP": lambda state, node, then, *rest: reboot.request(state, node, True, then, *rest),
-    CANCEL_REBOOT: lambda state, node, *rest: reboot.cancel(state, node),
-}
-
-
-def _set_state(state: ClusterState, node: Node, to: str, reason: str, uid: int, now_us: int) -> None:
-    on, off = NODE_STATES[to]
-    node.flags = (node.flags | on) & ~off
-    if on:
-        node.reason, node.reason_uid, node.reason_at_us = reason or node.reason, uid, now_us
-    else:
-        node.reason = ""
-    if to == "DOWN":  # the administrator's word that nothing runs there any more
-        for job_id in list(node.jobs):
-            job = state.jobs[job_id]
-            _end_for_node(state, node, job, now_us)
-            if not node.connected:
-                bury(state, node, job, now_us)
-
-
-PARTITION_STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
-
-
-def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -> None:
-    """scontrol update partitionname= state=. Raises Refused."""
-    require_role(event.actor, Role.ADMINISTRATOR, "changing a partition")
-    partition = state.partitions.get(event.name)
-    if partition is None:
-        raise Refused(Code.INVALID_PARTITION, event.name)
-    to = event.changes.get("state", "").upper()
-    others = [key for key in event.changes if key != "state"]
-    if others:
-        raise Refused(
-            Code.NOT_SUPPORTED, f"{others[0]}= is not supported for partitions yet: edit slurm.conf and reconfigure"
-        )
-    if to not in PARTITION_STATES:
-        raise Refused(Code.INVALID_VALUE, f"state {to or '(none)'}; known: {', '.join(PARTITION_STATES)}")
-    # -- apply
-    partition.state = to
-    state.rules_changed()
-    state.dirty_partitions[partition.name] = None
-    for job in list(state.jobs.values()):  # a rare command, not an event of the daily run
-        if partition.name in job.request.partitions:
-            refresh(state, job, now_us)
-    state.changed()
-    state.reply(event.reply_to, Done())

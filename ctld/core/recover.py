@@ -18,6 +18,7 @@ from ctld.core import (
     gpu_care,
     gpu_idle,
     gpu_work,
+    node_admin,
     ports,
     predict,
     priority,
@@ -42,6 +43,7 @@ from ctld.core.step_parts import set_limit_timers
 from ctld.core.stepdesk import StepDesk
 from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
+from penstock.values.amendment import Amendment
 from penstock.values.config import Config, NodeConfig
 from penstock.values.dependency import parse_dependency
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag, Reason
@@ -83,6 +85,7 @@ class Loaded(NamedTuple):
     gpus: Sequence[Gpu] = ()
     crontabs: Sequence[Crontab] = ()
     triggers: Sequence[Trigger] = ()
+    amendments: Sequence[Amendment] = ()  # in force in the configuration already
 
 
 class Misfit(Exception):
@@ -92,6 +95,7 @@ class Misfit(Exception):
 def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) -> None:
     """Fill an empty state. Raises Misfit."""
     state.epoch = loaded.epoch
+    state.amendments = {amendment.key: amendment for amendment in loaded.amendments}
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
     state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos}
@@ -129,6 +133,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     reserve_life.recover_all(state, now_us)
     gang.recover(state, now_us)
     reboot.recover(state, now_us)
+    node_admin.recover(state)
     gpu_work.recover(state, now_us)
     gpu_care.recover(state, now_us)
     gpu_idle.recover(state, now_us)

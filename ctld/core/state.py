@@ -40,6 +40,7 @@ from ctld.core.periodic import Periodic
 from ctld.core.policy import BackfillPolicy
 from ctld.core.stepdesk import StepDesk
 from ctld.core.timers import Timer, Timers
+from penstock.values.amendment import Amendment
 from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.licenses import parse_licenses
@@ -63,6 +64,7 @@ CLOSED_FLAGS = (
     | NodeFlag.FAIL
     | NodeFlag.COMPLETING
     | NodeFlag.REBOOT_ISSUED
+    | NodeFlag.FUTURE
 )
 
 
@@ -86,6 +88,7 @@ class ClusterState:
         self.node_list: list[Node] = []  # by column index
         self.partitions: dict[str, Partition] = {}
         self.partition_list: list[Partition] = []
+        self.amendments: dict[tuple[str, str], Amendment] = {}  # of the configuration, by hand, in their order
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.timers = Timers()
         self._open_columns()
@@ -117,6 +120,7 @@ class ClusterState:
         self.dirty_nodes: dict[str, None] = {}
         self.dirty_gpus: dict[tuple[str, str], None] = {}  # (node, UUID)
         self.dirty_partitions: dict[str, None] = {}
+        self.dirty_amendments: dict[tuple[str, str], None] = {}  # those that are gone too
         self.dirty_reservations: dict[str, None] = {}  # those that are gone too
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
@@ -260,6 +264,16 @@ class ClusterState:
         self.node_columns.order[:] = [n.index for n in ordered]
         self.changed()
 
+    def put_amendment(self, amendment: Amendment) -> None:
+        """The configuration has been changed by hand."""
+        self.amendments[amendment.key] = amendment
+        self.dirty_amendments[amendment.key] = None
+
+    def drop_amendment(self, key: tuple[str, str]) -> None:
+        """The file counts again."""
+        if self.amendments.pop(key, None) is not None:
+            self.dirty_amendments[key] = None
+
     def changed(self) -> None:
         """A scheduling pass could come out differently now."""
         self.revision += 1
@@ -270,7 +284,7 @@ class ClusterState:
         return bool(
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
-            or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty
+            or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.dirty_amendments
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -294,7 +308,7 @@ class ClusterState:
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
-        self.dirty_qos, self.dirty_gpus, self.periodic.dirty = {}, {}, {}
+        self.dirty_qos, self.dirty_gpus, self.periodic.dirty, self.dirty_amendments = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}

@@ -21,6 +21,7 @@ class Timer(IntEnum):
     LEASE = 15  # key = node name, check = job id
     FENCE = 16  # key = node name, check = link id that was lost
     REBOOT = 70  # key = node name
+    RESUME_AFTER = 71  # key = node name
     FULL_PASS = 7
     MIG = 90  # a GPU that had to rest may be divided again
     SWITCH_WAIT = 11  # key = job id

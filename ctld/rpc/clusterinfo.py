@@ -16,6 +16,7 @@ from ctld.core.state import ClusterState
 from ctld.rpc.gpuinfo import NODE_FIELDS, with_indices
 from penstock.config.kinds import PREEMPT_MODE
 from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.amendment import NODE
 from penstock.values.hostlist import compress
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
@@ -31,7 +32,7 @@ _SHOWN_FLAGS: Final = (
 )
 _NODE_FIELDS: Final = (
     "name", "reason", "reason_at_us", "cpus", "cpus_alloc", "real_memory_mb", "mem_alloc_mb", "features", "weight",
-    "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", *NODE_FIELDS,
+    "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", *NODE_FIELDS,
 )  # fmt: skip
 _NODE_CONFIG_FIELDS: Final = (
     "hostname", "addr", "boards", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb",
@@ -55,6 +56,8 @@ def partitions_of_nodes(state: ClusterState) -> dict[str, list[str]]:
 
 def base_state(node: Node) -> str:
     """The state beside the flags."""
+    if node.flags & NodeFlag.FUTURE:
+        return "FUTURE"
     if node.flags & NodeFlag.DOWN:
         return "DOWN"
     if node.flags & NodeFlag.UNKNOWN:
@@ -70,7 +73,15 @@ def flags_of(state: ClusterState, node: Node) -> list[str]:
     completing = any(state.jobs[job_id].state is JobState.COMPLETING for job_id in node.jobs)
     if completing or node.flags & NodeFlag.COMPLETING:
         flags.append("COMPLETING")
+    if is_dynamic(state, node):
+        flags.append("DYNAMIC_NORM")
     return flags
+
+
+def is_dynamic(state: ClusterState, node: Node) -> bool:
+    """True of a node that scontrol create has made."""
+    amendment = state.amendments.get((NODE, node.name))
+    return amendment is not None and amendment.made
 
 
 def reservations_of_nodes(state: ClusterState, now_us: int) -> dict[str, list[Reservation]]:
@@ -119,6 +130,10 @@ def node_info(
         + shares_used(node),
         partitions=partitions,
         noded_start_at_us=node.started_at_us,
+        resume_after_us=node.resume_after_us,
+        available_features=node.features,
+        port=node.config.port if node.config.port != state.config.slurmd_port else 0,
+        dynamic=is_dynamic(state, node),
         free_memory_mb=link.free_memory_mb if link else 0,
         cpu_load_centi=link.cpu_load_centi if link else 0,
         gpus=gpus,

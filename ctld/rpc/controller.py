@@ -6,11 +6,12 @@ Reading methods do not trouble the core: jobs come from the committed snapshot, 
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from ctld.core.effects import Created, Done, Ended, Refusal, Refused, Results, Submitted
 from ctld.core.events import (
+    Actor,
     AwaitJob,
     CancelJobs,
     ChangeQos,
@@ -22,23 +23,20 @@ from ctld.core.events import (
     Role,
     SubmitJob,
     UpdateJobs,
-    UpdateNodes,
-    UpdatePartition,
     UpdateReservation,
 )
 from ctld.core.foresee import foresee, inquire_start
 from ctld.core.update_keys import DATES
 from ctld.rpc import clusterinfo, gpuinfo, reservations, wanted
+from ctld.rpc.administration import Administration
 from ctld.rpc.auth import caller
 from ctld.rpc.joblists import JobLists
-from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.runas import submitted_for
 from ctld.rpc.services import Services
 from ctld.rpc.sight import hidden_partitions, is_private
 from ctld.rpc.users import job_filter
-from ctld.runtime.errors import NotTaken
 from ctld.runtime.points import crash_point
-from penstock.errors import PenstockError
 from penstock.security.join import SECRET_BYTES, admit
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.dates import parse_date_us
@@ -47,28 +45,12 @@ from penstock.values.hostlist import compress, expand
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import ACTIVE_STATES
 
-Handler = Callable[[Any, Any], Awaitable[Any]]
 
-
-def translated(handler: Callable[[Any, Any, Any], Awaitable[Any]]) -> Callable[[Any, Any, Any], Awaitable[Any]]:
-    """A method whose refusals become statuses."""
-
-    async def method(self: Any, request: Any, context: Any) -> Any:
-        try:
-            return await handler(self, request, context)
-        except (BadRequest, NotTaken) as error:
-            await refuse_as(context, error)
-        except PenstockError as error:
-            await refuse_as(context, BadRequest(Code(error.code), error.text))
-
-    return method
-
-
-class ControllerService:
+class ControllerService(Administration):
     """The methods, by the names of the service."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._runtime = services.runtime
         self._names = services.names
         self._job_lists = JobLists(services)
@@ -167,26 +149,8 @@ class ControllerService:
             message = controller_pb2.JobFilter(names=[request.job_name], users=users, states=states)
             which = await job_filter(message, self._names)
         reply_to = self._runtime.new_reply_to()
-        event = UpdateJobs(caller(), tuple(request.ids), changes, dates, reply_to, which)
+        event = UpdateJobs(await self._acting(request), tuple(request.ids), changes, dates, reply_to, which)
         return _results(await self._ask(event, context))
-
-    @translated
-    async def UpdateNodes(self, request: Any, context: Any) -> Any:
-        """scontrol update nodename=."""
-        try:
-            names = tuple(dict.fromkeys(expand(request.names)))
-        except BadValue as error:
-            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
-        changes = wanted.changes_of(request.changes)
-        await self._ask(UpdateNodes(caller(), names, changes, self._runtime.new_reply_to()), context)
-        return controller_pb2.Empty()
-
-    @translated
-    async def UpdatePartition(self, request: Any, context: Any) -> Any:
-        """scontrol update partitionname=."""
-        changes = wanted.changes_of(request.changes)
-        await self._ask(UpdatePartition(caller(), request.name, changes, self._runtime.new_reply_to()), context)
-        return controller_pb2.Empty()
 
     @translated
     async def CreateReservation(self, request: Any, context: Any) -> Any:
@@ -237,6 +201,16 @@ class ControllerService:
         names = tuple(dict.fromkeys(request.names))
         await self._ask(ChangeQos(caller(), action, names, changes, self._runtime.new_reply_to()), context)
         return controller_pb2.Empty()
+
+    async def _acting(self, request: Any) -> Actor:
+        """Who changes a job: the caller, or by --uid somebody whose rights he has anyway. Raises BadRequest."""
+        actor = caller()
+        if not request.HasField("as_uid") or request.as_uid == actor.uid:
+            return actor
+        if actor.role < Role.OPERATOR:
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+        name = await self._names.name(request.as_uid)
+        return Actor(request.as_uid, -1, name, "", (), Role.USER)
 
     # ---- read ----------------------------------------------------------------------------------------------------
 
@@ -322,12 +296,6 @@ class ControllerService:
         return clusterinfo.topology(self._runtime.core.state)
 
     @translated
-    async def ShowConfig(self, request: Any, context: Any) -> Any:
-        """The configuration in force."""
-        lines = [controller_pb2.ConfigLine(key=k, value=v) for k, v in self._runtime.core.state.config.shown]
-        return controller_pb2.ShowConfigReply(lines=lines, at_us=self._runtime.clock_us())
-
-    @translated
     async def GetBatchScript(self, request: Any, context: Any) -> Any:
         """A job's script, for its owner and operators."""
         row = self._runtime.snapshot.jobs.get(request.job_id)
@@ -366,6 +334,7 @@ class ControllerService:
     async def Reconfigure(self, request: Any, context: Any) -> Any:
         """Read the configuration again; all of it takes force or nothing."""
         warnings = await self._services.reconfigure()
+        self.temporary.forget()
         return controller_pb2.ReconfigureReply(warnings=warnings)
 
     @translated

@@ -14,9 +14,8 @@ from ctld.core.why import Inquiry, Why, explain, inquire
 from ctld.metrics import OTHERS, Passes
 from ctld.rpc import stepinfo
 from ctld.rpc.auth import caller
-from ctld.rpc.controller import translated
 from ctld.rpc.listing import named_rows
-from ctld.rpc.refusals import BadRequest
+from ctld.rpc.refusals import BadRequest, translated
 from ctld.rpc.services import Services
 from ctld.rpc.whyinfo import fits_reply, shown_id, why_reply
 from penstock.v1 import explain_pb2 as pb

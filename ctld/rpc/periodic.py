@@ -12,8 +12,7 @@ from ctld.core.events import Actor, ClearTriggers, CronEntry, Role, SetTrigger, 
 from ctld.core.periodic import Trigger
 from ctld.rpc import wanted
 from ctld.rpc.auth import Authenticator, caller
-from ctld.rpc.controller import translated
-from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.services import Services
 from penstock.v1 import periodic_pb2
 from penstock.values.errors import BadValue

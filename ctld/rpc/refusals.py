@@ -2,6 +2,7 @@
 only gRPC. Nothing here is UNAVAILABLE but what a client shall try again by itself.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -9,6 +10,7 @@ import grpc
 from ctld.core.effects import Refusal
 from ctld.rpc.rights import refuse
 from ctld.runtime.errors import NotTaken
+from penstock.errors import PenstockError
 from penstock.values.refusals import Code
 
 _S = grpc.StatusCode
@@ -54,3 +56,17 @@ async def refuse_as(context: Any, error: BadRequest | NotTaken | Refusal) -> NoR
     code = Code(error.code)
     passing = isinstance(error, NotTaken) and error.passing
     await refuse(context, _S.UNAVAILABLE if passing else STATUS.get(code, _S.FAILED_PRECONDITION), code, error.text)
+
+
+def translated(handler: Callable[[Any, Any, Any], Awaitable[Any]]) -> Callable[[Any, Any, Any], Awaitable[Any]]:
+    """A method whose refusals become statuses."""
+
+    async def method(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return await handler(self, request, context)
+        except (BadRequest, NotTaken) as error:
+            await refuse_as(context, error)
+        except PenstockError as error:
+            await refuse_as(context, BadRequest(Code(error.code), error.text))
+
+    return method

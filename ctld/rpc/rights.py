@@ -64,6 +64,13 @@ RIGHTS: Final[dict[str, Who]] = {
     _CONTROLLER + "Shutdown": Who.ADMINISTRATOR,
     _CONTROLLER + "CreateNodeToken": Who.ADMINISTRATOR,
     _CONTROLLER + "JoinNode": Who.JOIN_TOKEN,
+    _CONTROLLER + "CreatePartition": Who.ADMINISTRATOR,
+    _CONTROLLER + "DeletePartition": Who.ADMINISTRATOR,
+    _CONTROLLER + "CreateNodes": Who.ADMINISTRATOR,
+    _CONTROLLER + "DeleteNodes": Who.ADMINISTRATOR,
+    _CONTROLLER + "SetController": Who.ADMINISTRATOR,
+    _CONTROLLER + "IssueToken": Who.USER,  # for others: administrators, the handler knows
+    _CONTROLLER + "RenderConfig": Who.USER,
     "/penstock.v1.Accounting/ListRecords": Who.USER,
     "/penstock.v1.Shares/ListAssociations": Who.USER,
     "/penstock.v1.Shares/ListPriorities": Who.USER,

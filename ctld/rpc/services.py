@@ -14,6 +14,7 @@ from ctld.agents.specs import SpecCache
 from ctld.rpc.auth import UserDirectory
 from ctld.rpc.thinker import Thinker
 from ctld.rpc.users import UserNames
+from ctld.runtime.amending import Amender
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
 from penstock.security.ca import Authority
@@ -41,6 +42,7 @@ class Services:
     records: Records
     stream_secret: bytes  # of the keys with which clients attach to steps
     directory: UserDirectory
+    amender: Amender
     names: UserNames = field(default_factory=UserNames)
     thinker: Thinker = field(default_factory=Thinker)
 

@@ -16,9 +16,8 @@ from ctld.core.model import JobRow
 from ctld.core.step_model import StepRow
 from ctld.rpc import stepinfo, wanted
 from ctld.rpc.auth import caller
-from ctld.rpc.controller import translated
 from ctld.rpc.listing import named_rows
-from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.services import Services
 from ctld.rpc.wantedstep import wanted_step
 from penstock.v1 import steps_pb2

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from typing import Any, Final
@@ -32,6 +32,7 @@ from ctld.rpc.auth import Authenticator, Roles
 from ctld.rpc.refusals import BadRequest
 from ctld.rpc.server import listen, make_server
 from ctld.rpc.services import Services
+from ctld.runtime.amending import Amender
 from ctld.runtime.clock import Clock
 from ctld.runtime.errors import NotTaken
 from ctld.runtime.flightrec import FlightRecorder
@@ -46,6 +47,7 @@ from ctld.store.committer import Store
 from ctld.store.errors import StorageFull
 from penstock.cluster import ClusterFile, write_cluster
 from penstock.config import ConfigError, load, reload_problems
+from penstock.config.amend import amend_all, kept
 from penstock.errors import BadSetup
 from penstock.security.authd import AuthServer
 from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
@@ -125,6 +127,9 @@ class Controller:
         epoch = store.acquire_lease(clock())
         loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
         loaded, now_us = loaded._replace(epoch=epoch), clock()
+        config, misfits = amend_all(config, loaded.amendments, self._config_folder)
+        for text in misfits:
+            log.warning("a change that was made by hand does not fit %s any more: %s", self._daemon.config_path, text)
         recorder = FlightRecorder(folder.path / "flight")
         recorder.start(now_us, config, loaded)
         try:
@@ -144,6 +149,7 @@ class Controller:
             StorageFull,
             clock.take_jump,
         )
+        self._amender = Amender(runtime, self._config_folder)
         self._records = Records(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
         self._registry = Registry(runtime, specs, epoch, version(), secret)
@@ -170,6 +176,7 @@ class Controller:
             self._records,
             secret,
             self._authenticator.directory,
+            self._amender,
         )
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)
@@ -227,6 +234,10 @@ class Controller:
         verifier.has_job = partial(has_job, self._runtime.core.state)
         return Authenticator(verifier, credentials.ca, cluster, Roles.of(config), self._clock, denied)
 
+    @property
+    def _config_folder(self) -> str:
+        return os.path.dirname(self._daemon.config_path)
+
     def _cluster_file(self, config: Config, address: str) -> ClusterFile:
         folder = self._daemon.folder
         return ClusterFile(
@@ -265,17 +276,26 @@ class Controller:
 
     async def _reconfigure(self) -> tuple[str, ...]:
         """Read, check, take into force; all or nothing. Raises BadRequest, NotTaken."""
+        async with self._amender.lock:
+            return await self._read_again()
+
+    async def _read_again(self) -> tuple[str, ...]:
         runtime = self._runtime
         try:
             loaded = await asyncio.to_thread(load, self._daemon.config_path)
         except ConfigError as error:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
         state = runtime.core.state
+        flags = dict(loaded.config.shown).get("ReconfigFlags", "").lower().split(",")
+        stay = kept(loaded.config, state.amendments.values(), keep_partitions="keeppartinfo" in flags)
+        config, misfits = amend_all(loaded.config, stay, self._config_folder)
+        loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
+        dropped = tuple(key for key in state.amendments if key not in {one.key for one in stay})
         busy = [node.name for node in state.node_list if node.jobs]
         problems = reload_problems(state.config, loaded.config, busy, _gres_in_use(state))
         if problems:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
-        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to()))
+        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped))
         if isinstance(body, Refusal):
             raise BadRequest(Code(body.code), body.text)
         self._authenticator.roles = Roles.of(loaded.config)

@@ -212,6 +212,8 @@ class Store:
             (sql.replace_spread_steps, [steprows.spread_values(s) for s in batch.steps if not steprows.is_plain(s)]),
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
             (sql.replace_partitions, batch.partitions),
+            (sql.replace_amendments, [rows.amendment_values(one, place) for place, one in batch.amendments]),
+            (sql.delete_amendments, batch.amendments_gone),
             (sql.replace_gpus, [rows.gpu_values(gpu) for gpu in batch.gpus]),
             (sql.delete_gpus, batch.gpus_gone),
             (sql.replace_qos, [rows.qos_values(record) for record in batch.qos]),

@@ -21,6 +21,7 @@ from ctld.store.errors import StoreError
 from ctld.store.schema import (
     ACCOUNT,
     ACCOUNT_USER,
+    AMENDMENT,
     ASSOC,
     ASSOC_USAGE,
     CRONTAB,
@@ -71,6 +72,12 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         partitions=[
             rows.partition_from(tuple(r))
             for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
+        ],
+        amendments=[
+            rows.amendment_from(record)
+            for (record,) in connection.execute(
+                select(AMENDMENT.c.record).order_by(AMENDMENT.c.place, AMENDMENT.c.name)
+            )
         ],
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
         gpus=[

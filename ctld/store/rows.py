@@ -29,6 +29,7 @@ from ctld.core.model import (
     SpecRow,
 )
 from ctld.core.periodic import CronJob, Crontab, Trigger
+from penstock.values.amendment import Amendment
 from penstock.values.hostlist import compress
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
@@ -221,6 +222,16 @@ def node_from(values: Params) -> NodeRow:
 def partition_from(values: Params) -> PartitionRow:
     """A row of partition_state."""
     return PartitionRow(*values)
+
+
+def amendment_values(row: Amendment, place: int) -> Params:
+    """A row of amendment."""
+    return (row.kind, row.name, place, encode_json(row._asdict()))
+
+
+def amendment_from(record: bytes) -> Amendment:
+    """The reverse of `amendment_values`, from the record."""
+    return msgspec.convert(_in_order(Amendment, msgspec.json.decode(record)), Amendment)
 
 
 def assoc_values(row: AssocRow) -> Params:

@@ -35,6 +35,8 @@ NODE = Table(
     Column("spool_id", Text, nullable=False),
     Column("version", Text, nullable=False),
     Column("last_busy_at_us", BigInteger, nullable=False),
+    Column("extra", Text, nullable=False, server_default=""),
+    Column("resume_after_us", BigInteger, nullable=False, server_default="0"),  # 0 = not by itself
 )
 
 PARTITION_STATE = Table(
@@ -42,6 +44,16 @@ PARTITION_STATE = Table(
     METADATA,
     Column("name", Text, primary_key=True),
     Column("state", Text, nullable=False),
+)
+
+#: What was changed of the configuration by hand. `record` is JSON of penstock.values.amendment.Amendment.
+AMENDMENT = Table(
+    "amendment",
+    METADATA,
+    Column("kind", Text, primary_key=True),  # node, partition
+    Column("name", Text, primary_key=True),
+    Column("place", Integer, nullable=False),  # they are applied in this order
+    Column("record", LargeBinary, nullable=False),
 )
 
 #: Reservations that are or will be; one that is over is gone. `record` is JSON of ctld.core.model.Reservation.
@@ -133,7 +145,25 @@ META = Table(
 )
 
 __all__ = [
-    "ACCOUNT", "ACCOUNT_USER", "ASSOC", "ASSOC_USAGE", "CRONTAB", "ENDED_FROM", "EVENT_TRIGGER", "GPU", "JOB",
-    "JOB_HISTORY", "JOB_REQUEST", "JOB_SPEC", "META", "METADATA", "NODE", "PARTITION_STATE", "QOS", "RESERVATION",
-    "SCHEMA_NAME", "STEP",
-]  # fmt: skip
+    "ACCOUNT",
+    "ACCOUNT_USER",
+    "AMENDMENT",
+    "ASSOC",
+    "ASSOC_USAGE",
+    "CRONTAB",
+    "ENDED_FROM",
+    "EVENT_TRIGGER",
+    "GPU",
+    "JOB",
+    "JOB_HISTORY",
+    "JOB_REQUEST",
+    "JOB_SPEC",
+    "META",
+    "METADATA",
+    "NODE",
+    "PARTITION_STATE",
+    "QOS",
+    "RESERVATION",
+    "SCHEMA_NAME",
+    "STEP",
+]

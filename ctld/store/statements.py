@@ -16,6 +16,7 @@ from ctld.store.dialect import Dialect
 from ctld.store.schema import (
     ACCOUNT,
     ACCOUNT_USER,
+    AMENDMENT,
     ASSOC,
     ASSOC_USAGE,
     CRONTAB,
@@ -51,6 +52,8 @@ class Statements:
     replace_spread_steps: str
     replace_nodes: str
     replace_partitions: str
+    replace_amendments: str
+    delete_amendments: str
     insert_history: str
     replace_assocs: str
     replace_usage: str
@@ -103,6 +106,13 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_spread_steps=insert(STEP, replace=True),
         replace_nodes=insert(NODE, replace=True),
         replace_partitions=insert(PARTITION_STATE, replace=True),
+        replace_amendments=insert(AMENDMENT, replace=True),
+        delete_amendments=text(
+            delete(AMENDMENT).where(
+                AMENDMENT.c.kind == bindparam("key_kind"), AMENDMENT.c.name == bindparam("key_name")
+            ),
+            ["key_kind", "key_name"],
+        ),
         insert_history=insert(JOB_HISTORY),
         replace_assocs=insert(ASSOC, replace=True),
         replace_usage=insert(ASSOC_USAGE, replace=True),

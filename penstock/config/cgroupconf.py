@@ -14,7 +14,7 @@ from penstock.config.syntax import read_statements
 from penstock.values.config import CgroupConfig
 
 #: Of cgroup.conf, in the order of the manual, as `scontrol show config` lists them.
-_SHOWN = (
+SHOWN_CGROUP = (
     "AllowedRAMSpace",
     "AllowedSwapSpace",
     "CgroupPlugin",
@@ -49,7 +49,7 @@ def read_cgroup_conf(folder: str, findings: Findings) -> tuple[CgroupConfig, tup
 def shown_cgroup(config: CgroupConfig) -> dict[str, str]:
     """Pairs for `scontrol show config`."""
     pairs = {}
-    for name in _SHOWN:
+    for name in SHOWN_CGROUP:
         key = CGROUP.find(name)
         assert key is not None and key.kind is not None
         pairs[name] = key.kind.shown(getattr(config, key.field))

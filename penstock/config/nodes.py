@@ -70,7 +70,7 @@ class NodeReader:
             sockets=sockets,
             cores_per_socket=cores,
             threads_per_core=threads,
-            gres=self._gres(values),
+            gres=self.gres(values),
             **{name: values[name].value for name in _PLAIN if name in values},
         )
         hostnames = self._spread(values, "hostname", names) or names
@@ -153,7 +153,8 @@ class NodeReader:
             self.findings.error(where, f"the node would have {cpus} CPUs, the limit is {CPUS_MAX}")
         return min(cpus, CPUS_MAX)
 
-    def _gres(self, values: Values) -> tuple[Gres, ...]:
+    def gres(self, values: Values) -> tuple[Gres, ...]:
+        """What Gres says."""
         if "gres" not in values:
             return ()
         text, where = values["gres"]

@@ -5,7 +5,7 @@ Names that are no nodes are a problem, all of one line in one message. Two parti
 are a problem: Slurm takes the last one, which hides the mistake from whoever made it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.config.keys import NODE_SETS, PARTITIONS
@@ -80,6 +80,22 @@ class PartitionReader:
             self.partitions[name] = partition
             self.where[name] = where
 
+    def amended(self, tokens: tuple[Token, ...], old: PartitionConfig) -> PartitionConfig:
+        """A partition that is there, with what the tokens say; what they do not say stays."""
+        values, where = self.lines.read(tokens), tokens[0].where
+        fields = self._fields(values)
+        if "disable_root_jobs" not in values:
+            del fields["disable_root_jobs"]
+        for limit in ("def", "max"):  # what is said in one way takes the place of the other way
+            for said, other in (("cpu", "node"), ("node", "cpu")):
+                if f"{limit}_mem_per_{said}_mb" in fields:
+                    fields.setdefault(f"{limit}_mem_per_{other}_mb", 0)
+        if "nodes" in values:
+            fields["nodes"] = self._nodes(values, where, old.name) if values["nodes"].value else ()
+        new = replace(old, **fields)
+        self._check(new, values, where)
+        return new
+
     def _fields(self, values: Values) -> dict[str, Any]:
         fields: dict[str, Any] = {"disable_root_jobs": self.disable_root_jobs}
         if "Priority" in values:
@@ -145,5 +161,6 @@ class PartitionReader:
         if partition.max_time_s != UNLIMITED and (
             partition.default_time_s == UNLIMITED or partition.default_time_s > partition.max_time_s
         ):
-            find.error(values["default_time_s"].where, f"{partition.name}: DefaultTime exceeds MaxTime")
+            said = values.get("default_time_s")
+            find.error(said.where if said else where, f"{partition.name}: DefaultTime exceeds MaxTime")
         check_partition(partition, values, self.cluster, find)

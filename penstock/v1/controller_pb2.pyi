@@ -261,7 +261,7 @@ class ListNodesReply(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
+    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     ADDR_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +295,11 @@ class NodeInfo(_message.Message):
     PRETENDED_FIELD_NUMBER: _ClassVar[int]
     COMMENT_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    RESUME_AFTER_US_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    DYNAMIC_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPU_DRIVER_FIELD_NUMBER: _ClassVar[int]
@@ -335,6 +340,11 @@ class NodeInfo(_message.Message):
     pretended: bool
     comment: str
     boot_id: str
+    extra: str
+    resume_after_us: int
+    available_features: _containers.RepeatedScalarFieldContainer[str]
+    port: int
+    dynamic: bool
     reservation: str
     gpus: _containers.RepeatedCompositeFieldContainer[GpuInfo]
     gpu_driver: str
@@ -342,7 +352,7 @@ class NodeInfo(_message.Message):
     nvml_version: str
     gpu_constraint: str
     gpu_why: str
-    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
 
 class GpuInfo(_message.Message):
     __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "state", "reason", "reason_user", "since_us", "job_ids", "parent_uuid", "profile", "work", "many_only", "slot", "capability", "serial", "xids", "notes")
@@ -479,12 +489,14 @@ class ShowConfigReply(_message.Message):
     def __init__(self, lines: _Optional[_Iterable[_Union[ConfigLine, _Mapping]]] = ..., at_us: _Optional[int] = ...) -> None: ...
 
 class ConfigLine(_message.Message):
-    __slots__ = ("key", "value")
+    __slots__ = ("key", "value", "section")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    SECTION_FIELD_NUMBER: _ClassVar[int]
     key: str
     value: str
-    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    section: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., section: _Optional[str] = ...) -> None: ...
 
 class CancelJobsRequest(_message.Message):
     __slots__ = ("filter", "signal", "batch_only", "full", "hurry", "cron")
@@ -514,6 +526,7 @@ class ControlJobsRequest(_message.Message):
         REQUEUE_HOLD: _ClassVar[ControlJobsRequest.Action]
         SUSPEND: _ClassVar[ControlJobsRequest.Action]
         RESUME: _ClassVar[ControlJobsRequest.Action]
+        TOP: _ClassVar[ControlJobsRequest.Action]
     NONE: ControlJobsRequest.Action
     HOLD: ControlJobsRequest.Action
     RELEASE: ControlJobsRequest.Action
@@ -522,6 +535,7 @@ class ControlJobsRequest(_message.Message):
     REQUEUE_HOLD: ControlJobsRequest.Action
     SUSPEND: ControlJobsRequest.Action
     RESUME: ControlJobsRequest.Action
+    TOP: ControlJobsRequest.Action
     IDS_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
@@ -529,7 +543,7 @@ class ControlJobsRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., action: _Optional[_Union[ControlJobsRequest.Action, str]] = ...) -> None: ...
 
 class UpdateJobsRequest(_message.Message):
-    __slots__ = ("ids", "changes", "job_name", "user")
+    __slots__ = ("ids", "changes", "job_name", "user", "as_uid")
     class ChangesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -541,11 +555,13 @@ class UpdateJobsRequest(_message.Message):
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    AS_UID_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     changes: _containers.ScalarMap[str, str]
     job_name: str
     user: str
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., job_name: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    as_uid: int
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., job_name: _Optional[str] = ..., user: _Optional[str] = ..., as_uid: _Optional[int] = ...) -> None: ...
 
 class ListQosRequest(_message.Message):
     __slots__ = ("names",)
@@ -653,6 +669,86 @@ class UpdatePartitionRequest(_message.Message):
     name: str
     changes: _containers.ScalarMap[str, str]
     def __init__(self, name: _Optional[str] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CreatePartitionRequest(_message.Message):
+    __slots__ = ("name", "changes")
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    changes: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DeletePartitionRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class CreateNodesRequest(_message.Message):
+    __slots__ = ("names", "changes")
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    names: str
+    changes: _containers.ScalarMap[str, str]
+    def __init__(self, names: _Optional[str] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DeleteNodesRequest(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: str
+    def __init__(self, names: _Optional[str] = ...) -> None: ...
+
+class SetControllerRequest(_message.Message):
+    __slots__ = ("debug_level", "debug_flags_on", "debug_flags_off", "schedule_log", "fair_share_dampening_factor")
+    DEBUG_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_FLAGS_ON_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_FLAGS_OFF_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_LOG_FIELD_NUMBER: _ClassVar[int]
+    FAIR_SHARE_DAMPENING_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    debug_level: str
+    debug_flags_on: _containers.RepeatedScalarFieldContainer[str]
+    debug_flags_off: _containers.RepeatedScalarFieldContainer[str]
+    schedule_log: bool
+    fair_share_dampening_factor: int
+    def __init__(self, debug_level: _Optional[str] = ..., debug_flags_on: _Optional[_Iterable[str]] = ..., debug_flags_off: _Optional[_Iterable[str]] = ..., schedule_log: bool = ..., fair_share_dampening_factor: _Optional[int] = ...) -> None: ...
+
+class IssueTokenRequest(_message.Message):
+    __slots__ = ("lifespan_s", "for_user")
+    LIFESPAN_S_FIELD_NUMBER: _ClassVar[int]
+    FOR_USER_FIELD_NUMBER: _ClassVar[int]
+    lifespan_s: int
+    for_user: str
+    def __init__(self, lifespan_s: _Optional[int] = ..., for_user: _Optional[str] = ...) -> None: ...
+
+class IssueTokenReply(_message.Message):
+    __slots__ = ("token",)
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    def __init__(self, token: _Optional[str] = ...) -> None: ...
+
+class RenderConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RenderConfigReply(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class CreateReservationRequest(_message.Message):
     __slots__ = ("name", "changes")

@@ -164,6 +164,41 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.JoinNodeRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.JoinNodeReply.FromString,
                 _registered_method=True)
+        self.CreatePartition = channel.unary_unary(
+                '/penstock.v1.Controller/CreatePartition',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.CreatePartitionRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.DeletePartition = channel.unary_unary(
+                '/penstock.v1.Controller/DeletePartition',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.DeletePartitionRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.CreateNodes = channel.unary_unary(
+                '/penstock.v1.Controller/CreateNodes',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.CreateNodesRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.DeleteNodes = channel.unary_unary(
+                '/penstock.v1.Controller/DeleteNodes',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.DeleteNodesRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.SetController = channel.unary_unary(
+                '/penstock.v1.Controller/SetController',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.SetControllerRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
+        self.IssueToken = channel.unary_unary(
+                '/penstock.v1.Controller/IssueToken',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.IssueTokenRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.IssueTokenReply.FromString,
+                _registered_method=True)
+        self.RenderConfig = channel.unary_unary(
+                '/penstock.v1.Controller/RenderConfig',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.RenderConfigReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer(object):
@@ -330,6 +365,51 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePartition(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePartition(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateNodes(self, request, context):
+        """dynamic nodes
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteNodes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetController(self, request, context):
+        """until it reads its configuration again
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def IssueToken(self, request, context):
+        """JSON web tokens, for who speaks auth/jwt
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenderConfig(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -462,6 +542,41 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.JoinNode,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.JoinNodeRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.JoinNodeReply.SerializeToString,
+            ),
+            'CreatePartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartition,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.CreatePartitionRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'DeletePartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePartition,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.DeletePartitionRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'CreateNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateNodes,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.CreateNodesRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'DeleteNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNodes,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.DeleteNodesRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'SetController': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetController,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.SetControllerRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'IssueToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.IssueToken,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.IssueTokenRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.IssueTokenReply.SerializeToString,
+            ),
+            'RenderConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenderConfig,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.RenderConfigReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1166,6 +1281,195 @@ class Controller(object):
             '/penstock.v1.Controller/JoinNode',
             penstock_dot_v1_dot_controller__pb2.JoinNodeRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.JoinNodeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/CreatePartition',
+            penstock_dot_v1_dot_controller__pb2.CreatePartitionRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/DeletePartition',
+            penstock_dot_v1_dot_controller__pb2.DeletePartitionRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/CreateNodes',
+            penstock_dot_v1_dot_controller__pb2.CreateNodesRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/DeleteNodes',
+            penstock_dot_v1_dot_controller__pb2.DeleteNodesRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/SetController',
+            penstock_dot_v1_dot_controller__pb2.SetControllerRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IssueToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/IssueToken',
+            penstock_dot_v1_dot_controller__pb2.IssueTokenRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.IssueTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenderConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/RenderConfig',
+            penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.RenderConfigReply.FromString,
             options,
             channel_credentials,
             insecure,

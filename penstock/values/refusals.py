@@ -53,7 +53,11 @@ class Code(IntEnum):
     INVALID_BATCH_FEATURES = 2114
     INVALID_GROUP = 2113
     INVALID_TIME_MIN = 2124
+    PARTITION_IN_USE = 2075
     # Penstock's own
+    PARTITION_EXISTS = 9260
+    NO_TOKEN = 9261
+    FEATURES_NOT_AVAILABLE = 2031
     INVALID_VALUE = 9000
     QOS_EXISTS = 9010
     QOS_IN_USE = 9011
@@ -130,6 +134,10 @@ TEXT: dict[Code, str] = {
     Code.BUSY: "Controller is busy, try again",
     Code.CONFIG_INVALID: "Configuration is not valid, the old one stays in force",
     Code.STORAGE_FULL: "Controller storage full",
+    Code.PARTITION_IN_USE: "Partition is in use",
+    Code.NO_TOKEN: "Unable to generate JWT",
+    Code.FEATURES_NOT_AVAILABLE: "Active features not subset of available features",
+    Code.PARTITION_EXISTS: "Partition name is already in use",
     Code.INTERNAL: "Internal error, see the controller's log",
     Code.CIRCULAR_DEPENDENCY: "Circular job dependency",
     Code.JOB_NOT_PENDING: "Job is no longer pending execution",

@@ -76,6 +76,7 @@ class NodeFlag(IntFlag):
     REBOOT_THEN_RESUME = 512  # nextstate=
     REBOOT_THEN_DOWN = 1024
     REBOOT_DRAINED = 2048  # the drain is ASAP's
+    FUTURE = 4096  # it is not there yet; registering makes it one like the others
 
 
 class Reason(StrEnum):

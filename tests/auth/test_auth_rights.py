@@ -26,7 +26,10 @@ METHODS = {
     m.name: m for file in FILES for service in file.services_by_name.values() for m in service.methods_by_name.values()
 }
 #: Written down here once more, on purpose: a change of the table has to be made twice.
-ADMINISTRATORS_ONLY = {"ChangeAccounts", "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken"}
+ADMINISTRATORS_ONLY = {
+    "ChangeAccounts", "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
+    "CreatePartition", "DeletePartition", "CreateNodes", "DeleteNodes", "SetController",
+}  # fmt: skip
 FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation"}
 NODES_ONLY = {"Connect"}
 ANYBODY = {"JoinNode"}

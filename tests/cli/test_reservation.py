@@ -81,10 +81,6 @@ def test_create(words, name, changes, monkeypatch, capsys):
             ["reservation", "starttime=now", "start=now"],
             "Parameter starttime specified more than once.  No reservation created.",
         ),
-        (
-            ["partition=x"],
-            "create partition is not supported yet by Penstock: edit slurm.conf and scontrol reconfigure",
-        ),
     ],
 )
 def test_create_that_is_refused_before_anything_is_sent(words, text, monkeypatch, capsys):

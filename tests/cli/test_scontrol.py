@@ -1,5 +1,6 @@
 """scontrol against a controller that answers from a table: records, keywords, updates."""
 
+import io
 import os
 import re
 
@@ -23,8 +24,9 @@ def clean(monkeypatch, tmp_path):
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.chdir(tmp_path)
     cluster = ClusterFile("c", host="ctl")
-    monkeypatch.setattr("cli.scontrol.find_cluster", lambda: cluster)
+    monkeypatch.setattr("cli.ctladmin.find_cluster", lambda: cluster)
     monkeypatch.setattr("cli.entities.find_cluster", lambda: cluster)
+    monkeypatch.setattr("penstock.cluster.find_cluster", lambda: cluster)
     import time
 
     time.tzset()
@@ -445,18 +447,52 @@ def test_completing_and_listjobs(monkeypatch, capsys):
         (["s"], 1, "", "invalid keyword: s\n"),
         (["show"], 1, "", "too few arguments for keyword:show\n"),
         (["show", "foo"], 1, "", "invalid entity:foo for keyword:show \n"),
-        (["show", "slurmd"], 1, "", "scontrol: error: show slurmd is not supported yet by Penstock\n"),
-        (["takeover"], 1, "", "scontrol: error: takeover is not supported yet by Penstock\n"),
+        (["takeover"], 1, "", "slurm_takeover error: Requested operation not supported on this system\n"),
+        (["takeover", "x"], 1, "", "takeover: invalid backup controller index (0)\n"),
+        (["abort"], 1, "", "slurm_shutdown error: Requested operation not supported on this system\n"),
+        (["power"], 1, "", "too few arguments for keyword:power\n"),
+        (["power", "up"], 1, "", "Missing node list. Specify ALL|<NodeList>\n"),
+        (["power", "sideways", "n1"], 1, "", "Invalid power argument: sideways\n"),
+        (["reboot", "foo=1"], 1, "", "Invalid reboot parameter: foo=1\n"),
+        (["reboot", "asap"], 1, "", "Missing node list. Specify ALL|<NodeList>\n"),
+        (["reboot", "nextstate=IDLE", "n1"], 1, "", "Invalid state: IDLE\n"),
+        (["token", "x"], 1, "", "Invalid option: `x`\n"),
+        (["token", "lifespan=foo"], 1, "", "Invalid lifespan: "),
+        (["setdebug", "foo"], 1, "", "invalid debug level: foo\n"),
+        (["setdebug", "12"], 1, "", "invalid debug level: 12\n"),
+        (["setdebug"], 1, "", "too few arguments for keyword:setdebug\n"),
+        (["setdebugflags", "foo"], 1, "", "invalid debug flag: foo\nUsage: setdebugflags [+|-]NAME\n"),
+        (["setdebugflags", ","], 1, "", "invalid debug flag: \nUsage: setdebugflags [+|-]NAME\n"),
+        (["schedloglevel", "foo"], 1, "", "invalid schedlog level: foo\n"),
+        (["fsdampeningfactor", "x"], 1, "", "invalid dampening factor: x\n"),
+        (["wait_job", "x"], 1, "", "Invalid job_id x\n"),
+        (["create", "foo"], 1, "", "scontrol: error: Invalid creation entity: foo\n"),
+        (
+            ["delete", "foo"],
+            1,
+            "",
+            "scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'\n",
+        ),
+        (["delete", "foo=x"], 1, "", "scontrol: error: Invalid deletion entity: foo\n"),
+        (["create", "partitionname=x", "nodes"], 1, "", "scontrol: error: Invalid input: nodes  Request aborted\n"),
+        (["create", "partition"], 1, "", "scontrol: error: Invalid input: partition  Request aborted\n"),
+        (["errnumstr", "2075"], 0, "Partition is in use\n", ""),
+        (["errnumstr", "0"], 0, "No error\n", ""),
+        (["show", "federation"], 0, "No federation information available\n", ""),
+        (["show", "burstbuffer"], 0, "", ""),
+        (["oneliner"], 0, "", ""),
+        (["-M", "elsewhere", "ping"], 1, "", "scontrol: error: 'elsewhere' can't be reached now, "),
+        (["-M", "a,b", "ping"], 1, "", "scontrol: error: Only one cluster can be used at a time with scontrol\n"),
+        (["-u", "no such user", "ping"], 1, "", 'scontrol: error: --uid="no such user" invalid: '),
         (["suspend"], 1, "", "too few arguments for keyword:suspend\n"),
         (["write", "foo"], 1, "", "invalid write argument:foo\n"),
-        (["write", "config"], 1, "", "scontrol: error: write config is not supported yet by Penstock\n"),
         (["hold"], 1, "", "too few arguments for keyword:hold\n"),
         (["ping", "x"], 1, "", "too many arguments for keyword:ping\n"),
         (
-            ["--json", "show", "config"],
+            ["--json", "show", "hostnames"],
             1,
             "",
-            "scontrol: error: --json of show config is not supported yet by Penstock\n",
+            "scontrol: error: show hostnames has no --json and no --yaml\n",
         ),
         (["show", "story", "x"], 1, "", "Invalid job id specified\n"),
     ],
@@ -469,10 +505,19 @@ def test_keywords(monkeypatch, capsys, argv, status, out, err):
     assert client.calls == []
 
 
-def test_no_keyword(capsys):
-    status, _, err = run(capsys)
+def test_lines_are_read_until_the_end(monkeypatch, capsys):
+    """`!!` is the last line again; a line that fails is told, and the status remembers it."""
+    client = fake(monkeypatch, UpdateNodes=pb.Empty())
+    text = 'version\n!!\n\nupdate nodename=n1 state=drain reason="two words"\nfrob\n"\nexit now\nexit\nversion\n'
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    status, out, err = run(capsys)
     assert status == 1
-    assert "interactive mode is not supported" in err
+    assert out.count("slurm 25.05.0 (Penstock 0.1.0)\n") == 2 and out.count("scontrol: ") == 8
+    assert "invalid keyword: frob\n" in err and "No closing quotation" in err
+    assert "too many arguments for keyword:exit\n" in err
+    assert fields(client.request)["changes"] == {"state": "drain", "reason": "two words"}
+    monkeypatch.setattr("sys.stdin", io.StringIO("oneliner\nversion"))
+    assert run(capsys) == (0, "scontrol: scontrol: slurm 25.05.0 (Penstock 0.1.0)\nscontrol: \n", "")
 
 
 def test_times_follow_the_users_wish(monkeypatch, capsys):

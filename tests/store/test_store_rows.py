@@ -145,6 +145,7 @@ def test_step_comes_back(store: Store, step: StepRow) -> None:
     st.builds(
         NodeRow, name=text.filter(bool), flags=st.integers(0, 63).map(NodeFlag), reason=text, reason_uid=small,
         reason_at_us=big, comment=text, boot_id=text, spool_id=text, version=text, last_busy_at_us=big,
+        extra=text, resume_after_us=big,
     ),
     st.builds(PartitionRow, name=text.filter(bool), state=text),
 )  # fmt: skip

@@ -1,0 +1,210 @@
+"""What scontrol does to jobs: hold, release, requeue, suspend, top, update, notify, wait_job, write batch_script.
+
+Jobs are named by id, or all of one's own by `jobname=NAME`. A keyword that takes several jobs does what it can for each;
+the refusals are told one by one, and the status is 1 when there was one.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cli import reservation, show
+from cli.jobids import own_node
+from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs
+from cli.run import CommandError, complain
+from cli.update import is_about_reservation, read_update
+from penstock.v1 import controller_pb2 as pb
+from penstock.values.errors import BadValue
+from penstock.values.states import ENDED
+
+Action = pb.ControlJobsRequest.Action
+#: States that `Incomplete` means (scontrol(1), requeue).
+INCOMPLETE = ("CONFIGURING", "RUNNING", "SUSPENDED")
+#: Between two looks of wait_job, which waits for the state of nodes, not for an answer.
+WAIT_PAUSE_S = 1.0
+
+
+def control(action: Any, words: str) -> Callable[[Call], int]:
+    """A keyword that does one thing to jobs."""
+
+    def do(call: Call) -> int:
+        if action in (Action.REQUEUE, Action.REQUEUE_HOLD):
+            # A job that requeues itself ends with all that is in it, this too: whoever called it shall learn that it worked.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        request = pb.ControlJobsRequest(ids=named_jobs(call.words), action=action)
+        return tell_results(ask("ControlJobs", request, words).results)
+
+    return do
+
+
+def named_jobs(words: list[str]) -> list[str]:
+    """Job ids, and for `jobname=NAME` those of the caller's (root: of everybody's) jobs that have not ended."""
+    ids: list[str] = []
+    for word in words:
+        key, equals, name = word.partition("=")
+        if not equals or key.lower() not in ("jobname", "name"):
+            ids += check_ids([word])
+            continue
+        users = [] if os.getuid() == 0 else [str(os.getuid())]
+        jobs = list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(names=name.split(","), users=users)))
+        found = [str(job.job_id) for job in jobs if job.state not in ENDED]
+        if not found:
+            raise CommandError(f"Job with name {name} not found", plain=True)
+        ids += found
+    return ids
+
+
+def requeue(action: Any) -> Callable[[Call], int]:
+    """`requeue|requeuehold [Incomplete] JOB...`."""
+    act = control(action, "slurm_requeue")
+
+    def do(call: Call) -> int:
+        words, only_incomplete = [], False
+        for word in call.words:
+            if len(word) >= 3 and "incomplete".startswith(word.lower()):
+                only_incomplete = True
+            elif word.lower().startswith("state="):
+                raise CommandError(f"{word} is not supported by Penstock: requeuehold holds the job", plain=True)
+            else:
+                words.append(word)
+        if not words:
+            raise CommandError("too few arguments for keyword:requeue", plain=True)
+        if only_incomplete:
+            chosen = pb.JobFilter(ids=named_jobs(words), states=INCOMPLETE)
+            words = [str(job.job_id) for job in list_jobs(pb.ListJobsRequest(filter=chosen))]
+            if not words:
+                return 0
+        return act(call._replace(words=words))
+
+    return do
+
+
+def tell_results(results: Any) -> int:
+    """Show the refusals among results; the status."""
+    failed = [result for result in results if result.code]
+    for result in failed:
+        complain(NAME, f"{result.text} for job {result.id}", plain=True)
+    return 1 if failed else 0
+
+
+def update(call: Call) -> int:
+    """`update JobId=|JobName=|NodeName=|PartitionName=|ReservationName= KEY=VALUE...`, and SlurmctldDebug=."""
+    if is_about_reservation(call.words):
+        return reservation.update(call.words)
+    what = read_update(call.words)
+    if what.kind == "job":
+        request = pb.UpdateJobsRequest(changes=what.changes)
+        if what.by_name:
+            request.job_name, request.user = what.target, what.user or ("" if os.getuid() == 0 else str(os.getuid()))
+        else:
+            request.ids.extend(check_ids([what.target]))
+        if (uid := call.options.get("uid")) is not None:
+            request.as_uid = uid
+        return tell_results(ask("UpdateJobs", request, "slurm_update").results)
+    if what.kind == "node":
+        ask("UpdateNodes", pb.UpdateNodesRequest(names=what.target, changes=what.changes), "slurm_update")
+    elif what.kind == "debug":
+        ask("SetController", pb.SetControllerRequest(debug_level=what.target), "slurm_set_debug_level")
+    else:
+        ask("UpdatePartition", pb.UpdatePartitionRequest(name=what.target, changes=what.changes), "slurm_update")
+    return 0
+
+
+def notify(call: Call) -> int:
+    """`notify JOB TEXT...`."""
+    from cli.showsteps import notify as tell
+
+    return tell(call)
+
+
+def write(call: Call) -> int:
+    """`write batch_script JOB [FILE]`, `write config [FILE]`."""
+    what, *words = call.words
+    name = find_word(what, ("batch_script", "config"))
+    if name is None:
+        raise CommandError(f"invalid write argument:{what}", plain=True)
+    if name == "config":
+        return _write_config(words)
+    check_count(Verb(1, 2, write), words, "write")
+    job_id = job_number(words[0])
+    script = ask("GetBatchScript", pb.GetBatchScriptRequest(job_id=job_id), "job script retrieval").script
+    path = words[1] if len(words) > 1 else f"slurm-{job_id}.sh"
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(script)
+        return 0
+    with open(path, "wb") as file:
+        file.write(script)
+    print(f"batch script for job {job_id} written to {path}")  # noqa: T201
+    return 0
+
+
+def _write_config(words: list[str]) -> int:
+    """What is in force, as a slurm.conf: beside the one that was read, with the time in its name, or where it is asked for."""
+    check_count(Verb(0, 1, write), words, "write")
+    text = ask("RenderConfig", pb.RenderConfigRequest(), "slurm_load_ctl_conf").text
+    path = words[0] if words else ""
+    if path == "-":
+        sys.stdout.write(text)
+        return 0
+    if not path:
+        lines = ask("ShowConfig", pb.ShowConfigRequest(), "slurm_load_ctl_conf").lines
+        conf = next((line.value for line in lines if line.key == "SLURM_CONF"), "slurm.conf")
+        path = f"{conf}.{time.strftime('%Y%m%d%H%M%S')}"
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    print(f"Slurm config saved to {path}")  # noqa: T201
+    return 0
+
+
+def completing(call: Call) -> int:
+    """`completing`: jobs whose nodes are still busy with their end."""
+    report = call.report()
+    for job in list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(states=["COMPLETING"]))):
+        print(show.completing_line(job, report))  # noqa: T201
+    return 0
+
+
+def listjobs(call: Call) -> int:
+    """`listjobs [NODE]`: jobs that are on this node."""
+    node = call.words[0] if call.words else own_node()
+    jobs = list_jobs(
+        pb.ListJobsRequest(filter=pb.JobFilter(nodes=[node], states=["RUNNING", "SUSPENDED", "COMPLETING"]))
+    )
+    if not jobs:
+        raise CommandError(f"No slurm jobs found on node {node}", plain=True)
+    print("JOBID", *(job.job_id for job in jobs), sep="\n")  # noqa: T201
+    return 0
+
+
+def wait_job(call: Call) -> int:
+    """`wait_job JOB`: until its nodes are ready for use, or it has ended (status 1)."""
+    try:
+        job_id = job_number(call.words[0])
+    except CommandError as error:
+        raise CommandError(f"Invalid job_id {call.words[0]}", plain=True) from error
+    while True:
+        jobs = list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(ids=[str(job_id)]), all_states=True))
+        if not jobs:
+            raise CommandError("slurm_load_jobs error: Invalid job id specified", plain=True)
+        if jobs[0].state in ("RUNNING", "SUSPENDED"):
+            print(f"Nodes {jobs[0].node_list} are ready for job {job_id}")  # noqa: T201
+            return 0
+        if jobs[0].state in ENDED or jobs[0].state == "COMPLETING":
+            raise CommandError(f"Job {job_id} is no longer running", plain=True)
+        time.sleep(WAIT_PAUSE_S)
+
+
+def uid_of(text: str) -> int:
+    """--uid: a user by name or number. Raises BadValue."""
+    import pwd
+
+    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**32 - 1:
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except (KeyError, ValueError) as error:
+        raise BadValue("no such user") from error
