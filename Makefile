@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live mpi-tools proto manual lock clean
+.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live mpi-tools client-tools proto manual lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-sched  measure the planner; writes bench/out/sched.json and sched.png"
 	@echo "make bench-live  1,000 hollow nodes and 12,000 jobs on one controller; writes bench/out/live.json"
 	@echo "make mpi-tools  MPICH, Open MPI and torch for the tests in tests/mpi, which are skipped without (about 1.5 GB)"
+	@echo "make client-tools  other people's programs that tests/clients runs (make test does it; about 1.7 GB)"
 	@echo "make proto      generate penstock/v1 from proto/"
 	@echo "make manual     write docs/compatibility.md, manual pages and completions from the option tables"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
@@ -64,9 +65,11 @@ check: build
 	@$(PY) -m tools.manual --check
 
 test: check
+	@$(CLIENT_TOOLS_OR_GO_ON)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-full: check
+	@$(CLIENT_TOOLS_OR_GO_ON)
 	@PENSTOCK_HYPOTHESIS=full $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
 # PYTHON_GPU: another python that has the dependencies (and torch, for a real load), where .venv cannot be made.
@@ -100,6 +103,17 @@ $(VENV)/mpi/%/.done: tests/mpi/requirements-%.txt $(PY)
 	@touch $@
 
 mpi-tools: $(MPI_TOOLS)
+
+# What the tests in tests/clients run, one environment a group. Not optional: a test whose environment is missing fails, and says so.
+CLIENT_TOOLS := $(patsubst tests/clients/requirements/%.txt,$(VENV)/clients/%/.done,$(wildcard tests/clients/requirements/*.txt))
+CLIENT_TOOLS_OR_GO_ON := $(MAKE) --no-print-directory --keep-going client-tools || echo "make client-tools failed: tests in tests/clients will, too" >&2
+$(VENV)/clients/%/.done: tests/clients/requirements/%.txt $(PY)
+	@echo "installing $* for tests/clients"
+	@rm -rf $(@D) && $(PY) -m venv $(@D)
+	@$(@D)/bin/python -m pip --quiet --disable-pip-version-check install -r $<
+	@touch $@
+
+client-tools: $(CLIENT_TOOLS)
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py

@@ -34,7 +34,7 @@ for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER"):
 
 
 #: Folders whose tests mostly wait: for daemons, time-outs, other processes.
-WAITING = ("e2e", "gpu", "mpi", "node", "rpc")
+WAITING = ("clients", "e2e", "gpu", "mpi", "node", "rpc")
 
 
 def mixed(items: list[pytest.Item]) -> list[pytest.Item]:

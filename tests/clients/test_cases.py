@@ -1,0 +1,35 @@
+"""Other people's programs, unmodified, against our commands: each of tests/clients/cases is one, and passes on real Slurm, too.
+
+A case prints `ok NAME` last and ends with 0, or says why not. They are a sample: what matters is the surface, not the sample.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from clientvenv import CASES, group_of, python_of
+
+ALL = sorted(CASES.glob("t_*.py"))
+#: The longest takes 50 s on a machine that is busy with other tests.
+LIMIT_S = 300.0
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda path: path.stem.removeprefix("t_"))
+def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch: Path) -> None:
+    python = python_of(group_of(case))
+    env = cluster.user_environment(
+        commands, {"PARTITION": "debug", "CASE_TMP": str(scratch), "HOME": str(scratch), "PYTHONUNBUFFERED": "1"}
+    )
+    done = subprocess.run(
+        [str(python), str(case)],
+        cwd=scratch,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("ok "), done.stdout
