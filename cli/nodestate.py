@@ -13,9 +13,11 @@ from penstock.values.errors import BadValue
 BUSY = frozenset(("ALLOCATED", "MIXED"))
 #: Base states and flags as numbers: sinfo sorts by them.
 _BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5}
-_FLAG_NUMBER = {"CLOUD": 0x80, "POWERED_DOWN": 0x1000, "POWERING_UP": 0x4000, "POWER_DOWN": 0x40000,
-                "POWERING_DOWN": 0x100000, "PLANNED": 0x2000000, "DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800, "FAIL": 0x2000, "INVAL": 0x400000,
-                "MAINTENANCE": 0x100, "RESERVED": 0x40, "REBOOT_REQUESTED": 0x10000, "REBOOT_ISSUED": 0x4000000}  # fmt: skip
+_FLAG_NUMBER = {
+    "RESERVED": 0x40, "CLOUD": 0x80, "MAINTENANCE": 0x100, "DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800,
+    "POWERED_DOWN": 0x1000, "FAIL": 0x2000, "POWERING_UP": 0x4000, "REBOOT_REQUESTED": 0x10000, "POWER_DOWN": 0x40000,
+    "POWERING_DOWN": 0x100000, "INVAL": 0x400000, "PLANNED": 0x2000000, "REBOOT_ISSUED": 0x4000000,
+}  # fmt: skip
 #: Long word -> compact word.
 _COMPACT = {
     "inval": "inval", "draining": "drng", "drained": "drain", "failing": "failg", "fail": "fail", "down": "down",

@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
-from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, words
+from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, tell_of_limits, words
 from cli.nodestate import StateFilter, parse_states
 from cli.options import YES, Command, Option, parse
 from cli.reservation import table
@@ -88,6 +88,7 @@ def body(argv: list[str]) -> int:
     given = parse(COMMAND, argv).values
     states = _state_filter(options)
     with Client.open() as client:
+        tell_of_limits("sinfo", client, options)
         heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
         return repeat("sinfo", options.get("iterate"), lambda: _report(client, options, given, states, heading))
 

@@ -1,12 +1,18 @@
 """rl_enable: buckets of tokens by user."""
 
+import asyncio
 import logging
 
+import grpc
 import pytest
 
 from ctld.core.events import Actor, Role
 from ctld.rpc.ratelimit import Limits, RateLimiter
 from penstock.config.kinds import PARAMETERS
+from penstock.v1 import controller_pb2 as c
+from tests.rpc.clusterkit import Site
+
+USER = 54_321
 
 
 def parameters(text: str) -> tuple[tuple[str, str], ...]:
@@ -90,3 +96,26 @@ def test_lines_in_the_log(caplog, every, lines):
     world.now_s += 20.0
     world.asks(1, 4)
     assert len(caplog.records) == lines
+
+
+def test_over_the_wire_a_user_waits_and_an_administrator_does_not(tmp_path):
+    site = Site(
+        tmp_path, extra="SlurmctldParameters=rl_enable,rl_bucket_size=2,rl_refill_rate=1,rl_refill_period=3600\n"
+    )
+
+    async def story():
+        async with site.controller():
+            ping = c.PingRequest()
+            for _ in range(2):
+                await site.call_as(USER, "Ping", ping)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await site.call_as(USER, "Ping", ping)
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert refused.value.details().startswith("RPC rate limit exceeded: ")
+            with pytest.raises(grpc.aio.AioRpcError):
+                await site.call_as(USER, "ListJobs", c.ListJobsRequest())
+            await site.call_as(USER + 1, "Ping", ping)
+            for _ in range(5):
+                await site.call_as(0, "Ping", ping)
+
+    asyncio.run(story())
