@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import cluster, incore, mpi, restart, slurmpeer, steps
+from bench import cluster, incore, listings, mpi, restart, slurmpeer, steps
 from bench.local import BIN, private_cluster
 from bench.measure import CannotMeasure
 
@@ -43,10 +43,13 @@ class Effort(NamedTuple):
     wide_tasks: int = 1_000
     sleepers: int = 50
     stream_mb: int = 1_000
+    listed_jobs: int = listings.JOBS
+    listed_tasks: int = listings.TASKS
+    poll_s: float = 10.0
 
 
 #: Enough to see that every part works; its figures mean little.
-QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100)
+QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0)
 
 
 def slurm(effort: Effort) -> Figures:
@@ -130,6 +133,25 @@ def start_again(effort: Effort) -> Figures:
     }
 
 
+def listing(effort: Effort) -> Figures:
+    """squeue of a long queue, and a controller that is polled."""
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local:
+        found = listings.measure(local, effort.listed_jobs, effort.listed_tasks, effort.command_runs, effort.poll_s)
+    return {
+        "listing_jobs": effort.listed_jobs,
+        "listing_squeue_wall_ms": found.squeue.wall_ms,
+        "listing_squeue_cpu_ms": found.squeue.cpu_ms,
+        "listing_json_wall_ms": found.json.wall_ms,
+        "listing_tasks": effort.listed_tasks,
+        "listing_expanded_wall_ms": found.expanded.wall_ms,
+        "listing_polls_per_s": found.polls_per_s,
+        "listing_poll_median_ms": found.poll_median_ms,
+        "listing_polled_controller_cores": found.controller_cores,
+        "listing_polled_submit_median_ms": found.submit_median_ms,
+        "listing_polled_submit_p99_ms": found.submit_p99_ms,
+    }
+
+
 def mpi_start(effort: Effort) -> Figures:
     """64 ranks of MPICH to the end of MPI_Init."""
     with private_cluster(mpi.NODES, mpi.RANKS // mpi.NODES) as local:
@@ -173,6 +195,7 @@ PARTS: dict[str, Callable[[Effort], Figures]] = {
     "step": step,
     "submits": submits,
     "restart": start_again,
+    "listing": listing,
     "mpi": mpi_start,
 }
 

@@ -21,7 +21,33 @@ def nodes_document(nodes: Iterable[NodeInfo], cluster: str, now_us: int) -> Json
 
 def node_object(node: NodeInfo, cluster: str) -> Json:
     """One node."""
-    return _identity(node, cluster) | _sizes(node) | _devices(node)
+    return _absent() | _identity(node, cluster) | _sizes(node) | _devices(node)
+
+
+def _absent() -> Json:
+    """What no node of this version has."""
+    energy = {
+        "average_watts": 0,
+        "base_consumed_energy": 0,
+        "consumed_energy": 0,
+        "current_watts": number(None),
+        "previous_consumed_energy": 0,
+        "last_collected": 0,
+    }
+    return {
+        "burstbuffer_network_address": "",
+        "cert_flags": [],
+        "cpu_binding": 0,
+        "energy": energy,
+        "external_sensors": {},
+        "gpu_spec": "",
+        "instance_id": "",
+        "instance_type": "",
+        "power": {},
+        "res_cores_per_gpu": 0,
+        "tls_cert_last_renewal": time_object(0),
+        "topology": "",
+    }
 
 
 def _identity(node: NodeInfo, cluster: str) -> Json:
@@ -65,7 +91,7 @@ def _sizes(node: NodeInfo) -> Json:
         "effective_cpus": node.cpus,
         "alloc_cpus": node.cpus_alloc,
         "alloc_idle_cpus": node.cpus - node.cpus_alloc,
-        "cpu_load": number(node.cpu_load_centi),
+        "cpu_load": node.cpu_load_centi,
         "real_memory": node.real_memory_mb,
         "alloc_memory": node.mem_alloc_mb,
         "free_mem": number(node.free_memory_mb or None),

@@ -90,7 +90,6 @@ def partition_object(partition: PartitionInfo) -> Json:
     """A partition's settings."""
     from penstock.values.hostlist import compress
 
-    unlimited = partition.max_nodes <= 0
     return {
         "name": partition.name,
         "nodes": {
@@ -104,6 +103,7 @@ def partition_object(partition: PartitionInfo) -> Json:
         "alternate": "",
         "tres": {"billing_weights": "", "configured": partition.tres},
         "cluster": "",
+        "select_type": [],
         "cpus": {"task_binding": 0, "total": partition.total_cpus},
         "defaults": {
             "memory_per_cpu": partition.def_mem_per_cpu_mb,
@@ -112,14 +112,30 @@ def partition_object(partition: PartitionInfo) -> Json:
             "time": number(-(-partition.default_time_s // 60) or None, infinite=partition.default_time_s < 0),
             "job": "",
         },
-        "grace_time": 0,
-        "maximums": {
-            "cpus_per_node": number(partition.max_cpus_per_node, infinite=partition.max_cpus_per_node <= 0),
-            "memory_per_cpu": partition.max_mem_per_cpu_mb,
-            "nodes": number(partition.max_nodes, infinite=unlimited),
-            "time": minutes(partition.max_time_s),
-        },
+        "grace_time": partition.grace_time_s,
+        "maximums": _maximums(partition),
         "minimums": {"nodes": max(partition.min_nodes, 0)},
+        "node_sets": "",
         "partition": {"state": [partition.state]},
         "priority": {"job_factor": partition.priority_job_factor, "tier": partition.priority_tier},
+        "timeouts": {"resume": number(None), "suspend": number(None)},
+        "suspend_time": number(None),
+        "topology": "",
+    }
+
+
+def _maximums(partition: PartitionInfo) -> Json:
+    word, _, jobs = (partition.over_subscribe or "NO").partition(":")
+    shares = int(jobs) if jobs.isdigit() else 0 if word == "EXCLUSIVE" else 1
+    return {
+        "cpus_per_node": number(partition.max_cpus_per_node, infinite=partition.max_cpus_per_node <= 0),
+        "cpus_per_socket": number(None, infinite=True),
+        "memory_per_cpu": partition.max_mem_per_cpu_mb,
+        "partition_memory_per_cpu": number(partition.max_mem_per_cpu_mb or None),
+        "partition_memory_per_node": number(partition.max_mem_per_node_mb or None),
+        "nodes": number(partition.max_nodes, infinite=partition.max_nodes <= 0),
+        "shares": shares,
+        "oversubscribe": {"jobs": shares, "flags": ["force"] if word == "FORCE" else []},
+        "time": minutes(partition.max_time_s),
+        "over_time_limit": number(None),
     }

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from cli.run import CommandError, need_own_process
+from cli.run import CommandError, complain, need_own_process
 from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
 
 #: A shorter pause would only load the controller.
@@ -64,6 +64,12 @@ def repeat(command: str, text: str | None, once: Callable[[], int]) -> int:
         if status:
             return status
         time.sleep(int(text))
+
+
+def tell_of_limits(command: str, client: Any, options: Mapping[str, Any]) -> None:
+    """With -v: say that the controller's limit of requests makes the command wait."""
+    if options.get("verbose"):
+        client.tell = lambda text: complain(command, f"{command}: {text}", plain=True)
 
 
 def check_clusters(text: str | None, own: str) -> bool:

@@ -13,14 +13,17 @@ from penstock.values.errors import BadValue
 BUSY = frozenset(("ALLOCATED", "MIXED"))
 #: Base states and flags as numbers: sinfo sorts by them.
 _BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5}
-_FLAG_NUMBER = {"DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800, "FAIL": 0x2000, "INVAL": 0x400000,
-                "MAINTENANCE": 0x100, "RESERVED": 0x40, "REBOOT_REQUESTED": 0x10000, "REBOOT_ISSUED": 0x4000000}  # fmt: skip
+_FLAG_NUMBER = {
+    "RESERVED": 0x40, "CLOUD": 0x80, "MAINTENANCE": 0x100, "DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800,
+    "POWERED_DOWN": 0x1000, "FAIL": 0x2000, "POWERING_UP": 0x4000, "REBOOT_REQUESTED": 0x10000, "POWER_DOWN": 0x40000,
+    "POWERING_DOWN": 0x100000, "INVAL": 0x400000, "PLANNED": 0x2000000, "REBOOT_ISSUED": 0x4000000,
+}  # fmt: skip
 #: Long word -> compact word.
 _COMPACT = {
     "inval": "inval", "draining": "drng", "drained": "drain", "failing": "failg", "fail": "fail", "down": "down",
     "completing": "comp", "allocated": "alloc", "allocated+": "alloc+", "idle": "idle", "mixed": "mix",
     "unknown": "unk", "maint": "maint", "reserved": "resv", "allocated$": "alloc$", "mixed$": "mix$", "down$": "down$",
-    "drained$": "drain$", "draining$": "drng$",
+    "drained$": "drain$", "draining$": "drng$", "planned": "plnd", "future": "futr", "blocked": "block",
 }  # fmt: skip
 _COMPLETE_FLAGS = {
     "DRAIN": "drain",
@@ -32,6 +35,13 @@ _COMPLETE_FLAGS = {
     "RESERVED": "reserved",
     "REBOOT_REQUESTED": "reboot_requested",
     "REBOOT_ISSUED": "reboot_issued",
+    "CLOUD": "cloud",
+    "PLANNED": "planned",
+    "BLOCKED": "blocked",
+    "POWER_DOWN": "power_down",
+    "POWERED_DOWN": "powered_down",
+    "POWERING_DOWN": "powering_down",
+    "POWERING_UP": "powering_up",
 }
 _JSON_FLAGS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 
@@ -51,8 +61,10 @@ def _word(node: NodeInfo) -> str:
         return "down"
     if node.base_state == "ALLOCATED":
         return "allocated+" if "COMPLETING" in flags else "allocated"
-    if "RESERVED" in flags and node.base_state == "IDLE" and "COMPLETING" not in flags:
-        return "reserved"
+    if node.base_state == "IDLE" and "COMPLETING" not in flags:
+        for flag, word in (("RESERVED", "reserved"), ("BLOCKED", "blocked"), ("PLANNED", "planned")):
+            if flag in flags:
+                return word
     return "completing" if "COMPLETING" in flags else node.base_state.lower()
 
 
@@ -64,9 +76,18 @@ def _maintained_word(node: NodeInfo, busy: bool) -> str:
     return f"{node.base_state.lower()}{mark}" if busy or node.base_state == "DOWN" else "maint"
 
 
+#: What stands behind the word, by the flag; the first that is true counts.
+_MARKS = (
+    ("POWERED_DOWN", "~"), ("POWERING_UP", "#"), ("POWERING_DOWN", "%"), ("POWER_DOWN", "!"), ("REBOOT_ISSUED", "^"),
+    ("REBOOT_REQUESTED", "@"), ("NO_RESPOND", "*"),
+)  # fmt: skip
+
+
 def _mark(node: NodeInfo) -> str:
-    """`*` does not answer, `^` is rebooting, `@` will reboot."""
-    for flag, mark in (("REBOOT_ISSUED", "^"), ("REBOOT_REQUESTED", "@"), ("NO_RESPOND", "*")):
+    """`*` does not answer, `^` is rebooting, `@` will reboot, `~#%!` power, `-` planned for a job of a higher rank."""
+    if "PLANNED" in node.flags and node.base_state == "MIXED" and "NO_RESPOND" not in node.flags:
+        return "-"
+    for flag, mark in _MARKS:
         if flag in node.flags:
             return mark
     return ""
@@ -147,13 +168,21 @@ _TESTS: dict[str, Test] = {
     "reboot_issued": _flag("REBOOT_ISSUED"),
     "reboot_requested": _flag("REBOOT_REQUESTED"),
     "all": lambda node: True,
-} | dict.fromkeys(
-    # Words of Slurm for states that no node of this version enters.
-    ("future", "futr", "planned", "plnd", "blocked", "cloud", "dynamic_norm", "perfctrs",
-     "npc", "power_down", "powered_down", "powering_down",
-     "power_up", "powering_up"),
-    _never,
-)  # fmt: skip
+    "planned": _flag("PLANNED"),
+    "plnd": _flag("PLANNED"),
+    "blocked": _flag("BLOCKED"),
+    "block": _flag("BLOCKED"),
+    "cloud": _flag("CLOUD"),
+    "future": _base("FUTURE"),
+    "futr": _base("FUTURE"),
+    "power_down": _flag("POWER_DOWN"),
+    "powered_down": _flag("POWERED_DOWN"),
+    "pow_dn": _flag("POWERED_DOWN"),
+    "powering_down": _flag("POWERING_DOWN"),
+    "power_up": _flag("POWERING_UP"),
+    "powering_up": _flag("POWERING_UP"),
+    "pow_up": _flag("POWERING_UP"),
+} | dict.fromkeys(("dynamic_norm", "dynamic_future", "perfctrs", "npc", "ext", "external"), _never)  # no such node here
 
 
 class StateFilter(NamedTuple):

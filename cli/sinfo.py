@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
-from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, words
+from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, tell_of_limits, words
 from cli.nodestate import StateFilter, parse_states
 from cli.options import YES, Command, Option, parse
 from cli.reservation import table
@@ -56,7 +56,7 @@ COMMAND = Command(
         Option("iterate", "i", YES, help="repeat the report every so many seconds", metavar="seconds"),
         *DOCUMENT_OPTIONS,
         Option("long", "l", help="long output - displays more information"),
-        Option("local", help="show the local cluster only (the default)"),
+        Option("local", env="SINFO_LOCAL", help="show the local cluster only (the default)"),
         Option("federation", env="SINFO_FEDERATION", help="the same, as no cluster is a member of one"),
         Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "names"),
         Option("cluster", "", YES, dest="clusters"),
@@ -88,6 +88,7 @@ def body(argv: list[str]) -> int:
     given = parse(COMMAND, argv).values
     states = _state_filter(options)
     with Client.open() as client:
+        tell_of_limits("sinfo", client, options)
         heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
         return repeat("sinfo", options.get("iterate"), lambda: _report(client, options, given, states, heading))
 
@@ -106,7 +107,8 @@ def _report(
     clock = Clock.of_environment(now_us())
     view = NodeView(clock, not options.get("noconvert"), client.cluster.cluster_name)
     lines = [f"CLUSTER: {view.cluster}"] if heading else []
-    partitions = list(client.call("ListPartitions", ListPartitionsRequest()).partitions)
+    hide_hidden = not (options.get("all") or options.get("partition"))
+    partitions = list(client.call("ListPartitions", ListPartitionsRequest(hide_hidden=hide_hidden)).partitions)
     if options.get("reservation"):
         found = client.call("ListReservations", ListReservationsRequest()).reservations
         emit(lines + table(found, clock.now_us, clock.style, header=not options.get("noheader")))
@@ -146,8 +148,6 @@ def select(
     by_name = {node.name: node for node in nodes if _is_shown(node, options, names, states)}
     for position, partition in enumerate(partitions):
         if wanted and partition.name not in wanted:
-            continue
-        if partition.hidden and not wanted and not options.get("all"):
             continue
         yield position, partition, [by_name[name] for name in partition.nodes if name in by_name]
 

@@ -191,7 +191,7 @@ LETTERS: dict[str, Field] = {
     ),
     "I": _of_partition("PRIO_JOB_FACTOR", lambda p: str(p.priority_job_factor)),
     "L": _of_partition("DEFAULTTIME", lambda p: duration(p.default_time_s, "n/a")),
-    "M": Field("PREEMPT_MODE", lambda g, v: "OFF"),
+    "M": _of_partition("PREEMPT_MODE", lambda p: p.preempt_mode or "OFF"),
     "N": Field("NODELIST", lambda g, v: g.names),
     "O": _range("CPU_LOAD", cpu_load),
     "P": _of_partition("PARTITION", lambda p: p.name + ("*" if p.is_default else "")),
@@ -222,6 +222,8 @@ NAMES: dict[str, Field] = {name: LETTERS[letter] for name, letter in _NAMED_LETT
     "comment": _of_node("COMMENT", lambda n: n.comment or "(null)"),
     "extra": Field("EXTRA", lambda g, v: "(null)"),
     "gresused": _of_node("GRES_USED", gres_used, "gpu:0"),
+    "instanceid": Field("INSTANCE_ID", lambda g, v: "(null)"),
+    "instancetype": Field("INSTANCE_TYPE", lambda g, v: "(null)"),
     "port": Field("PORT", lambda g, v: "0"),
     "statecomplete": _of_node("STATECOMPLETE", complete_word, "n/a"),
 }

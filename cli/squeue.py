@@ -27,6 +27,7 @@ from cli.listing import (
     now_us,
     repeat,
     sort_keys,
+    tell_of_limits,
     words,
 )
 from cli.options import MAYBE, YES, Command, Option, parse, usage_text
@@ -145,6 +146,7 @@ def body(argv: list[str]) -> int:
     gc.disable()  # a listing makes much and leaves no rings behind; looking for them takes a fifth of its time
     try:
         with Client.open() as client:
+            tell_of_limits("squeue", client, options)
             heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
             return repeat("squeue", options.get("iterate"), lambda: _report(client, query, options, given, heading))
     finally:

@@ -24,7 +24,10 @@ def _scalar(value: Any) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
-    return str(value) if kind is int else json.dumps(value)
+    if kind is int:
+        return str(value)
+    text = json.dumps(value)
+    return text if "." in text else text.replace("e", ".0e")  # 1e-9 is a word in YAML
 
 
 def json_text(value: Any, pad: str = "") -> str:

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from penstock.client import (
     CHANNEL_OPTIONS,
+    LIMITED_MAX_S,
     PAUSE_FIRST_S,
     PAUSE_MAX_S,
     TIMEOUT_S,
@@ -102,10 +103,17 @@ class AsyncClient:
 
     async def _persist(self, attempt: Callable[[float | None, bytes], Awaitable[T]], deadline: float) -> T:
         pause_s = PAUSE_FIRST_S
+        limited_s = 0.0
         while True:
             try:
                 return await self._attempt(attempt, deadline)
             except TryAgain as failed:
+                if failed.pause_s:
+                    if limited_s + failed.pause_s > LIMITED_MAX_S:
+                        raise failed.error from failed
+                    limited_s, deadline = limited_s + failed.pause_s, deadline + failed.pause_s
+                    await asyncio.sleep(failed.pause_s)
+                    continue
                 self._patient = self._patient or failed.seen
                 if not self._patient or time.monotonic() + pause_s >= deadline:
                     raise failed.error from failed

@@ -37,6 +37,9 @@ T = TypeVar("T")
 
 TIMEOUT_S: Final = 10.0
 PAUSE_FIRST_S: Final = 0.05
+#: A user who asks more than the site allows waits this long in all; time spent so does not count to a deadline.
+LIMITED_MAX_S: Final = 600.0
+LIMITED_TEXT: Final = "RPC rate limited {} time(s). Sleeping for {:.1f} seconds then trying again."
 PAUSE_MAX_S: Final = 1.0  # a restarted controller is found within a second of its being there
 #: For the owner of a cluster that `penstock up` made.
 LOCAL_HINT: Final = "; `penstock up` starts what is not running"
@@ -74,12 +77,16 @@ _DISTRUST_WORDS: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate signature fa
 
 
 class TryAgain(Exception):
-    """An attempt failed in a way that may pass. `seen`: a controller was there, so it is worth waiting for it."""
+    """An attempt failed in a way that may pass. `seen`: a controller was there, so it is worth waiting for it.
 
-    def __init__(self, error: PenstockError, seen: bool) -> None:
+    `pause_s`: the controller itself says when to ask again (its limit of requests); 0 = it does not.
+    """
+
+    def __init__(self, error: PenstockError, seen: bool, pause_s: float = 0.0) -> None:
         super().__init__(error.text)
         self.error = error
         self.seen = seen
+        self.pause_s = pause_s
 
 
 class Client:
@@ -90,6 +97,7 @@ class Client:
         self.timeout_s = timeout_s
         self._patient = retry
         self._connection: Connection | None = None
+        self.tell: Callable[[str], None] = _nobody  # told when the controller's limit of requests makes us wait
 
     @classmethod
     def open(cls, timeout_s: float = TIMEOUT_S, *, retry: bool = False, cluster: ClusterFile | None = None) -> Self:
@@ -157,10 +165,18 @@ class Client:
     def _persist(self, attempt: Callable[[bytes, float], T], deadline: float) -> T:
         """Make the attempt until it succeeds, is refused, or the time is up."""
         pause_s = PAUSE_FIRST_S
+        limited, limited_s = 0, 0.0
         while True:
             try:
                 return self._attempt(attempt, deadline)
             except TryAgain as failed:
+                if failed.pause_s:
+                    if limited_s + failed.pause_s > LIMITED_MAX_S:
+                        raise failed.error from failed
+                    limited, limited_s, deadline = limited + 1, limited_s + failed.pause_s, deadline + failed.pause_s
+                    self.tell(LIMITED_TEXT.format(limited, failed.pause_s))
+                    time.sleep(failed.pause_s)
+                    continue
                 self._patient = self._patient or failed.seen
                 if not self._patient or time.monotonic() + pause_s >= deadline:
                     if self.cluster.local and not self._patient:
@@ -191,6 +207,10 @@ class Client:
                 wire = secure(wire, self.cluster, timeout_s)
                 self._connection = Connection(wire, self.cluster.address, CODE_KEY, secure=True)
         return self._connection
+
+
+def _nobody(text: str) -> None:
+    """Whoever wants to know that we wait says so (Client.tell)."""
 
 
 class Rpc:
@@ -359,9 +379,18 @@ def raise_for_status(status: str, details: str, number: str, error: Exception) -
     if status == "DEADLINE_EXCEEDED":
         raise Unreachable(RECEIVE_FAILURE_TEXT, details, RECEIVE_FAILURE) from error
     if number.isascii() and number.isdigit():
-        raise PenstockError(int(number), details) from error
+        refusal = PenstockError(int(number), details)
+        if refusal.code == Code.RATE_LIMITED:
+            raise TryAgain(refusal, seen=True, pause_s=_pause_s(details)) from error
+        raise refusal from error
     code = _CODE_OF_STATUS.get(status, Code.INTERNAL)
     raise PenstockError(code, TEXT[code], details) from error
+
+
+def _pause_s(details: str) -> float:
+    """When to ask again, out of the words of a refusal: milliseconds stand at their end."""
+    digits = details.rpartition(": ")[2]
+    return min(int(digits), 60_000) / 1000 if digits.isascii() and digits.isdigit() else PAUSE_MAX_S
 
 
 def __getattr__(name: str) -> Any:

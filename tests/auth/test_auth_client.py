@@ -94,6 +94,22 @@ def test_unavailable_is_tried_again_each_time_with_a_new_token(started):
     assert len(set(started.tokens_seen)) == len(started.tokens_seen) == 6
 
 
+def test_a_limit_of_requests_is_waited_out_however_short_the_deadline(started, monkeypatch):
+    limited = (grpc.StatusCode.RESOURCE_EXHAUSTED, int(Code.RATE_LIMITED), "RPC rate limit exceeded: 30000")
+    started.refusals["Ping"] = [limited] * 3
+    pauses, told = [], []
+    monkeypatch.setattr(client_module.time, "sleep", pauses.append)
+    with Client.open(5.0, cluster=started.cluster) as client:
+        client.tell = told.append
+        assert client.call("Ping", PingRequest()).cluster_name
+        started.refusals["Ping"] = [limited] * 1000
+        with pytest.raises(PenstockError) as caught:
+            client.call("Ping", PingRequest(), 0.2)
+    assert pauses[:3] == [30.0] * 3 and pauses.count(30.0) == 3 + client_module.LIMITED_MAX_S / 30
+    assert told[0] == "RPC rate limited 1 time(s). Sleeping for 30.0 seconds then trying again."
+    assert (caught.value.code, caught.value.text) == (Code.RATE_LIMITED, "RPC rate limit exceeded: 30000")
+
+
 def test_unavailable_to_the_end(started):
     started.refusals["Ping"] = [UNAVAILABLE] * 1000
     with Client.open(0.5, cluster=started.cluster) as client, pytest.raises(Unreachable) as caught:

@@ -157,6 +157,12 @@ def partitions() -> list[PartitionInfo]:
     ]
 
 
+def shown_partitions(asked: controller_pb2.ListPartitionsRequest) -> controller_pb2.ListPartitionsReply:
+    """What a controller answers to a plain user."""
+    found = [p for p in partitions() if not (p.hidden and asked.hide_hidden)]
+    return controller_pb2.ListPartitionsReply(partitions=found)
+
+
 def step(state: str, **more: Any) -> StepRecord:
     """A batch step."""
     base = {"step_id": -5, "name": "batch", "cpus_alloc": 2, "nodes_alloc": 1, "tasks": 1, "cancelled_by_uid": -1}
@@ -207,7 +213,7 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
     everything: dict[str, Any] = {
         "ListJobs": lambda asked: pages_of_jobs(asked),
         "ListNodes": controller_pb2.ListNodesReply(nodes=nodes()),
-        "ListPartitions": controller_pb2.ListPartitionsReply(partitions=partitions()),
+        "ListPartitions": shown_partitions,
         "ListReservations": controller_pb2.ListReservationsReply(),
         "ListSteps": lambda asked: ListStepsReply(steps=job_steps()),
         "ListRecords": [accounting_pb2.ListRecordsReply(records=records())],
@@ -261,7 +267,7 @@ class ReportServer:
         answers = {
             "ListJobs": lambda asked, context: iter(pages_of_jobs(asked)),
             "ListNodes": lambda asked, context: controller_pb2.ListNodesReply(nodes=nodes()),
-            "ListPartitions": lambda asked, context: controller_pb2.ListPartitionsReply(partitions=partitions()),
+            "ListPartitions": lambda asked, context: shown_partitions(asked),
             "ListRecords": lambda asked, context: iter([accounting_pb2.ListRecordsReply(records=records())]),
         }
         self.server = grpc.server(futures.ThreadPoolExecutor(2))
