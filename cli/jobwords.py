@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cli.options import WholeText, flag_is_on, plain
-from penstock.values.duration import UNLIMITED, parse_duration_s
+from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import is_digits, parse_int
@@ -153,11 +153,11 @@ def gpus(text: str) -> "tuple[Gres, ...]":
 
 
 def time_limit(text: str) -> int:
-    return parse_duration_s(text) or UNLIMITED  # Slurm: a limit of 0 is no limit
+    return whole_minutes(parse_duration_s(text)) or UNLIMITED  # Slurm: a limit of 0 is no limit
 
 
 def time_min(text: str) -> int:
-    return max(0, parse_duration_s(text))
+    return max(0, whole_minutes(parse_duration_s(text)))
 
 
 def nodes(text: str) -> tuple[int, int]:

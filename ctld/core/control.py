@@ -90,6 +90,9 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         for target in all_matching(state, which):
             if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
                 results.append(_result(act, target))
+            elif which.uids and not may_touch(actor, target.job):  # others' jobs that were meant: -u OTHER
+                denied = Refused(Code.ACCESS_DENIED)
+                results.append(JobResult(str(target.job.job_id), int(denied.code), denied.text))
     state.reply(event.reply_to, Results(tuple(results)))
 
 

@@ -28,7 +28,7 @@ from ctld.core.model import Job
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
 from ctld.core.submit import NICE_MAX, PATH_BYTES_MAX, pick_partitions, set_deadline
-from penstock.values.duration import parse_duration_s
+from penstock.values.duration import parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.gres import parse_gres
 from penstock.values.hostlist import expand
@@ -40,7 +40,6 @@ from penstock.values.states import END_STATES, HOLDING_STATES, Hold
 from penstock.values.text import check_name
 
 Read = Callable[[ClusterState, Actor, str], Any]
-MINUTE_S = 60
 
 
 @dataclass(frozen=True)
@@ -122,11 +121,6 @@ def _nice(state: ClusterState, actor: Actor, text: str) -> int:
     return parse_int(text, -NICE_MAX, NICE_MAX, "nice") if text else 100
 
 
-def whole_minutes(seconds: int) -> int:
-    """Time limits are whole minutes, rounded up (man sbatch, --time). UNLIMITED stays."""
-    return seconds if seconds < 0 else -(-seconds // MINUTE_S) * MINUTE_S
-
-
 def _time_limit(state: ClusterState, actor: Actor, text: str) -> int:
     if text[:1] in ("+", "-"):
         found = whole_minutes(parse_duration_s(text[1:]))
@@ -151,10 +145,10 @@ def _changed_limit(job: Job, value: int) -> int:
 
 
 def _limit_of_end(job: Job, end_at_us: int) -> int:
-    """EndTime=: the time limit that ends the job then."""
+    """EndTime=: the time limit that ends the job then, to the second."""
     if job.state not in HOLDING_STATES:
         raise Refused(Code.DISABLED_STATE, "the job does not run")
-    found = whole_minutes(-(-(end_at_us - job.start_at_us - job.suspended_us) // job_life.US))
+    found = -(-(end_at_us - job.start_at_us - job.suspended_us) // job_life.US)
     if found <= 0:
         raise Refused(Code.INVALID_TIME_VALUE)
     return found

@@ -2,8 +2,8 @@
 
 Accepted: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds,
 and UNLIMITED, INFINITE or -1. As in Slurm a part may exceed its usual range (1-24:61:61 is two days, 1:02:01).
-Everything is whole seconds; rounding a limit up to minutes is the submitter's business, and so is what a limit of 0
-means.
+Everything is whole seconds; that a time limit has whole minutes (`whole_minutes`) is the submitter's business, and so is
+what a limit of 0 means.
 """
 
 from penstock.values.errors import BadValue
@@ -45,6 +45,11 @@ def parse_duration_s(text: str) -> int:
             f"Invalid time {shown(text)}: longer than {DURATION_MAX_S // 86400} days; write UNLIMITED for no limit"
         )
     return total
+
+
+def whole_minutes(seconds: int) -> int:
+    """A time limit as Slurm keeps it: rounded up to minutes. UNLIMITED stays."""
+    return seconds if seconds < 0 else -(-seconds // 60) * 60
 
 
 def format_duration(seconds: int) -> str:

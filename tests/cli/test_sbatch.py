@@ -64,7 +64,7 @@ EVERY_OPTION = [
     (["-p", "a,b"], {"partitions": ["a", "b"]}),
     (["-A", "acc", "-q", "high"], {"account": "acc", "qos": "high"}),
     (["--reservation", "night,day"], {"reservation": "night,day"}),
-    (["-t", "1-2:03:04"], {"time_limit_s": str(93784)}),
+    (["-t", "1-2:03:04"], {"time_limit_s": str(93840)}),
     (
         ["--sockets-per-node=2", "--cores-per-socket=4", "--threads-per-core=1"],
         {"sockets_per_node": 2, "cores_per_socket": 4, "threads_per_core": 1},

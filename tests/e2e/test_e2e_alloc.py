@@ -102,7 +102,7 @@ def test_a_time_limit_takes_the_allocation(cluster: LiveCluster) -> None:
     process = start(cluster, "salloc", "--mem=100", "-t1", "sh", "-c", "echo runs; exec sleep 600")
     assert process.stdout is not None and process.stdout.readline() == b"runs\n"
     job_id = last_job(cluster)
-    cluster.run("scontrol", "update", f"jobid={job_id}", "timelimit=0:01").ok()
+    cluster.limit_now(job_id)
     status, _, err = finish(process)
     assert status == 128 + signal.SIGTERM
     assert f"salloc: Job {job_id} has exceeded its time limit and its allocation has been revoked.\n" in err

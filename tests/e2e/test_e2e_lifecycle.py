@@ -145,9 +145,7 @@ def test_time_limit_sends_term_and_kills_after_kill_wait(cluster: LiveCluster) -
     two = cluster.sbatch("-t", "1", "-o", "two.txt", "--wrap", stubborn)
     for name in ("one.txt", "two.txt"):
         cluster.wait_text(cluster.work / name, "ready")
-    # A limit has minutes; the jobs' own is cut to what has passed already, so that nobody waits for a minute.
-    for job_id in (one, two):
-        cluster.run("scontrol", "update", f"jobid={job_id}", "TimeLimit=0:01").ok()
+    cluster.limit_now(one, two)
     ended = cluster.wait_ends(one, two)
     assert [j.state for j in ended] == ["TIMEOUT", "TIMEOUT"], [shown(j) for j in ended]
     kill_wait_us = cluster.conf.kill_wait_s * 1_000_000

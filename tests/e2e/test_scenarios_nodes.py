@@ -88,7 +88,7 @@ def test_scenario_06_node_daemon_killed_with_twenty_running_jobs(new_cluster: Ne
     # What ran runs on, and nothing was started a second time: the jobs' processes are the same ones.
     alive = {p for p in pids if psutil.pid_exists(p)}
     assert len(alive) >= 40  # twenty scripts and their supervisors
-    cluster.run("scontrol", "update", f"jobid={limited}", "TimeLimit=0:01").ok()
+    cluster.limit_now(limited)
     cluster.wait_state(limited, "TIMEOUT")
     assert {j.state for j in cluster.jobs(array)} == {"RUNNING"}
     gate.touch()
