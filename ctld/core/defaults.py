@@ -61,11 +61,7 @@ def complete(
     if ntasks_over and not wanted.nodes_min:
         nodes_max = nodes_min
     mem_node, mem_cpu = _memory(state, partitions[0], wanted)
-    for text in filter(None, (wanted.features, wanted.prefer, wanted.batch_features)):
-        check_features(state, text)
-    _check_batch(wanted)
-    if wanted.acctg_freq:
-        task_interval_s(wanted.acctg_freq)
+    _check_words(state, wanted)
     kind = _kind(wanted)
     share = state.share  # a value that many jobs have is kept once
     request = JobRequest(
@@ -147,7 +143,12 @@ def _end_warning(wanted: WantedJob) -> str:
     return wanted.signal
 
 
-def _check_batch(wanted: WantedJob) -> None:
+def _check_words(state: ClusterState, wanted: WantedJob) -> None:
+    """Texts with a language of their own that go into the request as they are."""
+    for text in filter(None, (wanted.features, wanted.prefer, wanted.batch_features)):
+        check_features(state, text)
+    if wanted.acctg_freq:
+        task_interval_s(wanted.acctg_freq)
     if not wanted.batch_features:
         return
     if parse_features(wanted.batch_features).names() - parse_features(wanted.features).names():

@@ -227,7 +227,7 @@ def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
 
 def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     if term.kind == "singleton":
-        return Met.NOT_YET if state.has_older_namesake(job) else Met.YES
+        return Met.NOT_YET if state.namesakes.has_older(job, state.jobs) else Met.YES
     targets = targets_of(state, term)
     if not targets:
         # purged since: its end was seen when it happened, so what is left of it can no longer be met

@@ -87,10 +87,10 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
     arrays.count_move(state, job, was, to)
     if to in END_STATES:
         state.active_count -= arrays.weight(job)
-        state.leave_name_index(job)
+        state.namesakes.leave(job)
     elif was in END_STATES:
         state.active_count += arrays.weight(job)
-        state.enter_name_index(job)
+        state.namesakes.enter(job)
     state.touch(job)
 
 

@@ -159,7 +159,7 @@ def _load_jobs(state: ClusterState, loaded: Loaded) -> None:
         if job.state not in END_STATES:
             if job.request.het_job_id:
                 state.hets[job.request.het_job_id] = None
-            state.enter_name_index(job)
+            state.namesakes.enter(job)
             state.active_count += arrays.weight(job)
     for step_row in loaded.steps:
         step = step_from(step_row)

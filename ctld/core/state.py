@@ -35,6 +35,7 @@ from ctld.core.model import (
     Turns,
     job_row,
 )
+from ctld.core.namesakes import Namesakes
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.periodic import Periodic
 from ctld.core.policy import BackfillPolicy
@@ -95,7 +96,7 @@ class ClusterState:
         # dependencies
         self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
         self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
-        self.by_name: dict[tuple[int, str], int | dict[int, None]] = {}  # (uid, name) -> active jobs (one: its id)
+        self.namesakes = Namesakes()  # active jobs
         self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
         self.calls = Calls()
@@ -319,34 +320,8 @@ class ClusterState:
     def add_job(self, job: Job) -> None:
         """Take a new record into the tables."""
         self.jobs[job.job_id] = job
-        self.enter_name_index(job)
+        self.namesakes.enter(job)
         self.touch(job)
-
-    def enter_name_index(self, job: Job) -> None:
-        """The job is active under its name (singleton dependencies ask)."""
-        key = (job.user_id, job.request.name)
-        members = self.by_name.setdefault(key, job.job_id)
-        if isinstance(members, dict):
-            members[job.job_id] = None
-        elif members != job.job_id:
-            self.by_name[key] = {members: None, job.job_id: None}
-
-    def leave_name_index(self, job: Job) -> None:
-        """The job is no longer active, as far as singleton dependencies go."""
-        key = (job.user_id, job.request.name)
-        members = self.by_name.get(key)
-        if isinstance(members, dict):
-            members.pop(job.job_id, None)
-        if not members or members == job.job_id:
-            self.by_name.pop(key, None)
-
-    def has_older_namesake(self, job: Job) -> bool:
-        """Is there an active job of the same user and name that came first? An array's tasks came when the array did."""
-        members = self.by_name.get((job.user_id, job.request.name), job.job_id)
-        if isinstance(members, int):
-            members = {members: None}
-        own = job.array_job_id or job.job_id
-        return any(job_id < own or 0 < self.jobs[job_id].array_job_id < own for job_id in members)
 
     def share(self, value: Any) -> Any:
         """An equal value that other jobs hold already: 100,000 jobs of one user have one folder and one set of limits."""

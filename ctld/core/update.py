@@ -177,9 +177,9 @@ def _apply(state: ClusterState, now_us: int, job: Job, request: Any, values: dic
     if request != job.request:
         waiting = state.waiting_for.get(job.job_id)
         depends.forget(state, job)
-        state.leave_name_index(job)
+        state.namesakes.leave(job)
         job.request, job.request_id = request, state.new_request(request)
-        state.enter_name_index(job)
+        state.namesakes.enter(job)
         if waiting is not None:
             depends.wait_for(state, job, *waiting)
         job.tres_req = tres_requested(state, request)

@@ -139,16 +139,9 @@ class Controller:
             raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
         del loaded
         self._runtime = runtime = Runtime(
-            core,
-            store,
-            Snapshot(core.state.jobs.values()),
-            clock,
-            self._fail,
-            recorder,
-            Metrics(),
-            StorageFull,
+            core, store, Snapshot(core.state.jobs.values()), clock, self._fail, recorder, Metrics(), StorageFull,
             clock.take_jump,
-        )
+        )  # fmt: skip
         self._amender = Amender(runtime, self._config_folder)
         self._records = Records(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
