@@ -565,7 +565,20 @@ def test_the_submit_line_is_clean_text(client, capsys):
 def test_verbose_tells_the_options(client, capsys):
     assert run(capsys, "--wrap=x")[2] == ""
     line = "-v -t5 --mem=4G -N2-4 --hold --gres=gpu:a100:2 -G4 --switches=2@10 --mail-type=END,FAIL -F /dev/null --nice"
-    names = ["gpus", "gres", "hold", "mail-type", "mem", "nice", "nodelist", "nodes", "switches", "time", "verbose", "wrap"]
+    names = [
+        "gpus",
+        "gres",
+        "hold",
+        "mail-type",
+        "mem",
+        "nice",
+        "nodelist",
+        "nodes",
+        "switches",
+        "time",
+        "verbose",
+        "wrap",
+    ]
     texts = ["4", "gpu:a100:2", "set", "END,FAIL", "4G", "100", "", "2-4", "2@00:10:00", "00:05:00", "1", "x"]
     rule = f"{'-' * 20} {'-' * 20}"
     told = [f"{name:<20}: {text}" for name, text in zip(names, texts, strict=True)]
