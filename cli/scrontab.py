@@ -182,7 +182,7 @@ class _Crontab:
 
 def _told(mistakes: list[Mistake], more: str) -> list[tuple[int, int]]:
     for mistake in mistakes:
-        complain(COMMAND.name, mistake.shown().replace("\n", f"\n{COMMAND.name}: error: "), plain=False)
+        complain(COMMAND.name, mistake.shown())
     sys.stdout.write(f"There are errors in your crontab.\n{more}")
     return [(mistake.line, mistake.line) for mistake in mistakes]
 

@@ -13,7 +13,7 @@ from ctld.core import priority
 from ctld.core.model import JobRow
 from ctld.core.planning import Forecast
 from ctld.core.state import ClusterState
-from ctld.rpc.jobinfo import counts, end_at, file_names
+from ctld.rpc.jobinfo import begin_of, counts, end_at, file_names
 from penstock.v1 import controller_pb2
 from penstock.values.hostlist import compress
 from penstock.values.jobcolumns import NUMBERS, tres_per_node
@@ -95,6 +95,7 @@ _READ: Final[dict[str, Reader]] = {
     "std_out": _file("std_out"),
     "std_err": _file("std_err"),
     "std_in": _file("std_in"),
+    "request.begin_at_us": begin_of,
     "request.kind": lambda row: int(row.request.kind),
     **{
         f"request.{name}": _flag(name)

@@ -77,6 +77,12 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
     return common_pb2.JobRequest(**fields)
 
 
+def begin_of(row: JobRow) -> int:
+    """When it may begin at the earliest: of a crontab's job that waits, its next time."""
+    waits = row.request.cron and row.state is JobState.PENDING
+    return max(row.request.begin_at_us, row.eligible_at_us) if waits else row.request.begin_at_us
+
+
 def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> controller_pb2.JobInfo:
     """One job as it is shown. `nodes`: by whose numbers of GPUs its allocation is told."""
     request = row.request
@@ -116,8 +122,7 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
     fields["request"] = request_message(request, detail)
     if request.cron:
         fields["cron"] = request.cron
-        if pending:  # its next time is its begin time
-            fields["request"].begin_at_us = max(request.begin_at_us, row.eligible_at_us)
+        fields["request"].begin_at_us = begin_of(row)
     if pending and request.reservation_run:  # where it ran before it was requeued
         fields["request"].reservation = request.reservation
     fields |= file_names(row, request)
