@@ -21,9 +21,9 @@ from cli.environment import current_umask, job_environment, soft_limits
 from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
 from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
-from cli.options import YES, Command, Option, parse
+from cli.options import MAYBE, YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, need_own_process, run
-from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, from_file, from_stdin, from_wrap
+from cli.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
 from penstock.errors import RECEIVE_FAILURE, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
@@ -47,10 +47,33 @@ COMMAND = Command(
         (
             *JOB_OPTIONS,
             Option("ignore-pbs", help="ignore #PBS and #BSUB options in the batch script"),
+            Option(
+                "json",
+                "",
+                MAYBE,
+                help="with --lint: its findings as JSON",
+                metavar="data_parser",
+                const="",
+                note="not in Slurm",
+            ),
+            Option(
+                "lint",
+                help="look for mistakes in the script and ask whether it could run; queue nothing",
+                note="not in Slurm",
+            ),
             Option("parsable", help="print only the job id, and the cluster's name with --clusters"),
             Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
             Option("test-only", help="say when and where the job would start, submit nothing"),
             Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
+            Option(
+                "yaml",
+                "",
+                MAYBE,
+                help="with --lint: its findings as YAML",
+                metavar="data_parser",
+                const="",
+                note="not in Slurm",
+            ),
             Option("wait", "W", help="wait until the job has ended, exit with its code"),
             Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
         ),
@@ -77,6 +100,8 @@ def _body(argv: list[str]) -> int:
         need_own_process()
     source = _read_source(said, positional)
     from_environment = environment_values(COMMAND, PREFIX, os.environ)
+    if "lint" in said:
+        return _lint(source, merge(from_environment, said), positional, argv)
     scripted = [{}] if "wrap" in said else _read_directives(source, positional)
     if "wrap" not in said and not any("ignore_pbs" in layer for layer in (said, from_environment, *scripted)):
         scripted[0] = merge(scripted[0], foreign_values(source.data))
@@ -87,16 +112,29 @@ def _body(argv: list[str]) -> int:
         from cli.defined import tell_defined
 
         tell_defined(COMMAND, values)
-    request = SubmitJobRequest(
+    request = _request(values, source, positional, argv)
+    request.components.extend(_job(other, source, argv) for other in others)
+    with Client.open() as client:
+        cluster = named_cluster(values, client)
+        return _submit(client, request, values, cluster)
+
+
+def _lint(source: Script, outside: dict[str, Any], positional: list[str], argv: list[str]) -> int:
+    from cli.lintrun import run_lint
+
+    def request(values: dict[str, Any]) -> SubmitJobRequest:
+        return _request(values, source, positional, argv)
+
+    return run_lint(positional[0] if positional else source.default_name, source.data, COMMAND, outside, request)
+
+
+def _request(values: dict[str, Any], source: Script, positional: list[str], argv: list[str]) -> SubmitJobRequest:
+    return SubmitJobRequest(
         request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
         job=_job(values, source, argv),
         spec=_spec(values, source, positional[1:]),
         test_only=bool(values.get("test_only")),
-        components=[_job(other, source, argv) for other in others],
     )
-    with Client.open() as client:
-        cluster = named_cluster(values, client)
-        return _submit(client, request, values, cluster)
 
 
 def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any], cluster: str) -> int:
@@ -134,7 +172,10 @@ def _read_source(values: dict[str, Any], positional: list[str]) -> Script:
         if not values["wrap"]:
             raise CommandError("Batch script is empty!")
         return from_wrap(values["wrap"])
-    return from_file(positional[0]) if positional else from_stdin()
+    script = from_file(positional[0]) if positional else from_stdin()
+    if "lint" not in values:
+        check(script.data)
+    return script
 
 
 def _read_directives(source: Script, positional: list[str]) -> list[dict[str, Any]]:
