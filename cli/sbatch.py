@@ -21,7 +21,7 @@ from cli.environment import current_umask, job_environment, soft_limits
 from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
 from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
-from cli.options import MAYBE, YES, Command, Option, parse
+from cli.options import MAYBE, NO, YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, need_own_process, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
@@ -40,6 +40,13 @@ NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
 #: The controller makes a submission durable before it answers, so silence says nothing about which came first.
 MAY_BE_QUEUED = "it is not known whether the job was queued: look with squeue before you submit it again"
 
+
+def _own(name: str, value: str, what: str) -> Option:
+    """An option that Slurm has not."""
+    const = True if value == NO else ""
+    return Option(name, "", value, help=what, metavar="data_parser", const=const, own=True, note="not in Slurm")
+
+
 COMMAND = Command(
     "sbatch",
     "[OPTIONS...] [script [args...]]",
@@ -47,33 +54,13 @@ COMMAND = Command(
         (
             *JOB_OPTIONS,
             Option("ignore-pbs", help="ignore #PBS and #BSUB options in the batch script"),
-            Option(
-                "json",
-                "",
-                MAYBE,
-                help="with --lint: its findings as JSON",
-                metavar="data_parser",
-                const="",
-                note="not in Slurm",
-            ),
-            Option(
-                "lint",
-                help="look for mistakes in the script and ask whether it could run; queue nothing",
-                note="not in Slurm",
-            ),
+            _own("json", MAYBE, "with --lint: its findings as JSON"),
+            _own("lint", NO, "look for mistakes in the script and ask whether it could run; queue nothing"),
             Option("parsable", help="print only the job id, and the cluster's name with --clusters"),
             Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
             Option("test-only", help="say when and where the job would start, submit nothing"),
             Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
-            Option(
-                "yaml",
-                "",
-                MAYBE,
-                help="with --lint: its findings as YAML",
-                metavar="data_parser",
-                const="",
-                note="not in Slurm",
-            ),
+            _own("yaml", MAYBE, "with --lint: its findings as YAML"),
             Option("wait", "W", help="wait until the job has ended, exit with its code"),
             Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
         ),
