@@ -56,6 +56,7 @@ class Option(NamedTuple):
     joined: bool = False  # given again, it adds to the list
     standing: str = DONE
     note: str = ""  # why it has no effect, or why it is refused; what differs from Slurm: for docs/compatibility.md too
+    own: bool = False  # not Slurm's: known by its full name only, so that Slurm's abbreviations keep their meaning
     field: str = ""  # the request's field that takes the value as it is
 
     @property
@@ -183,7 +184,7 @@ class _Reader:
             self.store(option, value, values)
 
     def find(self, name: str, word: str) -> Option:
-        near = [o for o in self.table if o.name.startswith(name)]
+        near = [o for o in self.table if o.name.startswith(name) and (not o.own or o.name == name)]
         for option in near:
             if option.name == name:
                 return option

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from penstock.errors import PenstockError
 from penstock.values.errors import BadValue
+from penstock.values.text import clean_line
 
 STATUS_INTERRUPTED = 130
 STATUS_BROKEN_PIPE = 141
@@ -115,7 +116,7 @@ def complain(name: str, text: str, *, plain: bool = False) -> None:
     except OSError:  # closed, or its disk is full: that was told, or is being told now
         _abandon_stdout()
     try:
-        sys.stderr.write("".join(f"{prefix}{line}\n" for line in text.split("\n")))
+        sys.stderr.write("".join(f"{prefix}{clean_line(line)}\n" for line in text.split("\n")))
         sys.stderr.flush()
     except OSError:
         return  # nobody is left to be told

@@ -21,9 +21,9 @@ from cli.environment import current_umask, job_environment, soft_limits
 from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
 from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
-from cli.options import YES, Command, Option, parse
+from cli.options import MAYBE, NO, YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, need_own_process, run
-from cli.script import STATUS_BAD_DIRECTIVE, Script, directives, from_file, from_stdin, from_wrap
+from cli.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
 from penstock.client import Client, new_request_key
 from penstock.errors import RECEIVE_FAILURE, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
@@ -40,6 +40,13 @@ NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
 #: The controller makes a submission durable before it answers, so silence says nothing about which came first.
 MAY_BE_QUEUED = "it is not known whether the job was queued: look with squeue before you submit it again"
 
+
+def _own(name: str, value: str, what: str) -> Option:
+    """An option that Slurm has not."""
+    const = True if value == NO else ""
+    return Option(name, "", value, help=what, metavar="data_parser", const=const, own=True, note="not in Slurm")
+
+
 COMMAND = Command(
     "sbatch",
     "[OPTIONS...] [script [args...]]",
@@ -47,10 +54,13 @@ COMMAND = Command(
         (
             *JOB_OPTIONS,
             Option("ignore-pbs", help="ignore #PBS and #BSUB options in the batch script"),
+            _own("json", MAYBE, "with --lint: its findings as JSON"),
+            _own("lint", NO, "look for mistakes in the script and ask whether it could run; queue nothing"),
             Option("parsable", help="print only the job id, and the cluster's name with --clusters"),
             Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
             Option("test-only", help="say when and where the job would start, submit nothing"),
             Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
+            _own("yaml", MAYBE, "with --lint: its findings as YAML"),
             Option("wait", "W", help="wait until the job has ended, exit with its code"),
             Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
         ),
@@ -77,6 +87,8 @@ def _body(argv: list[str]) -> int:
         need_own_process()
     source = _read_source(said, positional)
     from_environment = environment_values(COMMAND, PREFIX, os.environ)
+    if "lint" in said:
+        return _lint(source, merge(from_environment, said), positional, argv)
     scripted = [{}] if "wrap" in said else _read_directives(source, positional)
     if "wrap" not in said and not any("ignore_pbs" in layer for layer in (said, from_environment, *scripted)):
         scripted[0] = merge(scripted[0], foreign_values(source.data))
@@ -87,16 +99,29 @@ def _body(argv: list[str]) -> int:
         from cli.defined import tell_defined
 
         tell_defined(COMMAND, values)
-    request = SubmitJobRequest(
+    request = _request(values, source, positional, argv)
+    request.components.extend(_job(other, source, argv) for other in others)
+    with Client.open() as client:
+        cluster = named_cluster(values, client)
+        return _submit(client, request, values, cluster)
+
+
+def _lint(source: Script, outside: dict[str, Any], positional: list[str], argv: list[str]) -> int:
+    from cli.lintrun import run_lint
+
+    def request(values: dict[str, Any]) -> SubmitJobRequest:
+        return _request(values, source, positional, argv)
+
+    return run_lint(positional[0] if positional else source.default_name, source.data, COMMAND, outside, request)
+
+
+def _request(values: dict[str, Any], source: Script, positional: list[str], argv: list[str]) -> SubmitJobRequest:
+    return SubmitJobRequest(
         request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
         job=_job(values, source, argv),
         spec=_spec(values, source, positional[1:]),
         test_only=bool(values.get("test_only")),
-        components=[_job(other, source, argv) for other in others],
     )
-    with Client.open() as client:
-        cluster = named_cluster(values, client)
-        return _submit(client, request, values, cluster)
 
 
 def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any], cluster: str) -> int:
@@ -134,7 +159,10 @@ def _read_source(values: dict[str, Any], positional: list[str]) -> Script:
         if not values["wrap"]:
             raise CommandError("Batch script is empty!")
         return from_wrap(values["wrap"])
-    return from_file(positional[0]) if positional else from_stdin()
+    script = from_file(positional[0]) if positional else from_stdin()
+    if "lint" not in values:
+        check(script.data)
+    return script
 
 
 def _read_directives(source: Script, positional: list[str]) -> list[dict[str, Any]]:

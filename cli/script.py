@@ -59,21 +59,21 @@ def from_wrap(command: str) -> Script:
 
 
 def from_stdin() -> Script:
-    """Read the script from standard input."""
+    """Read the script from standard input, unchecked."""
     if sys.stdin.isatty():
         need_own_process()
-    return Script(check(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)), "", "sbatch")
+    return Script(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1), "", "sbatch")
 
 
 def from_file(name: str) -> Script:
-    """Read a script's file: as it is named, else, for a bare name, the first readable one in PATH."""
+    """Read a script's file, unchecked: as it is named, else, for a bare name, the first readable one in PATH."""
     path = _find(name)
     try:
         with open(path, "rb") as file:
             data = file.read(SCRIPT_BYTES_MAX + 1)
     except OSError as error:
         raise CommandError(f"Unable to open file {name}: {error.strerror}") from error
-    return Script(check(data), os.path.abspath(path), os.path.basename(path))
+    return Script(data, os.path.abspath(path), os.path.basename(path))
 
 
 def check(data: bytes) -> bytes:

@@ -18,7 +18,7 @@ from cli.jobrequest import counts, job_request, merge, shown
 from cli.options import Command, parse
 from cli.run import CommandError
 from cli.steps.console import Mode, parse_mode
-from cli.steps.stepopts import OTHER_VARIABLES, STEP_FIELDS, STRONGER
+from cli.steps.stepopts import JOB, OTHER_VARIABLES, STEP, STRONGER
 from penstock.cluster import ClusterFile
 from penstock.v1.common_pb2 import SRUN, JobRequest
 from penstock.v1.steps_pb2 import StepSpec
@@ -37,6 +37,12 @@ COUNT_KEYS = (
 OF_THE_JOB = ("job_name", "time", "licenses", "signal")
 #: Slurm's numbers for whom standard input is.
 STDIN_TO_FIRST, STDIN_TO_ALL, STDIN_TO_NONE, STDIN_TO_ONE = range(4)
+
+
+#: By key, the step's fields that take a value as it is. --time is the step's only where it was said for it.
+STEP_FIELDS = {
+    o.key: o.field for o in (*JOB, *STEP) if o.field in StepSpec.DESCRIPTOR.fields_by_name and o.name != "time"
+}
 
 
 class Streams(NamedTuple):

@@ -225,6 +225,3 @@ OTHER_VARIABLES = {
 }  # fmt: skip
 #: Of these the one on the left is the stronger.
 STRONGER = ("SRUN_EXPORT_ENV",)
-
-#: By key, the step's fields that take a value as it is. --time is the step's only where it was said for it.
-STEP_FIELDS = {o.key: o.field for o in (*JOB, *STEP) if o.field and o.name != "time"}

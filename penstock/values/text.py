@@ -9,6 +9,7 @@ change the folder, so it is replaced, as the documentation of patterns says.
 from penstock.values.errors import BadValue
 
 NAME_BYTES_MAX = 1024  # what a column and a terminal line can sensibly hold
+LINE_CHARS_MAX = 2000  # some 25 lines of a terminal
 SHOWN_CHARS_MAX = 60  # enough of a refused text to recognise it, short enough for one line
 
 # U+2028/2029 break lines, U+202A-202E and U+2066-2069 reorder what is shown: as misleading as an escape sequence.
@@ -17,6 +18,20 @@ _UNSAFE_RANGES = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x202E), (0x2066, 0x2069)
 
 def _is_control(char: str) -> bool:
     return any(low <= ord(char) <= high for low, high in _UNSAFE_RANGES)
+
+
+def clean_line(text: str) -> str:
+    """A line for a terminal: what it would obey is shown as a number, and what nobody reads to its end is cut."""
+    if len(text) > LINE_CHARS_MAX:
+        text = f"{text[: LINE_CHARS_MAX // 2]}... ({len(text)} characters) ...{text[-LINE_CHARS_MAX // 4 :]}"
+    if text.isprintable():
+        return text
+    return "".join(_numbered(c) if (_is_control(c) and c != "\t") or 0xD800 <= ord(c) <= 0xDFFF else c for c in text)
+
+
+def _numbered(char: str) -> str:
+    number = ord(char) - (0xDC00 if 0xDC80 <= ord(char) <= 0xDCFF else 0)  # a byte that is not UTF-8
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
 def shown(text: str) -> str:

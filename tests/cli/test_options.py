@@ -144,3 +144,11 @@ def test_any_line_is_read_or_refused(argv):
 @given(st.lists(st.text(max_size=6), max_size=4))
 def test_what_stands_behind_two_dashes_is_never_an_option(words):
     assert parse(MIXES, ["-H", "--", *words]) == ({"hold": True}, words)
+
+
+def test_an_option_of_our_own_takes_no_abbreviation_away() -> None:
+    command = Command("tool", "", (Option("licenses", "", YES), Option("lint", own=True)))
+    assert parse(command, ["--l=a"]).values == {"licenses": "a"}
+    assert parse(command, ["--lint"]).values == {"lint": True}
+    with pytest.raises(CommandError, match="unrecognized option '--lin'"):
+        parse(command, ["--lin"])
