@@ -80,7 +80,7 @@ def flags_of(state: ClusterState, node: Node) -> list[str]:
 
 def is_dynamic(state: ClusterState, node: Node) -> bool:
     """True of a node that scontrol create has made."""
-    amendment = state.amendments.get((NODE, node.name))
+    amendment = state.amended.by_key.get((NODE, node.name))
     return amendment is not None and amendment.made
 
 

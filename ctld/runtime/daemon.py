@@ -287,10 +287,10 @@ class Controller:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
         state = runtime.core.state
         flags = dict(loaded.config.shown).get("ReconfigFlags", "").lower().split(",")
-        stay = kept(loaded.config, state.amendments.values(), keep_partitions="keeppartinfo" in flags)
+        stay = kept(loaded.config, state.amended.by_key.values(), keep_partitions="keeppartinfo" in flags)
         config, misfits = amend_all(loaded.config, stay, self._config_folder)
         loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
-        dropped = tuple(key for key in state.amendments if key not in {one.key for one in stay})
+        dropped = tuple(key for key in state.amended.by_key if key not in {one.key for one in stay})
         busy = [node.name for node in state.node_list if node.jobs]
         problems = reload_problems(state.config, loaded.config, busy, _gres_in_use(state))
         if problems:
