@@ -61,9 +61,12 @@ def show_partitions(call: Call) -> int:
     found = ask("ListPartitions", pb.ListPartitionsRequest(), "slurm_load_partitions").partitions
     hidden_too = call.options.get("all") or wanted
     chosen = [p for p in found if (not wanted or p.name in wanted) and (hidden_too or not p.hidden)]
-    if not chosen and not wanted:
+    if not (chosen or wanted or is_wanted(call.options)):
         print("No partitions in the system")  # noqa: T201
-    call.put([show.partition_record(part) for part in chosen])
+    if is_wanted(call.options):
+        call.put_document("partitions_document", chosen, find_cluster().cluster_name)
+    else:
+        call.put([show.partition_record(part) for part in chosen])
     missing = sorted(wanted - {part.name for part in chosen})
     for name in missing:
         complain(NAME, f"Partition {name} not found", plain=True)

@@ -38,6 +38,17 @@ class Call(NamedTuple):
         one_line = bool(self.options.get("oneliner"))
         sys.stdout.write("".join(show.layout(record, one_line=one_line) for record in records))
 
+    def wants_document(self) -> bool:
+        """Whether JSON or YAML is asked for."""
+        return "json" in self.options or "yaml" in self.options
+
+    def put_document(self, maker: str, items: Any, cluster: str) -> None:
+        """Print a document of cli.jsonpart."""
+        from cli import jsonpart
+        from cli.document import write_document
+
+        write_document(getattr(jsonpart, maker)(items, cluster, self.report().now_us), self.options)
+
 
 class Verb(NamedTuple):
     """How many words a keyword takes (most: -1 = any number) and who does it."""

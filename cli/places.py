@@ -6,6 +6,7 @@ read and not used.
 
 from cli.keywords import NAME, Call, ask
 from cli.run import CommandError, complain
+from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.hostlist import expand
 
@@ -61,6 +62,11 @@ def show_licenses(call: Call) -> int:
     """`show licenses [NAME]`."""
     found = ask("ListLicenses", pb.ListLicensesRequest(), "slurm_load_licenses").licenses
     wanted = {name for word in call.words for name in word.split(",")}
+    if call.wants_document():
+        call.put_document(
+            "licenses_document", [one for one in found if not wanted or one.name in wanted], find_cluster().cluster_name
+        )
+        return 0
     if not found and not wanted:
         print("No licenses configured in Slurm.")  # noqa: T201
     join = " " if call.options.get("oneliner") else "\n    "

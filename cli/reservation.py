@@ -13,6 +13,7 @@ from cli.keywords import NAME, Call, words_of
 from cli.run import CommandError, complain
 from cli.show import NULL, Record, Report
 from penstock.client import Client
+from penstock.cluster import find_cluster
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.dates import format_date
@@ -146,9 +147,12 @@ def show(call: Call) -> int:
     found = load()
     wanted = {name for word in call.words for name in word.split(",")}
     chosen = [r for r in found if not wanted or r.name in wanted]
-    if not found and not wanted:
-        print(NONE_AT_ALL)  # noqa: T201
-    call.put([record(reservation, call.report()) for reservation in chosen])
+    if call.wants_document():
+        call.put_document("reservations_document", chosen, find_cluster().cluster_name)
+    else:
+        if not found and not wanted:
+            print(NONE_AT_ALL)  # noqa: T201
+        call.put([record(reservation, call.report()) for reservation in chosen])
     missing = sorted(wanted - {r.name for r in chosen})
     for name in missing:
         complain(NAME, f"Reservation {name} not found", plain=True)

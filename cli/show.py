@@ -316,11 +316,12 @@ def partition_record(part: PartitionInfo) -> Record:
         f"Nodes={_null(compress(part.configured_nodes or part.nodes))}",
         f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier} "
         f"RootOnly={_yes(part.root_only)} ReqResv=NO OverSubscribe={part.over_subscribe or 'NO'}",
-        f"OverTimeLimit=NONE PreemptMode={part.preempt_mode or 'OFF'}",
+        f"OverTimeLimit={part.over_time_limit_s // 60 or 'NONE'} PreemptMode={part.preempt_mode or 'OFF'}",
         f"State={part.state} TotalCPUs={part.total_cpus} TotalNodes={part.total_nodes} SelectTypeParameters=NONE",
         "JobDefaults=(null)",
         _partition_memory(part),
         f"TRES={_null(part.tres)}",
+        *([f"TRESBillingWeights={part.tres_billing_weights}"] if part.tres_billing_weights else []),
     ]
 
 

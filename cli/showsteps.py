@@ -12,6 +12,7 @@ from cli.run import CommandError, complain
 from cli.show import NULL, Record, Report
 from cli.stepids import attach, is_live, job_text, list_steps, names_step, one_step, step_name, step_text, waiting_steps
 from penstock.client import Client
+from penstock.cluster import find_cluster
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.steps_pb2 import NotifyJobRequest, StepInfo
@@ -44,9 +45,12 @@ def show_steps(call: Call) -> int:
     if not selectors or any(selector.step_id is None for selector in selectors):
         with Client.open() as client:
             steps += waiting_steps(client, selectors)
-    if not steps and not call.words:
-        print("No job steps in the system")  # noqa: T201
-    call.put([step_record(step, call.report()) for step in steps])
+    if call.wants_document():
+        call.put_document("steps_document", steps, find_cluster().cluster_name)
+    else:
+        if not steps and not call.words:
+            print("No job steps in the system")  # noqa: T201
+        call.put([step_record(step, call.report()) for step in steps])
     missing = [s for s in selectors if not any(names_step(s, step) for step in steps)]
     for selector in missing:
         what = "Job step" if selector.step_id is not None else "No job steps found for job"

@@ -285,11 +285,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
     if state.dirty_partitions:
         known = state.partitions
         batch.partitions = [PartitionRow(n, known[n].state) for n in state.dirty_partitions if n in known]
-    if state.dirty_amendments:
-        places = {key: place for place, key in enumerate(state.amendments)}
-        mine = state.amendments
-        batch.amendments = [(places[key], mine[key]) for key in state.dirty_amendments if key in mine]
-        batch.amendments_gone = [key for key in state.dirty_amendments if key not in mine]
+    if state.amended.dirty:
+        batch.amendments, batch.amendments_gone = state.amended.rows()
     if state.dirty_gpus:
         of = {name: state.nodes[name].gpus for name, _ in state.dirty_gpus if name in state.nodes}
         batch.gpus = [of[name][uuid] for name, uuid in state.dirty_gpus if uuid in of.get(name, ())]

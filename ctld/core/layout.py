@@ -47,10 +47,7 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
         if node.link_id and node.name not in kept:  # its stream ends, so that it can register when it comes back
             state.emit(AdmitNode(node.name, node.link_id, f"node {node.name} has left the configuration"))
     take_config(state, event.config, now_us)
-    for key in event.dropped:
-        state.drop_amendment(key)
-    for amendment in event.amendments:
-        state.put_amendment(amendment)
+    state.amended.change(event.amendments, event.dropped)
     gpu_care.recover(state, now_us)
     state.reply(event.reply_to, Done())
 

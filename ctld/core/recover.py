@@ -95,7 +95,7 @@ class Misfit(Exception):
 def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) -> None:
     """Fill an empty state. Raises Misfit."""
     state.epoch = loaded.epoch
-    state.amendments = {amendment.key: amendment for amendment in loaded.amendments}
+    state.amended.load(loaded.amendments)
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
     state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctld.core import device_counts, shares
+from ctld.core.amended import Amended
 from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
@@ -41,12 +42,12 @@ from ctld.core.periodic import Periodic
 from ctld.core.policy import BackfillPolicy
 from ctld.core.stepdesk import StepDesk
 from ctld.core.timers import Timer, Timers
-from penstock.values.amendment import Amendment
 from penstock.values.config import Config
 from penstock.values.dependency import Term
 from penstock.values.licenses import parse_licenses
 from penstock.values.reservations import ResvFlag
-from penstock.values.states import JobState, NodeFlag, Reason, Suspend
+from penstock.values.states import CLOSED_FLAGS as CLOSED_FLAGS
+from penstock.values.states import JobState, Reason, Suspend
 
 if TYPE_CHECKING:
     from ctld.core.explain import Telling
@@ -54,19 +55,6 @@ if TYPE_CHECKING:
     from ctld.core.gpu_kinds import Extra
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
-
-#: Node flags with which nothing new starts there.
-CLOSED_FLAGS = (
-    NodeFlag.DOWN
-    | NodeFlag.UNKNOWN
-    | NodeFlag.DRAIN
-    | NodeFlag.NO_RESPOND
-    | NodeFlag.INVAL
-    | NodeFlag.FAIL
-    | NodeFlag.COMPLETING
-    | NodeFlag.REBOOT_ISSUED
-    | NodeFlag.FUTURE
-)
 
 
 #: Values kept for sharing; beyond it the table starts anew (what is shared stays shared).
@@ -89,7 +77,7 @@ class ClusterState:
         self.node_list: list[Node] = []  # by column index
         self.partitions: dict[str, Partition] = {}
         self.partition_list: list[Partition] = []
-        self.amendments: dict[tuple[str, str], Amendment] = {}  # of the configuration, by hand, in their order
+        self.amended = Amended()
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.timers = Timers()
         self._open_columns()
@@ -121,7 +109,6 @@ class ClusterState:
         self.dirty_nodes: dict[str, None] = {}
         self.dirty_gpus: dict[tuple[str, str], None] = {}  # (node, UUID)
         self.dirty_partitions: dict[str, None] = {}
-        self.dirty_amendments: dict[tuple[str, str], None] = {}  # those that are gone too
         self.dirty_reservations: dict[str, None] = {}  # those that are gone too
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
@@ -265,16 +252,6 @@ class ClusterState:
         self.node_columns.order[:] = [n.index for n in ordered]
         self.changed()
 
-    def put_amendment(self, amendment: Amendment) -> None:
-        """The configuration has been changed by hand."""
-        self.amendments[amendment.key] = amendment
-        self.dirty_amendments[amendment.key] = None
-
-    def drop_amendment(self, key: tuple[str, str]) -> None:
-        """The file counts again."""
-        if self.amendments.pop(key, None) is not None:
-            self.dirty_amendments[key] = None
-
     def changed(self) -> None:
         """A scheduling pass could come out differently now."""
         self.revision += 1
@@ -285,7 +262,7 @@ class ClusterState:
         return bool(
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
-            or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.dirty_amendments
+            or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.amended.dirty
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -309,7 +286,7 @@ class ClusterState:
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""
         self.dirty_jobs, self.dirty_steps, self.dirty_nodes, self.dirty_partitions = {}, {}, {}, {}
-        self.dirty_qos, self.dirty_gpus, self.periodic.dirty, self.dirty_amendments = {}, {}, {}, {}
+        self.dirty_qos, self.dirty_gpus, self.periodic.dirty, self.amended.dirty = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}

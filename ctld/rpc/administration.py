@@ -188,7 +188,9 @@ class Administration:
     @translated
     async def RenderConfig(self, request: Any, context: Any) -> Any:
         """What is in force as a slurm.conf. The database's address is left out: it may hold a password."""
-        config = replace(self._services.runtime.core.state.config, penstock_database_url="")
+        state = self._services.runtime.core.state
+        partitions = tuple(replace(one.config, state=one.state) for one in state.partition_list)
+        config = replace(state.config, penstock_database_url="", partitions=partitions)
         try:
             text = await asyncio.to_thread(render, config)
         except ValueError as error:

@@ -14,7 +14,7 @@ from ctld.core.model import Node, Partition, Reservation
 from ctld.core.reserve_who import is_active
 from ctld.core.state import ClusterState
 from ctld.rpc.gpuinfo import NODE_FIELDS, with_indices
-from penstock.config.kinds import PREEMPT_MODE
+from penstock.config.kinds import PREEMPT_MODE, TRES_WEIGHTS
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.amendment import NODE
 from penstock.values.hostlist import compress
@@ -80,7 +80,7 @@ def flags_of(state: ClusterState, node: Node) -> list[str]:
 
 def is_dynamic(state: ClusterState, node: Node) -> bool:
     """True of a node that scontrol create has made."""
-    amendment = state.amendments.get((NODE, node.name))
+    amendment = state.amended.by_key.get((NODE, node.name))
     return amendment is not None and amendment.made
 
 
@@ -174,6 +174,8 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
         total_nodes=len(nodes),
         tres=format_tres(tres),
         configured_nodes=partition.config.nodes,
+        over_time_limit_s=max(0, partition.config.over_time_limit_s),
+        tres_billing_weights=TRES_WEIGHTS.write(partition.config.tres_billing_weights),
     )
 
 

@@ -68,7 +68,7 @@ class Amender:
             ]
             if users:
                 raise _bad(Code.PARTITION_IN_USE, f"job {users[0]}")
-            await self._remove([self._state.amendments.get((PARTITION, name), Amendment(PARTITION, name))])
+            await self._remove([self._state.amended.by_key.get((PARTITION, name), Amendment(PARTITION, name))])
 
     async def create_nodes(self, names: Iterable[str], changes: Mapping[str, str]) -> None:
         """Dynamic nodes. Raises BadRequest, NotTaken."""
@@ -100,7 +100,7 @@ class Amender:
         async with self.lock:
             gone = []
             for name in dict.fromkeys(names):
-                node, amendment = self._state.nodes.get(name), self._state.amendments.get((NODE, name))
+                node, amendment = self._state.nodes.get(name), self._state.amended.by_key.get((NODE, name))
                 if node is None:
                     raise _bad(Code.INVALID_NODE_NAME, name[:64])
                 if amendment is None or not amendment.made:
@@ -154,7 +154,7 @@ class Amender:
         config = self._state.config
         for amendment in amendments:
             config = self._amended(config, amendment)
-        mine = self._state.amendments
+        mine = self._state.amended.by_key
         merged = {
             one.key: mine[one.key].with_pairs(one.pairs) if one.key in mine and not one.made else one
             for one in amendments

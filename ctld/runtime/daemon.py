@@ -24,7 +24,7 @@ from ctld.agents.specs import SpecCache
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Refusal
 from ctld.core.events import LoadConfig
-from ctld.core.recover import Misfit
+from ctld.core.recover import Loaded, Misfit
 from ctld.core.rights import has_job
 from ctld.core.submit import SUBMIT_KEY_AGE_US
 from ctld.metrics import Metrics
@@ -127,9 +127,7 @@ class Controller:
         epoch = store.acquire_lease(clock())
         loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
         loaded, now_us = loaded._replace(epoch=epoch), clock()
-        config, misfits = amend_all(config, loaded.amendments, self._config_folder)
-        for text in misfits:
-            log.warning("a change that was made by hand does not fit %s any more: %s", self._daemon.config_path, text)
+        config = self._amended(config, loaded)
         recorder = FlightRecorder(folder.path / "flight")
         recorder.start(now_us, config, loaded)
         try:
@@ -227,6 +225,13 @@ class Controller:
         verifier.has_job = partial(has_job, self._runtime.core.state)
         return Authenticator(verifier, credentials.ca, cluster, Roles.of(config), self._clock, denied)
 
+    def _amended(self, config: Config, loaded: Loaded) -> Config:
+        """The file's configuration with what was changed by hand."""
+        amended, misfits = amend_all(config, loaded.amendments, self._config_folder)
+        for text in misfits:
+            log.warning("a change that was made by hand does not fit %s any more: %s", self._daemon.config_path, text)
+        return amended
+
     @property
     def _config_folder(self) -> str:
         return os.path.dirname(self._daemon.config_path)
@@ -280,10 +285,10 @@ class Controller:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
         state = runtime.core.state
         flags = dict(loaded.config.shown).get("ReconfigFlags", "").lower().split(",")
-        stay = kept(loaded.config, state.amendments.values(), keep_partitions="keeppartinfo" in flags)
+        stay = kept(loaded.config, state.amended.by_key.values(), keep_partitions="keeppartinfo" in flags)
         config, misfits = amend_all(loaded.config, stay, self._config_folder)
         loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
-        dropped = tuple(key for key in state.amendments if key not in {one.key for one in stay})
+        dropped = tuple(key for key in state.amended.by_key if key not in {one.key for one in stay})
         busy = [node.name for node in state.node_list if node.jobs]
         problems = reload_problems(state.config, loaded.config, busy, _gres_in_use(state))
         if problems:

@@ -413,7 +413,7 @@ class ListPartitionsReply(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes", "preempt_mode", "grace_time_s")
+    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes", "preempt_mode", "grace_time_s", "over_time_limit_s", "tres_billing_weights")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +444,8 @@ class PartitionInfo(_message.Message):
     CONFIGURED_NODES_FIELD_NUMBER: _ClassVar[int]
     PREEMPT_MODE_FIELD_NUMBER: _ClassVar[int]
     GRACE_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    OVER_TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    TRES_BILLING_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     is_default: bool
@@ -474,7 +476,9 @@ class PartitionInfo(_message.Message):
     configured_nodes: _containers.RepeatedScalarFieldContainer[str]
     preempt_mode: str
     grace_time_s: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., grace_time_s: _Optional[int] = ...) -> None: ...
+    over_time_limit_s: int
+    tres_billing_weights: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., grace_time_s: _Optional[int] = ..., over_time_limit_s: _Optional[int] = ..., tres_billing_weights: _Optional[str] = ...) -> None: ...
 
 class ShowConfigRequest(_message.Message):
     __slots__ = ()

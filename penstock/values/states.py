@@ -79,6 +79,20 @@ class NodeFlag(IntFlag):
     FUTURE = 4096  # it is not there yet; registering makes it one like the others
 
 
+#: Node flags with which nothing new starts there.
+CLOSED_FLAGS = (
+    NodeFlag.DOWN
+    | NodeFlag.UNKNOWN
+    | NodeFlag.DRAIN
+    | NodeFlag.NO_RESPOND
+    | NodeFlag.INVAL
+    | NodeFlag.FAIL
+    | NodeFlag.COMPLETING
+    | NodeFlag.REBOOT_ISSUED
+    | NodeFlag.FUTURE
+)
+
+
 class Reason(StrEnum):
     """Why a job is pending, or why it ended as it did: Slurm's spellings (`squeue %r`)."""
 

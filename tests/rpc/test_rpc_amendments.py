@@ -1,13 +1,26 @@
 """What scontrol changes of the configuration by hand: in force at once, kept over a restart, given up to the file."""
 
 import asyncio
+import base64
+import hmac
+import json
+import logging
+import os
+import pwd
+import re
 
+import grpc
 import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from penstock.config import load
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import AutoNode, Site, submit, wait_for
+
+ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 def run(story):
@@ -180,5 +193,178 @@ def test_keys_of_nodes_that_are_configuration(tmp_path):
             assert (found.extra, found.weight, found.resume_after_us) == ("e", 9, later)
             await client.call("UpdateNodes", c.UpdateNodesRequest(names="n1", changes={"state": "RESUME"}))
             assert not (await node(client, "n1")).resume_after_us
+
+    run(story)
+
+
+async def shown(client):
+    return {line.key: line.value for line in (await client.call("ShowConfig", c.ShowConfigRequest())).lines}
+
+
+def test_the_log_and_the_dampening_factor_change_until_the_next_reload(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            asked = c.SetControllerRequest(
+                debug_level="debug2", debug_flags_on=["Gres", "Backfill"], fair_share_dampening_factor=4
+            )
+            await client.call("SetController", asked)
+            await client.call("SetController", c.SetControllerRequest(debug_flags_off=["Gres"]))
+            found = await shown(client)
+            assert (found["SlurmctldDebug"], found["DebugFlags"], found["FairShareDampeningFactor"]) == (
+                "debug2",
+                "Backfill",
+                "4",
+            )
+            assert logging.getLogger("penstock.ctld").getEffectiveLevel() == logging.DEBUG
+            await client.call("SetController", c.SetControllerRequest(debug_level="quiet"))
+            assert not logging.getLogger("penstock.ctld").isEnabledFor(logging.CRITICAL)
+            assert logging.getLogger("penstock.audit").isEnabledFor(logging.WARNING)  # who was refused is always told
+            for bad in (c.SetControllerRequest(debug_level="loud"), c.SetControllerRequest(debug_flags_on=["a b"])):
+                assert (await refusal(client.call("SetController", bad))).code == Code.INVALID_VALUE
+            error = await refusal(client.call("SetController", c.SetControllerRequest(schedule_log=True)))
+            assert error.code == Code.DISABLED_STATE
+            await client.call("Reconfigure", c.ReconfigureRequest())
+            found = await shown(client)
+            assert found["FairShareDampeningFactor"] == "1" and found["DebugFlags"] == "(null)"
+            assert logging.getLogger("penstock.ctld").isEnabledFor(logging.WARNING)
+
+    run(story)
+
+
+def test_show_config_has_what_tools_read(tmp_path):
+    """Keys of slurm-surface.md sections 10 and 13."""
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            reply = await client.call("ShowConfig", c.ShowConfigRequest())
+            found = {line.key: line.value for line in reply.lines}
+            missing = [key for key in SHOWN.split() if key not in found]
+            assert missing == []
+            assert found["AccountingStorageType"] == "accounting_storage/slurmdbd"
+            assert found["SelectType"] == "select/cons_tres" and found["SchedulerType"] == "sched/backfill"
+            assert re.fullmatch(r"\S+\(\d+\)", found["SlurmUser"])
+            sections = {line.section for line in reply.lines}
+            assert sections == {"", "Cgroup Support Configuration"}
+            plain = [line.key for line in reply.lines if not line.section]
+            assert plain == sorted(plain, key=str.lower)
+
+    run(story)
+
+
+SHOWN = """
+    AccountingStorageEnforce AccountingStorageHost AccountingStorageTRES AccountingStorageType AccountingStoreFlags AuthAltTypes
+    AuthAltParameters AuthType BOOT_TIME BurstBufferType CliFilterPlugins ClusterName CommunicationParameters ConstrainCores
+    ConstrainDevices ConstrainRAMSpace ConstrainSwapSpace CpuFreqDef DebugFlags DefMemPerNode DependencyParameters EnforcePartLimits
+    Epilog EpilogSlurmctld FairShareDampeningFactor FederationParameters FirstJobId GresTypes HealthCheckInterval
+    HealthCheckNodeState HealthCheckProgram InactiveLimit InteractiveStepOptions JobAcctGatherFrequency JobAcctGatherParams
+    JobAcctGatherType JobCompType JobRequeue JobSubmitPlugins KillOnBadExit KillWait LaunchParameters Licenses MailProg MaxArraySize
+    MaxBatchRequeue MaxJobCount MaxMemPerNode MaxStepCount MaxTasksPerNode MCSPlugin MessageTimeout MetricsType MinJobAge MpiDefault
+    MULTIPLE_SLURMD NEXT_JOB_ID OverTimeLimit PluginDir PreemptExemptTime PreemptMode PreemptParameters PreemptType
+    PriorityCalcPeriod PriorityDecayHalfLife PriorityFavorSmall PriorityFlags PriorityMaxAge PriorityType
+    PriorityUsageResetPeriod PriorityWeightAge PriorityWeightAssoc PriorityWeightFairShare PriorityWeightJobSize
+    PriorityWeightPartition PriorityWeightQOS PriorityWeightTRES PrivateData ProctrackType Prolog PrologFlags PrologSlurmctld
+    PropagateResourceLimits RebootProgram ReconfigFlags RequeueExit RequeueExitHold ResumeFailProgram ResumeProgram
+    ResumeRate ResumeTimeout ResvEpilog ResvOverRun ResvProlog ReturnToService SchedulerParameters SchedulerTimeSlice
+    SchedulerType ScronParameters SelectType SelectTypeParameters SlurmctldDebug SlurmctldHost[0] SlurmctldLogFile
+    SlurmctldParameters SlurmctldPidFile SlurmctldPort SlurmctldTimeout SlurmdDebug SlurmdLogFile SlurmdParameters SlurmdPidFile
+    SlurmdPort SlurmdSpoolDir SlurmdTimeout SlurmdUser SlurmUser SLURM_CONF SLURM_VERSION SrunPortRange StateSaveLocation
+    SuspendExcNodes SuspendExcParts SuspendProgram SuspendRate SuspendTime SuspendTimeout SwitchType TaskEpilog TaskPlugin
+    TaskPluginParam TaskProlog TLSType TmpFS TopologyParam TopologyPlugin TrackWCKey TreeWidth UnkillableStepProgram
+    UnkillableStepTimeout WaitTime X11Parameters
+"""
+
+
+def test_what_is_in_force_is_written_without_the_databases_address(tmp_path):
+    site = Site(tmp_path, extra=f"PenstockDatabaseUrl=sqlite:///{tmp_path}/other.db\n")
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            await client.call("UpdatePartition", change("debug", maxtime="33", state="down"))
+            text = (await client.call("RenderConfig", c.RenderConfigRequest())).text
+            assert "MaxTime=00:33:00" in text and "State=DOWN" in text and "PenstockDatabaseUrl" not in text
+            (tmp_path / "again.conf").write_text(text)
+            assert load(str(tmp_path / "again.conf")).config.partitions[0].max_time_s == 33 * 60
+
+    run(story)
+
+
+def claims_of(token):
+    head, body, signature = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
+    return json.loads(head), json.loads(body), signature
+
+
+def test_tokens_for_auth_jwt(tmp_path):
+    key = tmp_path / "jwt.key"
+    key.write_bytes(bytes(range(32)))
+    site = Site(tmp_path, extra=f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n")
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            token = (await client.call("IssueToken", c.IssueTokenRequest(lifespan_s=60))).token
+            head, claims, signature = claims_of(token)
+            assert (
+                head == {"alg": "HS256", "typ": "JWT"} and claims["sun"] == ME and claims["exp"] - claims["iat"] == 60
+            )
+            signed = token.rpartition(".")[0].encode()
+            assert signature == hmac.digest(key.read_bytes(), signed, "sha256")
+            error = await refusal(client.call("IssueToken", c.IssueTokenRequest(for_user="no such user")))
+            assert error.code == Code.INVALID_USER
+            assert (
+                await refusal(client.call("IssueToken", c.IssueTokenRequest(lifespan_s=-1)))
+            ).code == Code.INVALID_VALUE
+            with pytest.raises(grpc.aio.AioRpcError) as denied:
+                await site.call_as(54_321, "IssueToken", c.IssueTokenRequest(for_user=ME))
+            assert denied.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            private = rsa.generate_private_key(65537, 2048)
+            formats = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+            key.write_bytes(private.private_bytes(*formats))
+            token = (await client.call("IssueToken", c.IssueTokenRequest())).token
+            head, claims, signature = claims_of(token)
+            assert head["alg"] == "RS256" and claims["exp"] - claims["iat"] == 1800
+            private.public_key().verify(
+                signature, token.rpartition(".")[0].encode(), padding.PKCS1v15(), hashes.SHA256()
+            )
+            for bad in (b"", b"short", b"-----BEGIN PRIVATE KEY-----\nx", b"x" * 70_000):
+                key.write_bytes(bad)
+                assert (await refusal(client.call("IssueToken", c.IssueTokenRequest()))).code == Code.NO_TOKEN
+            key.unlink()
+            assert (await refusal(client.call("IssueToken", c.IssueTokenRequest()))).code == Code.NO_TOKEN
+
+    run(story)
+
+
+def test_no_tokens_without_auth_jwt(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            error = await refusal(client.call("IssueToken", c.IssueTokenRequest()))
+            assert (error.code, error.text) == (
+                Code.NO_TOKEN,
+                "Unable to generate JWT: AuthAltTypes=auth/jwt is not set",
+            )
+
+    run(story)
+
+
+def test_a_job_is_changed_with_somebodys_rights(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            job_id = await submit(client, hold=True)
+            raise_it = c.UpdateJobsRequest(ids=[str(job_id)], changes={"nice": "-5"}, as_uid=54_321)
+            (result,) = (await client.call("UpdateJobs", raise_it)).results
+            assert result.code == Code.ACCESS_DENIED  # it is not that user's
+            raise_it.ClearField("as_uid")
+            (result,) = (await client.call("UpdateJobs", raise_it)).results
+            assert result.code == 0
+            raise_it.as_uid = os.getuid()
+            with pytest.raises(grpc.aio.AioRpcError) as denied:
+                await site.call_as(54_321, "UpdateJobs", raise_it)
+            assert denied.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
     run(story)
