@@ -5,6 +5,7 @@ gives to what is not set.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from cli.document import Json, document, exit_object, minutes, number, rest_of, time_object, write_stream
@@ -208,8 +209,13 @@ def _job_request(job: JobInfo) -> Json:
         "tres_per_task": _gres(gres_text(request.gres_per_task)),
         "tres_req_str": job.tres_req,
         "tres_alloc_str": job.tres_alloc,
-        "billable_tres": number(parse_tres(job.tres_alloc).get("billing") if job.tres_alloc else None),
+        "billable_tres": number(_billing(job.tres_alloc)),
     }
+
+
+@lru_cache(1024)
+def _billing(tres: str) -> float | None:
+    return parse_tres(tres).get("billing") if tres else None
 
 
 def _gres(text: str) -> str:

@@ -7,11 +7,14 @@ in quotes, written as in JSON. `compact` (SLURM_JSON, SLURM_YAML) is JSON withou
 
 import json
 import re
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
 _quote = encode_basestring
-_NUMBER = ("set", "infinite", "number")
+_NUMBER = {"set", "infinite", "number"}
+#: Texts that are remembered: most words and numbers of a list of jobs come again and again.
+REMEMBERED = 4096
 #: Strings that mean themselves in YAML without quotes.
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
 _WORDS_OF_YAML = frozenset("true false yes no on off null y n".split())  # noqa: SIM905 (words)
@@ -30,6 +33,14 @@ def _scalar(value: Any) -> str:
     return text if "." in text else text.replace("e", ".0e")  # 1e-9 is a word in YAML
 
 
+@lru_cache(REMEMBERED, typed=True)
+def _number(is_set: Any, infinite: Any, number: Any, pad: str) -> str:
+    """An object {"set", "infinite", "number"}."""
+    inner = f",\n{pad}  "
+    parts = (f'"set": {_scalar(is_set)}', f'"infinite": {_scalar(infinite)}', f'"number": {_scalar(number)}')
+    return "{" + inner.join(("", *parts))[1:] + f"\n{pad}}}"
+
+
 def json_text(value: Any, pad: str = "") -> str:
     """A value whose first line stands behind something, and whose others are indented by `pad`."""
     kind = type(value)
@@ -39,12 +50,8 @@ def json_text(value: Any, pad: str = "") -> str:
         if not value:
             return "{}"
         inner = pad + "  "
-        if tuple(value) == _NUMBER:  # half of a job's document are such
-            number = _scalar(value["number"])
-            return (
-                f'{{\n{inner}"set": {"true" if value["set"] else "false"},\n'
-                f'{inner}"infinite": {"true" if value["infinite"] else "false"},\n{inner}"number": {number}\n{pad}}}'
-            )
+        if "infinite" in value and value.keys() == _NUMBER:  # half of a job's document are such
+            return _number(value["set"], value["infinite"], value["number"], pad)
         pairs = [f"{inner}{_quote(key)}: {json_text(item, inner)}" for key, item in value.items()]
         return "{\n" + ",\n".join(pairs) + f"\n{pad}}}"
     if kind is list or kind is tuple:
@@ -60,11 +67,18 @@ def compact_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+@lru_cache(REMEMBERED)
 def yaml_string(text: str) -> str:
     """A string as YAML, in quotes unless it is a plain word."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_OF_YAML:
         return text
     return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", _quote(text))
+
+
+@lru_cache(REMEMBERED, typed=True)
+def _yaml_number(is_set: Any, infinite: Any, number: Any, pad: str) -> str:
+    pairs = (("set", is_set), ("infinite", infinite), ("number", number))
+    return "\n" + "".join([f"{pad}{key}: {_scalar(value)}\n" for key, value in pairs])
 
 
 def yaml_text(value: Any, pad: str = "") -> str:
@@ -76,6 +90,8 @@ def yaml_text(value: Any, pad: str = "") -> str:
         if not value:
             return " {}\n"
         inner = pad + "  "
+        if "infinite" in value and value.keys() == _NUMBER:
+            return _yaml_number(value["set"], value["infinite"], value["number"], inner)
         return "\n" + "".join([f"{inner}{yaml_string(key)}:{yaml_text(item, inner)}" for key, item in value.items()])
     if kind is list or kind is tuple:
         if not value:

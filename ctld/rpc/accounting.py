@@ -1,7 +1,6 @@
 """The Accounting service: sacct's queries, read in a thread through a connection of their own.
 
-All users see all records; scripts and environments only their owner and operators. (PrivateData is not there yet; it
-belongs here, before a page leaves.)
+All users see all records, with PrivateData=jobs their own; scripts and environments only their owner and operators.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from ctld.rpc.auth import caller
 from ctld.rpc.records import record_filter, record_message
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
+from ctld.rpc.sight import own_uids
 from penstock.v1 import accounting_pb2
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
@@ -35,7 +35,8 @@ class AccountingService:
         """Records in pages."""
         records, actor = self._services.records, caller()
         uids, unknown = await self._services.names.uids(list(request.users))
-        if unknown:
+        uids, nothing = own_uids(self._services.runtime.core.state.config, actor, uids)
+        if unknown or nothing:
             return
         try:
             found = records.list(record_filter(request, uids))

@@ -34,7 +34,7 @@ from ctld.rpc.joblists import JobLists
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.runas import submitted_for
 from ctld.rpc.services import Services
-from ctld.rpc.sight import hidden_partitions, is_private
+from ctld.rpc.sight import hidden_partitions, is_private, own_jobs_only, sees_reservation
 from ctld.rpc.users import job_filter
 from ctld.runtime.points import crash_point
 from penstock.security.join import SECRET_BYTES, admit
@@ -273,8 +273,9 @@ class ControllerService(Administration):
     async def ListReservations(self, request: Any, context: Any) -> Any:
         """Reservations, in the order of their creation."""
         state, now_us = self._runtime.core.state, self._runtime.clock_us()
+        seen = [r for r in state.reservations.values() if sees_reservation(state.config, caller(), r)]
         return controller_pb2.ListReservationsReply(
-            reservations=[reservations.reservation_info(state, r, now_us) for r in state.reservations.values()]
+            reservations=[reservations.reservation_info(state, r, now_us) for r in seen]
         )
 
     @translated
@@ -311,7 +312,11 @@ class ControllerService(Administration):
 
     @translated
     async def Story(self, request: Any, context: Any) -> Any:
-        """What happened to a job."""
+        """What happened to a job. With PrivateData=jobs: to one of the caller's own, as long as it is listed."""
+        if own_jobs_only(self._runtime.core.state.config, caller()):
+            row = self._runtime.snapshot.jobs.get(request.job_id)
+            if row is None or row.user_id != caller().uid:
+                raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
         store, reader = self._services.store, self._services.reader
         lines = await asyncio.get_running_loop().run_in_executor(reader, store.history, request.job_id)
         if not lines:

@@ -1,6 +1,6 @@
 """The Explain service: penstock why, penstock fits, sdiag.
 
-Everybody may ask about every job, as with squeue. (PrivateData is not there yet.)
+Everybody may ask about every job, with PrivateData=jobs about his own, as with squeue.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from ctld.rpc.auth import caller
 from ctld.rpc.listing import named_rows
 from ctld.rpc.refusals import BadRequest, translated
 from ctld.rpc.services import Services
+from ctld.rpc.sight import own_jobs_only
 from ctld.rpc.whyinfo import fits_reply, shown_id, why_reply
 from penstock.v1 import explain_pb2 as pb
 from penstock.values.refusals import TEXT, Code
@@ -37,7 +38,10 @@ class ExplainService:
     @translated
     async def WhyJob(self, request: Any, context: Any) -> Any:
         """Why a job waits, and what would start it sooner."""
+        actor = caller()
         rows = await named_rows(self._runtime.snapshot, [request.id])
+        if own_jobs_only(self._runtime.core.state.config, actor):
+            rows = [row for row in rows if row.user_id == actor.uid]
         if not rows:
             raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {request.id[:64]}")
         row = next((row for row in rows if row.state is JobState.PENDING), rows[0])
@@ -46,7 +50,6 @@ class ExplainService:
             job_id=row.job_id, shown_id=shown_id(row), name=row.request.name, state=row.state.name,
             reason=row.reason.value, user_name=row.user_name, now_us=now_us,
         )  # fmt: skip
-        actor = caller()
         found = await self._services.thinker.ask(_explain, lambda: self._inquiry(row.job_id, actor))
         if found is None:
             state = self._runtime.core.state

@@ -13,16 +13,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from ctld.core import priority
-from ctld.core.events import Actor, JobFilter
+from ctld.core.events import Actor
 from ctld.core.model import JobRow
 from ctld.rpc import jobcolumns, jobinfo
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest
 from ctld.rpc.services import Services
-from ctld.rpc.sight import hidden_partitions, own_jobs_only
+from ctld.rpc.sight import hidden_partitions, own_jobs_only, own_only
 from ctld.rpc.users import job_filter
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
@@ -148,13 +146,6 @@ class JobLists:
         if state.priorities is None or job is None or row.hold or row.state in END_STATES:
             return b""
         return _PRIORITY_TAG + _varint(priority.current(state, job))
-
-
-def own_only(which: JobFilter, uid: int) -> JobFilter:
-    """The same filter for somebody who may see only his own jobs."""
-    if which.unknown_user or (which.uids and uid not in which.uids):
-        return msgspec.structs.replace(which, unknown_user=True)
-    return msgspec.structs.replace(which, uids=(uid,))
 
 
 def _is_hidden(row: JobRow, hidden: Iterable[str]) -> bool:

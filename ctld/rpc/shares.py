@@ -22,6 +22,7 @@ from ctld.rpc.auth import caller
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
+from ctld.rpc.sight import own_jobs_only, own_only, seen_associations
 from ctld.rpc.users import job_filter
 from ctld.runtime.errors import NotTaken
 from penstock.v1 import shares_pb2
@@ -49,15 +50,20 @@ class SharesService:
         state = self._runtime.core.state
         config, tree = state.config, state.shares
         fair_tree = "NO_FAIR_TREE" not in config.priority_flags
-        messages = list(associations(state, fair_tree))
+        actor = caller()
+        messages = seen_associations(config, actor, associations(state, fair_tree))
+        seen = {message.account for message in messages}
+        users = dict.fromkeys(message.user for message in messages if message.user)
         first = shares_pb2.ListAssociationsReply(
             cluster=config.cluster_name,
             multifactor=config.is_multifactor(),
             fair_tree=fair_tree,
             controller_host=config.controller_host,
             controller_port=config.slurmctld_port,
-            accounts=[shares_pb2.AccountInfo(**tree.about[name]._asdict()) for name in sorted(tree.accounts)],
-            users=[_user(state, name) for name in dict.fromkeys(user for _, user in sorted(tree.users))],
+            accounts=[
+                shares_pb2.AccountInfo(**tree.about[name]._asdict()) for name in sorted(tree.accounts) if name in seen
+            ],
+            users=[_user(state, name) for name in dict.fromkeys(u for _, u in sorted(tree.users)) if name in users],
             associations=messages[:PAGE_ASSOCS],
         )
         yield first
@@ -70,6 +76,8 @@ class SharesService:
         runtime = self._runtime
         try:
             which = await job_filter(request.filter, self._names)
+            if own_jobs_only(runtime.core.state.config, caller()):
+                which = own_only(which, caller().uid)
             rows = await select_rows(runtime.snapshot, which, False)
         except BadRequest as error:
             await refuse_as(context, error)

@@ -19,6 +19,7 @@ from ctld.rpc.auth import caller
 from ctld.rpc.listing import named_rows
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.services import Services
+from ctld.rpc.sight import own_uids
 from ctld.rpc.wantedstep import wanted_step
 from penstock.v1 import steps_pb2
 from penstock.values.errors import BadValue
@@ -158,6 +159,8 @@ class StepsService:
         """Steps as committed."""
         snapshot = self._runtime.snapshot
         uids, unknown = await self._services.names.uids(list(request.users))
+        uids, nothing = own_uids(self._runtime.core.state.config, caller(), uids)
+        unknown = unknown or nothing
         chosen: list[tuple[JobRow, int | None]] = []
         if request.ids:
             for text in request.ids:

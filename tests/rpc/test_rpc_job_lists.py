@@ -5,12 +5,14 @@ import os
 import pwd
 from collections.abc import Iterable
 
+import grpc
 import pytest
 
 from cli.jobtable import JobTable, reader
 from ctld.core.model import JobRequest, JobRow
 from ctld.runtime.snapshot import Snapshot
 from penstock.errors import PenstockError
+from penstock.v1 import accounting_pb2, explain_pb2, shares_pb2, steps_pb2
 from penstock.v1 import controller_pb2 as c
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
@@ -142,6 +144,59 @@ def test_private_jobs_and_hidden_partitions(tmp_path):
             assert len((await site.call_as(0, "ListNodes", c.ListNodesRequest())).nodes) == 1
             assert not (await site.call_as(USER, "ListNodes", c.ListNodesRequest())).nodes
             assert not (await site.call_as(USER, "ListPartitions", c.ListPartitionsRequest())).partitions
+
+    run(story)
+
+
+def test_what_else_is_private(tmp_path):
+    site = Site(
+        tmp_path, extra="PrivateData=jobs,reservations,accounts,users,usage\nPriorityType=priority/multifactor\n"
+    )
+
+    async def story():
+        async with site.controller():
+            mine = (await site.call_as(USER, "SubmitJob", submission(account="a", hold=True))).job_id
+            await site.call_as(OTHER, "SubmitJob", submission(account="b", hold=True))
+
+            async def records(uid, **options):
+                pages = await site.call_as(uid, "ListRecords", accounting_pb2.ListRecordsRequest(**options))
+                return [record.job_id for page in pages for record in page.records]
+
+            assert (await records(USER), await records(OTHER), await records(0)) == ([1], [2], [1, 2])
+            assert await records(OTHER, users=[str(USER)]) == []
+
+            async def is_told(uid, method, request):
+                try:
+                    await site.call_as(uid, method, request)
+                except grpc.aio.AioRpcError as error:
+                    return error.code()
+                return None
+
+            unknown = grpc.StatusCode.NOT_FOUND
+            for method, request in (
+                ("Story", c.StoryRequest(job_id=mine)), ("WhyJob", explain_pb2.WhyJobRequest(id=str(mine))),
+            ):  # fmt: skip
+                assert [await is_told(uid, method, request) for uid in (USER, OTHER, 0)] == [None, unknown, None], (
+                    method
+                )
+            for name, user in (("for-all", "root"), ("mine", str(USER))):
+                wish = {"starttime": "now+1hour", "duration": "60", "nodes": "n1", "users": user, "flags": "OVERLAP"}
+                await site.call_as(0, "CreateReservation", c.CreateReservationRequest(name=name, changes=wish))
+
+            async def reservations(uid):
+                reply = await site.call_as(uid, "ListReservations", c.ListReservationsRequest())
+                return [one.name for one in reply.reservations]
+
+            assert (await reservations(USER), await reservations(0)) == (["mine"], ["for-all", "mine"])
+
+            async def accounts(uid):
+                pages = await site.call_as(uid, "ListAssociations", shares_pb2.ListAssociationsRequest())
+                return sorted({(a.account, a.user) for page in pages for a in page.associations})
+
+            assert {("a", str(USER)), ("b", str(OTHER))} <= set(await accounts(0))
+            assert await accounts(USER) == [("a", ""), ("a", str(USER)), ("root", "")]
+            steps = steps_pb2.ListStepsRequest(users=[str(USER)])
+            assert not (await site.call_as(OTHER, "ListSteps", steps)).steps
 
     run(story)
 
