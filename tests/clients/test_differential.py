@@ -19,6 +19,10 @@ def test_command_lines_are_answered_as_slurm_answers_them() -> None:
     chosen = [line for line in lines() if line in slurm]
     ours = ask(Ours, chosen)
     judge = known().judge
-    new = {line: (slurm[line], ours[line]) for line in chosen if line not in debts and not judge(line, slurm[line], ours[line])}
+    new = {
+        line: (slurm[line], ours[line])
+        for line in chosen
+        if line not in debts and not judge(line, slurm[line], ours[line])
+    }
     assert not new, "\n".join(f"$ {line}\n  Slurm {theirs}\n  ours  {own}" for line, (theirs, own) in new.items())
     assert len(slurm) == len(lines()), "commands/*.txt has changed: python -m differential record, with slurm-wlm"

@@ -90,7 +90,9 @@ def main() -> int:
         OPEN.write_text("".join(f"{line}\n" for line in different))
     known_open = open_lines()
     paid = len(known_open & (set(chosen) - set(different)))
-    print(f"{len(chosen)} lines, {len(different)} differ ({len(set(different) - known_open)} of them are new, {paid} are paid)")
+    print(
+        f"{len(chosen)} lines, {len(different)} differ ({len(set(different) - known_open)} of them are new, {paid} are paid)"
+    )
     return 1 if different else 0
 
 

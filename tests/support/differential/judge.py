@@ -84,7 +84,12 @@ def rule_of(entry: dict[str, object]) -> Rule:
     assert status is None or isinstance(status, list)
     pair = (int(status[0]), int(status[1])) if status else None
     return Rule(
-        pattern("command") or re.compile(""), pattern("ours"), pattern("slurm"), str(entry.get("to", "")), pair, str(entry["reason"])
+        pattern("command") or re.compile(""),
+        pattern("ours"),
+        pattern("slurm"),
+        str(entry.get("to", "")),
+        pair,
+        str(entry["reason"]),
     )
 
 
