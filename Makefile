@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live mpi-tools client-tools proto manual lock clean
+.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live mpi-tools client-tools differential proto manual lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-live  1,000 hollow nodes and 12,000 jobs on one controller; writes bench/out/live.json"
 	@echo "make mpi-tools  MPICH, Open MPI and torch for the tests in tests/mpi, which are skipped without (about 1.5 GB)"
 	@echo "make client-tools  other people's programs that tests/clients runs (make test does it; about 1.7 GB)"
+	@echo "make differential  the same command lines on a real Slurm (Debian's slurm-wlm, munge; root) and here; prints what differs"
 	@echo "make proto      generate penstock/v1 from proto/"
 	@echo "make manual     write docs/compatibility.md, manual pages and completions from the option tables"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
@@ -114,6 +115,9 @@ $(VENV)/clients/%/.done: tests/clients/requirements/%.txt $(PY)
 	@touch $@
 
 client-tools: $(CLIENT_TOOLS)
+
+differential: build
+	@PYTHONPATH=tests/support:. $(PY) -m differential
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py

@@ -25,6 +25,10 @@ LIST_WIDTH = 20
 #: How much of an array's task list is shown (SLURM_BITSTR_LEN); 0 = all of it.
 TASK_LIST_WIDTH = 64
 TASK_LIST_WIDTH_MAX = 65536
+#: Of a list that nobody limits.
+TASK_LIST_MAX = 32 * 1024 * 1024
+#: A progression (0-30:3) is written as one when its ids, written out, take so many characters; seen of Slurm 22.05.
+STEPPED_LENGTH = 13
 
 
 class Field(NamedTuple):
@@ -220,10 +224,43 @@ def clipped_tasks(tasks: str) -> str:
     """An array's task list as a listing shows it: not longer than SLURM_BITSTR_LEN, cut behind a comma."""
     text = os.environ.get("SLURM_BITSTR_LEN", "")
     limit = int(text[:6]) if text.isascii() and text.isdigit() else TASK_LIST_WIDTH
-    if not 0 < limit <= TASK_LIST_WIDTH_MAX or len(tasks) < limit:
+    limited = 0 < limit <= TASK_LIST_WIDTH_MAX
+    tasks = _listed_tasks(tasks, limit if limited else TASK_LIST_MAX)
+    if not limited or len(tasks) < limit:
         return tasks
     kept = tasks[: max(limit - 4, 0)]
     return kept[: kept.rfind(",") + 1] + "..."
+
+
+def _listed_tasks(tasks: str, enough: int) -> str:
+    """The ids one by one where Slurm writes them so: a step is written only of a list that is one progression, and long.
+
+    enough: no more than so many characters (and a little) are wanted.
+    """
+    if ":" not in tasks or ("," not in tasks and not _is_short(tasks)):
+        return tasks
+    parts: list[str] = []
+    length = 0
+    for part in tasks.split(","):
+        ends, _, step = part.partition(":")
+        ids = iter((part,))
+        if step:
+            first, last = map(int, ends.split("-"))
+            ids = map(str, range(first, last + 1, int(step)))
+        for word in ids:
+            parts.append(word)
+            length += len(word) + 1
+            if length > enough + 1:
+                return ",".join(parts)
+    return ",".join(parts)
+
+
+def _is_short(progression: str) -> bool:
+    """0-9:3 is 0,3,6,9, which Slurm writes out."""
+    ends, _, step = progression.partition(":")
+    first, last = map(int, ends.split("-"))
+    ids = range(first, last + 1, int(step))
+    return len(ids) <= STEPPED_LENGTH and len(",".join(map(str, ids))) < STEPPED_LENGTH
 
 
 _UNITS = ("", "K", "M", "G", "T", "P")

@@ -9,6 +9,7 @@ one line. Everything here is a pure function of the messages, the time of the re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from cli.format import clipped_tasks
 from cli.jobids import begin_at, end_at, start_at
 from cli.nodegres import gpu_lines, gres_drain, gres_held, gres_used, job_gres
 from penstock.v1.common_pb2 import BATCH, GresCount, JobRequest, NodeAllocation
@@ -82,8 +83,10 @@ def job_title(job: JobInfo) -> str:
         return f"JobId={job.job_id} HetJobId={job.het_job_id} HetJobOffset={job.het_offset}"
     if not job.array_job_id:
         return f"JobId={job.job_id}"
-    tasks = str(job.array_task_id) if job.HasField("array_task_id") else job.array_tasks
     throttle = f" ArrayTaskThrottle={job.array_throttle}" if job.array_throttle else ""
+    tasks = str(job.array_task_id)
+    if not job.HasField("array_task_id"):
+        tasks = clipped_tasks(job.array_tasks) + (f"%{job.array_throttle}" if throttle else "")
     return f"JobId={job.job_id} ArrayJobId={job.array_job_id} ArrayTaskId={tasks}{throttle}"
 
 

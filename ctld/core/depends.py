@@ -206,7 +206,7 @@ def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
         if len(left) < len(terms):
             forget(state, job)
             wait_for(state, job, any_of, left)
-        job.dependency = format_dependency(Dependency(any_of, left))
+        job.dependency = format_dependency(Dependency(any_of, left), never)
         if never and (not any_of or len(never) == len(left)):
             if job.request.mail_types and job.reason is not Reason.DEPENDENCY_NEVER_SATISFIED:
                 mail.never_satisfied(state, job)

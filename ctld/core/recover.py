@@ -45,7 +45,7 @@ from ctld.core.submit import remember_key, set_deadline
 from ctld.core.timers import Timer
 from penstock.values.amendment import Amendment
 from penstock.values.config import Config, NodeConfig
-from penstock.values.dependency import parse_dependency
+from penstock.values.dependency import parse_dependency, without_states
 from penstock.values.states import END_STATES, HOLDING_STATES, JobState, NodeFlag, Reason
 from penstock.values.taskset import TASK_ID_MAX, parse_array
 
@@ -236,7 +236,7 @@ def _hold(state: ClusterState, config: Config, job: Job, name: str) -> None:
 def _depend(state: ClusterState) -> None:
     for job in state.jobs.values():
         if job.state is JobState.PENDING and job.dependency:
-            dependency = parse_dependency(job.dependency.replace("(unfulfilled)", ""))
+            dependency = parse_dependency(without_states(job.dependency))
             depends.wait_for(state, job, dependency.any_of, dependency.terms)
 
 

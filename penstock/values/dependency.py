@@ -5,6 +5,7 @@ Each job id becomes a term of its own. `+minutes` belongs to `after` only. The t
 those jobs: whether a term holds, or never can, is decided in the core.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from penstock.values.errors import BadValue
@@ -17,6 +18,8 @@ DEPENDENCY_TERMS_MAX = 10_000  # each end of a job looks at the terms that name 
 DELAY_MINUTES_MAX = 366 * 24 * 60  # a year
 _TEXT_MAX = DEPENDENCY_TERMS_MAX * 40  # the longest term is shorter
 
+#: What Slurm writes behind a term that a job still waits for.
+UNFULFILLED, FAILED = "(unfulfilled)", "(failed)"
 SINGLETON = "singleton"
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", SINGLETON)
 
@@ -83,9 +86,18 @@ def _parse_term(kind: str, text: str) -> Term:
     )
 
 
-def format_dependency(dependency: Dependency) -> str:
-    """Slurm's text, one item per job."""
-    return ("?" if dependency.any_of else ",").join(_format_term(term) for term in dependency.terms)
+def format_dependency(dependency: Dependency, failed: Container[Term] | None = None) -> str:
+    """Slurm's text, one item per job; where terms may have failed, each with its state in parentheses."""
+    items = []
+    for term in dependency.terms:
+        state = "" if failed is None else FAILED if term in failed else UNFULFILLED
+        items.append(_format_term(term) + state)
+    return ("?" if dependency.any_of else ",").join(items)
+
+
+def without_states(text: str) -> str:
+    """The text of a dependency without the states of its terms."""
+    return text.replace(UNFULFILLED, "").replace(FAILED, "")
 
 
 def _format_term(term: Term) -> str:

@@ -165,6 +165,29 @@ def test_task_lists(monkeypatch):
         assert len(clipped_tasks(tasks)) <= limit
 
 
+@pytest.mark.parametrize(
+    ("tasks", "listed"),
+    [
+        # What Slurm 22.05 printed for these requests.
+        ("0-9:3", "0,3,6,9"),
+        ("0-12:3", "0,3,6,9,12"),
+        ("0-30:3", "0-30:3"),
+        ("0-10:2", "0,2,4,6,8,10"),
+        ("0-12:2", "0-12:2"),
+        ("0-15:3", "0-15:3"),
+        ("0-5:5", "0,5"),
+        ("0-1000:2", "0-1000:2"),
+        ("2-4,6,9-12", "2-4,6,9-12"),
+        ("0-20:2,30", "0,2,4,6,8,10,12,14,16,18,20,30"),
+        ("5-500:5,502", "5,10,15,20,25,30,35,40,45,50,55,60,65,70,75,80,85,90,95,100,..."),
+        ("7", "7"),
+    ],
+)
+def test_task_lists_are_written_as_slurm_does(monkeypatch, tasks, listed):
+    monkeypatch.delenv("SLURM_BITSTR_LEN", raising=False)
+    assert clipped_tasks(tasks) == listed
+
+
 def test_clock(monkeypatch):
     assert Clock(5).text(0) == "N/A"
     assert Clock(5).text(0, "Unknown") == "Unknown"

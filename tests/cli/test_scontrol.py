@@ -124,7 +124,7 @@ def test_a_pending_array():
         request=JobRequest(name="a", nodes_min=1, nodes_max=4, exclusive=True, wckey="k"),
     )  # fmt: skip
     text = layout(job_record(job, NOW), one_line=False)
-    assert text.startswith("JobId=9 ArrayJobId=9 ArrayTaskId=5-99 ArrayTaskThrottle=2 JobName=a\n")
+    assert text.startswith("JobId=9 ArrayJobId=9 ArrayTaskId=5-99%2 ArrayTaskThrottle=2 JobName=a\n")
     for part in (
         "RunTime=00:00:00 TimeLimit=UNLIMITED", "StartTime=Unknown EndTime=Unknown", "NodeList=(null)\n   NumNodes=1-4",
         "MinMemoryCPU=100M", "OverSubscribe=NO", "WCKey=k", "Requeue=0", "ReasonDetail=starts soon",

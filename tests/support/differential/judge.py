@@ -1,0 +1,106 @@
+"""Are two answers the same? As they are, or after the rules of known.toml, each of which has a reason.
+
+    [[rule]]            a substitution that makes the answers alike; tried on commands that `command` matches
+    command = "regex"   (searched in the command line; default: all)
+    ours = "regex"      replaced in our answer   } by `to` (default: nothing)
+    slurm = "regex"     replaced in Slurm's      }
+    exit = [1, 0]       these two exit statuses count as the same (Slurm's, ours)
+    reason = "why"
+
+    [[known]]           a command line whose answers are not compared at all
+    command = "regex"
+    reason = "why"
+
+On stderr our line may go on where Slurm's ends (": what is wrong with the value"), so that whoever looks for Slurm's text finds it.
+
+open.txt lists the command lines that still differ without a reason: a debt that may only shrink.
+"""
+
+import re
+import tomllib
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from differential.peers import Answer
+
+FOLDER = Path(__file__).parent
+KNOWN = FOLDER / "known.toml"
+OPEN = FOLDER / "open.txt"
+RECORDED = FOLDER / "recorded.json"
+#: Texts for people, which are Slurm's own: of these only the exit status is compared, and nothing is recorded.
+PROSE = re.compile(r" (--help|--usage|help|--cpu-bind=help|--mem-bind=help)$|^scontrol show$|^scontrol show hostlist$")
+KEYS = {"command", "ours", "slurm", "to", "exit", "reason"}
+
+
+class Rule(NamedTuple):
+    """One entry of known.toml."""
+
+    command: re.Pattern[str]
+    ours: re.Pattern[str] | None
+    slurm: re.Pattern[str] | None
+    to: str
+    exit: tuple[int, int] | None
+    reason: str
+
+
+class Known(NamedTuple):
+    """All of known.toml."""
+
+    rules: list[Rule]
+    skipped: list[Rule]
+
+    def judge(self, line: str, slurm: Answer, ours: Answer) -> bool:
+        """True when the two are the same, for all that is known."""
+        if any(entry.command.search(line) for entry in self.skipped):
+            return True
+        for rule in self.rules:
+            if not rule.command.search(line):
+                continue
+            slurm, ours = replaced(slurm, rule.slurm, rule.to), replaced(ours, rule.ours, rule.to)
+            if rule.exit == (slurm.status, ours.status):
+                ours = ours._replace(status=slurm.status)
+        if PROSE.search(line):
+            return slurm.status == ours.status
+        return slurm[:2] == ours[:2] and explains(slurm.err, ours.err)
+
+
+def explains(slurm: str, ours: str) -> bool:
+    """Each line on stderr is Slurm's, or goes on behind it with what is wrong and what may be written."""
+    pairs = list(zip_longest(slurm.splitlines(), ours.splitlines(), fillvalue=""))
+    return all(own == theirs or own.startswith((f"{theirs}: ", f"{theirs} ")) for theirs, own in pairs)
+
+
+def replaced(answer: Answer, pattern: re.Pattern[str] | None, to: str) -> Answer:
+    if pattern is None:
+        return answer
+    return answer._replace(out=pattern.sub(to, answer.out), err=pattern.sub(to, answer.err))
+
+
+def known() -> Known:
+    """Reads known.toml."""
+    data = tomllib.loads(KNOWN.read_text())
+    return Known([rule_of(entry) for entry in data["rule"]], [rule_of(entry) for entry in data["known"]])
+
+
+def rule_of(entry: dict[str, object]) -> Rule:
+    assert set(entry) <= KEYS and entry.get("reason"), entry
+
+    def pattern(key: str) -> re.Pattern[str] | None:
+        return re.compile(str(entry[key]), re.M) if key in entry else None
+
+    status = entry.get("exit")
+    assert status is None or isinstance(status, list)
+    pair = (int(status[0]), int(status[1])) if status else None
+    return Rule(
+        pattern("command") or re.compile(""),
+        pattern("ours"),
+        pattern("slurm"),
+        str(entry.get("to", "")),
+        pair,
+        str(entry["reason"]),
+    )
+
+
+def open_lines() -> set[str]:
+    return set(OPEN.read_text().splitlines())
