@@ -38,6 +38,7 @@ PROGRAMS = (
     Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),
     Program("adopt", "nodedaemon.adopt:main", "put an ssh session into a job (for pam_exec)", is_daemon=True),
     Program("config check", "cli.configcheck:main", "read a slurm.conf and say what is wrong with it"),
+    Program("config diff", "cli.configdiff:main", "say what a reload would change, and which jobs it touches"),
     Program("ca", "cli.ca:main", "the cluster's certificate authority (penstock ca init)"),
     Program("node", "cli.node:main", "join tokens for new nodes (penstock node token)"),
 )

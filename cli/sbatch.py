@@ -204,6 +204,7 @@ def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job.export_env = _export_text(values.get("export", ""))
     job.umask = current_umask()
     job.rlimits.update(soft_limits(values.get("propagate", "")))
+    job.propagate_asked = bool(values.get("propagate"))
     return job
 
 

@@ -309,8 +309,8 @@ def partition_record(part: PartitionInfo) -> Record:
     """One partition, as `scontrol show partition` tells it."""
     return [
         f"PartitionName={part.name}",
-        f"AllowGroups={_all(part.allow_groups)} {_accounts(part)} AllowQos=ALL",
-        f"AllocNodes=ALL Default={_yes(part.is_default)} QoS=N/A",
+        f"AllowGroups={_all(part.allow_groups)} {_accounts(part)} {_qos(part)}",
+        f"AllocNodes={compress(part.alloc_nodes) or 'ALL'}{_alternate(part)} Default={_yes(part.is_default)} QoS=N/A",
         f"DefaultTime={format_duration(part.default_time_s) if part.default_time_s else 'NONE'} "
         f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
         f"GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",
@@ -318,10 +318,10 @@ def partition_record(part: PartitionInfo) -> Record:
         f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} MaxCPUsPerSocket=UNLIMITED",
         f"Nodes={_null(compress(part.configured_nodes or part.nodes))}",
         f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier} "
-        f"RootOnly={_yes(part.root_only)} ReqResv=NO OverSubscribe={part.over_subscribe or 'NO'}",
+        f"RootOnly={_yes(part.root_only)} ReqResv={_yes(part.req_resv)} OverSubscribe={part.over_subscribe or 'NO'}",
         f"OverTimeLimit={part.over_time_limit_s // 60 or 'NONE'} PreemptMode={part.preempt_mode or 'OFF'}",
         f"State={part.state} TotalCPUs={part.total_cpus} TotalNodes={part.total_nodes} SelectTypeParameters=NONE",
-        "JobDefaults=(null)",
+        f"JobDefaults={_job_defaults(part)}",
         _partition_memory(part),
         f"TRES={_null(part.tres)}",
         *([f"TRESBillingWeights={part.tres_billing_weights}"] if part.tres_billing_weights else []),
@@ -332,6 +332,21 @@ def _accounts(part: PartitionInfo) -> str:
     if part.deny_accounts:
         return f"DenyAccounts={','.join(part.deny_accounts)}"
     return f"AllowAccounts={_all(part.allow_accounts)}"
+
+
+def _qos(part: PartitionInfo) -> str:
+    if part.deny_qos and not part.allow_qos:
+        return f"DenyQos={','.join(part.deny_qos)}"
+    return f"AllowQos={_all(part.allow_qos)}"
+
+
+def _alternate(part: PartitionInfo) -> str:
+    return f" Alternate={part.alternate}" if part.alternate else ""
+
+
+def _job_defaults(part: PartitionInfo) -> str:
+    pairs = (("DefCpuPerGPU", part.def_cpu_per_gpu), ("DefMemPerGPU", part.def_mem_per_gpu_mb))
+    return ",".join(f"{name}={value}" for name, value in pairs if value) or "(null)"
 
 
 def _partition_memory(part: PartitionInfo) -> str:

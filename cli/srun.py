@@ -177,16 +177,16 @@ def _serve(maker: StepMaker, client: Client, created: "CreateStepReply", values:
 def _session(client: Client, created: "CreateStepReply", values: Values) -> "Session":
     from cli.steps.session import Session
 
-    return Session(client.cluster, created, console_of(created, values), rules_of(values))
+    return Session(client.cluster, created, console_of(created, values), rules_of(values, created))
 
 
-def rules_of(values: Values) -> "Rules":
-    """How the options want the step to be dealt with."""
+def rules_of(values: Values, created: "CreateStepReply") -> "Rules":
+    """How the options, or else the site (KillOnBadExit, WaitTime), want the step to be dealt with."""
     from cli.steps.ending import Rules
 
     return Rules(
-        kill_on_bad_exit=bool(values.get("kill_on_bad_exit")),
-        wait_s=values.get("wait", 0),
+        kill_on_bad_exit=bool(values.get("kill_on_bad_exit", created.kill_on_bad_exit)),
+        wait_s=values.get("wait", created.wait_s),
         disable_status=bool(values.get("disable_status")),
         quit_on_interrupt=bool(values.get("quit_on_interrupt")),
         verbose=values.get("verbose", 0),

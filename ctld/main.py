@@ -17,7 +17,8 @@ from ctld.runtime.daemon import Daemon, serve
 from ctld.runtime.logs import LogFile
 from ctld.runtime.statefolder import StateFolder
 from ctld.store.errors import LeaseHeld, StorageFull, StoreError
-from penstock.config import DEFAULT_PATH, ConfigError, load
+from penstock.cluster import conf_path
+from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
 
 EX_TEMPFAIL: Final = 75
@@ -27,14 +28,17 @@ EX_CONFIG: Final = 78
 def main(argv: list[str]) -> int:
     """The controller's whole life; the exit status."""
     parser = argparse.ArgumentParser(prog="penstock ctld", description="The controller.")
-    parser.add_argument("--config", default=DEFAULT_PATH, metavar="FILE", help="slurm.conf (default: %(default)s)")
+    parser.add_argument(
+        "--config", "-f", default=conf_path(), metavar="FILE", help="slurm.conf (default: SLURM_CONF, here %(default)s)"
+    )
     parser.add_argument("--foreground", action="store_true", help="stay in the foreground (it always does)")
     options = parser.parse_args(argv)
     try:
         loaded = load(options.config)
         for warning in loaded.warnings:
             _say(f"warning: {warning}")
-        logs = LogFile(loaded.config.slurmctld_log_file)
+        config = loaded.config
+        logs = LogFile(config.slurmctld_log_file, config.slurmctld_debug, config.log_time_format)
         os.umask(0o077)  # what is for others says so itself
         with StateFolder(loaded.config.state_save_location) as folder:
             return asyncio.run(serve(Daemon(os.path.abspath(options.config), loaded.config, folder, logs)))

@@ -31,6 +31,7 @@ from nodedaemon.crash import crash_point
 from nodedaemon.lease import Contact
 from penstock.client import split_address
 from penstock.v1 import node_pb2, node_pb2_grpc
+from penstock.values.loglevels import level_of
 
 log = logging.getLogger("penstock.noded")
 
@@ -244,6 +245,8 @@ class Link:
             self._contact.rest()
 
     def _take_settings(self, settings: node_pb2.NodeSettings) -> None:
+        if settings.log_level:
+            logging.getLogger("penstock").setLevel(level_of(settings.log_level))
         for line in self._node.site.take(settings):
             log.warning("%s", line)
 

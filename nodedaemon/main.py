@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedaemon import cgroup, cgroup_find
+from nodedaemon import cgroup, cgroup_find, conffile
 from nodedaemon.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
 from nodedaemon.launching import start_launcher
 from nodedaemon.spool import Spool, SpoolError
@@ -34,6 +34,7 @@ EX_CONFIG = 78
 STREAM_PORT = 6818
 #: A refusal to start that another try may mend (the launcher died, the disk is full).
 EX_TEMPFAIL = 75
+SPOOL = "/var/spool/penstock/noded"
 SEEN_NAME = "spool-seen"
 
 
@@ -46,11 +47,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="this node's name (default: %(default)s)",
     )
-    add("--controller", required=True, metavar="HOST:PORT", help="the controller's port for nodes, or unix:PATH")
-    add("--cert-dir", metavar="DIR", help="folder with node.pem, node.key and ca.pem")
     add(
-        "--spool", metavar="DIR", default="/var/spool/penstock/noded", help="where state is kept (default: %(default)s)"
+        "--controller",
+        "--conf-server",
+        metavar="HOST[:PORT]",
+        help="the controller's port for nodes, or unix:PATH (default: what slurm.conf says)",
     )
+    add("--cert-dir", metavar="DIR", help="folder with node.pem, node.key and ca.pem")
+    add("--spool", metavar="DIR", help=f"where state is kept (default: what slurm.conf says, else {SPOOL})")
     add("--cpus", metavar="N", help="pretend to have N CPUs")
     add("--real-memory", metavar="MB", help="pretend to have that much memory")
     add("--gpus", metavar="N[:TYPE]", help="pretend to have N GPUs")
@@ -66,8 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--stream-port",
         metavar="N",
-        default=str(STREAM_PORT),
-        help="where srun and the like reach steps; 0 = any free port (default: %(default)s)",
+        help=f"where srun and the like reach steps; 0 = any free port (default: what slurm.conf says, else {STREAM_PORT})",
     )
     add("--stream-bind", metavar="ADDRESS", default="", help="listen for them on this address only")
     add("--join", metavar="TOKEN", help="get this node's certificate with a join token, write it to --cert-dir and end")
@@ -83,6 +86,8 @@ def main(argv: list[str]) -> int:
     """The daemon's whole life; the exit status."""
     args = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s noded %(levelname)s %(message)s")
+    if not _complete(args):
+        return EX_CONFIG
     if args.join:
         return _join(args)
     if args.login:
@@ -107,6 +112,31 @@ def main(argv: list[str]) -> int:
     return _serve(args, settings, spool, local)
 
 
+def _complete(args: argparse.Namespace) -> bool:
+    """What the command line leaves open, from this node's slurm.conf. False: it cannot be, and why has been said."""
+    place = conffile.Place()
+    if args.controller is None or (args.spool is None and not args.login):
+        from penstock.config import ConfigError
+
+        try:
+            place = conffile.read_place(args.node_name, platform.node())
+        except ConfigError as error:
+            if args.controller is None:
+                _bad(f"slurm.conf cannot be used, and --controller is not given:\n{error}")
+                return False
+            log.warning("slurm.conf of this node cannot be used, so it is not: %s", error.problems[0])
+    if args.controller is None:
+        args.controller = place.commands if args.login or args.join else place.controller
+        if not args.controller:
+            _bad("--controller HOST:PORT (or --conf-server) is needed: there is no slurm.conf on this node")
+            return False
+    port = conffile.COMMAND_PORT if args.login or args.join else conffile.NODE_PORT
+    args.controller = conffile.first_server(args.controller, port)
+    args.spool = args.spool or place.spool or SPOOL
+    args.stream_port = args.stream_port or str(place.stream_port or STREAM_PORT)
+    return True
+
+
 class BadSetup(Exception):
     """The daemon cannot be started like this; the message says what to do."""
 
@@ -129,6 +159,7 @@ def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.Target, i
     )
     topology = None if pretended.cpus else topology_info.read_topology(os.sched_getaffinity(0))
     site = Site(topology, args.constrain_memory)
+    site.slurm_conf = os.path.abspath(os.path.join(args.spool, conffile.NAME))
     node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), site)
     return node, target, pretended
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodedaemon import cgroup_find
 from nodedaemon.cgroup import NONE, Cgroups
+from nodedaemon.conffile import write_conf
 from nodedaemon.core.gpupins import Pinning
 from nodedaemon.core.gpuwords import Device
 from nodedaemon.devices import can_deny
@@ -51,6 +52,7 @@ class Site:
         self.always_limits_memory = always_limits_memory  # --constrain-memory
         self.devices: dict[tuple[str, int], tuple[str, ...]] = {}  # gres.conf's device files by name and index
         self._gpus: dict[str, Device] = {}
+        self.slurm_conf = ""  # the file for jobs that the settings fill; "" = there is none
         self.pinning: Pinning | None = None  # pinning.py's, until there are new settings
 
     def found(self, inventory: node_pb2.Inventory) -> None:
@@ -96,6 +98,8 @@ class Site:
         """From now on these hold; what of them cannot be obeyed here, as lines for the log."""
         self.settings.CopyFrom(settings)
         self.pinning = None
+        if self.slurm_conf and settings.slurm_conf:
+            write_conf(self.slurm_conf, settings.slurm_conf)
         self.devices = {}
         for device in settings.devices:
             key = (device.name, device.index)

@@ -240,6 +240,7 @@ def step_facts(message: node_pb2.LaunchStep, node: NodeFacts) -> StepFacts:
         comment=facts.comment,
         hostname=node.hostname,
         cluster_file=node.cluster_file,
+        slurm_conf=node.site.slurm_conf if node.site.settings.slurm_conf else "",
         mem_per_gpu_mb=facts.mem_per_gpu_mb if facts.HasField("mem_per_gpu_mb") else None,
         cpus_per_gpu=facts.cpus_per_gpu,
         ntasks_per_gpu=facts.ntasks_per_gpu,

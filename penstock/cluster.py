@@ -20,6 +20,11 @@ VERSION = 1
 #: A discovery file is a dozen lines; `local` grows by a line for every daemon on this machine.
 CLUSTER_FILE_BYTES_MAX = 1024 * 1024
 
+#: Where slurm.conf lies on a machine that says nothing else.
+CONF_PATHS = ("/etc/penstock/slurm.conf", "/etc/slurm/slurm.conf")
+#: What says which cluster is meant; the first that is set decides alone.
+_VARIABLES = ("PENSTOCK_CLUSTER", "PENSTOCK_HOME", "SLURM_CONF")
+
 NOT_FOUND = "no cluster found: run `penstock up` to start one, or set PENSTOCK_CLUSTER to a cluster.json"
 
 
@@ -37,8 +42,15 @@ class ClusterFile:
     path: str = ""  # the file this was read from; not stored
 
 
+def conf_path() -> str:
+    """The slurm.conf of this machine: SLURM_CONF, else the usual places; the first of these when there is none."""
+    if named := os.environ.get("SLURM_CONF"):
+        return named
+    return next((path for path in CONF_PATHS if os.path.exists(path)), CONF_PATHS[0])
+
+
 def candidate_paths() -> list[str]:
-    """Where a cluster file may be, in the order in which they are tried."""
+    """Where a cluster file may be, in the order in which they are tried. What SLURM_CONF leads to is not among them."""
     if explicit := os.environ.get("PENSTOCK_CLUSTER"):
         return [explicit]
     if home := os.environ.get("PENSTOCK_HOME"):
@@ -47,14 +59,30 @@ def candidate_paths() -> list[str]:
 
 
 def find_cluster() -> ClusterFile:
-    """The cluster of this user on this machine. Raises PenstockError when there is none or its file is unusable."""
-    for path in candidate_paths():
+    """The cluster of this user on this machine. Raises PenstockError when there is none or its file is unusable.
+
+    SLURM_CONF, where no variable of Penstock's own is set, names the cluster: its file is beside that slurm.conf, or in
+    the StateSaveLocation that it names, or in the usual places if it is a file of the cluster of that name.
+    """
+    variable = next((name for name in _VARIABLES if os.environ.get(name)), "")
+    looked = candidate_paths()
+    if variable == "SLURM_CONF":
+        from penstock.conffind import cluster_of_conf
+
+        return cluster_of_conf(os.environ[variable], looked)
+    for path in looked:
         try:
             return read_cluster(path)
         except FileNotFoundError:
             continue
-    variable = next((name for name in ("PENSTOCK_CLUSTER", "PENSTOCK_HOME") if os.environ.get(name)), "")
-    places = ", ".join(candidate_paths()) + (f" (as {variable} says)" if variable else "")
+    if not variable and os.path.exists(CONF_PATHS[1]):
+        from penstock.conffind import cluster_of_conf
+
+        try:
+            return cluster_of_conf(CONF_PATHS[1], [])
+        except PenstockError:
+            looked.append(CONF_PATHS[1])  # Slurm's own, on a machine that has both
+    places = ", ".join(looked) + (f" (as {variable} says)" if variable else "")
     raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, f"looked for {places}")
 
 

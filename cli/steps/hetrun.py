@@ -79,7 +79,7 @@ def _serve(client: Client, created: list[CreateStepReply], pieces: list[Piece], 
     whole.plan.ntasks = sum(reply.plan.ntasks for reply in created)
     try:
         console = console_of(whole, values)
-        session = Session(client.cluster, created[0], console, rules_of(values), others=created[1:])
+        session = Session(client.cluster, created[0], console, rules_of(values, created[0]), others=created[1:])
         feed(session, specs[0], streams_of(values).input, whole)
     except CommandError:
         for reply in created:

@@ -155,6 +155,7 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     spec.submit_host = os.uname().nodename
     spec.umask = current_umask()
     spec.rlimits.update(soft_limits(found.get("propagate", "")))
+    spec.propagate_asked = bool(found.get("propagate"))
     groups = found.get("het_group", ())
     if len(groups) == 1:
         spec.het_group = groups[0]

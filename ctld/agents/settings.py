@@ -32,11 +32,30 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         private_tmp_folders=config.private_tmp_folders if config.private_tmp else (),
         allow_new_privs=config.allow_new_privs,
         use_pam=config.use_pam,
+        mpi_default=config.mpi_default,
+        log_level=config.slurmd_debug,
+        slurm_conf=job_conf(config),
         devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in own.device_files]
         if own
         else (),
         gpu=_gpu(config, own),
     )
+
+
+def job_conf(config: Config) -> str:
+    """A slurm.conf for jobs: what a tool that looks there wants of its cluster. No node, no path, no secret."""
+    same = config.controller_addr == config.controller_host
+    host = config.controller_host + ("" if same else f"({config.controller_addr})")
+    lines = (
+        "# Written by the node daemon for jobs; the whole configuration: scontrol show config",
+        f"ClusterName={config.cluster_name}",
+        f"SlurmctldHost={host}",
+        f"SlurmctldPort={config.slurmctld_port}",
+        f"SlurmUser={config.slurm_user}",
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "SelectType=select/cons_tres",
+    )
+    return "\n".join(lines) + "\n"
 
 
 def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:

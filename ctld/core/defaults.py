@@ -7,6 +7,8 @@ partition, else the cluster, else the whole node (when memory is consumable). Nu
 that no sum can overflow a column.
 """
 
+import msgspec
+
 from ctld.core import gpu_counts
 from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
@@ -55,7 +57,7 @@ def complete(
     _check_ranges(state, wanted)
     cpus_per_task_asked = bool(wanted.cpus_per_task)
     required, excluded = _node_lists(state, partitions, wanted)
-    wanted = gpu_counts.spread(state, partitions[0], wanted, len(required))
+    wanted = gpu_counts.spread(state, partitions[0], _per_gpu(state, partitions[0], wanted), len(required))
     nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
     ntasks_over = ntasks if wanted.overcommit and ntasks > nodes_min and not wanted.exclusive else 0
     if ntasks_over and not wanted.nodes_min:
@@ -74,7 +76,7 @@ def complete(
         std_out=share(wanted.std_out or default_output(bool(wanted.array))),
         std_err=wanted.std_err,
         std_in=wanted.std_in,
-        open_append=wanted.open_append,
+        open_append=wanted.open_append or (state.config.job_file_append and not wanted.open_truncate),
         time_limit_s=_time_limit(partitions[0], wanted),
         begin_at_us=wanted.begin_at_us,
         nodes_min=nodes_min,
@@ -98,10 +100,10 @@ def complete(
         requeue=not kind and (state.config.job_requeue if wanted.requeue is None else wanted.requeue),
         kind=kind,
         nice=wanted.nice,
-        rlimits=share(wanted.rlimits),
+        rlimits=share(_rlimits(state, wanted)),
         umask=wanted.umask,
         submit_line=wanted.submit_line,
-        kill_on_invalid_dep=wanted.kill_on_invalid_dep,
+        kill_on_invalid_dep=_kills_on_invalid_dep(state, wanted),
         export_env=share(wanted.export_env),
         submit_host=share(wanted.submit_host),
         submit_dir=share(wanted.submit_dir or wanted.work_dir),
@@ -117,6 +119,44 @@ def complete(
         **{name: getattr(wanted, name) for name in AS_ASKED},
     )
     return request, warnings
+
+
+def _per_gpu(state: ClusterState, partition: Partition, wanted: WantedJob) -> WantedJob:
+    """With the site's CPUs and memory for each GPU, where the job has GPUs and does not say (DefCpuPerGPU, DefMemPerGPU)."""
+    config, site = partition.config, state.config
+    cpus, mem_mb = config.def_cpu_per_gpu or site.def_cpu_per_gpu, config.def_mem_per_gpu_mb or site.def_mem_per_gpu_mb
+    if not (cpus or mem_mb or site.gpu_freq_def):
+        return wanted
+    counts = (*wanted.gres_per_node, *wanted.gres_per_job, *wanted.gres_per_task)
+    if not any(name == GPU for name, _, _ in counts):
+        return wanted
+    if cpus and not wanted.cpus_per_task and not wanted.cpus_per_gpu:
+        wanted = msgspec.structs.replace(wanted, cpus_per_gpu=cpus)
+    said = (wanted.mem_per_node_mb, wanted.mem_per_cpu_mb, wanted.mem_per_gpu_mb)
+    if site.gpu_freq_def and not wanted.gpu_freq:
+        wanted = msgspec.structs.replace(wanted, gpu_freq=site.gpu_freq_def)
+    if mem_mb and site.memory_is_consumable() and said == (None, None, None):
+        wanted = msgspec.structs.replace(wanted, mem_per_gpu_mb=mem_mb)
+    return wanted
+
+
+def _rlimits(state: ClusterState, wanted: WantedJob) -> tuple[tuple[str, int], ...]:
+    """The limits that go with the job: those that --propagate named, else those that the site lets through."""
+    return wanted.rlimits if wanted.propagate_asked else let_through(state, wanted.rlimits)
+
+
+def let_through(state: ClusterState, rlimits: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The limits that PropagateResourceLimits[Except] let through."""
+    only, but = state.config.propagate_resource_limits, state.config.propagate_resource_limits_except
+    if but:
+        words = but.split(",")
+        return () if "ALL" in words else tuple(pair for pair in rlimits if pair[0] not in words)
+    words = only.split(",")
+    return rlimits if "ALL" in words else tuple(pair for pair in rlimits if pair[0] in words)
+
+
+def _kills_on_invalid_dep(state: ClusterState, wanted: WantedJob) -> bool:
+    return wanted.kill_on_invalid_dep or state.config.has_word("dependency_parameters", "kill_invalid_depend")
 
 
 def _kind(wanted: WantedJob) -> JobKind:
@@ -149,6 +189,10 @@ def _check_words(state: ClusterState, wanted: WantedJob) -> None:
         check_features(state, text)
     if wanted.acctg_freq:
         task_interval_s(wanted.acctg_freq)
+    _check_batch(wanted)
+
+
+def _check_batch(wanted: WantedJob) -> None:
     if not wanted.batch_features:
         return
     if parse_features(wanted.batch_features).names() - parse_features(wanted.features).names():

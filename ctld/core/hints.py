@@ -94,7 +94,7 @@ def _open_ways(state: ClusterState, job: Job, places: list[tuple[int, Shape]]) -
     return tuple(
         (priority.rank(state, job, partition), index, shape)
         for index, shape in places
-        if partition_reason(partition := state.partition_list[index], job) is None
+        if partition_reason(state, partition := state.partition_list[index], job) is None
     )
 
 

@@ -295,7 +295,10 @@ def _build_partitions(state: ClusterState, config: Config) -> None:
         partition = Partition()
         partition.name, partition.config = entry.name, entry
         old = known.get(entry.name)
-        partition.state = old.state if old is not None and old.config.state == entry.state else entry.state
+        keeps = old is not None and (
+            old.config.state == entry.state or config.has_word("reconfig_flags", "keeppartstate")
+        )
+        partition.state = old.state if old is not None and keeps else entry.state
         partition.node_bits = bits_of(state.nodes[name] for name in entry.nodes)
         state.partition_list.append(partition)
     state.partitions = {p.name: p for p in state.partition_list}

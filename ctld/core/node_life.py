@@ -27,6 +27,7 @@ from ctld.core.model import Job, Node
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, is_live_on, part_on
 from ctld.core.timers import Timer
+from penstock.values.config import Config
 from penstock.values.jobid import EXTERN_STEP
 from penstock.values.states import JobState, NodeFlag, Reason
 
@@ -50,7 +51,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
     _take_over(node, event)
     gpu_health.registered(state, now_us, node, event.gpus, event.gpu_opinions)
-    _judge_size(node, event, now_us)
+    _judge_size(state.config, node, event, now_us)
     if node.flags & NodeFlag.DOWN and _may_return(state, node, rebooted):
         node.flags &= ~NodeFlag.DOWN
         node.reason = ""
@@ -87,13 +88,21 @@ def _take_over(node: Node, event: NodeRegistered) -> None:
     node.gpus_at_us = event.gpus_at_us
 
 
-def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
-    """A node smaller than its configuration must not get jobs sized for the configuration."""
+def _judge_size(config: Config, node: Node, event: NodeRegistered, now_us: int) -> None:
+    """A node smaller than its configuration must not get jobs sized for the configuration.
+
+    SlurmctldParameters=node_reg_mem_percent=N: N percent of RealMemory do (machines of a cloud differ a little).
+    SlurmdParameters=config_overrides: the configuration is right, whatever the node says.
+    """
+    percent = _percent(config.word_value("slurmctld_parameters", "node_reg_mem_percent"))
+    memory_mb = node.config.real_memory_mb
     found = {
-        "CPUs": (event.cpus, node.config.cpus),
-        "RealMemory": (event.real_memory_mb, node.config.real_memory_mb),
+        "CPUs": (event.cpus, node.config.cpus, node.config.cpus),
+        "RealMemory": (event.real_memory_mb, memory_mb, memory_mb * percent // 100),
     }
-    low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want) in found.items() if have < want]
+    low = [f"Low {what} (reported:{have} < configured:{want})" for what, (have, want, do) in found.items() if have < do]
+    if config.has_word("slurmd_parameters", "config_overrides"):
+        low = []
     low += filter(None, [gpus.shortage(node, event.gpus, event.gres, event.gpu_why)])
     node.low = tuple(low)
     if low and not event.pretended:
@@ -102,6 +111,11 @@ def _judge_size(node: Node, event: NodeRegistered, now_us: int) -> None:
     elif node.flags & NodeFlag.INVAL:
         node.flags &= ~(NodeFlag.INVAL | NodeFlag.DRAIN)
         node.reason = ""
+
+
+def _percent(text: str) -> int:
+    """1 to 100; 100 for anything else, which `penstock config check` has told of."""
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:4]) <= 100 else 100
 
 
 def drain(node: Node, reason: str, now_us: int) -> None:

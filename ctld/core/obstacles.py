@@ -105,7 +105,7 @@ def _partitions(state: ClusterState, job: Job) -> list[Obstacle]:
     found = []
     for name in job.request.partitions:
         partition = state.partitions[name]
-        reason = partition_reason(partition, job)
+        reason = partition_reason(state, partition, job)
         if reason is None:
             return []
         found.append(Obstacle(reason, _partition_text(partition, job, reason), changeable=True))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from _fastsched.contract import FOREVER
 from penstock.values.config import Config
+from penstock.values.duration import parse_duration_s
 
 US = 1_000_000
 #: Rows that the quick pass looks at (default_queue_depth). At 128 rows a pass on 1,000 nodes stays near a millisecond.
@@ -48,6 +49,11 @@ class BackfillPolicy(NamedTuple):
     predict: bool = False  # shortest by what is predicted; else by the limit
 
 
+def _as_s(text: str) -> int:
+    """A number, or a time with colons."""
+    return parse_duration_s(text) if ":" in text else int(text)
+
+
 def backfill_policy(config: Config) -> BackfillPolicy:
     """Read the parameters; the parser has checked that numbers are numbers."""
     given = dict(config.scheduler_parameters)
@@ -71,7 +77,7 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         min_age_reserve_s=number("bf_min_age_reserve", 0, 0),
         reserve_max=_RESERVE[kind] if kind in _RESERVE else int(kind),
         estimate=config.penstock_backfill_estimate,
-        switch_wait_s=number("max_switch_wait", 300, 0),
+        switch_wait_s=_as_s(given.get("max_switch_wait", "300")),
         requeue_delay_s=number("requeue_delay", REQUEUE_DELAY_S, 0),
         strict=kind == "FIFO",
         order=config.penstock_backfill_order,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import arrays, het, predict, preempt, priority
+from ctld.core import admit, arrays, het, predict, preempt, priority
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -61,7 +61,7 @@ def _array_limit(state: ClusterState, job: Job, now_us: int) -> Reason | None:
 def _partition(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     worst = None
     for name in job.request.partitions:
-        worst = partition_reason(state.partitions[name], job)
+        worst = partition_reason(state, state.partitions[name], job)
         if worst is None:
             return None
     return worst
@@ -91,18 +91,13 @@ CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
 )
 
 
-def partition_reason(partition: Partition, job: Job) -> Reason | None:
+def partition_reason(state: ClusterState, partition: Partition, job: Job) -> Reason | None:
     """Why the partition takes no such job now, None if it does."""
-    config, limit_s = partition.config, job.time_limit_s
     if partition.state == "DOWN":
         return Reason.PARTITION_DOWN
     if partition.state == "INACTIVE":
         return Reason.PARTITION_INACTIVE
-    if config.max_time_s >= 0 and (limit_s < 0 or limit_s > config.max_time_s):
-        return Reason.PARTITION_TIME_LIMIT
-    if (config.max_nodes >= 0 and job.request.nodes_min > config.max_nodes) or job.request.nodes_max < config.min_nodes:
-        return Reason.PARTITION_NODE_LIMIT
-    return None
+    return admit.limit(partition, job.request, job.time_limit_s) or admit.bar(state, partition, job.request)
 
 
 def refresh(state: ClusterState, job: Job, now_us: int) -> None:
@@ -170,7 +165,7 @@ def _ranks(state: ClusterState, job: Job, reason: Reason | None) -> list[int | N
     open_to: list[Partition | None] = []
     for row in state.pending.rows_of(job.job_id):
         partition = state.partition_list[state.pending.partition[row]]
-        open_to.append(partition if reason or not partition_reason(partition, job) else None)
+        open_to.append(partition if reason or not partition_reason(state, partition, job) else None)
     return predict.aged(state, job, priority.ranks(state, job, open_to))
 
 

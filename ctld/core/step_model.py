@@ -74,6 +74,7 @@ class StepRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     task_epilog: bytes = b""
     umask: int | None = None
     rlimits: tuple[tuple[str, int], ...] = ()
+    propagate_asked: bool = False  # --propagate was said
     export_env: str = ""
     submit_line: str = ""
     multi_prog: tuple[RankCommand, ...] = ()

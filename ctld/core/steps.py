@@ -10,8 +10,11 @@ keeps its place for WISH_KEPT_US, since clients ask in rounds; a step is never s
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from ctld.core import het, job_life, ports, step_life
 from ctld.core.allocations import allocation_of
+from ctld.core.defaults import let_through
 from ctld.core.effects import Refusal, Refused, SignalStep, StepCreated, StepSeen
 from ctld.core.events import Actor, AwaitStep, CreateStep
 from ctld.core.model import NO_STEPS, Job, job_row
@@ -62,6 +65,7 @@ def create_step(state: ClusterState, now_us: int, event: CreateStep) -> None:
     if known is not None:
         _reply_created(state, job, job.steps[known], event.reply_to)
         return
+    event = _with_site(state, event)
     _check_request(event.request)
     _check_limits(state, job, desk, event)
     plan, lack = None, Unfit(Code.NODES_BUSY)
@@ -89,6 +93,16 @@ def create_step(state: ClusterState, now_us: int, event: CreateStep) -> None:
     _lacks(state, job, wish, lack)
     state.calls.enter(het.whole_id(job), event.reply_to)
     state.wish_calls[event.reply_to] = (job.job_id, event.step_key)
+
+
+def _with_site(state: ClusterState, event: CreateStep) -> CreateStep:
+    """The request with what slurm.conf says for steps that do not: MpiDefault, PropagateResourceLimits."""
+    request, config = event.request, state.config
+    rlimits = request.rlimits if request.propagate_asked else let_through(state, request.rlimits)
+    mpi = request.mpi or ("" if config.mpi_default == "none" else config.mpi_default)
+    if rlimits == request.rlimits and mpi == request.mpi:
+        return event
+    return replace(event, request=replace(request, rlimits=rlimits, mpi=mpi))
 
 
 def _job_of(state: ClusterState, actor: Actor, job_id: int) -> Job:

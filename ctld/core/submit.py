@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import allocations, arrays, depends, lease, priority
+from ctld.core import admit, allocations, arrays, depends, lease, priority
 from ctld.core.allocations import AT_ONCE_US
 from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
@@ -158,6 +158,7 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
         request, warnings = complete(state, partitions, msgspec.structs.replace(wanted, reservation=asked))
     except BadValue as error:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
+    admit.enforce(state, partitions, request, wanted.time_limit_s is not None)
     tasks, throttle = _tasks(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
     if not any(can_ever_run(state, partition, request) for partition in partitions):
         raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE, on_offer(state, partitions[0], request))
@@ -218,12 +219,25 @@ def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -
         if unknown:
             raise Refused(Code.INVALID_PARTITION, unknown[0])
         found = [state.partitions[name] for name in dict.fromkeys(names)]
+    found = [_in_its_place(state, partition) for partition in found]
     for partition in found:
         if partition.state in ("INACTIVE", "DRAIN"):
             raise Refused(Code.DISABLED_STATE, f"partition {partition.name} is in state {partition.state}")
         if not is_open_to(partition, actor):
             raise Refused(Code.ACCESS_DENIED, f"partition {partition.name}")
     return tuple(found)
+
+
+def _in_its_place(state: ClusterState, partition: Partition) -> Partition:
+    """The partition, or what its Alternate says while it takes no jobs."""
+    passed = {partition.name}
+    while partition.state in ("INACTIVE", "DRAIN") and partition.config.alternate not in passed:
+        other = state.partitions.get(partition.config.alternate)
+        if other is None:
+            break
+        partition = other
+        passed.add(partition.name)
+    return partition
 
 
 def is_open_to(partition: Partition, actor: Actor) -> bool:

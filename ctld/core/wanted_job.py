@@ -36,6 +36,8 @@ class WantedJob(msgspec.Struct, frozen=True, gc=False):
     requeue: bool | None = None
     nice: int = 0
     priority: int | None = None
+    propagate_asked: bool = False  # --propagate was said, so that no limit of the site's is looked at
+    open_truncate: bool = False  # --open-mode=truncate was said
     rlimits: tuple[tuple[str, int], ...] = ()
     umask: int | None = None
     submit_line: str = ""

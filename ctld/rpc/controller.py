@@ -337,7 +337,12 @@ class ControllerService(Administration):
 
     @translated
     async def Reconfigure(self, request: Any, context: Any) -> Any:
-        """Read the configuration again; all of it takes force or nothing."""
+        """Read the configuration again; all of it takes force or nothing. A dry run says what that would do."""
+        if request.dry_run:
+            found = await self._services.preview()
+            return controller_pb2.ReconfigureReply(
+                warnings=found.warnings, changes=found.changes, problems=found.problems, jobs=found.jobs
+            )
         warnings = await self._services.reconfigure()
         self.temporary.forget()
         return controller_pb2.ReconfigureReply(warnings=warnings)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import Any
 
 from accounting.records import Records
 from ctld.agents.registry import Registry
@@ -35,6 +36,7 @@ class Services:
     join_tokens: JoinTokens
     authority: Callable[[], Authority]  # the CA with its key; raises BadSetup when the key is kept elsewhere
     reconfigure: Callable[[], Awaitable[tuple[str, ...]]]  # returns warnings; raises BadRequest, NotTaken
+    preview: Callable[[], Awaitable[Any]]  # what that would do; runtime's reload.Preview
     shutdown: Callable[[str], None]
     epoch: int
     boot_at_us: int

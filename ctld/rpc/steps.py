@@ -102,6 +102,7 @@ class StepsService:
         return steps_pb2.CreateStepReply(
             step_id=row.step_id, attempt=row.attempt, plan=step_plan(row), warnings=body.warnings, job_id=row.job_id,
             streams=stepinfo.streams_of(state, [part.node for part in row.parts or ()]), io_key=self._key(row),
+            kill_on_bad_exit=state.config.kill_on_bad_exit, wait_s=state.config.wait_time_s,
         )  # fmt: skip
 
     async def _create(self, event: Any, wait_s: int) -> Any:

@@ -32,8 +32,6 @@ VALUE_MAX: Final = 64 * 1024
 
 _KEY: Final = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
-#: Fields that are not passed on: their meaning is another field's absence.
-_DROPPED: Final = frozenset(("open_truncate",))
 #: How a field that is not taken as it is becomes the event's.
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": tuple,
@@ -52,8 +50,6 @@ def wanted_job(message: JobRequest) -> WantedJob:
     fields: dict[str, Any] = {}
     for descriptor, value in message.ListFields():
         name = descriptor.name
-        if name in _DROPPED:
-            continue
         read = _READ.get(name)
         if read is not None:
             if len(value) > ENTRIES_MAX:

@@ -24,7 +24,8 @@ from ctld.agents.specs import SpecCache
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Refusal
 from ctld.core.events import LoadConfig
-from ctld.core.recover import Loaded, Misfit
+from ctld.core.recover import Loaded as LoadedState
+from ctld.core.recover import Misfit
 from ctld.core.rights import has_job
 from ctld.core.submit import SUBMIT_KEY_AGE_US
 from ctld.metrics import Metrics
@@ -39,6 +40,7 @@ from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.logs import LogFile, log_transitions
 from ctld.runtime.loop import Runtime
 from ctld.runtime.mail import MailRunner
+from ctld.runtime.reload import Preview, look, problems_of, read
 from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
@@ -46,7 +48,7 @@ from ctld.runtime.triggers import TriggerRunner
 from ctld.store.committer import Store
 from ctld.store.errors import StorageFull
 from penstock.cluster import ClusterFile, write_cluster
-from penstock.config import ConfigError, load, reload_problems
+from penstock.config import Loaded
 from penstock.config.amend import amend_all, kept
 from penstock.errors import BadSetup
 from penstock.security.authd import AuthServer
@@ -54,7 +56,6 @@ from penstock.security.ca import Credentials, create_ca, ensure_controller, load
 from penstock.security.join import JoinTokens
 from penstock.security.tokens import TokenIssuer, TokenVerifier
 from penstock.values.config import Config
-from penstock.values.gres import Gres
 from penstock.values.refusals import TEXT, Code
 
 log = logging.getLogger("penstock.ctld")
@@ -160,6 +161,7 @@ class Controller:
             JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, address),
             partial(load_ca, folder.certificates),
             self._reconfigure,
+            self._preview,
             self._shutdown,
             epoch,
             self._boot_at_us,
@@ -225,7 +227,7 @@ class Controller:
         verifier.has_job = partial(has_job, self._runtime.core.state)
         return Authenticator(verifier, credentials.ca, cluster, Roles.of(config), self._clock, denied)
 
-    def _amended(self, config: Config, loaded: Loaded) -> Config:
+    def _amended(self, config: Config, loaded: LoadedState) -> Config:
         """The file's configuration with what was changed by hand."""
         amended, misfits = amend_all(config, loaded.amendments, self._config_folder)
         for text in misfits:
@@ -272,6 +274,20 @@ class Controller:
         except (BadRequest, NotTaken) as error:
             log.error("%s", error.text)
 
+    async def _preview(self) -> Preview:
+        """What a reload would do now. Raises BadRequest for files that cannot be used."""
+        loaded, _ = self._kept_by_hand(await read(self._daemon.config_path))
+        return look(self._runtime.core.state, loaded)
+
+    def _kept_by_hand(self, loaded: Loaded) -> tuple[Loaded, tuple[tuple[str, str], ...]]:
+        """What was read, with what scontrol made and the file does not say; and the changes that the file takes back."""
+        made = self._runtime.core.state.amended.by_key
+        keep = loaded.config.has_word("reconfig_flags", "keeppartinfo")
+        stay = kept(loaded.config, made.values(), keep_partitions=keep)
+        config, misfits = amend_all(loaded.config, stay, self._config_folder)
+        loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
+        return loaded, tuple(key for key in made if key not in {one.key for one in stay})
+
     async def _reconfigure(self) -> tuple[str, ...]:
         """Read, check, take into force; all or nothing. Raises BadRequest, NotTaken."""
         async with self._amender.lock:
@@ -279,19 +295,8 @@ class Controller:
 
     async def _read_again(self) -> tuple[str, ...]:
         runtime = self._runtime
-        try:
-            loaded = await asyncio.to_thread(load, self._daemon.config_path)
-        except ConfigError as error:
-            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
-        state = runtime.core.state
-        flags = dict(loaded.config.shown).get("ReconfigFlags", "").lower().split(",")
-        stay = kept(loaded.config, state.amended.by_key.values(), keep_partitions="keeppartinfo" in flags)
-        config, misfits = amend_all(loaded.config, stay, self._config_folder)
-        loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
-        dropped = tuple(key for key in state.amended.by_key if key not in {one.key for one in stay})
-        busy = [node.name for node in state.node_list if node.jobs]
-        problems = reload_problems(state.config, loaded.config, busy, _gres_in_use(state))
-        if problems:
+        loaded, dropped = self._kept_by_hand(await read(self._daemon.config_path))
+        if problems := problems_of(runtime.core.state, loaded):
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
         body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped))
         if isinstance(body, Refusal):
@@ -300,6 +305,7 @@ class Controller:
         self._authenticator.directory.clear()
         self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
         self._registry.tell_settings()
+        self._daemon.logs.set(loaded.config.slurmctld_debug, loaded.config.log_time_format)
         log.info("the configuration was read again")
         return loaded.warnings
 
@@ -319,12 +325,3 @@ def _give_back_memory() -> None:
 
 def _keep_specs(specs: SpecCache, batch: Batch) -> None:
     specs.keep(batch.specs)
-
-
-def _gres_in_use(state: Any) -> dict[str, tuple[Gres, ...]]:
-    """What jobs hold on each node, by kind."""
-    return {
-        node.name: tuple(Gres(name, type_, mask.bit_count()) for (name, type_), mask in node.gres_used.items() if mask)
-        for node in state.node_list
-        if any(node.gres_used.values())
-    }

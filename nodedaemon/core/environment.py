@@ -87,6 +87,7 @@ class StepFacts(msgspec.Struct, frozen=True, gc=False):
     comment: str = ""
     hostname: str = ""  # of this machine; the node's name may be another (several node daemons on one machine)
     cluster_file: str = ""
+    slurm_conf: str = ""  # a short one, in the node's spool
     priority_process: int = 0  # the submitting process's nice value
     mem_per_gpu_mb: int | None = None
     cpus_per_gpu: int = 0
@@ -216,6 +217,7 @@ TABLE: dict[str, Callable[[StepFacts], Value]] = {
     "HOSTNAME": lambda f: f.hostname or f.share.node,
     **{name: _of_share(make) for name, make in SHARE_TABLE.items()},
     "PENSTOCK_CLUSTER": lambda f: f.cluster_file or None,
+    "SLURM_CONF": lambda f: f.slurm_conf or None,
 }
 _TABLE = tuple((name, name.encode(), make) for name, make in TABLE.items())
 
@@ -233,7 +235,7 @@ _FOREIGN_PREFIX, _FOREIGN_PART = b"SLURM_HET_", b"_HET_GROUP_"
 _SECRET = (b"SLURM_JWT", b"PENSTOCK_TOKEN", b"PENSTOCK_JOIN_TOKEN")
 #: Of the table, what the user may set himself when it does not apply here.
 _USERS_OWN = (
-    b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER", b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    b"HOSTNAME", b"ENVIRONMENT", b"PENSTOCK_CLUSTER", b"SLURM_CONF", b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     b"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", b"CUDA_MPS_PIPE_DIRECTORY",
 )  # fmt: skip
 _DROPPED = frozenset(name for _, name, _ in _TABLE if name not in _USERS_OWN).union(_FOREIGN, _SECRET)

@@ -6,8 +6,8 @@
     render(config)     a short slurm.conf that load() reads back
 
 Reading order: `syntax` (files to tokens), `kinds` and `keys` (the table of parameters), `lines` (tokens against the
-table), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. Not read, though Slurm has them: cgroup.conf,
-slurmdbd.conf.
+table), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. `notused` and `words` say what of Slurm's has no meaning
+here, and why.
 """
 
 from penstock.config.diff import changes, reload_problems

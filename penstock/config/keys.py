@@ -7,19 +7,20 @@ default, for `scontrol show config`; with `fixed` it is shown whatever the file 
 they may use.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 
-from penstock.config import kinds
+from penstock.config import kinds, notused, policykinds
 from penstock.config.kinds import Kind
 
 #: The longest name that is compared with the known ones; none is half as long.
 KEY_CHARS_MAX = 64
 
 #: `show config` prints nothing of these, not even whether they are set.
-SECRET = frozenset({"accountingstoragepass", "jobcomppass"})
+SECRET = frozenset({"accountingstoragepass", "defaultstoragepass", "jobcomppass", "storagepass"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Key:
     fixed: bool = False
     note: Callable[[str], str] | None = None
     several: bool = False  # given more than once, the values are added up
+    does: str = ""  # of one that is not used: what it does in Slurm
+    why: str = ""  # ... and why not here, and what instead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,43 +69,32 @@ def _range_note(text: str) -> str:
     return "only the first port of the range is used" if "-" in text else ""
 
 
-#: Words of SlurmctldParameters that have an effect: the limits of requests by user (ctld/rpc/ratelimit.py).
-_CONTROLLER_PARAMETERS = frozenset(
-    [
-        "rl_enable",
-        "rl_bucket_size",
-        "rl_refill_rate",
-        "rl_refill_period",
-        "rl_table_size",
-        "rl_log_freq",
-        "allow_user_triggers",
-    ]
-)
-
-
-def _parameters_note(text: str) -> str:
-    words = (word.partition("=")[0].strip() for word in text.split(","))
-    unused = [word for word in words if word and word.lower() not in _CONTROLLER_PARAMETERS]
-    return f"not used: {', '.join(unused)}" if unused else ""
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def _ignored(text: str) -> tuple[Key, ...]:
-    """Keys known and not used, from words `Name` or `Name=what Slurm shows` (`~` stands for a space)."""
-    pairs = (word.partition("=") for word in text.split())
-    return tuple(Key(name, shown=value.replace("~", " ") if sep else "(null)") for name, sep, value in pairs)
+def not_used(text: str, shown: bool = False) -> tuple[Key, ...]:
+    """Keys known and not used, from the lines of notused.py."""
+    keys = []
+    for line in filter(None, text.split("\n")):
+        head, does, why = (part.strip() for part in line.split(" | "))
+        match = _NOT_USED.fullmatch(head)
+        assert match is not None, line
+        default = match["default"]
+        value = "(null)" if default is None else default.replace("~", " ")
+        nothing = tuple(filter(None, (match["accepted"] or "").split(",")))
+        if default and default != "-":
+            nothing = (*nothing, value, value.partition(" ")[0])
+        is_shown = shown and default != "-"
+        keys.append(Key(match["name"], shown=value if is_shown else None, accepted=nothing, does=does, why=why))
+    return tuple(keys)
 
 
-def _unshown(text: str) -> tuple[Key, ...]:
-    """Keys known and not used that `show config` does not print unless they are set."""
-    return tuple(Key(name, shown=None) for name in text.split())
+_NOT_USED = re.compile(r"(?P<name>\w+)(?:=(?P<default>\S+))?(?: \[(?P<accepted>[^\]]*)\])?")
 
 
-def _fixed(name: str, shown: str, *accepted: str) -> Key:
-    return Key(name, shown=shown, accepted=(shown, *accepted), fixed=True)
+def _fixed(name: str, shown: str, accepted: tuple[str, ...], does: str, why: str) -> Key:
+    return Key(name, shown=shown, accepted=(shown, *accepted), fixed=True, does=does, why=why)
 
 
 _RLIMITS = ("ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
@@ -185,9 +177,7 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockMaxEnvironmentBytes", "max_environment_bytes", kinds.integer(4096, 64 * 1024 * 1024)),
     Key("SlurmctldLogFile", "slurmctld_log_file", kinds.OPTIONAL_PATH),
     Key("SlurmdLogFile", "slurmd_log_file", kinds.OPTIONAL_PATH),
-    Key("SlurmctldTimeout", "slurmctld_timeout_s", kinds.seconds(1, 65533)),
     Key("SlurmdTimeout", "slurmd_timeout_s", kinds.seconds(0, 65533, unlimited=0)),
-    Key("MessageTimeout", "message_timeout_s", kinds.seconds(1, 100)),
     Key("KillWait", "kill_wait_s", kinds.seconds(0, 65533)),
     Key("MinJobAge", "min_job_age_s", kinds.seconds(0)),
     Key("InactiveLimit", "inactive_limit_s", kinds.seconds(0, 65533, unlimited=0)),
@@ -210,7 +200,7 @@ _SUPPORTED_GLOBALS = (
     Key("UnkillableStepTimeout", "unkillable_step_timeout_s", kinds.seconds(1, 65533)),
     Key("UnkillableStepProgram", "unkillable_step_program", kinds.OPTIONAL_PATH),
     Key("TaskPlugin", "task_plugin", kinds.choices("task/affinity", "task/cgroup", "task/none")),
-    Key("TaskPluginParam", "task_plugin_param", kinds.TASK_PLUGIN_PARAM),
+    Key("TaskPluginParam", "task_plugin_param", kinds.TASK_PLUGIN_PARAM, note=kinds.task_param_note),
     Key("JobAcctGatherType", "job_acct_gather_type", kinds.ACCT_GATHER_TYPE),
     Key("JobAcctGatherFrequency", "job_acct_gather_frequency_s", kinds.ACCT_GATHER_FREQUENCY),
     Key("ProctrackType", "proctrack_type", kinds.choice("proctrack/cgroup", "proctrack/linuxproc", "proctrack/pgid")),
@@ -218,12 +208,11 @@ _SUPPORTED_GLOBALS = (
     Key("ResvOverRun", "resv_over_run_s", kinds.MINUTES),
     Key("PropagateResourceLimits", "propagate_resource_limits", kinds.joined_choices(*_RLIMITS)),
     Key("PropagateResourceLimitsExcept", "propagate_resource_limits_except", kinds.joined_choices(*_RLIMITS)),
-    Key("TmpFS", "tmp_fs", kinds.PATH),
     Key("PriorityType", "priority_type", kinds.choice("priority/basic", "priority/multifactor")),
     Key("PriorityDecayHalfLife", "priority_decay_half_life_s", kinds.HALF_LIFE),
     Key("PriorityCalcPeriod", "priority_calc_period_s", kinds.PERIOD),
     Key("PriorityFavorSmall", "priority_favor_small", kinds.YES_NO),
-    Key("PriorityFlags", "priority_flags", kinds.PRIORITY_FLAGS),
+    Key("PriorityFlags", "priority_flags", kinds.PRIORITY_FLAGS, note=kinds.priority_flags_note),
     Key("PriorityMaxAge", "priority_max_age_s", kinds.PERIOD),
     Key(
         "PriorityUsageResetPeriod",
@@ -239,10 +228,7 @@ _SUPPORTED_GLOBALS = (
     Key("PriorityWeightTRES", "priority_weight_tres", kinds.TRES_WEIGHTS),
     Key("FairShareDampeningFactor", "fair_share_dampening_factor", kinds.integer(1, 65533)),
     Key("PenstockDefaultAccount", "penstock_default_account", kinds.NAME),
-    Key("PrivateData", "private_data", kinds.PRIVATE_DATA),
-    Key("SlurmctldParameters", "slurmctld_parameters", kinds.PARAMETERS, note=_parameters_note),
     Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
-    Key("ScronParameters", "scron_parameters", kinds.PARAMETERS),
     Key("Licenses", "licenses", kinds.LICENSES),
     Key(
         "TopologyPlugin",
@@ -267,67 +253,61 @@ _SUPPORTED_GLOBALS = (
 )
 
 _FIXED_GLOBALS = (
-    _fixed("AccountingStorageType", "accounting_storage/slurmdbd"),
-    _fixed("SelectType", "select/cons_tres", "select/cons_res"),
-    _fixed("SchedulerType", "sched/backfill"),
-    _fixed("MULTIPLE_SLURMD", "yes", "no"),
+    _fixed(
+        "AccountingStorageType",
+        "accounting_storage/slurmdbd",
+        (),
+        "where accounting is kept",
+        "accounting is part of the controller, always on, and shown as accounting_storage/slurmdbd",
+    ),
+    _fixed(
+        "SelectType",
+        "select/cons_tres",
+        ("select/cons_res",),
+        "whether whole nodes or parts of them are given to jobs",
+        "it is always select/cons_tres; OverSubscribe=EXCLUSIVE on a partition gives whole nodes, as select/linear does",
+    ),
+    _fixed(
+        "SchedulerType",
+        "sched/backfill",
+        (),
+        "how jobs are chosen",
+        "it is always sched/backfill; PenstockBackfill=fifo is the like of sched/builtin",
+    ),
+    _fixed("MULTIPLE_SLURMD", "yes", ("no",), "several node daemons on a machine", "that is always possible"),
 )
 
-_IGNORED_GLOBALS = _ignored(
-    """
-    AccountingStorageBackupHost AccountingStorageEnforce=none AccountingStorageExternalHost
-    AccountingStorageHost=localhost AccountingStorageParameters AccountingStoragePort=6819
-    AccountingStorageTRES=cpu,mem,energy,node,billing,fs/disk,vmem,pages AccountingStoreFlags AcctGatherEnergyType
-    AcctGatherFilesystemType AcctGatherInterconnectType AcctGatherNodeFreq=0~sec AcctGatherProfileType
-    AllowSpecResourcesUsage=no AuthAltTypes AuthAltParameters AuthInfo BatchStartTimeout=10~sec
-    BcastExclude=/lib,/usr/lib,/lib64,/usr/lib64 BcastParameters BurstBufferType CertgenParameters CertgenType
-    CertmgrParameters CertmgrType CliFilterPlugins CliFilterParameters CommunicationParameters CompleteWait=0~sec
-    CpuFreqDef=Unknown CpuFreqGovernors=OnDemand,Performance,UserSpace CredType=cred/munge DataParserParameters
-    DebugFlags DependencyParameters EioTimeout=60 EpilogMsgTime=2000~usec EpilogTimeout=65534
-    FederationParameters GetEnvTimeout=2~sec GpuFreqDef GroupUpdateForce=1
-    GroupUpdateTime=600~sec HashPlugin=hash/k12
-    HttpParserType JobAcctGatherParams JobCompHost=localhost JobCompLoc JobCompParams JobCompPort=0
-    JobCompUser=root JobDefaults JobFileAppend=0 JobSubmitPlugins KillOnBadExit=0
-    LogTimeFormat=iso8601_ms MailDomain MailProg=/bin/mail MaxDBDMsgs=0 MaxJobId=67043328
-    MaxNodeCount=0 MCSPlugin MCSParameters MetricsType
-    NodeFeaturesPlugins PluginDir PlugStackConfig PowerParameters PowerPlugin
-    PrEpParameters PrEpPlugins=prep/script PriorityParameters
-    PrioritySiteFactorParameters PrioritySiteFactorPlugin
-    PrologTimeout=65534 PropagatePrioProcess=0 ReconfigFlags RequeueExit
-    RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate=300~nodes/min ResvEpilog
-    ResvProlog RoutePlugin
-    SlurmctldDebug=info SlurmctldPidFile=/var/run/slurmctld.pid SlurmctldPrimaryOffProg
-    SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmdDebug=info SlurmdParameters SlurmdPidFile=/var/run/slurmd.pid
-    SlurmdSyslogDebug SlurmdUser=root(0) SlurmSchedLogFile SlurmSchedLogLevel=0 SrunEpilog SrunPortRange=0-0 SrunProlog
-    SuspendExcNodes SuspendExcParts SuspendExcStates SuspendProgram SuspendRate=60~nodes/min
-    SuspendTime=INFINITE SuspendTimeout=30~sec SwitchParameters
-    TCPTimeout=2~sec TLSParameters TLSType=tls/none TopologyParam TrackWCKey=no
-    TreeWidth=16 UrlParserType VSizeFactor=0~percent X11Parameters
-    AuthType=auth/munge
-    """
-)
-
-#: Ignored as well, without a warning for the values that say "nothing".
-_NOTHING_GLOBALS = (
-    Key("MpiDefault", accepted=("none",)),
-    Key("SwitchType", accepted=("switch/none",)),
-    Key("JobCompType", accepted=("jobcomp/none",)),
-    Key("WaitTime", shown="0 sec", accepted=("0",)),
-)
-
-_UNSHOWN_GLOBALS = _unshown(
-    """
-    AccountingStorageLoc AccountingStoragePass AccountingStorageUser AccountingStoreJobComment BackupAddr
-    BackupController CacheGroups CheckpointType CoreSpecPlugin CryptoType DefCpuPerGPU DefMemPerGPU ExtSensorsFreq
-    ExtSensorsType FastSchedule JobCheckpointDir JobCompPass JobCompPassScript JobCredentialPrivateKey
-    JobCredentialPublicCertificate KeepAliveTime LaunchType MemLimitEnforce PowerAction SallocDefaultCommand
-    SchedulerAuth SchedulerPort SchedulerRootFilter SlurmctldPlugstack SlurmdPlugstack
-    """
+#: Read, with the meaning that they have for jobs and daemons.
+_JOB_GLOBALS = (
+    Key("PrivateData", "private_data", policykinds.PRIVATE_DATA),
+    Key("RequeueExit", "requeue_exit", policykinds.EXIT_CODES),
+    Key("RequeueExitHold", "requeue_exit_hold", policykinds.EXIT_CODES),
+    Key("MailProg", "mail_prog", kinds.OPTIONAL_PATH),
+    Key("MailDomain", "mail_domain", policykinds.DOMAIN),
+    Key("DefCpuPerGPU", "def_cpu_per_gpu", kinds.integer(0, 65533), shown=None),
+    Key("DefMemPerGPU", "def_mem_per_gpu_mb", kinds.MB, shown=None),
+    Key("JobDefaults", "", policykinds.JOB_DEFAULTS),
+    Key("JobFileAppend", "job_file_append", kinds.BOOL_AS_NUMBER),
+    Key("KillOnBadExit", "kill_on_bad_exit", kinds.BOOL_AS_NUMBER),
+    Key("WaitTime", "wait_time_s", kinds.seconds(0, 65533)),
+    Key("MpiDefault", "mpi_default", policykinds.MPI_DEFAULT, note=policykinds.mpi_note),
+    Key("SlurmctldDebug", "slurmctld_debug", policykinds.LOG_LEVEL),
+    Key("SlurmdDebug", "slurmd_debug", policykinds.LOG_LEVEL),
+    Key("LogTimeFormat", "log_time_format", policykinds.LOG_TIME),
+    Key("SlurmctldParameters", "slurmctld_parameters", kinds.PARAMETERS),
+    Key("SlurmdParameters", "slurmd_parameters", kinds.PARAMETERS),
+    Key("DependencyParameters", "dependency_parameters", kinds.PARAMETERS),
+    Key("CommunicationParameters", "communication_parameters", kinds.PARAMETERS),
+    Key("TopologyParam", "topology_param", kinds.PARAMETERS),
+    Key("ReconfigFlags", "reconfig_flags", kinds.PARAMETERS),
+    Key("ScronParameters", "scron_parameters", kinds.PARAMETERS),
+    Key("TrackWCKey", "track_wckey", kinds.YES_NO_SMALL),
+    Key("GpuFreqDef", "gpu_freq_def", kinds.TEXT),
 )
 
 GLOBALS = Table(
     "",
-    _SUPPORTED_GLOBALS + _FIXED_GLOBALS + _IGNORED_GLOBALS + _NOTHING_GLOBALS + _UNSHOWN_GLOBALS,
+    _SUPPORTED_GLOBALS + _JOB_GLOBALS + _FIXED_GLOBALS + not_used(notused.GLOBALS, shown=True),
     {"controlmachine": "SlurmctldHost", "controladdr": "SlurmctldAddr"},
 )
 
@@ -364,7 +344,7 @@ NODES = Table(
             ),
         ),
         Key("Reason", "reason", kinds.TEXT),
-        *_unshown("BcastAddr CoreSpecCount CpuBind CpuSpecList MemSpecLimit Parameters RestrictedCoresPerGPU Topology"),
+        *not_used(notused.NODES),
     ),
     {"features": "Feature", "procs": "CPUs"},
     {"sockets": ("sockets_per_board",), "sockets_per_board": ("sockets",)},
@@ -393,6 +373,13 @@ PARTITIONS = Table(
         Key("AllowGroups", "allow_groups", kinds.NAMES_OR_ALL),
         Key("AllowAccounts", "allow_accounts", kinds.NAMES_OR_ALL),
         Key("DenyAccounts", "deny_accounts", kinds.NAMES),
+        Key("AllowQos", "allow_qos", policykinds.LOWER_NAMES_OR_ALL),
+        Key("DenyQos", "deny_qos", policykinds.LOWER_NAMES),
+        Key("AllocNodes", "alloc_nodes", policykinds.HOSTS_OR_ALL),
+        Key("Alternate", "alternate", kinds.OPTIONAL_NAME),
+        Key("ReqResv", "req_resv", kinds.BOOL),
+        Key("DefCpuPerGPU", "def_cpu_per_gpu", kinds.integer(0, 65533)),
+        Key("DefMemPerGPU", "def_mem_per_gpu_mb", kinds.MB),
         Key("RootOnly", "root_only", kinds.BOOL),
         Key("DisableRootJobs", "disable_root_jobs", kinds.BOOL),
         Key("Hidden", "hidden", kinds.BOOL),
@@ -407,12 +394,8 @@ PARTITIONS = Table(
         # older or wider spellings that the loader spreads over the fields above
         Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
         Key("Priority", "", kinds.integer(0, 65533)),
-        *_unshown(
-            "AllocNodes AllowQos Alternate CpuBind DefCpuPerGPU DefMemPerGPU DenyQos ExclusiveTopo "
-            "JobDefaults "
-            "MaxCPUsPerSocket PowerDownOnIdle QOS ReqResv ResumeTimeout SelectTypeParameters SuspendTime "
-            "SuspendTimeout Topology"
-        ),
+        Key("JobDefaults", "", policykinds.JOB_DEFAULTS),
+        *not_used(notused.PARTITIONS),
     ),
     {"shared": "OverSubscribe"},
     {
@@ -440,10 +423,7 @@ DOWN_NODES = Table(
 )
 
 #: Lines of Slurm's front-end systems, which are gone: each is read over with a warning.
-FRONTENDS = Table(
-    "FrontendName",
-    _unshown("FrontendName FrontendAddr AllowGroups AllowUsers DenyGroups DenyUsers Port Reason State"),
-)
+FRONTENDS = Table("FrontendName", not_used(notused.FRONTENDS))
 
 #: Flags of gres.conf(5).
 GRES_FLAGS = _words(
@@ -465,7 +445,7 @@ GRES = Table(
         Key("Links", "links", kinds.RAW),
         Key("PenstockMigLayouts", "mig", kinds.RAW),
         Key("Flags", "flags", kinds.choices(*GRES_FLAGS)),
-        *_unshown("Ignore"),
+        *not_used(notused.GRES),
     ),
     {"cpus": "Cores"},
 )
@@ -486,18 +466,7 @@ CGROUP = Table(
         Key("MinRAMSpace", "min_ram_mb", kinds.MIN_RAM),
         Key("SignalChildrenProcesses", "signal_children", kinds.YES_NO_SMALL),
         Key("PenstockMaxPidsPerJob", "penstock_max_pids_per_job", kinds.integer(0, 4_194_304)),
-        # Penstock finds these by itself, or has no use for them
-        Key("CgroupMountpoint", accepted=("/sys/fs/cgroup",)),
-        Key("IgnoreSystemd", accepted=("yes", "no")),
-        Key("IgnoreSystemdOnFailure", accepted=("yes", "no")),
-        Key("EnableControllers", accepted=("yes", "no")),
-        Key("CgroupAutomount", accepted=("yes", "no")),
-        Key("ConstrainKmemSpace", accepted=("no",)),
-        Key("TaskAffinity", accepted=("no",)),
-        *_unshown(
-            "AllowedDevicesFile AllowedKmemSpace CgroupReleaseAgentDir EnableExtraControllers MaxKmemPercent "
-            "MemoryLimitThreshold MemorySwappiness MinKmemSpace SystemdTimeout MemoryLimitEnforcement"
-        ),
+        *not_used(notused.CGROUP),
     ),
 )
 
@@ -510,7 +479,7 @@ TOPOLOGY = Table(
         Key("BlockName", "block", kinds.NAME),
         Key("Nodes", "nodes", kinds.RAW),
         Key("BlockSizes", "block_sizes", kinds.RAW),
-        *_unshown("LinkSpeed"),
+        *not_used(notused.TOPOLOGY),
     ),
 )
 
@@ -520,9 +489,7 @@ CONTAINER = Table(
     (
         Key("BasePath", "private_tmp", kinds.PATH),
         Key("Dirs", "private_tmp_folders", kinds.PATHS),
-        Key("AutoBasePath", accepted=("true", "yes")),
-        Key("Shared", accepted=("false", "no")),
-        *_unshown("InitScript CloneNSScript CloneNSEpilog EntireStepInNS NodeName"),
+        *not_used(notused.CONTAINER),
     ),
 )
 

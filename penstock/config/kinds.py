@@ -228,8 +228,9 @@ lease = Kind(_read_lease, str, lambda value: f"{value} sec")
 
 
 def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
-    """One of a few words, in their own spelling; `also` maps older words to them."""
-    words = {word.lower(): word for word in allowed} | {old.lower(): word for old, word in (also or {}).items()}
+    """One of a few words, in their own spelling; `also` maps older words to them. A plug-in's kind (task/) may be left out."""
+    words = {word.partition("/")[2].lower(): word for word in allowed if "/" in word}
+    words |= {word.lower(): word for word in allowed} | {old.lower(): word for old, word in (also or {}).items()}
 
     def read(text: str, what: str) -> str:
         if text.lower() not in words:
@@ -291,16 +292,6 @@ def choices(*allowed: str) -> Kind:
     )
 
 
-_PRIVATE = choices(
-    "accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users", "none"
-)
-#: PrivateData; `none` and nothing are the same.
-PRIVATE_DATA = Kind(
-    lambda text, what: tuple(word for word in _PRIVATE.read(text, what) if word != "none") if text else (),
-    lambda value: ",".join(value) or "none",
-)
-
-
 def joined_choices(*allowed: str) -> Kind:
     """A comma list of such words, kept as text."""
     many = choices(*allowed)
@@ -320,24 +311,33 @@ def without_password(url: str) -> str:
     return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
 
 
-#: PriorityFlags, except for one that Penstock does not have.
 _PRIORITY_FLAGS = choices(
-    "ACCRUE_ALWAYS", "CALCULATE_RUNNING", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES", "NO_FAIR_TREE", "NO_NORMAL_ALL",
-    "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES", "SMALL_RELATIVE_TO_TIME",
+    "ACCRUE_ALWAYS", "CALCULATE_RUNNING", "DEPTH_OBLIVIOUS", "FAIR_TREE", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES",
+    "NO_FAIR_TREE", "NO_NORMAL_ALL", "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES",
+    "SMALL_RELATIVE_TO_TIME", "TICKET_BASED",
 )  # fmt: skip
 
 
 def _read_priority_flags(text: str, what: str) -> tuple[str, ...]:
-    if not text:
-        return ()
+    flags: tuple[str, ...] = _PRIORITY_FLAGS.read(text, what) if text else ()
+    return tuple(flag for flag in flags if flag not in ("DEPTH_OBLIVIOUS", "FAIR_TREE", "TICKET_BASED"))
+
+
+def priority_flags_note(text: str) -> str:
+    """What is said of flags that Penstock does not have. FAIR_TREE is what is done anyway."""
     words = text.upper().split(",")
-    if "DEPTH_OBLIVIOUS" in words:
-        raise BadValue(
-            f"Invalid {what}: DEPTH_OBLIVIOUS is not there; leave it out (Fair Tree, the default, does not favour "
-            "users for the depth of their account)"
-        )
-    flags: tuple[str, ...] = _PRIORITY_FLAGS.read(text, what)
-    return flags
+    old = [word for word in ("DEPTH_OBLIVIOUS", "TICKET_BASED") if word in words]
+    return (
+        f"{' and '.join(old)} is not used: Fair Tree does not favour users for the depth of their account"
+        if old
+        else ""
+    )
+
+
+def task_param_note(text: str) -> str:
+    """What is said of words that Slurm itself has dropped."""
+    old = [word for word in text.split(",") if word.lower() in _OLD_TASK_PARAMS]
+    return f"{','.join(old)} is not used: TaskPlugin says how tasks are bound" if old else ""
 
 
 def _read_forgetting_s(text: str, what: str) -> int:
@@ -393,9 +393,11 @@ def _read_gather_s(text: str, what: str) -> int:
 
 
 def _read_task_param(text: str, what: str) -> tuple[str, ...]:
-    return () if text.lower() == "none" else _TASK_PARAMS.read(text, what)
+    words = [word for word in text.split(",") if word.lower() not in ("none", *_OLD_TASK_PARAMS)]
+    return _TASK_PARAMS.read(",".join(words), what) if words else ()
 
 
+_OLD_TASK_PARAMS = ("sched", "boards", "cpusets")
 _PERCENT_TEXT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)%?")
 _TASK_PARAMS = choices("Cores", "Sockets", "Threads", "Verbose", "Autobind=cores", "Autobind=threads", "Autobind=none",
     "SlurmdOffSpec", "OOMKillStep", "SlurmdSpecOverride")  # fmt: skip
@@ -418,6 +420,7 @@ RAW = Kind(lambda text, what: text)
 NAME = Kind(_read_name)
 HOST = Kind(_read_host)
 PATH = Kind(_read_path)
+OPTIONAL_NAME = Kind(lambda text, what: "" if text.lower() in ("none", "(null)") else _read_name(text, what))
 XID_FILE = Kind(_read_xid_file)
 PROGRAM = Kind(_read_program)
 OPTIONAL_PATH = Kind(_read_optional_path)

@@ -8,10 +8,14 @@ a key given twice the last value counts, with a warning. `DEFAULT` lines add to 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from penstock.config.keys import Key, Table, unknown
-from penstock.config.problem import PROBLEMS_MAX, Findings, Where
+from penstock.config.keys import KEY_CHARS_MAX, SECRET, Key, Table, unknown
+from penstock.config.problem import PROBLEMS_MAX, Findings, Ignored, Where
 from penstock.config.syntax import Token
+from penstock.config.words import NOT_KNOWN, WORDS, without_meaning
 from penstock.values.errors import BadValue
+
+#: Kinds of lines whose name is said with a key's.
+ON_LINES = ("NodeName", "PartitionName")
 
 
 class Value(NamedTuple):
@@ -84,6 +88,12 @@ class LineReader:
             return
         if key.note and (note := key.note(token.value)):
             self.findings.warn(token.where, f"{key.name}: {note}")
+        if key.name in WORDS:
+            for word, why in without_meaning(key.name, tuple(name for name, _ in values[name].value)):
+                if why.startswith(NOT_KNOWN):
+                    self.findings.warn(token.where, f"{key.name}: {word[:KEY_CHARS_MAX]} {why}")
+                else:
+                    self.findings.ignore(Ignored(token.where, key.name, word, token.value, "", why))
 
     def _ignore(self, key: Key, token: Token) -> None:
         """One warning per key, unless the value is what Penstock does anyway."""
@@ -91,6 +101,6 @@ class LineReader:
         if key.name in self._warned or token.value.lower() in (word.lower() for word in key.accepted):
             return
         self._warned.add(key.name)
-        place = f" on {self.table.what} lines" if self.table.what else ""
-        instead = f"; {key.shown} is what Penstock does" if key.fixed else ""
-        self.findings.warn(token.where, f"{key.name}{place} is known to Slurm and not used by Penstock{instead}")
+        name = key.name + (f" on {self.table.what} lines" if self.table.what in ON_LINES else "")
+        value = "" if key.name.lower() in SECRET else token.value
+        self.findings.ignore(Ignored(token.where, name, "", value, key.does, key.why))

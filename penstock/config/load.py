@@ -20,11 +20,13 @@ from penstock.config.lines import LineReader, Value, Values
 from penstock.config.nodes import NodeReader
 from penstock.config.partitions import PartitionReader
 from penstock.config.preemption import read_preemption
-from penstock.config.problem import Findings, Where
+from penstock.config.problem import Findings, Ignored, Where
 from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
+from penstock.config.sidefiles import read_side_files
 from penstock.config.syntax import Statement, Token, read_statements
 from penstock.config.topologyconf import read_topology_conf
+from penstock.config.topologyyaml import read_topology_yaml
 from penstock.config.xidfile import read_gpu_keys
 from penstock.config.zone import utc_offsets
 from penstock.values.config import Config
@@ -46,6 +48,7 @@ class Loaded:
     config: Config
     warnings: tuple[str, ...]
     files: tuple[str, ...]
+    ignored: tuple[Ignored, ...] = ()
 
 
 def load(path: str) -> Loaded:
@@ -61,6 +64,10 @@ def load(path: str) -> Loaded:
     container, container_files = read_container_conf(os.path.dirname(path), fields, values, findings)
     fields |= container
     files += container_files
+
+    beside, more = read_side_files(os.path.dirname(path), fields, findings)
+    fields |= beside
+    files += more
 
     xids, xid_files = read_gpu_keys(os.path.dirname(path), values, findings)
     fields |= xids
@@ -79,7 +86,12 @@ def load(path: str) -> Loaded:
         findings.warn(where, f"PenstockGpuSettings=read-only: PenstockMigLayouts of {names} is not used")
 
     plugin = fields.get("topology_plugin", _DEFAULTS.topology_plugin)
-    topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)
+    newer = os.path.join(os.path.dirname(path), "topology.yaml")
+    if os.path.lexists(newer):
+        topology, more = read_topology_yaml(newer, tuple(table.nodes), findings), (newer,)
+        fields["topology_plugin"] = f"topology/{topology.kind}"
+    else:
+        topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)
     files += more
 
     cgroup, more = read_cgroup_conf(os.path.dirname(path), findings)
@@ -93,7 +105,7 @@ def load(path: str) -> Loaded:
     frontends = LineReader(LINES["frontendname"], findings)
     for tokens in (tokens for kind, tokens in lines if kind == "frontendname"):
         frontends.read(tokens)
-    _check_presence(values, lines, Where(path, 0), findings)
+    _check_presence(values, lines, "maxnodecount" in reader.texts, Where(path, 0), findings)
     findings.raise_if_any(files)
 
     config = Config(
@@ -105,7 +117,7 @@ def load(path: str) -> Loaded:
         utc_offsets=utc_offsets(),
     )
     config = replace(config, shown=shown_parameters(config, reader.texts, os.path.abspath(path)))
-    return Loaded(config, findings.warning_lines(files), files)
+    return Loaded(config, findings.warning_lines(files), files, findings.ignored_ones(files))
 
 
 def _split(statements: list[Statement]) -> tuple[list[Token], _Lines]:
@@ -144,6 +156,8 @@ def _read_globals(reader: LineReader, tokens: list[Token], findings: Findings) -
 def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
     """Fields of `Config`, with what SchedulerParameters holds for some of them, after a check of what goes together."""
     fields = {name: found.value for name, found in values.items() if hasattr(_DEFAULTS, name)}
+    defaults = values.value("JobDefaults", {})
+    fields = {**defaults, **fields}
     if "scheduler_parameters" in values:
         pairs, where = values["scheduler_parameters"]
         fields |= read_scheduler_parameters(pairs, where, findings)
@@ -168,14 +182,18 @@ def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
     return fields
 
 
-def _check_presence(values: Values, lines: _Lines, where: Where, findings: Findings) -> None:
-    """What no configuration can do without. A file that a crash cut short often fails here."""
+def _check_presence(values: Values, lines: _Lines, has_dynamic: bool, where: Where, findings: Findings) -> None:
+    """What no configuration can do without. A file that a crash cut short often fails here.
+
+    `has_dynamic`: MaxNodeCount is set, for nodes that register by themselves.
+    """
     kinds = {kind for kind, _ in lines}
     if "cluster_name" not in values and not any("ClusterName" in problem.text for problem in findings.problems):
         findings.error(where, "ClusterName is not set")
     if "controller_host" not in values and not any("SlurmctldHost" in problem.text for problem in findings.problems):
         findings.error(where, "SlurmctldHost is not set")
     if "nodename" not in kinds:
-        findings.error(where, "there is no NodeName line")
+        say = findings.warn if has_dynamic else findings.error
+        say(where, "there is no NodeName line" + (", and nodes do not register by themselves" if has_dynamic else ""))
     if "partitionname" not in kinds:
         findings.error(where, "there is no PartitionName line")

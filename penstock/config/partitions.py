@@ -1,8 +1,8 @@
 """PartitionName and NodeSet lines to `PartitionConfig` records.
 
 `Nodes` takes node names, ranges, names of node sets and ALL, in any mixture; the order of first mention is kept.
-Names that are no nodes are a problem, all of one line in one message. Two partitions of one name, or two defaults,
-are a problem: Slurm takes the last one, which hides the mistake from whoever made it.
+Names that are no nodes are a problem, all of one line in one message, and so are two partitions of one name. Of two
+defaults the last one counts, with a warning.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from penstock.config.keys import NODE_SETS, PARTITIONS
 from penstock.config.lines import LineReader, Values
 from penstock.config.nodes import NodeTable
 from penstock.config.preemption import check_partition
-from penstock.config.problem import Findings, Where
+from penstock.config.problem import Findings, Ignored, Where
 from penstock.config.syntax import Token
 from penstock.values.config import PartitionConfig
 from penstock.values.duration import UNLIMITED
@@ -23,7 +23,7 @@ from penstock.values.hostlist import compress, expand
 PARTITIONS_MAX = 4096
 
 #: Keys that are spread over other fields.
-_SPREAD = ("Exclusive", "Priority", "nodes", "name")
+_SPREAD = ("Exclusive", "Priority", "JobDefaults", "nodes", "name")
 
 
 @dataclass(slots=True)
@@ -66,17 +66,17 @@ class PartitionReader:
         if values is None or "name" not in values:
             return
         where, name = tokens[0].where, tokens[0].value
-        if name.upper() == "ALL":
-            self.findings.error(
-                where, f"PartitionName: {name} stands for all partitions in commands; choose another name"
-            )
-        elif name in self.partitions:
+        if name in self.partitions:
             self.findings.error(where, f"duplicate partition {name}: it is already defined at {self.where[name]}")
         elif len(self.partitions) == PARTITIONS_MAX:
             self.findings.error(where, f"more than {PARTITIONS_MAX} partitions")
         else:
+            if name.upper() == "ALL":
+                self.findings.warn(where, f"PartitionName: {name} is easily taken for all partitions")
             partition = PartitionConfig(name=name, nodes=self._nodes(values, where, name), **self._fields(values))
             self._check(partition, values, where)
+            if partition.is_default:
+                self._only_default(partition, where)
             self.partitions[name] = partition
             self.where[name] = where
 
@@ -96,6 +96,15 @@ class PartitionReader:
         self._check(new, values, where)
         return new
 
+    def _only_default(self, partition: PartitionConfig, where: Where) -> None:
+        """Of several defaults the last one counts."""
+        for other in self.partitions.values():
+            if other.is_default:
+                place = self.where[other.name]
+                self.partitions[other.name] = replace(other, is_default=False)
+                text = f"{partition.name}: Default=YES takes the place of {other.name} ({place}): the last one counts"
+                self.findings.warn(where, text)
+
     def _fields(self, values: Values) -> dict[str, Any]:
         fields: dict[str, Any] = {"disable_root_jobs": self.disable_root_jobs}
         if "Priority" in values:
@@ -106,7 +115,9 @@ class PartitionReader:
             if exclusive == "NODE":
                 fields["over_subscribe"] = "EXCLUSIVE"
             if exclusive == "TOPO":
-                self.findings.warn(where, "Exclusive=TOPO is known to Slurm and not used by Penstock")
+                why = "Exclusive=YES gives whole nodes; a whole block cannot be given"
+                self.findings.ignore(Ignored(where, "Exclusive", "TOPO", exclusive, "", why))
+        fields |= values.value("JobDefaults", {})
         fields |= {name: found.value for name, found in values.items() if name not in _SPREAD}
         for limit in ("def", "max"):
             cpu, node = f"{limit}_mem_per_cpu_mb", f"{limit}_mem_per_node_mb"
@@ -146,14 +157,6 @@ class PartitionReader:
     def _check(self, partition: PartitionConfig, values: Values, where: Where) -> None:
         """Values that do not go together."""
         find = self.findings
-        if partition.is_default:
-            for other in self.partitions.values():
-                if other.is_default:
-                    place = self.where[other.name]
-                    find.error(
-                        where, f"{partition.name}: Default=YES, but {other.name} is the default already ({place})"
-                    )
-                    break
         if partition.max_nodes != UNLIMITED and partition.min_nodes > partition.max_nodes:
             find.error(
                 where, f"{partition.name}: MinNodes={partition.min_nodes} exceeds MaxNodes={partition.max_nodes}"

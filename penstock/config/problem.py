@@ -47,6 +47,22 @@ class ConfigError(Exception):
         self.problems = problems
 
 
+class Ignored(NamedTuple):
+    """A parameter, or a word of one, that stands in the file and has no effect."""
+
+    where: Where
+    key: str
+    word: str  # of a list such as SlurmctldParameters; "" = the whole parameter
+    value: str
+    does: str  # in Slurm; "" for words
+    why: str  # why not here, and what instead
+
+    def text(self) -> str:
+        """The warning."""
+        name = f"{self.key}={self.word}" if self.word else self.key
+        return f"{name} is known to Slurm and not used by Penstock: {self.why}"
+
+
 @dataclass(slots=True)
 class Findings:
     """Problems and warnings of one load, found in any order and handed out in the order of the lines."""
@@ -54,6 +70,7 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[tuple[Where, str]] = field(default_factory=list)
     left_out: int = 0
+    ignored: list[Ignored] = field(default_factory=list)
 
     def error(self, where: Where, text: str) -> None:
         """Notes a problem; beyond the limit only their number is kept."""
@@ -71,6 +88,12 @@ class Findings:
         if len(self.warnings) < WARNINGS_MAX:
             self.warnings.append((where, _cut(text)))
 
+    def ignore(self, what: Ignored) -> None:
+        """Notes what has no effect, with a warning that says why."""
+        if len(self.ignored) < WARNINGS_MAX:
+            self.ignored.append(what._replace(value=_cut(what.value), word=_cut(what.word)))
+        self.warn(what.where, what.text())
+
     def raise_if_any(self, files: tuple[str, ...]) -> None:
         """Ends the load when there was a problem. `files` is the order of the files."""
         if not self.problems:
@@ -84,6 +107,10 @@ class Findings:
         """The warnings as text."""
         found = sorted(self.warnings, key=lambda warning: _place(warning[0], files))
         return tuple(f"{where}: {text}" for where, text in found)
+
+    def ignored_ones(self, files: tuple[str, ...]) -> tuple[Ignored, ...]:
+        """What has no effect, in the order of the lines."""
+        return tuple(sorted(self.ignored, key=lambda one: _place(one.where, files)))
 
 
 def _cut(text: str) -> str:

@@ -1,14 +1,13 @@
 """SchedulerParameters: a list of words and numbers inside one value.
 
 All pairs are kept as they stand, for the scheduler to look at. Numbers are checked here, because a scheduler that
-stumbles over `bf_window=1day` at midnight helps nobody. A word that Slurm does not have either draws a warning: Slurm
-itself says nothing about it, so a working file may well hold one.
+stumbles over `bf_window=1day` at midnight helps nobody. Which words have a meaning says words.py.
 """
 
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.config.problem import Findings, Where
+from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
@@ -30,18 +29,6 @@ _NUMBERS = _words(
     """
 )
 
-_WORDS = _words(
-    """
-    allow_zero_lic assoc_limit_stop bf_allow_magnetic_slot bf_busy_nodes bf_continue bf_hetjob_immediate bf_hetjob_prio
-    bf_ignore_newly_avail_nodes bf_licenses bf_one_resv_per_job bf_running_job_reserve bf_topopt_enable defer
-    defer_batch disable_hetjob_steps disable_job_shrink enable_hetjob_steps enable_job_state_cache enable_user_top
-    extra_constraints ignore_prefer_validation no_backup_scheduling no_env_cache nohold_on_prolog_fail
-    pack_serial_at_end preempt_strict_order preempt_youngest_first preempt_send_user_signal
-    preempt_min_exempt_priority reduce_completing_frag requeue_setup_env_fail salloc_wait_nodes
-    sbatch_wait_nodes spec_cores_first time_min_as_soft_limit whole_hetjob
-    """
-)
-
 #: Parameters that fill a field of `Config`: the field, the least and the largest number.
 _FIELDS = {
     "max_script_size": ("max_script_bytes", 1024, 512 * 1024 * 1024),
@@ -59,13 +46,12 @@ def read_scheduler_parameters(pairs: tuple[tuple[str, str], ...], where: Where, 
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name not in _NUMBERS:
-            if name not in _WORDS:
-                close = get_close_matches(name, sorted(_NUMBERS | _WORDS), n=1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
-                findings.warn(where, f"SchedulerParameters: {name} is not known{hint}")
             continue
         field, low, high = _FIELDS.get(name, ("", 0, _NUMBER_MAX))
         try:
+            if name == "max_switch_wait" and ":" in value:
+                parse_duration_s(value)
+                continue
             number = parse_int(value, low, high, name)
         except BadValue as problem:
             findings.error(where, f"SchedulerParameters: {problem}")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from penstock.config.cgroupconf import shown_cgroup
 from penstock.config.keys import GLOBALS, SECRET
+from penstock.config.policykinds import show_job_defaults
 from penstock.values.config import Config
 
 #: The release whose interface Penstock follows.
@@ -29,7 +30,7 @@ def shown_parameters(config: Config, ignored: Mapping[str, str], path: str) -> t
         if lower in SECRET:
             continue
         if key.kind is not None:
-            if key.field:
+            if key.field and key.shown is not None:
                 pairs[key.name] = key.kind.shown(getattr(config, key.field))
         elif key.fixed and key.shown is not None:
             pairs[key.name] = key.shown
@@ -37,6 +38,7 @@ def shown_parameters(config: Config, ignored: Mapping[str, str], path: str) -> t
             pairs[key.name] = _as_slurm(ignored[lower], key.shown)
         elif key.shown is not None:
             pairs[key.name] = key.shown
+    pairs["JobDefaults"] = show_job_defaults(config.def_cpu_per_gpu, config.def_mem_per_gpu_mb) or "(null)"
     pairs |= shown_cgroup(config.cgroup)
     pairs |= {"DisableRootJobs": "no", "HASH_VAL": "Match"}
     pairs["SlurmUser"] = show_user(config.slurm_user)

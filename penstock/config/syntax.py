@@ -3,7 +3,8 @@ r"""The grammar of `slurm.conf` and `gres.conf`: files in, statements of `Key=Va
 A physical line loses its comment (`#` to the end; `\#` is a plain `#`), then joins the next one if it ends in `\`.
 What results is a statement: one or more `Key=Value`, spaces allowed around `=`, the value bare or in double quotes. A
 `#` begins a comment inside quotes too, as in Slurm. `Include FILE` stands alone on its line; a relative name is
-looked up in the folder of the main file, and `%c` in it is the cluster's name if ClusterName has been read already.
+looked up beside the file with that line, then in the folder of the main file, and `%c` in it is the cluster's name if
+ClusterName has been read already.
 
 Each token remembers its physical line. Nothing here knows what a key means. A file that a crash left half-written (NUL
 bytes, an open quote, a key without value, an end in the middle of a continued line) is a problem, never a guess; a last
@@ -111,7 +112,7 @@ class _Reader:
             where = lines.where(path, 0)
             name = self._included_name(include[1].strip('"'), where)
             if name:
-                yield from self.read(os.path.join(self.folder, name), where, open_files)
+                yield from self.read(self._found(name, path), where, open_files)
             return
         tokens = tuple(_tokens(path, text, lines, self.findings))
         for token in tokens:
@@ -119,6 +120,12 @@ class _Reader:
                 self.cluster_name = token.value
         if tokens:
             yield Statement(tokens)
+
+    def _found(self, name: str, including: str) -> str:
+        """Beside the file that includes it, else beside the main file."""
+        beside = os.path.join(os.path.dirname(including), name)
+        main = os.path.join(self.folder, name)
+        return beside if beside != main and os.path.lexists(beside) else main
 
     def _included_name(self, name: str, where: Where) -> str:
         """The file's name with `%c` filled in; "" and a problem if that cannot be."""
@@ -168,12 +175,15 @@ def _logical_lines(path: str, data: bytes, findings: Findings) -> Iterator[tuple
 
 
 def _decode(raw: bytes, where: Where, findings: Findings) -> str:
-    """The line as text; "" and a problem if it is not text."""
+    """The line as text; "" and a problem if it is not text. Old files are in Latin-1, which holds every byte."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
-        findings.error(where, f"byte {problem.start + 1} is not UTF-8 text")
-        return ""
+        text = raw.decode("latin-1")
+        if problem.start < len(_strip_comment(text)):
+            findings.warn(where, f"byte {problem.start + 1} is not UTF-8 text; the line is read as Latin-1")
+        elif _CONTROL.search(text):
+            return _strip_comment(text)
     if control := _CONTROL.search(text):
         findings.error(where, f"control character U+{ord(control[0]):04X} at column {control.start() + 1}")
         return ""

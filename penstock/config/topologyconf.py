@@ -17,23 +17,25 @@ from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.topology import Switch, Topology
 
-_Lines = dict[str, tuple[Values, Where]]
+#: Named lines: what each says, and where.
+Lines = dict[str, tuple[Values, Where]]
 
 
 def read_topology_conf(
     folder: str, plugin: str, nodes: tuple[str, ...], findings: Findings
 ) -> tuple[Topology, tuple[str, ...]]:
-    """The topology, and the files read. A plugin that needs the file and has none is an error."""
+    """The topology, and the files read. Without the file there is none, as in Slurm."""
     kind = plugin.partition("/")[2]
     path = os.path.join(folder, "topology.conf")
     if kind == "flat":
         return Topology(), ()
     if not os.path.lexists(path):
-        findings.error(Where(path, 0), f"TopologyPlugin={plugin} needs this file, and it is not there")
+        text = f"TopologyPlugin={plugin} reads this file, and it is not there: all nodes are alike"
+        findings.warn(Where(path, 0), text)
         return Topology(), ()
     statements, files = read_statements(path, findings)
     reader = LineReader(TOPOLOGY, findings)
-    lines: _Lines = {}
+    lines: Lines = {}
     sizes: tuple[int, ...] = ()
     word = "switch" if kind == "tree" else "block"
     for statement in statements:
@@ -42,7 +44,7 @@ def read_topology_conf(
             findings.error(first.where, unknown(first.key, TOPOLOGY))
             continue
         values = reader.read(statement.tokens)
-        sizes = _sizes(values, sizes, findings)
+        sizes = read_sizes(values, sizes, findings)
         name = values.value(word)
         if name is None:
             if "switch" in values or "block" in values:
@@ -51,11 +53,18 @@ def read_topology_conf(
         if name in lines:
             findings.error(first.where, f"{word} {name} is given twice")
         lines[name] = (values, first.where)
-    switches = tuple((_tree if kind == "tree" else _blocks)(lines, sizes, nodes, findings))
-    return Topology(kind, switches, sizes), files
+    return Topology(kind, make_switches(kind, lines, sizes, nodes, findings), sizes), files
 
 
-def _sizes(values: Values, before: tuple[int, ...], findings: Findings) -> tuple[int, ...]:
+def make_switches(
+    kind: str, lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings
+) -> tuple[Switch, ...]:
+    """The switches of a tree, or the blocks, that these lines describe."""
+    return tuple((_tree if kind == "tree" else _blocks)(lines, sizes, nodes, findings))
+
+
+def read_sizes(values: Values, before: tuple[int, ...], findings: Findings) -> tuple[int, ...]:
+    """BlockSizes of a line, `before` when it has none or they are wrong."""
     if "block_sizes" not in values:
         return before
     text, where = values["block_sizes"]
@@ -85,7 +94,7 @@ def _members(values: Values, where: Where, nodes: tuple[str, ...], findings: Fin
     return tuple(name for name in wanted if name in known)
 
 
-def _tree(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+def _tree(lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
     below = {name: _children(values, where, lines, findings) for name, (values, where) in lines.items()}
     own = {name: _members(values, where, nodes, findings) for name, (values, where) in lines.items()}
     made: dict[str, Switch] = {}
@@ -113,9 +122,7 @@ def _in_a_ring(name: str, below: dict[str, tuple[str, ...]], made: dict[str, Swi
     return name
 
 
-def _check_places(
-    made: dict[str, Switch], below: dict[str, tuple[str, ...]], lines: _Lines, findings: Findings
-) -> None:
+def _check_places(made: dict[str, Switch], below: dict[str, tuple[str, ...]], lines: Lines, findings: Findings) -> None:
     """No node is under two leaf switches, and no switch under two."""
     place: dict[tuple[str, str], str] = {}
     for switch in made.values():
@@ -127,7 +134,7 @@ def _check_places(
                 findings.error(lines[switch.name][1], text)
 
 
-def _children(values: Values, where: Where, lines: _Lines, findings: Findings) -> tuple[str, ...]:
+def _children(values: Values, where: Where, lines: Lines, findings: Findings) -> tuple[str, ...]:
     try:
         below = tuple(expand(values.value("switches", "")))
     except BadValue as problem:
@@ -150,7 +157,7 @@ def _switch(
     return Switch(name, 1 + max(made[child].level for child in below), inside, below)
 
 
-def _blocks(lines: _Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+def _blocks(lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
     base: list[Switch] = []
     block_of: dict[str, str] = {}
     for name, (values, where) in lines.items():

@@ -65,7 +65,7 @@ class EndAllocationReply(_message.Message):
     def __init__(self) -> None: ...
 
 class StepSpec(_message.Message):
-    __slots__ = ("name", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "gres_per_step", "gres_per_task", "no_gres", "nodes_required", "nodes_excluded", "relative", "exact", "overlap", "overcommit", "distribution", "time_limit_s", "resv_ports", "immediate_s", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu", "threads_per_core", "whole", "interactive", "no_kill", "work_dir", "std_out", "std_err", "std_in", "open_append", "cpu_bind", "mem_bind", "hint", "mpi", "pty", "rows", "columns", "kill_on_bad_exit", "task_prolog", "task_epilog", "umask", "rlimits", "export_env", "submit_line", "multi_prog", "signal", "submit_host", "gpu_bind", "unbuffered", "stdin_to", "stdin_task", "line_buffered", "het_group", "het_groups", "launch_node", "rank_offset", "het_ntasks", "node_offset", "het_nodes", "het_step", "gpu_freq", "gres_per_socket")
+    __slots__ = ("name", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "gres_per_step", "gres_per_task", "no_gres", "nodes_required", "nodes_excluded", "relative", "exact", "overlap", "overcommit", "distribution", "time_limit_s", "resv_ports", "immediate_s", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu", "threads_per_core", "whole", "interactive", "no_kill", "work_dir", "std_out", "std_err", "std_in", "open_append", "cpu_bind", "mem_bind", "hint", "mpi", "pty", "rows", "columns", "kill_on_bad_exit", "task_prolog", "task_epilog", "umask", "rlimits", "export_env", "submit_line", "multi_prog", "signal", "submit_host", "gpu_bind", "unbuffered", "stdin_to", "stdin_task", "line_buffered", "het_group", "het_groups", "launch_node", "rank_offset", "het_ntasks", "node_offset", "het_nodes", "het_step", "gpu_freq", "gres_per_socket", "propagate_asked")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,7 @@ class StepSpec(_message.Message):
     HET_STEP_FIELD_NUMBER: _ClassVar[int]
     GPU_FREQ_FIELD_NUMBER: _ClassVar[int]
     GRES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    PROPAGATE_ASKED_FIELD_NUMBER: _ClassVar[int]
     name: str
     nodes_min: int
     nodes_max: int
@@ -205,7 +206,8 @@ class StepSpec(_message.Message):
     het_step: int
     gpu_freq: str
     gres_per_socket: _containers.RepeatedCompositeFieldContainer[_common_pb2.GresCount]
-    def __init__(self, name: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_step: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., no_gres: bool = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., relative: _Optional[int] = ..., exact: bool = ..., overlap: bool = ..., overcommit: bool = ..., distribution: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., resv_ports: _Optional[int] = ..., immediate_s: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., whole: bool = ..., interactive: bool = ..., no_kill: bool = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., hint: _Optional[str] = ..., mpi: _Optional[str] = ..., pty: bool = ..., rows: _Optional[int] = ..., columns: _Optional[int] = ..., kill_on_bad_exit: bool = ..., task_prolog: _Optional[bytes] = ..., task_epilog: _Optional[bytes] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., export_env: _Optional[str] = ..., submit_line: _Optional[str] = ..., multi_prog: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., signal: _Optional[str] = ..., submit_host: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., unbuffered: bool = ..., stdin_to: _Optional[int] = ..., stdin_task: _Optional[int] = ..., line_buffered: bool = ..., het_group: _Optional[int] = ..., het_groups: _Optional[_Iterable[str]] = ..., launch_node: _Optional[bytes] = ..., rank_offset: _Optional[int] = ..., het_ntasks: _Optional[int] = ..., node_offset: _Optional[int] = ..., het_nodes: _Optional[int] = ..., het_step: _Optional[int] = ..., gpu_freq: _Optional[str] = ..., gres_per_socket: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ...) -> None: ...
+    propagate_asked: bool
+    def __init__(self, name: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_step: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., no_gres: bool = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., relative: _Optional[int] = ..., exact: bool = ..., overlap: bool = ..., overcommit: bool = ..., distribution: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., resv_ports: _Optional[int] = ..., immediate_s: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., whole: bool = ..., interactive: bool = ..., no_kill: bool = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., hint: _Optional[str] = ..., mpi: _Optional[str] = ..., pty: bool = ..., rows: _Optional[int] = ..., columns: _Optional[int] = ..., kill_on_bad_exit: bool = ..., task_prolog: _Optional[bytes] = ..., task_epilog: _Optional[bytes] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., export_env: _Optional[str] = ..., submit_line: _Optional[str] = ..., multi_prog: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., signal: _Optional[str] = ..., submit_host: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., unbuffered: bool = ..., stdin_to: _Optional[int] = ..., stdin_task: _Optional[int] = ..., line_buffered: bool = ..., het_group: _Optional[int] = ..., het_groups: _Optional[_Iterable[str]] = ..., launch_node: _Optional[bytes] = ..., rank_offset: _Optional[int] = ..., het_ntasks: _Optional[int] = ..., node_offset: _Optional[int] = ..., het_nodes: _Optional[int] = ..., het_step: _Optional[int] = ..., gpu_freq: _Optional[str] = ..., gres_per_socket: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., propagate_asked: bool = ...) -> None: ...
 
 class RankCommand(_message.Message):
     __slots__ = ("ranks", "argv")
@@ -230,7 +232,7 @@ class CreateStepRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., step_key: _Optional[str] = ..., step: _Optional[_Union[StepSpec, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., wait_s: _Optional[int] = ...) -> None: ...
 
 class CreateStepReply(_message.Message):
-    __slots__ = ("busy", "step_id", "attempt", "plan", "streams", "io_key", "warnings", "job_id")
+    __slots__ = ("busy", "step_id", "attempt", "plan", "streams", "io_key", "warnings", "job_id", "kill_on_bad_exit", "wait_s")
     BUSY_FIELD_NUMBER: _ClassVar[int]
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +241,8 @@ class CreateStepReply(_message.Message):
     IO_KEY_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    KILL_ON_BAD_EXIT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
     busy: bool
     step_id: int
     attempt: int
@@ -247,7 +251,9 @@ class CreateStepReply(_message.Message):
     io_key: bytes
     warnings: _containers.RepeatedScalarFieldContainer[str]
     job_id: int
-    def __init__(self, busy: bool = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[StreamAddress, _Mapping]]] = ..., io_key: _Optional[bytes] = ..., warnings: _Optional[_Iterable[str]] = ..., job_id: _Optional[int] = ...) -> None: ...
+    kill_on_bad_exit: bool
+    wait_s: int
+    def __init__(self, busy: bool = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[StreamAddress, _Mapping]]] = ..., io_key: _Optional[bytes] = ..., warnings: _Optional[_Iterable[str]] = ..., job_id: _Optional[int] = ..., kill_on_bad_exit: bool = ..., wait_s: _Optional[int] = ...) -> None: ...
 
 class StepPlan(_message.Message):
     __slots__ = ("node_list", "nodes", "tasks", "ranks", "ntasks", "cpus_per_task", "ports", "allocation")

@@ -85,6 +85,13 @@ class PartitionConfig:
     allow_groups: tuple[str, ...] = ()
     allow_accounts: tuple[str, ...] = ()
     deny_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()  # () = all
+    deny_qos: tuple[str, ...] = ()  # not looked at when allow_qos is set
+    alloc_nodes: tuple[str, ...] = ()  # hosts from which jobs may come; () = all
+    alternate: str = ""  # takes its jobs while it is DRAIN or INACTIVE
+    req_resv: bool = False  # takes jobs in a reservation only
+    def_cpu_per_gpu: int = 0
+    def_mem_per_gpu_mb: int = 0
     root_only: bool = False
     disable_root_jobs: bool = False
     hidden: bool = False
@@ -141,9 +148,7 @@ class Config:
     penstock_administrators: tuple[str, ...] = ()
     slurmctld_log_file: str = ""
     slurmd_log_file: str = ""
-    slurmctld_timeout_s: int = 120
     slurmd_timeout_s: int = 300
-    message_timeout_s: int = 10
     kill_wait_s: int = 30
     min_job_age_s: int = 300
     inactive_limit_s: int = 0
@@ -160,10 +165,7 @@ class Config:
     return_to_service: int = 0
     gres_types: tuple[str, ...] = ()
     select_type_parameters: tuple[str, ...] = ("CR_CORE_MEMORY",)
-    private_data: tuple[str, ...] = ()  # what users do not see of others: jobs, nodes, ...
-    slurmctld_parameters: tuple[tuple[str, str], ...] = ()
     scheduler_parameters: tuple[tuple[str, str], ...] = ()
-    scron_parameters: tuple[tuple[str, str], ...] = ()
     sched_interval_s: int = 60
     penstock_backfill: str = "conservative"  # or easy, none, or how many waiting jobs may hold resources
     penstock_backfill_estimate: bool = True  # plan a start for jobs that hold nothing, too
@@ -183,14 +185,9 @@ class Config:
     job_acct_gather_frequency_s: int = 30  # between two samples of a task; 0 = at its end only
     cgroup: CgroupConfig = field(default_factory=CgroupConfig)
     over_time_limit_s: int = 0
-    requeue_exit: tuple[int, ...] = ()  # exit codes of batch jobs that are then run again
-    requeue_exit_hold: tuple[int, ...] = ()  # ... and then held
-    mail_prog: str = "/bin/mail"
-    mail_domain: str = ""  # behind the @ of users who give no address
     resv_over_run_s: int = 0  # -1 = UNLIMITED
     propagate_resource_limits: str = "ALL"
     propagate_resource_limits_except: str = ""
-    tmp_fs: str = "/tmp"  # noqa: S108 (Slurm's default)
     priority_type: str = "priority/basic"
     priority_decay_half_life_s: int = 7 * 86400  # 0 = usage is never forgotten
     priority_calc_period_s: int = 300
@@ -257,6 +254,30 @@ class Config:
     gpu_accounting_mode: bool = False
     mig_pause_s: int = 60  # between two divisions of one GPU
     mps_program: str = "nvidia-cuda-mps-control"
+    # -- jobs and daemons
+    private_data: tuple[str, ...] = ()  # accounts events jobs nodes partitions reservations usage users
+    requeue_exit: tuple[int, ...] = ()  # exit codes of batch jobs that are then run again
+    requeue_exit_hold: tuple[int, ...] = ()  # ... and then held
+    mail_prog: str = "/bin/mail"
+    mail_domain: str = ""  # behind the @ of users who give no address
+    def_cpu_per_gpu: int = 0
+    def_mem_per_gpu_mb: int = 0
+    job_file_append: bool = False  # output files are appended to
+    kill_on_bad_exit: bool = False  # of srun
+    wait_time_s: int = 0  # srun --wait; 0 = no end
+    mpi_default: str = "none"
+    slurmctld_debug: str = "info"
+    slurmd_debug: str = "info"
+    log_time_format: str = "iso8601_ms"
+    slurmctld_parameters: tuple[tuple[str, str], ...] = ()
+    slurmd_parameters: tuple[tuple[str, str], ...] = ()
+    dependency_parameters: tuple[tuple[str, str], ...] = ()
+    communication_parameters: tuple[tuple[str, str], ...] = ()
+    topology_param: tuple[tuple[str, str], ...] = ()
+    reconfig_flags: tuple[tuple[str, str], ...] = ()
+    scron_parameters: tuple[tuple[str, str], ...] = ()
+    track_wckey: bool = False
+    gpu_freq_def: str = ""
     launch_parameters: tuple[tuple[str, str], ...] = ()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts
     nodes: tuple[NodeConfig, ...] = ()
@@ -275,6 +296,10 @@ class Config:
     def has_word(self, field: str, name: str) -> bool:
         """True when that list of parameters (`slurmctld_parameters`, ...) holds the word, in any case."""
         return any(word.lower() == name for word, _ in getattr(self, field))
+
+    def word_value(self, field: str, name: str) -> str:
+        """What stands behind `name=` in that list of parameters; "" = it is not there."""
+        return next((value for word, value in getattr(self, field) if word.lower() == name), "")
 
     def is_multifactor(self) -> bool:
         """True when priorities are computed from factors, and usage is charged."""

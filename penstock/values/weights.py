@@ -18,7 +18,9 @@ WEIGHT_ONE = 1_000_000
 WEIGHT_MAX = 1_000_000_000 * WEIGHT_ONE
 WEIGHTS_MAX = 128
 
-_ITEM = re.compile(r"([A-Za-z][\w/:.-]{0,127})[=*]([0-9]{1,10})(?:\.([0-9]{0,12}))?([KMGTP]?)[bB]?", re.ASCII | re.I)
+_ITEM = re.compile(
+    r"([A-Za-z][\w/:.-]{0,127})[=*](?=\.?[0-9])([0-9]{0,10})(?:\.([0-9]{0,12}))?([KMGTP]?)[bB]?", re.ASCII | re.I
+)
 _BUILT_IN = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 _SPELLED = {"cpu": "CPU", "mem": "Mem", "node": "Node", "energy": "Energy", "billing": "Billing"}
 _MEMORY = ("mem", "vmem")
@@ -52,7 +54,7 @@ def parse_weights(text: str, what: str) -> tuple[Weight, ...]:
             raise BadValue(f"Invalid {what}: {shown(item)}; write NAME=NUMBER, as in CPU=1.0,Mem=0.25G,GRES/gpu=2.0")
         name, whole, part, unit = match.groups()
         tres = _name(name)
-        micro = int(whole) * WEIGHT_ONE + int(((part or "") + "000000")[:6])
+        micro = int(whole or 0) * WEIGHT_ONE + int(((part or "") + "000000")[:6])
         if micro > WEIGHT_MAX:
             raise BadValue(f"Invalid {what}: {shown(item)}: the largest weight is {WEIGHT_MAX // WEIGHT_ONE}")
         found[tres] = Weight(tres, micro, unit.upper())

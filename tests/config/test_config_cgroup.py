@@ -86,7 +86,7 @@ def test_what_is_not_used_is_warned_about(write: Write, whole: str, capsys: pyte
     assert main([write(whole, cgroup_conf=text)]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "warning: cgroup.conf:3: MemorySwappiness on cgroup.conf lines is known to Slurm and not used by Penstock\n"
+        "warning: cgroup.conf:3: MemorySwappiness is known to Slurm and not used by Penstock: it is the system's\n"
     )
 
 

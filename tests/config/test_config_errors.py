@@ -108,9 +108,7 @@ ONE_LINE = [
     ("NodeSet=n1 Feature=a", "NodeSet n1: the name is taken"),
     ("PartitionName=p Nodes=n[3-9]", "p: Nodes names unknown nodes: n[5-9]"),
     ("PartitionName=main Nodes=n1", "duplicate partition main: it is already defined at slurm.conf:5"),
-    ("PartitionName=p Default=YES", "p: Default=YES, but main is the default already (slurm.conf:5)"),
     ("PartitionName=a,b", "Invalid PartitionName: expected one name without spaces and commas, not 'a,b'"),
-    ("PartitionName=all", "PartitionName: all stands for all partitions in commands; choose another name"),
     ('NodeSet="" Nodes=n1', "Invalid NodeSet: expected one name without spaces and commas, not ''"),
     ("PartitionName=p MinNodes=3 MaxNodes=2", "p: MinNodes=3 exceeds MaxNodes=2"),
     ("PartitionName=p MaxTime=10 DefaultTime=11", "p: DefaultTime exceeds MaxTime"),
@@ -138,8 +136,11 @@ def test_one_mistake_one_message(write: Write, whole: str, line: str, text: str 
         assert key in found[0]
 
 
-def test_bytes_that_are_no_text(write: Write, whole: str) -> None:
-    assert problems(write(whole.encode() + b"Prolog=/\xff\n")) == ["slurm.conf:6: byte 9 is not UTF-8 text"]
+def test_bytes_that_are_not_utf_8(write: Write, whole: str) -> None:
+    """Old files are in Latin-1. What stands in a comment is nobody's business."""
+    loaded = load(write(whole.encode() + b"Prolog=/caf\xe9\n# caf\xe9\nKillWait=4 # \xe9\n"))
+    assert loaded.warnings == ("slurm.conf:6: byte 12 is not UTF-8 text; the line is read as Latin-1",)
+    assert (loaded.config.prolog, loaded.config.kill_wait_s) == (("/caf\u00e9",), 4)
 
 
 def test_every_problem_is_listed_in_the_order_of_the_lines(write: Write) -> None:

@@ -92,6 +92,9 @@ def partitions(draw: st.DrawFn, node_names: list[str]) -> tuple[PartitionConfig,
                 def_mem_per_cpu_mb=draw(sizes),
                 max_mem_per_node_mb=draw(sizes),
                 allow_groups=draw(names),
+                allow_qos=draw(names),
+                alloc_nodes=draw(st.sampled_from([(), ("login1", "login2")])),
+                req_resv=draw(st.booleans()),
                 deny_accounts=draw(names),
                 root_only=draw(st.booleans()),
                 over_subscribe=draw(st.sampled_from(["NO", "YES", "YES:2", "EXCLUSIVE", "FORCE", "FORCE:3"])),
@@ -118,7 +121,11 @@ def configs(draw: st.DrawFn) -> Config:
         kill_wait_s=draw(st.integers(0, 100)),
         job_requeue=draw(st.booleans()),
         gres_types=tuple(sorted({one.name for node in all_nodes for one in node.gres})),
-        scheduler_parameters=draw(st.sampled_from([(), (("defer", ""), ("bf_interval", "5"))])),
+        scheduler_parameters=draw(st.sampled_from([(), (("bf_continue", ""), ("bf_interval", "5"))])),
+        private_data=draw(st.sampled_from([(), ("jobs", "usage")])),
+        requeue_exit=draw(st.sampled_from([(), (1, 2, 3, 9)])),
+        def_cpu_per_gpu=draw(st.integers(0, 8)),
+        slurmd_debug=draw(st.sampled_from(["info", "debug2"])),
         def_mem_per_node_mb=draw(sizes),
         enforce_part_limits=draw(st.sampled_from(["NO", "ANY", "ALL"])),
         over_time_limit_s=draw(st.sampled_from([-1, 0, 60])),
@@ -162,15 +169,17 @@ def test_scheduler_fields_are_written_as_parameters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ['a"b', "a\nb", "a\x1bb"])
 def test_render_refuses_what_the_syntax_cannot_hold(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
-        render(Config(tmp_fs="/" + text))
+        render(Config(reboot_program="/" + text))
 
 
-def check_no_surprise(slurm_conf: bytes, gres_conf: bytes) -> None:
+def check_no_surprise(slurm_conf: bytes, gres_conf: bytes, **others: bytes) -> None:
     """Only ConfigError, with at least one problem, each of one printable line."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "slurm.conf")
         path.write_bytes(slurm_conf)
         Path(folder, "gres.conf").write_bytes(gres_conf)
+        for name, content in others.items():
+            Path(folder, name.replace("_", ".")).write_bytes(content)
         try:
             loaded = load(str(path))
         except ConfigError as error:
@@ -187,6 +196,25 @@ def check_no_surprise(slurm_conf: bytes, gres_conf: bytes) -> None:
 @QUICK
 def test_arbitrary_bytes(slurm_conf: bytes, gres_conf: bytes) -> None:
     check_no_surprise(slurm_conf, gres_conf)
+
+
+WHOLE = b"ClusterName=c\nSlurmctldHost=h\nNodeName=n[1-4]\nPartitionName=p Nodes=ALL\nTopologyPlugin=topology/tree\n"
+pieces = st.lists(
+    st.sampled_from(
+        [b"- topology: t\n", b"  tree:\n", b"    switches:\n", b"      - switch: a\n", b"        nodes: n[1-2]\n",
+         b"        children: a\n", b"  block: {block_sizes: [2], blocks: [{block: b, nodes: n[1-4]}]}\n", b"- *x\n", b"&x ",
+         b"SwitchName=s Nodes=n1\n", b"SwitchName=t Switches=s,t\n", b"PurgeJobAfter=2month\n", b"PrivateData=jobs,all\n",
+         b"ConstrainCores=yes ", b"AllowedRAMSpace=x%\n", b"\\\n", b"# \xe9\n", b'"', b"\r\n", b"\x00", b"Include x.conf\n"]
+    ),
+    max_size=12,
+).map(b"".join)  # fmt: skip
+
+
+@given(pieces, pieces, pieces, pieces)
+@QUICK
+def test_files_beside_it(yaml: bytes, topology: bytes, cgroup: bytes, slurmdbd: bytes) -> None:
+    others = {"topology_yaml": yaml} if yaml else {}
+    check_no_surprise(WHOLE, b"", topology_conf=topology, cgroup_conf=cgroup, slurmdbd_conf=slurmdbd, **others)
 
 
 keys = sorted({key.name for table in (GLOBALS, *LINES.values()) for key in table.keys} | {"Include"})

@@ -99,12 +99,17 @@ def test_changes_in_words() -> None:
 
 
 def test_check_of_a_file_that_is_right(write: Write, whole: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(whole + "MailProg=/x\n")
+    path = write(whole + "VSizeFactor=5\n")
     assert main([path]) == 0
+    warning = (
+        "slurm.conf:6: VSizeFactor is known to Slurm and not used by Penstock: real memory is limited by control groups"
+    )
     assert capsys.readouterr().out.splitlines()[:2] == [
-        "warning: slurm.conf:6: MailProg is known to Slurm and not used by Penstock",
+        f"warning: {warning} (ConstrainRAMSpace)",
         "slurm.conf: usable, 1 warning",
     ]
+    assert main(["--explain", path]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "  in Slurm: limits virtual memory"
     assert main(["-q", path]) == 0
     assert capsys.readouterr() == ("", "")
 
@@ -132,4 +137,4 @@ def test_check_used_wrongly(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["a", "b"]) == 2
     assert main(["--nonsense"]) == 2
     assert main(["--help"]) == 0
-    assert capsys.readouterr().out.startswith("Usage: penstock config check [FILE]")
+    assert capsys.readouterr().out.startswith("Usage: penstock config check")

@@ -24,7 +24,7 @@ def test_tree(write: Write, whole: str) -> None:
     top = Switch("top", 1, ("n1", "n2", "n3", "n4"), ("s1", "s2"))
     assert loaded.config.topology == Topology("tree", (*leaves, top))
     assert loaded.files == ("slurm.conf", "topology.conf")
-    text = "topology.conf:3: LinkSpeed on topology.conf lines is known to Slurm and not used by Penstock"
+    text = "topology.conf:3: LinkSpeed is known to Slurm and not used by Penstock: Slurm does not use it either"
     assert loaded.warnings == (text,)
 
 
@@ -132,10 +132,67 @@ def test_mistakes(write: Write, whole: str, plugin: str, text: str, expected: li
 
 @pytest.mark.parametrize("plugin", ["tree", "block"])
 def test_the_file_is_missing(write: Write, whole: str, plugin: str) -> None:
+    """As in Slurm: it goes on without a topology."""
+    loaded = load(write(whole + f"TopologyPlugin=topology/{plugin}\n"))
+    wanted = (
+        f"topology.conf: TopologyPlugin=topology/{plugin} reads this file, and it is not there: all nodes are alike"
+    )
+    assert (loaded.warnings, loaded.config.topology) == ((wanted,), Topology())
+
+
+YAML = """
+- topology: fat
+  cluster_default: false
+  flat: true
+- topology: racks
+  cluster_default: true
+  tree:
+    switches:
+      - {switch: top, children: "s[1-2]"}
+      - {switch: s1, nodes: "n[1-2]"}
+      - {switch: s2, nodes: "n[3-4]"}
+"""
+
+
+def test_yaml_says_the_same_as_lines(write: Write, whole: str) -> None:
+    lines = "SwitchName=top Switches=s[1-2]\nSwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\n"
+    old = load(write(whole + TREE, topology_conf=lines)).config
+    new = load(write(whole, topology_yaml=YAML, topology_conf="nonsense"))
+    assert (new.config.topology, new.config.topology_plugin) == (old.topology, "topology/tree")
+    assert [one.word for one in new.ignored] == ["fat"]
+
+
+def test_blocks_in_yaml(write: Write, whole: str) -> None:
+    text = "- {topology: b, block: {block_sizes: [2, 4], blocks: [{block: b1, nodes: 'n[1-2]'}, {block: b2, nodes: 'n[3-4]'}]}}"
+    topology = load(write(whole, topology_yaml=text)).config.topology
+    assert topology.block_sizes == (2, 4)
+    assert [(one.name, one.level, one.nodes) for one in topology.switches] == [
+        ("b1", 0, ("n1", "n2")),
+        ("b2", 0, ("n3", "n4")),
+        ("b[1-2]", 1, ("n1", "n2", "n3", "n4")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tree: 1", "expected a list of topologies: - topology: NAME"),
+        ("- topology: x", "topology x: expected tree, block or flat (others are not there)"),
+        ("- {topology: x, tree: {switches: 5}}", "switches is no list"),
+        ("- {topology: x, tree: {switches: [5]}}", "switches: each entry needs `switch: NAME`"),
+        ("- {topology: x, tree: {switches: [{switch: s, children: s}]}}", "switch s is above itself"),
+        ("- {topology: x, block: {block_sizes: [3, 4], blocks: []}}", None),
+        ("- [", None),
+        ("- topology: !!python/object:os.system x", None),
+    ],
+)
+def test_mistakes_in_yaml(write: Write, whole: str, text: str, problem: str | None) -> None:
     with pytest.raises(ConfigError) as error:
-        load(write(whole + f"TopologyPlugin=topology/{plugin}\n"))
-    wanted = f"topology.conf: TopologyPlugin=topology/{plugin} needs this file, and it is not there"
-    assert str(error.value) == wanted
+        load(write(whole, topology_yaml=text))
+    found = [str(one) for one in error.value.problems]
+    assert len(found) == 1 and found[0].startswith("topology.yaml: ")
+    if problem is not None:
+        assert found == [f"topology.yaml: {problem}"]
 
 
 @pytest.mark.parametrize("text", ["SwitchName=s\n", "# nothing\n"])

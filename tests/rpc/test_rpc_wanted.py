@@ -15,7 +15,7 @@ from penstock.values.refusals import Code
 CONFIG = Config(max_script_bytes=100, max_environment_bytes=50)
 FULL = JobRequest(
     name="n", partitions=["a", "b"], account="acc", qos="q", comment="c", work_dir=b"/\xff", std_out=b"o", std_err=b"e",
-    std_in=b"i", open_append=True, open_truncate=False, time_limit_s=-1, begin_at_us=5, nodes_min=1, nodes_max=2,
+    std_in=b"i", open_append=True, open_truncate=True, propagate_asked=True, time_limit_s=-1, begin_at_us=5, nodes_min=1, nodes_max=2,
     ntasks=3, cpus_per_task=4, ntasks_per_node=5, mem_per_node_mb=0, mem_per_cpu_mb=7, features="f",
     gres_per_node=[GresCount(name="gpu", type="a100", count=2)], nodes_required="n1", nodes_excluded="n2",
     exclusive=True, dependency="afterok:1", array="0-3", hold=True, requeue=False, nice=-3, priority=0,
@@ -37,7 +37,7 @@ FULL = JobRequest(
 def test_every_field_of_a_request_arrives():
     job = wanted.wanted_job(FULL)
     for field in JobRequest.DESCRIPTOR.fields:
-        assert field.name == "open_truncate" or field.name in WantedJob.__struct_fields__, field.name
+        assert field.name in WantedJob.__struct_fields__, field.name
     for name in WantedJob.__struct_fields__:
         assert getattr(job, name) != getattr(WantedJob(), name), f"{name} was lost"
     assert job.work_dir == b"/\xff" and job.partitions == ("a", "b")

@@ -1,0 +1,127 @@
+"""Kinds of values of keys about what jobs may do and what daemons say: exit codes, levels of logs, defaults of GPUs."""
+
+import re
+from typing import Any
+
+from penstock.config.kinds import NAMES, NAMES_OR_ALL, Kind, choice
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import compress, expand
+from penstock.values.loglevels import LOG_LEVELS
+from penstock.values.memory import parse_mb
+from penstock.values.numbers import parse_int
+from penstock.values.text import check_name, shown
+
+#: What PrivateData may keep to its owner. `cloud` shows nodes that are switched off, which are always shown here.
+_PRIVATE = ("accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users")
+#: Libraries of PMI that srun can speak to.
+MPI_KINDS = ("none", "pmi2", "pmix")
+_DOMAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?\Z")
+
+
+def _read_private(text: str, what: str) -> tuple[str, ...]:
+    words = [word.strip().lower() for word in text.split(",")]
+    if words == ["none"]:
+        return ()
+    if "all" in words:
+        return _PRIVATE
+    for word in words:
+        if word not in (*_PRIVATE, "cloud"):
+            raise BadValue(f"Invalid {what}: expected none, all or some of {', '.join(_PRIVATE)}, not {shown(word)}")
+    return tuple(word for word in _PRIVATE if word in words)
+
+
+def _read_exit_codes(text: str, what: str) -> tuple[int, ...]:
+    """`1,5-9`; kept in rising order."""
+    if text.lower() in ("none", "(null)"):
+        return ()
+    codes: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        low = parse_int(first, 0, 255, what)
+        high = parse_int(last, low, 255, what) if dash else low
+        codes |= set(range(low, high + 1))
+    return tuple(sorted(codes))
+
+
+def _write_ranges(codes: tuple[int, ...]) -> str:
+    parts: list[list[int]] = []
+    for code in codes:
+        if parts and code == parts[-1][1] + 1:
+            parts[-1][1] = code
+        else:
+            parts.append([code, code])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _read_domain(text: str, what: str) -> str:
+    if text.lower() in ("none", "(null)"):
+        return ""
+    if not _DOMAIN.match(text):
+        raise BadValue(f"Invalid {what}: {shown(text)} is not a domain")
+    return text
+
+
+def _read_job_defaults(text: str, what: str) -> dict[str, int]:
+    """`DefCpuPerGPU=4,DefMemPerGPU=16000` as fields."""
+    fields: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "defcpupergpu":
+            fields["def_cpu_per_gpu"] = parse_int(value, 0, 65533, "DefCpuPerGPU")
+        elif name.strip().lower() == "defmempergpu":
+            fields["def_mem_per_gpu_mb"] = parse_mb(value, "DefMemPerGPU")
+        else:
+            raise BadValue(f"Invalid {what}: expected DefCpuPerGPU=N,DefMemPerGPU=MB, not {shown(part)}")
+    return fields
+
+
+def show_job_defaults(cpus: int, mem_mb: int) -> str:
+    """As Slurm prints it; "" when there are none."""
+    pairs = (("DefCpuPerGPU", cpus), ("DefMemPerGPU", mem_mb))
+    return ",".join(f"{name}={value}" for name, value in pairs if value)
+
+
+def _read_log_level(text: str, what: str) -> str:
+    if text.isascii() and text.isdigit() and int(text[:4]) < len(LOG_LEVELS):
+        return LOG_LEVELS[int(text)]
+    if text.lower() not in LOG_LEVELS:
+        raise BadValue(f"Invalid {what}: expected one of {', '.join(LOG_LEVELS)}, not {shown(text)}")
+    return text.lower()
+
+
+def _read_mpi(text: str, what: str) -> str:
+    """A library that srun has; `none` for any other, which the note tells of."""
+    name = check_name(text, what).lower().removeprefix("mpi/")
+    return "pmix" if name.startswith("pmix") else name if name in MPI_KINDS else "none"
+
+
+def mpi_note(text: str) -> str:
+    """What is said of a library that srun does not have."""
+    name = text.lower().removeprefix("mpi/")
+    known = name in MPI_KINDS or name.startswith("pmix")
+    return "" if known else f"srun has no {shown(text)}; none is used (there are {', '.join(MPI_KINDS)})"
+
+
+def _read_hosts(text: str, what: str) -> tuple[str, ...]:
+    return () if text.lower() == "all" else tuple(dict.fromkeys(expand(text)))
+
+
+def _lower(kind: Kind) -> Kind:
+    def read(text: str, what: str) -> Any:
+        return tuple(name.lower() for name in kind.read(text, what))
+
+    return Kind(read, kind.write, kind.show)
+
+
+PRIVATE_DATA = Kind(_read_private, lambda words: ",".join(words) or "none")
+EXIT_CODES = Kind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)
+DOMAIN = Kind(_read_domain)
+JOB_DEFAULTS = Kind(_read_job_defaults)
+LOG_LEVEL = Kind(_read_log_level)
+LOG_TIME = choice(
+    "iso8601", "iso8601_ms", "rfc5424", "rfc5424_ms", "rfc3339", "clock", "short", "thread_id", "format_stderr"
+)
+MPI_DEFAULT = Kind(_read_mpi)
+HOSTS_OR_ALL = Kind(_read_hosts, lambda hosts: compress(hosts) or "ALL")
+LOWER_NAMES = _lower(NAMES)
+LOWER_NAMES_OR_ALL = _lower(NAMES_OR_ALL)

@@ -1,0 +1,89 @@
+"""Reads `topology.yaml`, the newer way to describe switches and blocks; where it is, topology.conf is not read.
+
+The file is a list of topologies (topology.yaml(5)). One of them has `cluster_default: true`, else the first is the
+cluster's: its kind counts, whatever TopologyPlugin says. The others are for partitions and nodes that name them, which
+Penstock does not have; each draws a warning. What is inside has the rules of topology.conf, and goes the same way.
+"""
+
+from typing import Any
+
+from penstock.config.lines import Value, Values
+from penstock.config.problem import Findings, Ignored, Where
+from penstock.config.topologyconf import Lines, make_switches, read_sizes
+from penstock.values.topology import Topology
+
+#: A site's list of nodes fits many times.
+YAML_BYTES_MAX = 8 * 1024 * 1024
+_FLAT = Topology()
+
+
+def read_topology_yaml(path: str, nodes: tuple[str, ...], findings: Findings) -> Topology:
+    """The cluster's topology. Whatever is wrong is a problem with the file's name, and the topology flat."""
+    where = Where(path, 0)
+    content = _content(path, where, findings)
+    if content is None:
+        return _FLAT
+    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content) or not content:
+        findings.error(where, "expected a list of topologies: - topology: NAME")
+        return _FLAT
+    chosen = next((one for one in content if one.get("cluster_default") is True), content[0])
+    for other in content:
+        if other is not chosen:
+            why = "all partitions use the cluster's topology"
+            findings.ignore(Ignored(where, "topology", str(other.get("topology", "")), "", "", why))
+    return _topology(chosen, nodes, where, findings)
+
+
+def _content(path: str, where: Where, findings: Findings) -> Any:
+    import yaml  # only sites with this file pay for it
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(YAML_BYTES_MAX + 1)
+        if len(data) > YAML_BYTES_MAX:
+            findings.error(where, f"larger than {YAML_BYTES_MAX} bytes")
+            return None
+        return yaml.safe_load(data)
+    except OSError as problem:
+        findings.error(where, f"cannot be read: {problem.strerror or problem}")
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as problem:
+        findings.error(where, f"is not YAML: {' '.join(str(problem).split())}")
+    return None
+
+
+def _topology(chosen: dict[Any, Any], nodes: tuple[str, ...], where: Where, findings: Findings) -> Topology:
+    if chosen.get("tree") is not None:
+        lines = _lines(
+            chosen["tree"], "switches", "switch", {"children": "switches", "nodes": "nodes"}, where, findings
+        )
+        return Topology("tree", make_switches("tree", lines, (), nodes, findings))
+    if chosen.get("block") is not None:
+        block = chosen["block"]
+        lines = _lines(block, "blocks", "block", {"nodes": "nodes"}, where, findings)
+        listed = block.get("block_sizes", []) if isinstance(block, dict) else []
+        text = ",".join(str(size) for size in (listed if isinstance(listed, list) else [listed]))
+        sizes = read_sizes(Values({"block_sizes": Value(text, where)}), (), findings) if text else ()
+        return Topology("block", make_switches("block", lines, sizes, nodes, findings), sizes)
+    if not chosen.get("flat"):
+        name = str(chosen.get("topology", ""))[:64]
+        findings.error(where, f"topology {name}: expected tree, block or flat (others are not there)")
+    return _FLAT
+
+
+def _lines(content: Any, name: str, item: str, fields: dict[str, str], where: Where, findings: Findings) -> Lines:
+    """The entries as if they had been lines of topology.conf."""
+    entries = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(entries, list):
+        findings.error(where, f"{name} is no list")
+        return {}
+    lines: Lines = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get(item), str | int):
+            findings.error(where, f"{name}: each entry needs `{item}: NAME`")
+            continue
+        own = str(entry[item])
+        if own in lines:
+            findings.error(where, f"{item} {own} is given twice")
+        texts = {field: entry[key] for key, field in fields.items() if entry.get(key) is not None}
+        lines[own] = (Values({field: Value(str(text), where) for field, text in texts.items()}), where)
+    return lines
