@@ -94,6 +94,7 @@ class LaunchOrder:
     job_cpu_ids: list[int]  # that its job is held to by a control group; empty = by none
     job_memory_limit_mb: int = 0
     swap_limit_mb: int = -1  # beside the memory; -1 = not limited
+    login_environment: bool = False  # what the user's login shell sets lies below `environment`
     oom_group: bool = True  # a step that is out of memory dies as a whole
     pids_max: int = 0
     gpus: list[str]  # UUIDs of those that the step was given, or shares of

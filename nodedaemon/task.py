@@ -110,6 +110,8 @@ def become(order: orders.LaunchOrder, context: Context, start: Start, status: so
             start.environment |= read_late(start.late_fd)
         close_all_but(status.fileno(), *start.keep_fds)
         restore_signals()
+        if order.login_environment and start.is_script:
+            _log_in(order)
         env = environment(order, start)
         _bind(start.order)
         _set_soft_limits(order.rlimits, start.nofile)
@@ -314,6 +316,16 @@ def _set_soft_limits(rlimits: dict[str, int], nofile: int) -> None:
     for number, value in _limits(rlimits):
         hard = resource.getrlimit(number)[1]
         resource.setrlimit(number, (hard if _exceeds(value, hard) else value, hard))
+
+
+def _log_in(order: orders.LaunchOrder) -> None:
+    """What the user's login shell sets, below what was submitted. Without its answer the job runs all the same."""
+    from nodedaemon import loginenv  # not paid for by others
+
+    try:
+        order.environment = loginenv.login_environment(os.getuid()) | order.environment
+    except loginenv.LoginError as error:
+        os.write(2, f"slurmstepd: error: no login environment: {error}\n".encode("utf-8", "backslashreplace"))
 
 
 def environment(order: orders.LaunchOrder, start: Start) -> dict[bytes, bytes]:

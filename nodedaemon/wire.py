@@ -168,6 +168,7 @@ def _batch_order(
         std_in=expand_pattern(message.std_in, names) if message.std_in else b"",
         make_folders=any(b"%" in path.rpartition(b"/")[0] for path in (message.std_out, message.std_err)),
         open_append=message.open_append,
+        login_environment=message.login_environment,
         rlimits=dict(message.rlimits),
         umask=message.umask if message.HasField("umask") else 0o022,
         lease_s=message.lease_s,

@@ -112,6 +112,7 @@ def _of_job(effect: LaunchStep, spec: common_pb2.JobSpec, cluster: str) -> node_
     )
     if request.rlimits:
         message.rlimits.update(request.rlimits)
+    message.login_environment = request.get_user_env and not request.kind
     if request.oom_kill_step is not None:
         message.oom_kill_step = request.oom_kill_step
     if request.acctg_freq and (interval_s := task_interval_s(request.acctg_freq)) is not None:

@@ -434,7 +434,7 @@ class CommandAck(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class LaunchStep(_message.Message):
-    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "acct_gather_frequency_s")
+    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -466,6 +466,7 @@ class LaunchStep(_message.Message):
     ALLOW_NEW_PRIVS_FIELD_NUMBER: _ClassVar[int]
     JOB_ALLOCATION_FIELD_NUMBER: _ClassVar[int]
     OOM_KILL_STEP_FIELD_NUMBER: _ClassVar[int]
+    LOGIN_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     ACCT_GATHER_FREQUENCY_S_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     user_id: int
@@ -491,8 +492,9 @@ class LaunchStep(_message.Message):
     allow_new_privs: bool
     job_allocation: _common_pb2.NodeAllocation
     oom_kill_step: bool
+    login_environment: bool
     acct_gather_frequency_s: int
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., acct_gather_frequency_s: _Optional[int] = ...) -> None: ...
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ...) -> None: ...
 
 class StepLaunch(_message.Message):
     __slots__ = ("spec", "plan", "node_index")

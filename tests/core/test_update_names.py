@@ -1,0 +1,47 @@
+"""scontrol update jobname= user=: which jobs are meant by a name. And scancel -u OTHER."""
+
+from ctld.core.events import CancelJobs, JobFilter, UpdateJobs, WantedJob
+from penstock.values.states import ACTIVE_STATES
+from tests.core.world import USERS, World, make_config
+
+ACTIVE = tuple(sorted(int(state) for state in ACTIVE_STATES))
+
+
+def _world() -> World:
+    world = World(make_config())
+    for user, name in (("ann", "a"), ("bob", "a"), ("ann", "a"), ("ann", "b")):
+        world.submit(WantedJob(name=name, hold=True), user)
+    return world
+
+
+def _update(world: World, user: str, **which: tuple[object, ...]) -> list[str]:
+    chosen = JobFilter(states=ACTIVE, **which)  # type: ignore[arg-type]
+    return world.do(UpdateJobs(world.actor(user), (), {"comment": "x"}, {}, world.reply_to(), chosen))
+
+
+def _changed(world: World) -> list[int]:
+    return [job_id for job_id, job in world.core.state.jobs.items() if job.request.comment == "x"]
+
+
+def test_a_name_means_all_jobs_that_one_may_change() -> None:
+    world = _world()
+    assert _update(world, "ann", names=("a",)) == ["1: ok; 3: ok"]
+    assert _changed(world) == [1, 3]
+    world = _world()
+    assert _update(world, "root", names=("a",)) == ["1: ok; 2: ok; 3: ok"]
+    assert _update(world, "root", names=("a",), uids=(USERS["bob"],)) == ["2: ok"]
+
+
+def test_a_name_that_nobody_has() -> None:
+    world = _world()
+    for which in ({"names": ("zzz",)}, {"names": ("a",), "uids": (USERS["bob"],)}):
+        assert _update(world, "ann", **which) == ["refused: Invalid job id specified"]
+    assert not _changed(world)
+
+
+def test_jobs_of_others_are_not_cancelled_and_that_is_said() -> None:
+    world = _world()
+    event = CancelJobs(world.actor("ann"), JobFilter(uids=(USERS["bob"],)), reply_to=world.reply_to())
+    assert world.do(event) == ["2: Access/permission denied"]
+    event = CancelJobs(world.actor("ann"), JobFilter(names=("a",)), reply_to=world.reply_to())
+    assert world.do(event) == ["1: ok; 3: ok"]  # without -u his own are meant
