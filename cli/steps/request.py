@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.bindwords import hint
-from cli.environment import current_umask, soft_limits
+from cli.environment import current_umask, export_text, soft_limits
 from cli.jobopts import OVERSUBSCRIBE, SHARED, environment_values
 from cli.jobrequest import counts, job_request, merge, shown
 from cli.options import Command, parse
@@ -150,7 +150,7 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     _devices(spec, found)
     _paths(spec, values)
     spec.name = found.get("job_name") or _name_of(command)
-    spec.export_env = found.get("export", "")
+    spec.export_env = export_text(found.get("export", ""))
     spec.submit_line = shown(f"srun {' '.join(argv)}")[:SUBMIT_LINE_MAX]
     spec.submit_host = os.uname().nodename
     spec.umask = current_umask()
