@@ -78,6 +78,7 @@ def read_values(command: Command, argv: list[str], env: Mapping[str, str]) -> tu
     if "nodes" in own and "ntasks_per_node" in own and "ntasks" not in own:
         inherited.pop("ntasks", None)
     if "SLURM_JOB_ID" in env or "jobid" in own:
+        inherited.pop("tres_per_task", None)  # as SLURM_GPUS_PER_TASK has it; its cpus are no order to steps
         for key in OF_THE_JOB:
             inherited.pop(key, None)
     return Values(merge(inherited, own), own), line.positional
