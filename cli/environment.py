@@ -19,6 +19,8 @@ from penstock.values.text import shown
 #: The controller's default limit (config.max_environment_bytes); it checks again with its own.
 ENVIRONMENT_BYTES_MAX = 1024 * 1024
 EXPORT_NOTHING = ("NONE", "NIL")
+#: Of a file descriptor; what is longer is a file's name.
+DESCRIPTOR_DIGITS_MAX = 7
 SECRETS = (b"SLURM_JWT",)
 RLIMITS = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
 
@@ -76,6 +78,14 @@ def step_environment(export: str, source: Mapping[bytes, bytes], *, inside: bool
     pairs[b"SLURM_PRIO_PROCESS"] = b"%d" % os.getpriority(os.PRIO_PROCESS, 0)
     pairs[b"SLURM_UMASK"] = b"%04o" % current_umask()
     return _lines(pairs)
+
+
+def export_text(export: str) -> str:
+    """What becomes SLURM_EXPORT_ENV: --export as written, or only the names where a value is not clean text."""
+    if export.isprintable():
+        return export
+    names = (item.partition("=")[0] for item in export.split(","))
+    return ",".join(name for name in names if name and name.isprintable())
 
 
 def soft_limits(propagate: str) -> dict[str, int]:
@@ -158,9 +168,9 @@ def _unquote(value: bytes) -> bytes:
 
 def _read_pairs(where: str) -> Pairs:
     """Read NAME=value entries, each ended by NUL, from a file or, for a number from 3, an open file descriptor."""
-    is_descriptor = where.isascii() and where.isdigit() and int(where[:10]) >= 3
+    is_descriptor = where.isascii() and where.isdigit() and len(where) <= DESCRIPTOR_DIGITS_MAX and int(where) >= 3
     try:
-        with open(int(where[:10]) if is_descriptor else where, "rb") as file:
+        with open(int(where) if is_descriptor else where, "rb") as file:
             data = file.read(ENVIRONMENT_BYTES_MAX + 1)
     except OSError as error:
         raise CommandError(f"Could not open user environment file {where}: {error.strerror}") from error

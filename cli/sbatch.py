@@ -17,7 +17,7 @@ import time
 from typing import Any, NoReturn
 
 from cli.components import join, parse_components
-from cli.environment import current_umask, job_environment, soft_limits
+from cli.environment import current_umask, export_text, job_environment, soft_limits
 from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
 from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
@@ -201,7 +201,7 @@ def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job.submit_host = os.uname().nodename
     job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
     job.command = shown(source.path) if source.path else NO_COMMAND
-    job.export_env = _export_text(values.get("export", ""))
+    job.export_env = export_text(values.get("export", ""))
     job.umask = current_umask()
     job.rlimits.update(soft_limits(values.get("propagate", "")))
     job.propagate_asked = bool(values.get("propagate"))
@@ -228,14 +228,6 @@ def _default_name(source: Script) -> str:
         return check_name(source.default_name, "job name")
     except ValueError as error:
         raise CommandError(f"The script's name cannot be the job's name: {error}. Give one with --job-name.") from error
-
-
-def _export_text(export: str) -> str:
-    """What becomes SLURM_EXPORT_ENV: as written, or only the names where a value is not clean text."""
-    if shown(export) == export:
-        return export
-    names = (item.partition("=")[0] for item in export.split(","))
-    return ",".join(name for name in names if name and shown(name) == name)
 
 
 def foreign_values(data: bytes) -> dict[str, Any]:

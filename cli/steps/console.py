@@ -160,6 +160,7 @@ class Mode(NamedTuple):
     path: str = ""
 
 
+TASK_MAX = 2**31 - 1
 #: Symbols that only a node knows: then the nodes open the files.
 NODE_SYMBOLS = "tnN"
 
@@ -171,7 +172,9 @@ def parse_mode(text: str | None) -> Mode:
     if text.lower() == "none":
         return Mode("none")
     if text.isascii() and text.isdigit():
-        return Mode("task", task=int(text[:10]))
+        return Mode(
+            "task", task=min(int(text[:10]), TASK_MAX)
+        )  # more tasks than there can be: told when they are known
     return Mode("nodes" if _is_of_nodes(text) else "file", path=text)
 
 

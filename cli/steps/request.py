@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.bindwords import hint
-from cli.environment import current_umask, soft_limits
+from cli.environment import current_umask, export_text, soft_limits
 from cli.jobopts import OVERSUBSCRIBE, SHARED, environment_values
 from cli.jobrequest import counts, job_request, merge, shown
 from cli.options import Command, parse
@@ -78,6 +78,7 @@ def read_values(command: Command, argv: list[str], env: Mapping[str, str]) -> tu
     if "nodes" in own and "ntasks_per_node" in own and "ntasks" not in own:
         inherited.pop("ntasks", None)
     if "SLURM_JOB_ID" in env or "jobid" in own:
+        inherited.pop("tres_per_task", None)  # as SLURM_GPUS_PER_TASK has it; its cpus are no order to steps
         for key in OF_THE_JOB:
             inherited.pop(key, None)
     return Values(merge(inherited, own), own), line.positional
@@ -150,7 +151,7 @@ def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: 
     _devices(spec, found)
     _paths(spec, values)
     spec.name = found.get("job_name") or _name_of(command)
-    spec.export_env = found.get("export", "")
+    spec.export_env = export_text(found.get("export", ""))
     spec.submit_line = shown(f"srun {' '.join(argv)}")[:SUBMIT_LINE_MAX]
     spec.submit_host = os.uname().nodename
     spec.umask = current_umask()

@@ -23,7 +23,7 @@ from ctld.core.effects import (
     TerminateStep,
 )
 from ctld.core.gpu_jobs import GPU_ERROR
-from ctld.core.model import JobRow
+from ctld.core.model import JobRequest, JobRow
 from ctld.core.state import ClusterState
 from ctld.core.step_model import StepRow
 from penstock.v1 import common_pb2, node_pb2
@@ -193,6 +193,8 @@ def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:
             ("SLURM_NTASKS_PER_SOCKET", request.ntasks_per_socket),
             ("SLURM_OVERCOMMIT", int(request.overcommit)),
             ("SLURM_CONTAINER", request.container),
+            ("SLURM_TRES_PER_TASK", tres_per_task(request)),
+            ("SLURM_SPREAD_JOB", int(request.spread_job)),
         )
         if value
     )
@@ -230,6 +232,13 @@ def gpus_text(job: JobRow) -> str:
 def gpus_of(gres: tuple[tuple[str, str, int], ...]) -> str:
     """The GPUs of a request as an option has them."""
     return ",".join(f"{type_}:{count}" if type_ else str(count) for name, type_, count in gres if name == "gpu")
+
+
+def tres_per_task(request: JobRequest) -> str:
+    """What each task has, as --tres-per-task has it: `cpu=2,gres/gpu:a100=1`."""
+    cpus = [f"cpu={request.cpus_per_task}"] if request.cpus_per_task_asked else []
+    gres = (f"gres/{name}:{type_}={n}" if type_ else f"gres/{name}={n}" for name, type_, n in request.gres_per_task)
+    return ",".join((*cpus, *gres))
 
 
 def note_text(effect: TerminateStep, now_us: int) -> str:

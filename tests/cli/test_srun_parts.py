@@ -108,6 +108,9 @@ def test_devices_by_node_step_and_task() -> None:
         ("SLURM_JOB_NAME", "job", "name", "prog"),
         ("SLURM_TIMELIMIT", "5", "time_limit_s", 0),
         ("SLURM_UNBUFFEREDIO", "1", "unbuffered", True),
+        ("SLURM_REMOTE_CWD", "/tmp", "work_dir", b"/tmp"),
+        ("SLURM_TRES_PER_TASK", "cpu=2,gres/gpu=1", "cpus_per_task", 0),
+        ("SLURM_MEM_PER_GPU", "100", "mem_per_node_mb", 0),  # the job's: a step has no such word
     ],
 )
 def test_variables_stand_in_for_options(variable: str, value: str, field: str, wanted: object) -> None:
@@ -119,6 +122,14 @@ def test_the_command_line_is_stronger_than_variables() -> None:
     spec = spec_of("-n2", "--mem-per-cpu=5", "--gres=none", env=env)
     assert (spec.ntasks, spec.mem_per_cpu_mb, spec.HasField("mem_per_node_mb")) == (2, 5, False)
     assert spec.no_gres and not spec.gres_per_node
+
+
+def test_variables_that_belong_together() -> None:
+    env = INSIDE | {"SLURM_GRES": "gpu:4", "SLURM_STEP_GRES": "gpu:1", "SLURM_GPUS_PER_TASK": "1",
+                    "SLURM_TRES_PER_TASK": "cpu=2,gres/gpu=1", "SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "3"}  # fmt: skip
+    spec = spec_of(env=env)
+    assert ([g.count for g in spec.gres_per_node], [g.count for g in spec.gres_per_task]) == ([1], [1])
+    assert (spec.cpus_per_task, spec.distribution) == (0, "plane=3")
 
 
 def test_what_srun_says_of_export_is_stronger() -> None:

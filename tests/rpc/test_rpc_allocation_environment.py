@@ -2,10 +2,10 @@
 
 import pytest
 
-from ctld.agents.launch import launch_message, master_host
+from ctld.agents.launch import launch_message, master_host, tres_per_task
 from ctld.core.effects import LaunchStep
 from ctld.core.events import WantedJob
-from ctld.core.model import job_row
+from ctld.core.model import JobRequest, job_row
 from ctld.rpc.allocenv import TABLE, allocation_environment
 from nodedaemon.core.environment import TABLE as OF_BATCH
 from nodedaemon.core.environment import step_environment
@@ -49,3 +49,12 @@ def test_both_say_the_same(wanted: dict[str, object]) -> None:
     for name in (*TABLE, *OF_BATCH):
         if name not in OF_NODE:
             assert shown.get(name) == batch.get(name), name
+
+
+def test_what_each_task_has_is_told() -> None:
+    gres = (("gpu", "a100", 1), ("gpu", "", 2))
+    assert (
+        tres_per_task(JobRequest(cpus_per_task=2, cpus_per_task_asked=True, gres_per_task=gres))
+        == "cpu=2,gres/gpu:a100=1,gres/gpu=2"
+    )
+    assert tres_per_task(JobRequest()) == ""
