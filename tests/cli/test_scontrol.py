@@ -176,7 +176,7 @@ def test_show_job_asks_for_all_states(monkeypatch, capsys):
         "planned": True,
     }
     run(capsys, "SHOW", "Jobs")
-    assert fields(client.calls[1][1]) == {"filter": {}, "all_states": True, "planned": True}
+    assert fields(client.calls[1][1]) == {"filter": {}, "all_states": True, "planned": True, "hide_hidden": True}
 
 
 def test_jobs_that_are_not_there(monkeypatch, capsys):
