@@ -169,5 +169,8 @@ WITH_JSON = (
     "job", "jobs", "node", "nodes", "partition", "partitions", "reservation", "reservations", "step", "steps", "config",
     "licenses", "license",
 )  # fmt: skip
-#: Short words that are not the beginning of one entity alone.
-ENTITY_WORDS = {"res": "reservation", "part": "partition", "nod": "node", "par": "partition"}
+#: Other words for entities, and short ones that are not the beginning of one entity alone.
+ENTITY_WORDS = {
+    "res": "reservation", "part": "partition", "nod": "node", "par": "partition", "jobid": "job", "nodename": "node",
+    "partitionname": "partition", "reservationname": "reservation", "stepid": "step",
+}  # fmt: skip
