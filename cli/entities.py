@@ -18,17 +18,22 @@ def show_jobs(call: Call) -> int:
     """`show job [ID]`."""
     ids = check_ids(call.words, "scontrol_print_job error: Invalid job id specified")
     report = call.report()
-    request = pb.ListJobsRequest(filter=pb.JobFilter(ids=ids), all_states=True, detail=report.detail, planned=True)
+    request = pb.ListJobsRequest(
+        filter=pb.JobFilter(ids=ids),
+        all_states=True,
+        detail=report.detail,
+        planned=True,
+        hide_hidden=not (ids or call.options.get("all")),
+    )
     jobs = list_jobs(request)
+    if ids and not jobs:
+        raise CommandError(NO_SUCH_JOB, plain=True)
     if is_wanted(call.options):
-        from cli.document import write_document
-        from cli.jsonout import jobs_document
+        from cli.jsonout import write_jobs
 
-        write_document(jobs_document(jobs, find_cluster().cluster_name, report.now_us), call.options)
+        write_jobs(jobs, find_cluster().cluster_name, report.now_us, call.options)
         return 0
     if not jobs:
-        if ids:
-            raise CommandError(NO_SUCH_JOB, plain=True)
         print("No jobs in the system")  # noqa: T201
     call.put([show.job_record(job, report) for job in jobs])
     return 0
@@ -58,7 +63,8 @@ def show_nodes(call: Call) -> int:
 def show_partitions(call: Call) -> int:
     """`show partition [NAME]`."""
     wanted = {name for word in call.words for name in word.split(",")}
-    found = ask("ListPartitions", pb.ListPartitionsRequest(), "slurm_load_partitions").partitions
+    hide = not (call.options.get("all") or wanted)
+    found = ask("ListPartitions", pb.ListPartitionsRequest(hide_hidden=hide), "slurm_load_partitions").partitions
     hidden_too = call.options.get("all") or wanted
     chosen = [p for p in found if (not wanted or p.name in wanted) and (hidden_too or not p.hidden)]
     if not (chosen or wanted or is_wanted(call.options)):
@@ -163,5 +169,8 @@ WITH_JSON = (
     "job", "jobs", "node", "nodes", "partition", "partitions", "reservation", "reservations", "step", "steps", "config",
     "licenses", "license",
 )  # fmt: skip
-#: Short words that are not the beginning of one entity alone.
-ENTITY_WORDS = {"res": "reservation", "part": "partition", "nod": "node", "par": "partition"}
+#: Other words for entities, and short ones that are not the beginning of one entity alone.
+ENTITY_WORDS = {
+    "res": "reservation", "part": "partition", "nod": "node", "par": "partition", "jobid": "job", "nodename": "node",
+    "partitionname": "partition", "reservationname": "reservation", "stepid": "step",
+}  # fmt: skip

@@ -12,7 +12,7 @@ from penstock.values.errors import BadValue
 
 BUSY = frozenset(("ALLOCATED", "MIXED"))
 #: Base states and flags as numbers: sinfo sorts by them.
-_BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5}
+_BASE_NUMBER = {"UNKNOWN": 0, "DOWN": 1, "IDLE": 2, "ALLOCATED": 3, "MIXED": 5, "FUTURE": 6}
 _FLAG_NUMBER = {
     "RESERVED": 0x40, "CLOUD": 0x80, "MAINTENANCE": 0x100, "DRAIN": 0x200, "COMPLETING": 0x400, "NO_RESPOND": 0x800,
     "POWERED_DOWN": 0x1000, "FAIL": 0x2000, "POWERING_UP": 0x4000, "REBOOT_REQUESTED": 0x10000, "POWER_DOWN": 0x40000,
@@ -42,6 +42,7 @@ _COMPLETE_FLAGS = {
     "POWERED_DOWN": "powered_down",
     "POWERING_DOWN": "powering_down",
     "POWERING_UP": "powering_up",
+    "DYNAMIC_NORM": "dynamic_norm",
 }
 _JSON_FLAGS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 
@@ -173,6 +174,7 @@ _TESTS: dict[str, Test] = {
     "blocked": _flag("BLOCKED"),
     "block": _flag("BLOCKED"),
     "cloud": _flag("CLOUD"),
+    "dynamic_norm": _flag("DYNAMIC_NORM"),
     "future": _base("FUTURE"),
     "futr": _base("FUTURE"),
     "power_down": _flag("POWER_DOWN"),
@@ -182,7 +184,7 @@ _TESTS: dict[str, Test] = {
     "power_up": _flag("POWERING_UP"),
     "powering_up": _flag("POWERING_UP"),
     "pow_up": _flag("POWERING_UP"),
-} | dict.fromkeys(("dynamic_norm", "dynamic_future", "perfctrs", "npc", "ext", "external"), _never)  # no such node here
+} | dict.fromkeys(("dynamic_future", "perfctrs", "npc", "ext", "external"), _never)  # no such node here
 
 
 class StateFilter(NamedTuple):

@@ -19,6 +19,7 @@ from penstock.values.duration import format_duration
 from penstock.values.exitcode import format_exit
 from penstock.values.gres import Gres, format_gres, format_node_gres
 from penstock.values.hostlist import compress
+from penstock.values.jobid import format_sluid
 from penstock.values.memory import format_mb
 from penstock.values.reasons import sentence
 from penstock.values.runtime import ran_us
@@ -63,11 +64,14 @@ def _job_head(job: JobInfo, report: Report) -> Record:
     lines = [
         f"{job_title(job)} JobName={request.name}",
         *([f"HetJobIdSet={job.het_job_ids}"] if job.het_job_id else []),
-        f"UserId={job.user_name}({job.user_id}) GroupId={job.group_name}({job.group_id}) MCS_label=N/A",
+        *([f"SLUID={format_sluid(job.submit_at_us, job.job_id)}"] if job.submit_at_us else []),
+        f"UserId={job.user_name}({job.user_id}) GroupId={job.group_name}({job.group_id}) "
+        f"MCS_label={request.mcs_label or 'N/A'}",
         f"Priority={job.priority} Nice={request.nice} Account={_null(request.account)} QOS={_null(request.qos)}"
         + (f" WCKey={request.wckey}" if request.wckey else ""),
         f"JobState={job.state} Reason={job.reason.replace(' ', '_') or 'None'} Dependency={_null(job.dependency)}",
-        f"Requeue={request.requeue:d} Restarts={job.attempt} BatchFlag={is_batch(request):d} Reboot=0 ExitCode={_exit(job)}",
+        f"Requeue={request.requeue:d} Restarts={job.attempt} BatchFlag={is_batch(request):d} "
+        f"Reboot={request.reboot:d} ExitCode={_exit(job)}",
     ]
     return [*lines, f"DerivedExitCode={_exit(job)}"] if report.detail else lines
 
@@ -137,15 +141,16 @@ def _job_resources(job: JobInfo, report: Report) -> Record:
     ]
     if job.planned_node_list:
         lines[-1] += f" SchedNodeList={job.planned_node_list}"
-    if job.batch_node:
-        lines.append(f"BatchHost={job.batch_node}")
+    batch = [f"BatchFeatures={request.batch_features}"] if request.batch_features else []
+    batch += [f"BatchHost={job.batch_node}"] if job.batch_node else []
+    lines += [" ".join(batch)] if batch else []
     lines += [
         f"NumNodes={_node_count(job)} NumCPUs={job.cpus} NumTasks={job.tasks} "
         f"CPUs/Task={request.cpus_per_task or 1} {_required_inside(request)}",
         f"ReqTRES={_null(job.tres_req)}",
         f"AllocTRES={_null(job.tres_alloc)}",
         f"Socks/Node={_any(request.sockets_per_node)} NtasksPerN:B:S:C={request.ntasks_per_node}:0:"
-        f"{_any(request.ntasks_per_socket)}:{_any(request.ntasks_per_core)} CoreSpec=*",
+        f"{_any(request.ntasks_per_socket)}:{_any(request.ntasks_per_core)} {_special_cores(request)}",
     ]
     if report.detail:
         lines += _allocation(job)
@@ -154,10 +159,11 @@ def _job_resources(job: JobInfo, report: Report) -> Record:
         *lines,
         f"MinCPUsNode={max(request.mincpus, max(request.cpus_per_task, 1) * max(request.ntasks_per_node, 1))} "
         f"{memory}={format_mb(job.mem_mb)} MinTmpDiskNode={format_mb(request.tmp_disk_mb)}",
-        f"Features={_null(request.features)} DelayBoot=00:00:00",
+        f"Features={_null(request.features)} DelayBoot={format_duration(request.delay_boot_s)}",
         *([f"Prefer={request.prefer}"] if request.prefer else []),
         *([f"Reservation={request.reservation}"] if request.reservation else []),
-        f"OverSubscribe={_sharing(request)} Contiguous=0 Licenses={_null(request.licenses)} Network=(null)",
+        f"OverSubscribe={_sharing(request)} Contiguous={request.contiguous:d} "
+        f"Licenses={_null(request.licenses)} Network={_null(request.network)}",
     ]
 
 
@@ -167,7 +173,18 @@ def _required_inside(request: JobRequest) -> str:
 
 
 def _sharing(request: JobRequest) -> str:
-    return "NO" if request.exclusive else "USER" if request.exclusive_user else "OK"
+    if request.exclusive or request.exclusive_topo:
+        return "TOPO" if request.exclusive_topo else "NO"
+    if request.exclusive_user or request.exclusive_mcs:
+        return "USER" if request.exclusive_user else "MCS"
+    return "YES" if request.oversubscribe else "OK"
+
+
+def _special_cores(request: JobRequest) -> str:
+    """Cores or threads of a node for the system."""
+    if request.HasField("thread_spec"):
+        return f"ThreadSpec={request.thread_spec}"
+    return f"CoreSpec={request.core_spec if request.HasField('core_spec') else '*'}"
 
 
 def _node_count(job: JobInfo) -> str:
@@ -200,6 +217,8 @@ def _job_files(job: JobInfo) -> Record:
     lines = [f"Command={request.command or NULL}", f"WorkDir={_path(request.work_dir)}"]
     lines += [f"Comment={request.comment}"] if request.comment else []
     lines += [f"AdminComment={job.admin_comment}"] if job.admin_comment else []
+    lines += [f"SystemComment={job.system_comment}"] if job.system_comment else []
+    lines += [f"Extra={request.extra}"] if request.extra else []
     output = job.std_out or request.std_out
     if is_batch(request):
         lines += [
@@ -207,9 +226,14 @@ def _job_files(job: JobInfo) -> Record:
             f"StdIn={_path(job.std_in or request.std_in or b'/dev/null')}",
             f"StdOut={_path(output)}",
         ]
-    lines += _asked_tres(request)
     if request.switches_max:
         lines.append(f"Switches={request.switches_max}@{format_duration(request.switches_wait_s)}")
+    lines += ["KillOInInvalidDependent=Yes"] if request.kill_on_invalid_dep else []
+    lines += ["SpreadJob=Yes"] if request.spread_job else []
+    lines += _asked_tres(request)
+    if request.mail_types:
+        lines.append(f"MailUser={request.mail_user or job.user_name} MailType={','.join(request.mail_types)}")
+    lines += [f"Container={request.container}"] if request.container else []
     lines += [f"SegmentSize={request.segment}"] if request.segment else []
     detail = job.reason_detail if job.reason_detail != job.reason else ""
     detail = detail or sentence(job.reason)
@@ -223,10 +247,13 @@ def _asked_tres(request: JobRequest) -> Record:
     pairs = (
         ("CpusPerTres", f"gres/gpu:{request.cpus_per_gpu}" if request.cpus_per_gpu else ""),
         ("MemPerTres", f"gres/gpu:{request.mem_per_gpu_mb}" if request.HasField("mem_per_gpu_mb") else ""),
-        ("NtasksPerTRES", str(request.ntasks_per_gpu or "")),
+        ("TresBind", f"gres/gpu:{request.gpu_bind}" if request.gpu_bind else ""),
+        ("TresFreq", f"gpu:{request.gpu_freq}" if request.gpu_freq else ""),
         ("TresPerJob", format_gres(_gres(request.gres_per_job))),
         ("TresPerNode", format_gres(_gres(of_node))),
+        ("TresPerSocket", format_gres(_gres(request.gres_per_socket))),
         ("TresPerTask", format_gres(_gres(request.gres_per_task))),
+        ("NtasksPerTRES", str(request.ntasks_per_gpu or "")),
     )
     return [f"{key}={text}" for key, text in pairs if text]
 

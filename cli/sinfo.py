@@ -48,6 +48,7 @@ COMMAND = Command(
     "sinfo",
     "[OPTIONS]",
     (
+        Option("future", "F", help="also nodes that are not there yet (FUTURE)"),
         Option("all", "a", env="SINFO_ALL", help="show all partitions, also hidden ones"),
         Option("dead", "d", help="show only non-responding nodes"),
         Option("exact", "e", help="group nodes only on exact match of configuration"),
@@ -114,6 +115,8 @@ def _report(
         emit(lines + table(found, clock.now_us, clock.style, header=not options.get("noheader")))
         return 0
     nodes = list(client.call("ListNodes", ListNodesRequest()).nodes)
+    if not (options.get("future") or "fut" in options.get("states", "").lower()):
+        nodes = [node for node in nodes if node.base_state != "FUTURE"]
     pairs = list(select(partitions, nodes, options, states))
     if is_wanted(options):
         from cli.document import write_document

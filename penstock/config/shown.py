@@ -40,7 +40,8 @@ def shown_parameters(config: Config, ignored: Mapping[str, str], path: str) -> t
             pairs[key.name] = key.shown
     pairs["JobDefaults"] = show_job_defaults(config.def_cpu_per_gpu, config.def_mem_per_gpu_mb) or "(null)"
     pairs |= shown_cgroup(config.cgroup)
-    pairs |= {"DisableRootJobs": "no", "HASH_VAL": "Match"}
+    disable = bool(config.partitions) and all(part.disable_root_jobs for part in config.partitions)
+    pairs |= {"DisableRootJobs": "yes" if disable else "no", "HASH_VAL": "Match"}
     pairs["SlurmUser"] = show_user(config.slurm_user)
     del pairs["SlurmctldHost"]
     same = config.controller_addr == config.controller_host

@@ -68,6 +68,7 @@ JOB = pb.JobInfo(
 
 JOB_TEXT = """\
 JobId=7 JobName=train
+   SLUID=s1HF7YAT000007
    UserId=ann(1000) GroupId=users(100) MCS_label=N/A
    Priority=4294901757 Nice=0 Account=(null) QOS=(null)
    JobState=RUNNING Reason=None Dependency=(null)
@@ -176,7 +177,7 @@ def test_show_job_asks_for_all_states(monkeypatch, capsys):
         "planned": True,
     }
     run(capsys, "SHOW", "Jobs")
-    assert fields(client.calls[1][1]) == {"filter": {}, "all_states": True, "planned": True}
+    assert fields(client.calls[1][1]) == {"filter": {}, "all_states": True, "planned": True, "hide_hidden": True}
 
 
 def test_jobs_that_are_not_there(monkeypatch, capsys):

@@ -34,17 +34,17 @@ ORDER = {
         SubmitTime EligibleTime
         AccrueTime
         StartTime EndTime Deadline
-        CrontabSpec?
+        CronJob? CrontabSpec?
         PreemptEligibleTime? PreemptTime?
         SuspendTime SecsPreSuspend LastSchedEval Scheduler
         Partition AllocNode:Sid
         ReqNodeList ExcNodeList
         NodeList SchedNodeList?
-        BatchHost?
+        BatchFeatures? BatchHost?
         NumNodes NumCPUs NumTasks CPUs/Task ReqB:S:C:T
         ReqTRES
         AllocTRES
-        Socks/Node NtasksPerN:B:S:C CoreSpec
+        Socks/Node NtasksPerN:B:S:C CoreSpec? ThreadSpec?
         JOB_GRES? Nodes? CPU_IDs? Mem? GRES?
         MinCPUsNode MinMemoryNode MinTmpDiskNode
         Features DelayBoot
@@ -55,8 +55,23 @@ ORDER = {
         WorkDir
         Comment?
         AdminComment?
+        SystemComment?
+        Extra?
         StdErr StdIn StdOut
-        CpusPerTres? MemPerTres? NtasksPerTRES? TresPerJob? TresPerNode? TresPerTask?
+        Switches?
+        KillOInInvalidDependent?
+        SpreadJob?
+        CpusPerTres?
+        MemPerTres?
+        TresBind?
+        TresFreq?
+        TresPerJob?
+        TresPerNode?
+        TresPerSocket?
+        TresPerTask?
+        NtasksPerTRES?
+        MailUser? MailType?
+        Container?
     """,
     "node": """
         NodeName Arch CoresPerSocket
@@ -122,10 +137,12 @@ ORDER = {
 JOB = pb.JobInfo(
     job_id=7, array_job_id=5, array_task_id=2, array_throttle=3, state="RUNNING", reason="None", user_id=1, user_name="a",
     group_name="g", partition="p", start_at_us=T0, time_limit_s=60, node_list="n1", batch_node="n1", cpus=2, nodes=1, tasks=1,
-    exit=ExitStatus(), admin_comment="ac", preempt_at_us=T0, planned_node_list="n2",
+    exit=ExitStatus(), admin_comment="ac", system_comment="sc", cron="@daily", submit_at_us=T0, preempt_at_us=T0, planned_node_list="n2",
     request=JobRequest(
         name="j", wckey="w", comment="c", reservation="r", prefer="f", cpus_per_gpu=1, mem_per_gpu_mb=5, ntasks_per_gpu=1,
-        gres_per_job=[GresCount(name="gpu", count=1)], gres_per_task=[GresCount(name="gpu", count=1)],
+        gres_per_job=[GresCount(name="gpu", count=1)], gres_per_task=[GresCount(name="gpu", count=1)], mail_types=["END"], spread_job=True,
+        kill_on_invalid_dep=True, container="/c", extra="x", core_spec=1, batch_features="b", gpu_bind="closest", gpu_freq="high",
+        switches_max=1, contiguous=True, gres_per_socket=[GresCount(name="gpu", count=1)],
     ),
     allocation=[NodeAllocation(node="n1", cpus=2, mem_mb=1, gres=[GresIndices(name="gpu", index=[0, 1])], cpu_ids=b"\x03")],
 )  # fmt: skip

@@ -12,7 +12,7 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     gone 1 / late 1 code=0                              a step ends unseen / its node says so now
     busy / idle                                         a commit is in flight / is done
     clock -3600 / reload n1 n2                          the wall clock is set / scontrol reconfigure with these nodes
-    cancel ids user= signal= / hold / release / requeue / suspend / resume ids user=
+    cancel ids user= signal= / hold / release / requeue / top / suspend / resume ids user=
     update ids user= key=value                          scontrol update; dates in seconds from now
     qos add|modify|delete NAME key=value / qos
     node n1 state=drain reason=x / partition debug state=down
@@ -187,6 +187,9 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands):
 
     def release(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return self._control(ControlAction.RELEASE, plain, keys)
+
+    def top(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        return self._control(ControlAction.TOP, plain, keys)
 
     def suspend(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         return self._control(ControlAction.SUSPEND, plain, {"user": "opa", **keys})
