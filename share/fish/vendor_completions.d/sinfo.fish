@@ -1,4 +1,5 @@
 # Completion of sinfo in fish. Written by tools/manual; do not edit.
+complete -c sinfo -l future -s F -d 'also nodes that are not there yet (FUTURE)'
 complete -c sinfo -l all -s a -d 'show all partitions, also hidden ones'
 complete -c sinfo -l dead -s d -d 'show only non-responding nodes'
 complete -c sinfo -l exact -s e -d 'group nodes only on exact match of configuration'
