@@ -436,6 +436,7 @@ class Core:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
         for reservation in state.reservations.values():
             h.update(encode(reservation))
+        h.update(encode((list(state.periodic.crontabs.values()), list(state.periodic.triggers.values()))))
         h.update(
             encode(
                 (state.next_job_id, state.next_request_id, state.epoch, sorted(state.waiting_for), len(state.timers))

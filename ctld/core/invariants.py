@@ -33,11 +33,22 @@ def check(state: ClusterState) -> None:
     _check_licenses(state)
     _check_shares(state)
     _check_reservations(state)
+    _check_crontabs(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
     ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
     for job_id in sorted(ready):
         _need(state.jobs[job_id].state is JobState.PENDING, f"job {job_id} is ready and not pending")
+
+
+def _check_crontabs(state: ClusterState) -> None:
+    """A job that comes again is an entry of its owner's crontab, and only once."""
+    entries = [(entry.job_id, tab.uid) for tab in state.periodic.crontabs.values() for entry in tab.jobs]
+    owners = dict(entries)
+    _need(len(owners) == len(entries), "a job is two entries of crontabs")
+    for job_id, job in state.jobs.items():
+        if job.request.cron and job.state in ACTIVE_STATES:
+            _need(owners.get(job_id) == job.user_id, f"job {job_id} comes again, and is in no crontab of its owner")
 
 
 def _check_licenses(state: ClusterState) -> None:

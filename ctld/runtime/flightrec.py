@@ -92,7 +92,8 @@ class FlightRecorder:
         try:
             if self._file.tell():
                 self._rotate()
-            self._file.write(_entry(START, now_us, Start(config, loaded)))
+            crontabs = [crontab._replace(text="") for crontab in loaded.crontabs]
+            self._file.write(_entry(START, now_us, Start(config, loaded._replace(crontabs=crontabs))))
             self._started_at_byte = self._file.tell()
         except OSError as error:
             self._give_up(error)
