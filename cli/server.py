@@ -80,11 +80,11 @@ class Worker:
 class Server:
     """Listens, hands out, reports."""
 
-    def __init__(self, listener: socket.socket, path: str) -> None:
+    def __init__(self, listener: socket.socket, path: str, code: "dict[str, FileMark | None]") -> None:
         self._listener = listener
         self._path = path
         self._inode = os.stat(path).st_ino
-        self._code = code_marks()
+        self._code = code
         self._looked_at = time.monotonic()
         self._workers: dict[int, Worker] = {}  # by the descriptor of `control`
         self._waiting = select.poll()
@@ -240,7 +240,7 @@ def _mark(path: str) -> FileMark | None:
         status = os.stat(path)
     except OSError:
         return None
-    return FileMark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return FileMark(status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
 def greet(connection: socket.socket, word: int) -> None:
@@ -291,6 +291,7 @@ def clear_dead(folder: str) -> None:
 
 def main() -> NoReturn:
     """The whole of a server's process."""
+    began_ns = time.time_ns()
     folder, key, lock = sys.argv[1], sys.argv[2], int(sys.argv[3])
     path = os.path.join(folder, key)
     os.set_inheritable(lock, False)
@@ -301,6 +302,10 @@ def main() -> NoReturn:
     from penstock.client import make_messages
 
     make_messages()
+    code = code_marks()
+    if any(mark is None or mark.changed_ns >= began_ns for mark in code.values()):
+        os.unlink(path + ".lock")
+        os._exit(0)  # it is being upgraded: what is in memory may be some of both
     clear_dead(folder)
     if os.path.lexists(path):
         os.unlink(path)  # we have its lock, so it is a dead one's
@@ -310,7 +315,7 @@ def main() -> NoReturn:
     listener.listen(BACKLOG)
     gc.collect()
     gc.freeze()
-    server = Server(listener, path)
+    server = Server(listener, path, code)
     idle = os.environ.get("PENSTOCK_COMMAND_SERVER_IDLE_S", "")
     server.serve(int(idle) if idle.isascii() and idle.isdigit() and 0 < int(idle) < 86400 else IDLE_S)
     server.close()

@@ -38,6 +38,11 @@ def workers_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def the_worker_of(pid: int) -> int:
+    """The one that has served a call; one that a probe had made ends at once."""
+    return wait_for(lambda: len(workers_of(pid)) == 1 and workers_of(pid), "one worker rests")[0]
+
+
 @pytest.mark.parametrize("change", ["written", "replaced", "removed"])
 def test_after_an_upgrade(launched, change):
     pid = launched.warm()
@@ -186,10 +191,12 @@ def test_a_socket_of_somebody_else_is_not_spoken_to(launched):
 def test_a_worker_serves_again_only_after_success(launched):
     pid = launched.warm()
     ask(launched)
-    (worker,) = wait_for(lambda: workers_of(pid), "a worker rests")
+    worker = the_worker_of(pid)
     for _ in range(5):
+        wait_for(lambda: resting(worker), "it is free again")
         ask(launched)
     assert workers_of(pid) == [worker]
+    wait_for(lambda: resting(worker), "it is free again")
     assert launched.run("squeue", "--nope").returncode == 1
     wait_for(lambda: worker not in workers_of(pid), "it is replaced")
     assert ask(launched) == VERSION and launched.starts() == []
@@ -204,10 +211,10 @@ def test_what_a_call_leaves_is_not_there_in_the_next(launched, tmp_path):
     with open(tmp_path / "f") as extra:
         done = launched.run("sbatch", "--wrap=x", env={b"A": b"1"}, cwd=tmp_path, pass_fds=[extra.fileno()])
     assert done.returncode == 0
-    (worker,) = wait_for(lambda: workers_of(pid), "it rests")
+    worker = the_worker_of(pid)
     links = wait_for(lambda: resting(worker), "it has let go of everything")
-    assert os.readlink(f"/proc/{worker}/cwd") == "/"
     assert sorted(links) == ["/dev/null"] * 3 + ["socket"]
+    assert os.readlink(f"/proc/{worker}/cwd") == "/"
     assert launched.run("sbatch", "--wrap=x").returncode == 0
     assert workers_of(pid) == [worker] and launched.starts() == []
     (_, first), (_, second) = controller.requests
