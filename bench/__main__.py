@@ -10,7 +10,7 @@ from bench.report import document, machine, table, write
 
 OUT = Path(__file__).parent / "out" / "main.json"
 #: The peer is a comparison, and MPICH is somebody else's: where they are not there, the run is whole all the same.
-OPTIONAL = frozenset({"slurm", "slurm-step", "mpi"})
+OPTIONAL = frozenset({"slurm", "slurm-step", "slurm-shells", "mpi"})
 
 
 def main() -> int:

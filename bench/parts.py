@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import cluster, incore, listings, mpi, restart, slurmpeer, steps
+from bench import cluster, incore, listings, mpi, restart, shells, slurmpeer, steps
 from bench.local import BIN, private_cluster
 from bench.measure import CannotMeasure
 
@@ -21,7 +21,7 @@ QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS = 4, 64, 8
 KEYS = (
     "array_jobs_per_s", "slurm_array_jobs_per_s", "durable_submits_per_s", "sbatch_wall_ms", "squeue_wall_ms",
     "restart_s", "ctld_rss_mb", "steps_per_s", "slurm_steps_per_s", "first_byte_above_start_p50_ms", "wide_step_s",
-    "stream_mb_per_s", "stepd_private_mb",
+    "stream_mb_per_s", "stepd_private_mb", "shell_submits_per_s", "slurm_shell_submits_per_s",
 )  # fmt: skip
 
 Figures = dict[str, Any]
@@ -46,10 +46,11 @@ class Effort(NamedTuple):
     listed_jobs: int = listings.JOBS
     listed_tasks: int = listings.TASKS
     poll_s: float = 10.0
+    shell_calls: int = 4_000
 
 
 #: Enough to see that every part works; its figures mean little.
-QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0)
+QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0, 80)
 
 
 def slurm(effort: Effort) -> Figures:
@@ -187,12 +188,26 @@ def slurm_step(effort: Effort) -> Figures:
         return {"slurm_steps_per_s": steps.slurm_loop_rate(Path(name), CPUS, effort.steps)}
 
 
+def shell_loops(effort: Effort) -> Figures:
+    """`sbatch` from eight shells."""
+    with private_cluster(1, CPUS) as local:
+        return {"shell_submits_per_s": shells.rate(local.command("sbatch")[0], local.env, effort.shell_calls)}
+
+
+def slurm_shell_loops(effort: Effort) -> Figures:
+    """The peer's `sbatch` from eight shells."""
+    with slurmpeer.private_slurm(CPUS) as env:
+        return {"slurm_shell_submits_per_s": shells.rate("sbatch", env, effort.shell_calls)}
+
+
 PARTS: dict[str, Callable[[Effort], Figures]] = {
     "core": core,
     "slurm": slurm,
     "slurm-step": slurm_step,
     "array": array,
     "step": step,
+    "slurm-shells": slurm_shell_loops,
+    "shells": shell_loops,
     "submits": submits,
     "restart": start_again,
     "listing": listing,
@@ -211,7 +226,7 @@ def run_part(name: str, effort: Effort) -> tuple[Figures, str]:
 def ratios(figures: Figures) -> Figures:
     """How we compare with Slurm in the same run; null when either is missing."""
     found: Figures = {}
-    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms", "steps_per_s"):
+    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms", "steps_per_s", "shell_submits_per_s"):
         ours, theirs = figures.get(name), figures.get(f"slurm_{name}")
         found[f"{name}_ratio_to_slurm"] = ours / theirs if ours and theirs else None
     return found

@@ -14,7 +14,7 @@ from typing import Any
 from cli import reservation, show
 from cli.jobids import own_node
 from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs
-from cli.run import CommandError, complain
+from cli.run import CommandError, complain, need_own_process
 from cli.update import is_about_reservation, read_update
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.errors import BadValue
@@ -186,6 +186,7 @@ def wait_job(call: Call) -> int:
         job_id = job_number(call.words[0])
     except CommandError as error:
         raise CommandError(f"Invalid job_id {call.words[0]}", plain=True) from error
+    need_own_process()
     while True:
         jobs = list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(ids=[str(job_id)]), all_states=True))
         if not jobs:

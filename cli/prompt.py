@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from cli.keywords import NAME
-from cli.run import CommandError, complain, status_of
+from cli.run import CommandError, complain, need_own_process, status_of
 
 PROMPT = f"{NAME}: "
 #: Characters of a line. No keyword needs more, and a file that is no list of keywords is noticed.
@@ -18,6 +18,7 @@ LINE_MAX = 1 << 20
 
 def read_lines(options: dict[str, Any]) -> int:
     """Until the end; the status."""
+    need_own_process()
     last, status = "", 0
     if sys.stdin.isatty():
         import readline  # noqa: F401 (lines can be edited and come back)

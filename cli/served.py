@@ -1,21 +1,29 @@
-"""A child of the command server: it becomes what the caller is, and runs one command.
+"""A worker of the command server: it becomes what a caller is, runs his command, and is nobody again.
 
 The order is the promise: greet, take the whole request, become the caller, watch him, run. Until the request is there
 whole, nothing was done and the caller may still run the command himself; afterwards it is ours alone, to the end.
 
 What is taken over: arguments, environment, umask, working directory (as an open folder: it may have been removed),
 all open files under their numbers, ignored signals. What cannot be taken over is the same already: the launcher sees to
-that. The child is killed when its caller is gone, as a command is that was killed itself.
+that. The worker is killed when its caller is gone, as a command is that was killed itself.
+
+Nothing of a call may reach the next one. So a worker goes on only after a call that ended with status 0, left no thread
+and no process, and took little memory; in all other cases it ends, and the next call gets a fresh one. Nor does it go
+on before its caller has hung up: until then he may still send it signals. In return a command keeps nothing in its
+modules (HACKING.md); tests run one after the other to see that.
 """
 
 import fcntl
 import io
+import itertools
 import os
+import resource
 import select
 import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from typing import Final, NoReturn
 
@@ -28,6 +36,11 @@ REQUEST: Final = struct.Struct(f"=IIIIIIQ{FILES_MAX}i")
 REQUEST_BYTES_MAX: Final = 2 * 1024 * 1024
 #: The launcher sends everything at once.
 PATIENCE_S: Final = 10.0
+#: A worker is replaced after so many calls, or when it has grown beyond this.
+CALLS_MAX: Final = 1_000
+MEMORY_KB_MAX: Final = 100 * 1024
+#: Descriptors above our own that a command might have left open.
+FILES_LEFT_MAX: Final = 256
 #: Python itself ignores these, in every command.
 PYTHON_IGNORES: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -70,15 +83,46 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return bytes(found)
 
 
-def serve(connection: socket.socket) -> NoReturn:
-    """Run what the caller asks for, as the whole of this process."""
+class Finished(BaseException):
+    """The command is over with this status. Not an Exception, so that no command takes it for an error of its own."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def work(control: socket.socket) -> NoReturn:
+    """Serve the connections that come over `control`, one after the other, until it is closed."""
+    for _ in range(CALLS_MAX):
+        word, files, _, _ = socket.recv_fds(control, 1, 1)
+        if not word or not files:
+            break
+        wire, home = serve(socket.socket(fileno=files[0]), control.fileno())
+        if home < 0 or not _has_hung_up(wire):
+            break
+        os.close(wire)
+        if home != control.fileno():
+            control.detach()
+            control = socket.socket(fileno=home)
+        try:
+            control.send(b"i")
+        except OSError:
+            break
+    os._exit(0)
+
+
+def serve(connection: socket.socket, control: int) -> tuple[int, int]:
+    """Run what the caller asks for. The numbers of the connection and of `control` afterwards; -1: be a worker no more.
+
+    The caller has been told how it ended when this returns.
+    """
     greet(connection, READY)
     try:
         request = Request(connection)
-        wire = _take_files(request, connection)
+        wire, control = _take_files(request, connection, control)
     except (Odd, OSError):
         _leave(connection.fileno(), DECLINED, 0)  # nothing was done yet
-    cli.run.leave = lambda status: _leave(wire, EXITED, status)
+    cli.run.leave = _finish
     cli.run.decline = lambda: _leave(wire, DECLINED, 0)
     name = os.fsdecode(request.arguments[0]).rpartition("/")[2]
     if name not in COMMANDS:
@@ -87,29 +131,76 @@ def serve(connection: socket.socket) -> NoReturn:
     _watch(wire)
     try:
         sys.modules[f"cli.{name}"].main()
-    except BaseException:  # noqa: BLE001 (main() ends the process itself; this is what Python does with what escapes)
+    except Finished as finished:
+        status = finished.status
+    except BaseException:  # noqa: BLE001 (main() ends by Finished; this is what Python does with what escapes)
         import traceback
 
         traceback.print_exc()
-        _leave(wire, EXITED, 1)
-    _leave(wire, EXITED, 0)
+        status = 1
+    else:
+        status = 0
+    if status != 0 or not _become_nobody(wire, control):
+        _leave(wire, EXITED, status)
+    _say(wire, EXITED, status)
+    return wire, control
 
 
-def _take_files(request: Request, connection: socket.socket) -> int:
-    """The caller's files under their numbers. The number of the connection afterwards."""
+def _finish(status: int) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over: no KeyboardInterrupt any more
+    raise Finished(status)
+
+
+def _become_nobody(wire: int, control: int) -> bool:
+    """Undo what was taken over. False: something is left that must not meet another call."""
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in range(3):
+        os.dup2(null, number)
+    sys.stdin = sys.stdout = sys.stderr = None  # whatever they still hold goes to /dev/null
+    os.close(null)
+    low, high = sorted((wire, control))
+    os.closerange(3, low)
+    os.closerange(low + 1, high)
+    os.closerange(high + 1, high + FILES_LEFT_MAX)
+    os.chdir("/")
+    for number in _SIGNALS - {signal.SIGKILL, signal.SIGSTOP, *PYTHON_IGNORES}:
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if threading.active_count() > 1 or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MEMORY_KB_MAX:
+        return False
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _has_hung_up(wire: int) -> bool:
+    waiting = select.poll()
+    waiting.register(wire, select.POLLIN | select.POLLRDHUP)
+    return bool(waiting.poll(PATIENCE_S * 1000))
+
+
+def _take_files(request: Request, connection: socket.socket, control: int) -> tuple[int, int]:
+    """The caller's files under their numbers. The numbers of the connection and of `control` afterwards."""
     above = max(request.open_files) + 1
     high = {number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for number, file in request.open_files.items()}
     folder = fcntl.fcntl(request.folder, fcntl.F_DUPFD_CLOEXEC, above)
     wire: int = fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, above)
+    control_then = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, above) if control < above else control
     os.fchdir(folder)
     connection.detach()
-    lowest_high = min(*high.values(), folder, wire)
-    os.closerange(3, lowest_high)
+    kept = sorted((*high.values(), folder, wire, control_then))
+    os.closerange(3, kept[0])
+    for lower, upper in itertools.pairwise(kept):
+        os.closerange(lower + 1, upper)
     for number, file in high.items():
         os.dup2(file, number)
     for file in (*high.values(), folder):
         os.close(file)
-    return wire
+    return wire, control_then
 
 
 def _become(request: Request) -> None:
@@ -155,9 +246,15 @@ def _watch(wire: int) -> None:
         os._exit(1)  # he went before we watched
 
 
+def _say(wire: int, kind: int, value: int) -> None:
+    """Tell the caller how it ended. From then on his going means nothing."""
+    fcntl.fcntl(wire, fcntl.F_SETFL, fcntl.fcntl(wire, fcntl.F_GETFL) & ~fcntl.FASYNC)
+    os.write(wire, REPORT.pack(MAGIC, kind, value))
+
+
 def _leave(wire: int, kind: int, value: int) -> NoReturn:
     """Tell the caller how it ended, and end."""
     try:
-        os.write(wire, REPORT.pack(MAGIC, kind, value))
+        _say(wire, kind, value)
     finally:
         os._exit(value)

@@ -1,4 +1,4 @@
-"""The command server: one process of a user that has every short command imported, and forks a child for each call.
+"""The command server: one process of a user that has every short command imported, and workers that run them.
 
     python -c 'from cli.server import main; main()' FOLDER KEY LOCK
 
@@ -7,8 +7,10 @@ nearly nothing, and holds the lock KEY.lock for it, whose number is LOCK. The so
 everything that a caller must have in common with this process, so whoever can connect and is of our uid is served.
 
 What is done here is little, since it must never go wrong: accept, look whether the installed code is still the code
-that is in memory, fork, and report a child that a signal ended. A child does the rest (served.py). This process has one
-thread, no connection to a controller, no token, and nothing of any call.
+that is in memory, hand the connection to a worker, and report a worker that a signal ended. A worker (served.py) is a
+fork of this process: it serves one call at a time, and another one only after a call that went well; a fork for each
+call would take twice the CPU time, for pages that are copied. This process has one thread, no connection to a
+controller, no token, and nothing of any call.
 
 It ends when nothing was asked for `IDLE_S`, when its code is out of date, when its socket is no longer there, and when
 it cannot go on. No caller is hurt by that: who is not greeted runs the command himself.
@@ -17,11 +19,11 @@ it cannot go on. No caller is hurt by that: who is not greeted runs the command 
 import gc
 import os
 import select
-import signal
 import socket
 import stat
 import struct
 import sys
+import time
 from typing import Final, NamedTuple, NoReturn
 
 #: native/launcher.c has the same numbers and layouts.
@@ -34,7 +36,12 @@ REPORT: Final = struct.Struct("=IIi")
 #: A quiet server goes after this; PENSTOCK_COMMAND_SERVER_IDLE_S is another number of seconds.
 IDLE_S: Final = 300
 #: Calls at a time. Beyond them the machine has more to do than it can, and a plain start is as good.
-CHILDREN_MAX: Final = 64
+WORKERS_MAX: Final = 64
+#: Workers that wait for a call: some shells' loops. After a quiet time (`REST_S`) only the server itself is left.
+RESTING_MAX: Final = 8
+REST_S: Final = 10
+#: The code is looked at this often: an upgrade takes longer.
+LOOK_S: Final = 0.1
 BACKLOG: Final = 128
 _PEERCRED: Final = struct.Struct("iII")
 
@@ -59,42 +66,61 @@ class FileMark(NamedTuple):
     changed_ns: int
 
 
-class Server:
-    """Listens, forks, reports. `children` has the connection of each child that has not ended."""
+class Worker:
+    """A forked process. `connection` is that of the call it serves; None = it waits for one."""
 
-    def __init__(self, listener: socket.socket, path: str, lock: int) -> None:
+    __slots__ = ("connection", "control", "pid")
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid = pid
+        self.control = control
+        self.connection: socket.socket | None = None
+
+
+class Server:
+    """Listens, hands out, reports."""
+
+    def __init__(self, listener: socket.socket, path: str, code: "dict[str, FileMark | None]") -> None:
         self._listener = listener
         self._path = path
-        self._lock = lock
         self._inode = os.stat(path).st_ino
-        self._code = code_marks()
-        self._children: dict[int, socket.socket] = {}
+        self._code = code
+        self._looked_at = time.monotonic()
+        self._workers: dict[int, Worker] = {}  # by the descriptor of `control`
+        self._waiting = select.poll()
+        self._waiting.register(listener, select.POLLIN)
 
     def serve(self, idle_s: int) -> None:
-        """Until there is no more to do. In a child this does not return."""
-        ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _nothing)
-        waiting = select.poll()
-        waiting.register(self._listener, select.POLLIN)
-        waiting.register(ended, select.POLLIN)
+        """Until there is no more to do. In a worker this does not return."""
+        last_call = time.monotonic()
         while True:
-            ready = waiting.poll(idle_s * 1000)
-            self._reap(ended)
-            if not ready and not self._children:
-                return
+            quiet_s = REST_S if self._workers else idle_s
+            ready = self._waiting.poll(min(quiet_s, idle_s) * 1000)
+            if not ready:
+                self._dismiss(0)
+                if time.monotonic() - last_call >= idle_s and not self._workers:
+                    return
             if not self._is_in_place():
                 return
-            if any(file == self._listener.fileno() for file, _ in ready) and not self._accept():
-                return
+            for file, _ in ready:
+                if file != self._listener.fileno():
+                    self._hear(self._workers.get(file))
+                    continue
+                last_call = time.monotonic()
+                if not self._accept():
+                    return
 
     def close(self) -> None:
-        """No more calls. The lock goes last, with the process."""
+        """No more calls; those that are under way come to their end. The lock goes last, with the process."""
         if self._is_in_place():
             os.unlink(self._path)
+        self._waiting.unregister(self._listener)
         self._listener.close()
-        for pid, connection in self._children.items():
-            _report(connection, os.waitpid(pid, 0)[1])
+        self._dismiss(0)
+        while self._workers:
+            for file, _ in self._waiting.poll():
+                self._hear(self._workers.get(file))
+            self._dismiss(0)
 
     def _is_in_place(self) -> bool:
         try:
@@ -114,48 +140,87 @@ class Server:
         if uid != os.getuid():  # only root could have come this far
             connection.close()
             return True
-        if code_marks(self._code) != self._code:
+        if self._is_outdated():
             greet(connection, STALE)
             connection.close()
             return False
-        if len(self._children) >= CHILDREN_MAX:
+        try:
+            worker = self._worker()
+            socket.send_fds(worker.control, [b"c"], [connection.fileno()])
+        except OSError:  # no more processes, or the worker has just died: the caller goes his own way
             greet(connection, BUSY)
             connection.close()
             return True
-        try:
-            pid = os.fork()
-        except OSError:  # the limit of processes: the caller meets it himself
-            connection.close()
-            return True
-        if pid == 0:
-            self._become_child(connection)
-        self._children[pid] = connection
+        worker.connection = connection
         return True
 
-    def _become_child(self, connection: socket.socket) -> NoReturn:
-        """Nothing of the server stays open: not its lock, and not the connections of other calls."""
+    def _is_outdated(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_S:
+            return False
+        self._looked_at = now
+        return code_marks(self._code) != self._code
+
+    def _worker(self) -> Worker:
+        """One that waits, the last one that did something before all others; or a new one. OSError: none."""
+        for worker in reversed(self._workers.values()):
+            if worker.connection is None:
+                return worker
+        if len(self._workers) >= WORKERS_MAX:
+            raise BlockingIOError
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(its)
+        its.close()
+        worker = Worker(pid, ours)
+        self._workers[ours.fileno()] = worker
+        self._waiting.register(ours, select.POLLIN)
+        return worker
+
+    def _become_worker(self, control: socket.socket) -> NoReturn:
+        """Nothing of the server stays open: not its lock, and not the connections of others."""
         from cli import served
 
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            wire = connection.detach()
+            wire = control.detach()
             os.closerange(3, wire)
-            os.closerange(wire + 1, wire + CHILDREN_MAX * 2)
-            served.serve(socket.socket(fileno=wire))
+            os.closerange(wire + 1, wire + WORKERS_MAX * 4)
+            served.work(socket.socket(fileno=wire))
         finally:
             os._exit(1)
 
-    def _reap(self, ended: int) -> None:
-        try:
-            os.read(ended, 4096)
-        except BlockingIOError:
+    def _hear(self, worker: Worker | None) -> None:
+        """A worker is free again, or has ended."""
+        if worker is None:  # dismissed a moment ago
             return
-        while self._children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            _report(self._children.pop(pid), status)
+        try:
+            word = worker.control.recv(1, socket.MSG_DONTWAIT)
+        except BlockingIOError:  # a new one, under the descriptor of one that was dismissed
+            return
+        except OSError:
+            word = b""
+        if worker.connection is not None and word:
+            worker.connection.close()
+            worker.connection = None
+            self._dismiss(RESTING_MAX)
+            return
+        self._waiting.unregister(worker.control)
+        del self._workers[worker.control.fileno()]
+        worker.control.close()
+        _report(worker.connection, os.waitpid(worker.pid, 0)[1])
+
+    def _dismiss(self, kept: int) -> None:
+        """Send workers home that wait, but for some."""
+        resting = [worker for worker in self._workers.values() if worker.connection is None]
+        for worker in resting[kept:]:
+            worker.control.shutdown(socket.SHUT_WR)
+            self._hear_end(worker)
+
+    def _hear_end(self, worker: Worker) -> None:
+        while worker.control.recv(1):
+            continue
+        self._hear(worker)
 
 
 def code_marks(known: "dict[str, FileMark | None] | None" = None) -> "dict[str, FileMark | None]":
@@ -175,7 +240,7 @@ def _mark(path: str) -> FileMark | None:
         status = os.stat(path)
     except OSError:
         return None
-    return FileMark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return FileMark(status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
 def greet(connection: socket.socket, word: int) -> None:
@@ -186,18 +251,16 @@ def greet(connection: socket.socket, word: int) -> None:
         return  # the caller has gone
 
 
-def _report(connection: socket.socket, status: int) -> None:
-    """A child that ended by itself has said so itself; here only that a signal ended it."""
+def _report(connection: socket.socket | None, status: int) -> None:
+    """A worker that ended by itself has said so itself; here only that a signal ended it."""
+    if connection is None:
+        return
     with connection:
         if os.WIFSIGNALED(status):
             try:
                 connection.send(REPORT.pack(MAGIC, SIGNALLED, os.WTERMSIG(status)), socket.MSG_DONTWAIT)
             except OSError:
                 return
-
-
-def _nothing(*_: object) -> None:
-    """A handler, so that the signal wakes poll() up."""
 
 
 def is_ours(folder: str) -> bool:
@@ -228,6 +291,7 @@ def clear_dead(folder: str) -> None:
 
 def main() -> NoReturn:
     """The whole of a server's process."""
+    began_ns = time.time_ns()
     folder, key, lock = sys.argv[1], sys.argv[2], int(sys.argv[3])
     path = os.path.join(folder, key)
     os.set_inheritable(lock, False)
@@ -238,6 +302,10 @@ def main() -> NoReturn:
     from penstock.client import make_messages
 
     make_messages()
+    code = code_marks()
+    if any(mark is None or mark.changed_ns >= began_ns for mark in code.values()):
+        os.unlink(path + ".lock")
+        os._exit(0)  # it is being upgraded: what is in memory may be some of both
     clear_dead(folder)
     if os.path.lexists(path):
         os.unlink(path)  # we have its lock, so it is a dead one's
@@ -247,7 +315,7 @@ def main() -> NoReturn:
     listener.listen(BACKLOG)
     gc.collect()
     gc.freeze()
-    server = Server(listener, path, lock)
+    server = Server(listener, path, code)
     idle = os.environ.get("PENSTOCK_COMMAND_SERVER_IDLE_S", "")
     server.serve(int(idle) if idle.isascii() and idle.isdigit() and 0 < int(idle) < 86400 else IDLE_S)
     server.close()

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from launched import Launched, build, wait_for
+from launched import Launched, build, kill, state_of, wait_for
 
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
@@ -84,7 +84,7 @@ def test_the_first_call_runs_plain_and_starts_a_server(tmp_path, launched):
     assert (folder.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
     assert result(launched.run("squeue", "-V", env=fresh)) == (0, VERSION, b"")
     assert launched.starts() == []
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
 
 
 def test_output_errors_and_statuses_are_those_of_plain_python(served, tmp_path):
@@ -197,7 +197,7 @@ def test_limits_are_the_callers(served, controller):
     controller.wire.requests.clear()
     assert served.run("sbatch", "--wrap=x", preexec_fn=lower).returncode == 0
     assert controller.job.job.rlimits["NOFILE"] == 311 and served.starts() == []
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
 
 
 @pytest.mark.parametrize(
@@ -257,15 +257,13 @@ def waiting(served, controller, tmp_path):
     return start
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def state_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+def worker_of(process) -> int:
+    """Who serves it: the launcher holds a handle of its process."""
+    for file in Path(f"/proc/{process.pid}/fdinfo").iterdir():
+        for line in file.read_text().splitlines():
+            if line.startswith("Pid:"):
+                return int(line.split()[1])
+    raise AssertionError("no pidfd")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +272,7 @@ def state_of(pid: int) -> str:
 )
 def test_signals_and_what_the_shell_sees(served, waiting, number, status):
     process = waiting()
-    (child,) = children_of(served.pid)
+    child = worker_of(process)
     process.send_signal(number)
     assert process.communicate(timeout=60)[1] == b"" and process.returncode == status
     wait_for(lambda: state_of(child) == "", "the child is gone")
@@ -289,7 +287,7 @@ def test_ignored_signals_stay_ignored(waiting, controller):
 
 def test_a_launcher_that_is_killed_takes_its_child_with_it(served, waiting):
     process = waiting()
-    (child,) = children_of(served.pid)
+    child = worker_of(process)
     process.kill()
     process.wait()
     wait_for(lambda: state_of(child) == "", "the child is gone")
@@ -299,7 +297,7 @@ def test_a_launcher_that_is_killed_takes_its_child_with_it(served, waiting):
 
 def test_a_child_that_is_killed(served, waiting):
     process = waiting()
-    (child,) = children_of(served.pid)
+    child = worker_of(process)
     os.kill(child, signal.SIGKILL)
     assert process.wait(60) == -9
 
@@ -307,14 +305,14 @@ def test_a_child_that_is_killed(served, waiting):
 def test_a_server_that_is_killed_meanwhile(served, waiting, controller):
     """Its child is a process of its own and ends as it would."""
     process = waiting()
-    os.kill(served.pid, signal.SIGKILL)
+    kill(served.pid)
     controller.ends.set()
     assert process.wait(60) == 3
 
 
 def test_stop_and_continue(served, waiting, controller):
     process = waiting(process_group=0)
-    (child,) = children_of(served.pid)
+    child = worker_of(process)
     process.send_signal(signal.SIGTSTP)
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGTSTP

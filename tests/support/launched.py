@@ -40,6 +40,21 @@ def build(folder: Path) -> Path:
     return program
 
 
+def state_of(pid: int) -> str:
+    """The letter of a process's state; "" = there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def kill(pid: int) -> None:
+    """Kill a process and see it gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: state_of(pid) in ("", "Z"), f"{pid} is gone")
+
+
 class Launched:
     """Commands in `bin`, a run directory, and what was started."""
 
@@ -126,5 +141,4 @@ class Launched:
         for path in self.sockets():
             pid = self.server(path)
             if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                kill(pid)
