@@ -239,7 +239,7 @@ def test_what_cannot_be_listed(monkeypatch, capsys, words, text):
 @pytest.mark.parametrize("which", ["gpu", "gpu:3", "gpu:1,gpu:3", f"gpu:{A}", "gpu:GPU-aaaaaaaa"])
 def test_one_gpu_is_drained_and_resumed(which):
     drain = read_update(["NodeName=n1", f"Gres={which}", "State=drain", "Reason=loud fan"])
-    assert drain == ("node", "n1", {"gres": which, "state": "drain", "reason": "loud fan"})
+    assert drain[:3] == ("node", "n1", {"gres": which, "state": "drain", "reason": "loud fan"})
     assert read_update(["nodename=n1", f"gres={which}", "state=resume"]).changes == {"gres": which, "state": "resume"}
 
 
