@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 #: Options that cannot stand together in one place; one from a higher place replaces the other from a lower one.
 EXCLUSIVE_KEYS = ("mem", "mem_per_cpu", "mem_per_gpu")
 MEMORY_CONFLICT = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
-SPEC_CONFLICT = "-S/--core-spec and --thread-spec options are mutually exclusive"
+#: Options that no request may have both of, and Slurm's words for it.
+CONFLICTS = (
+    ("core_spec", "thread_spec", "-S/--core-spec and --thread-spec options are mutually exclusive"),
+    ("ntasks_per_node", "ntasks_per_gpu",
+     "--ntasks-per-node is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU"),
+)  # fmt: skip
 
 _FIELDS = {**FIELDS, IMMEDIATE.key: IMMEDIATE.field}
 _PATHS = {"output": "std_out", "error": "std_err", "input": "std_in"}
@@ -98,8 +103,9 @@ def prediction(name: str, reply: "SubmitJobReply") -> str:
 
 def _shape(job: JobRequest, values: dict[str, Any]) -> None:
     """What the nodes and their sockets, cores and threads are to be."""
-    if "core_spec" in values and "thread_spec" in values:
-        raise CommandError(SPEC_CONFLICT)
+    for first, second, text in CONFLICTS:
+        if first in values and second in values:
+            raise CommandError(text)
     if "extra_node_info" in values:
         job.sockets_per_node, job.cores_per_socket, job.threads_per_core = values["extra_node_info"]
     if "hint" in values:

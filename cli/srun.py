@@ -76,8 +76,12 @@ def _body(argv: list[str]) -> int:
         tell_defined(COMMAND, values.all)
     warn = _nobody if values.get("quiet") else _warn
     settle_counts(values, warn)
+    if "exact" in values.own and "whole" in values.own:
+        raise CommandError("--exact and --whole are mutually exclusive.")
     tell = _nobody if values.get("quiet") else say
     job_id = values.get("jobid")
+    if "relative" in values.own and not job_id:
+        raise CommandError("--relative option invalid for job allocation request")
     own = None
     with Client.open() as client:
         named_cluster(values.all, client)
@@ -93,10 +97,10 @@ def _body(argv: list[str]) -> int:
         status = error_status()
         try:
             maker = StepMaker(client, int(job_id), tell)
-            _run_around(values.get("prolog"), command, "prolog")
+            run_around(values.get("prolog"), command, "prolog")
             created = _create(maker, client, values, spec, command, int(job_id))
             status = _serve(maker, client, created, values, spec)
-            _run_around(values.get("epilog"), command, "epilog")
+            run_around(values.get("epilog"), command, "epilog")
             if own is not None:
                 own.await_step(created)
         finally:
@@ -124,7 +128,7 @@ def _test_only(client: Client, values: Values, command: list[str], argv: list[st
     return 0
 
 
-def _run_around(program: str | None, command: list[str], which: str) -> None:
+def run_around(program: str | None, command: list[str], which: str) -> None:
     """--prolog and --epilog: a program that runs here, with the step's command as its arguments."""
     if not program or program.lower() == "none":
         return

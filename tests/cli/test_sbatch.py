@@ -430,6 +430,10 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--priority=4294967295"], "sbatch: error: Priority must be < 4294967294\n"),
         (["--nice=2147483646"], "sbatch: error: Invalid --nice value, out of range (+/- 2147483645)\n"),
         (["--core-spec=1", "--thread-spec=1"], "-S/--core-spec and --thread-spec options are mutually exclusive\n"),
+        (
+            ["--ntasks-per-node=2", "--ntasks-per-gpu=2"],
+            "--ntasks-per-node is mutually exclusive with --ntasks-per-gpu",
+        ),
         (["--requeue=now"], "Invalid --requeue specification"),
         (["--acctg-freq=task"], "Invalid --acctg-freq specification: task\n"),
         (["--mem=1", "--mem-per-gpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),

@@ -8,13 +8,17 @@ import pytest
 
 from cli.options import help_text, parse
 from cli.run import Answered, CommandError
-from cli.srun import COMMAND, body
+from cli.srun import COMMAND, body, run_around
 from cli.steps.console import Console, Mode, Sink, parse_mode
 from cli.steps.multiprog import parse_config, tasks_of
 from cli.steps.outcome import Outcome, ranks_text, words_of
 from cli.steps.request import own_job, read_values, settle_counts, step_spec
+from penstock.cluster import ClusterFile
+from penstock.errors import PenstockError
+from penstock.v1.controller_pb2 import SubmitJobReply
 from penstock.v1.steps_pb2 import StepSpec
-from tests.cli.fake_controller import run_body
+from penstock.values.refusals import TEXT, Code
+from tests.cli.fake_controller import FakeClient, run_body
 
 INSIDE = {"SLURM_JOB_ID": "12"}
 
@@ -330,3 +334,46 @@ def test_an_interactive_step_is_one_shell_on_the_first_node() -> None:
         True, True, 1, 1, 1, 0,
     )  # fmt: skip
     assert not spec.ntasks_per_node and not spec.gres_per_task and not spec.HasField("mem_per_cpu_mb")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--exact", "--whole", "x"], "--exact and --whole are mutually exclusive."),
+        (["-r1", "x"], "--relative option invalid for job allocation request"),
+    ],
+)
+def test_options_that_do_not_go_together(capsys: Any, monkeypatch: Any, words: list[str], text: str) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    assert run_body(capsys, "srun", body, *words) == (1, "", f"srun: error: {text}\n")
+
+
+def test_what_would_be_is_asked_and_nothing_runs(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    reply = SubmitJobReply(job_id=9, start_at_us=10**15, cpus=4, node_list="n[1-2]", partition="p")
+    client = FakeClient(SubmitJob=reply)
+    client.cluster = ClusterFile("tux")  # type: ignore[attr-defined]
+    client.install(monkeypatch)
+    status, out, err = run_body(capsys, "srun", body, "--test-only", "-n4", "-Mtux", "x")
+    assert (status, out) == (0, "")
+    assert err.startswith("srun: Job 9 to start at 2001-09-09T")
+    assert err.endswith(" using 4 processors on nodes n[1-2] in partition p\n")
+    assert client.request.test_only and client.request.job.ntasks == 4
+    assert run_body(capsys, "srun", body, "-Mother", "x")[0] == 1
+    client.answers["SubmitJob"] = PenstockError(Code.INVALID_PARTITION, TEXT[Code.INVALID_PARTITION])
+    refused = (1, "", "allocation failure: Invalid partition name specified\n")
+    assert run_body(capsys, "srun", body, "--test-only", "x") == refused
+
+
+def test_programs_around_the_step(capfd: Any, tmp_path: Path) -> None:
+    run_around("/bin/echo", ["prog", "a b"], "prolog")
+    run_around("none", ["prog"], "prolog")
+    run_around(None, ["prog"], "prolog")
+    run_around("/bin/false", ["prog"], "epilog")
+    run_around(str(tmp_path / "gone"), ["prog"], "epilog")
+    out, err = capfd.readouterr()
+    assert out == "prog a b\n"
+    assert err == (
+        f"srun: error: srun epilog failed status=1\nsrun: error: srun epilog {tmp_path}/gone: No such file or directory\n"
+    )
