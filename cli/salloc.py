@@ -84,10 +84,8 @@ def body(argv: list[str]) -> int:
 def _body(argv: list[str]) -> int:
     lines, command = parse_components(COMMAND, argv)
     values, *others = join((), environment_values(COMMAND, PREFIX, os.environ), lines)
-    if values.get("no_shell") and command:
-        raise CommandError("The --no-shell option requires that no command be given")
     if "chdir" in values and not os.path.isdir(values["chdir"]):
-        raise CommandError(f"chdir {values['chdir']}: No such file or directory")
+        raise CommandError(f"chdir({values['chdir']}): No such file or directory")
     for one in (values, *others):
         fewer_nodes(COMMAND.name, one)
     if not values.get("no_shell"):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 WAIT_S_MAX = 86_400 * 365
 MPI_TYPES = ("none", "pmi2", "pmix")
 MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix"
-COMPRESSIONS = ("none", "lz4")
 NO_CONTAINERS = "nodes run no containers; a program like apptainer or enroot in the script does"
 
 
@@ -72,12 +71,6 @@ _zero_one = number("--kill-on-bad-exit", 0, 1)
 
 def _kill_on_bad_exit(text: str) -> bool:
     return _zero_one(text) == 1
-
-
-def _compress(text: str) -> str:
-    if text and text not in COMPRESSIONS:
-        raise BadValue(f"known are {', '.join(COMPRESSIONS)}")
-    return text
 
 
 def _yes_no(text: str) -> str:
@@ -144,7 +137,6 @@ STEP = (
     Option("bcast-exclude", "", YES, "SLURM_BCAST_EXCLUDE", "paths of libraries that --send-libs leaves out", "paths",
            standing=ACCEPTED, note="libraries are not copied"),
     Option("compress", "", MAYBE, "SLURM_COMPRESS", "compress what --bcast copies", "library", const="",
-           convert=_compress, invalid="Compression type '{value}' unknown, disabling compression support.",
            standing=ACCEPTED, note="what --bcast copies goes to each node once, uncompressed"),
     Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs; help lists how", "type", convert=cpu_bind,
            invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),

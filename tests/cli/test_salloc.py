@@ -246,9 +246,8 @@ def test_variables_stand_in_for_options(desk):
     [
         (["--x11"], "X11 forwarding not available: option --x11 is not supported yet by Penstock"),
         (["--array=1-3"], "unrecognized option '--array=1-3'"),
-        (["--no-shell", "true"], "The --no-shell option requires that no command be given"),
         (["-K99", "true"], "Invalid --kill-command specification: "),
-        (["-D", "/nonexistent", "true"], "chdir /nonexistent: No such file or directory"),
+        (["-D", "/nonexistent", "true"], "chdir(/nonexistent): No such file or directory"),
         (["--mem=1", "--mem-per-cpu=1"], "mutually exclusive"),
     ],
 )

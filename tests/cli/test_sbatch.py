@@ -191,7 +191,7 @@ EVERY_OPTION = [
     (["-N", "1k-2K"], {"nodes_min": 1024, "nodes_max": 2048}),
     (["--hint=memory_bound"], {"threads_per_core": 1, "ntasks_per_socket": 1}),
     (["--gres-flags=allow-task-sharing"], {}),
-    (["--propagate=NONE"], {}),
+    (["--propagate=NONE"], {"propagate_asked": True}),
 ]
 
 
