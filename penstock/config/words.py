@@ -153,7 +153,7 @@ _RECONFIG = _table(
     },
 )
 
-_SCRON = _table("enable disable", {"explicit_scancel": "scancel takes a job of scrontab as any other"})
+_SCRON = _table("enable disable explicit_scancel", {})
 
 WORDS: dict[str, dict[str, str]] = {
     "SchedulerParameters": _SCHEDULER,
