@@ -96,6 +96,7 @@ class Connection:
                 SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_BYTES_MAX,
             },
         )
+        self._h2.max_inbound_frame_size = FRAME_BYTES_MAX  # h2 takes over only what changes later
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(WINDOW_MAX - WINDOW_FIRST)
 

@@ -11,6 +11,7 @@ import pytest
 from cli.jobtable import JobTable, reader
 from ctld.core.model import JobRequest, JobRow
 from ctld.runtime.snapshot import Snapshot
+from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import accounting_pb2, explain_pb2, shares_pb2, steps_pb2
 from penstock.v1 import controller_pb2 as c
@@ -72,6 +73,25 @@ def test_columns_say_what_messages_say(tmp_path):
             rows = list(zip(*found.columns.values(), strict=True))
             for job in planned:
                 assert (job.job_id, job.last_sched_at_us, job.planned_start_at_us, job.planned_node_list) in rows
+
+    run(story)
+
+
+def test_pages_larger_than_a_first_frame_of_http2(tmp_path):
+    """squeue of 4,000 jobs failed: the client's library took no frame above 16 KiB, whatever it had promised."""
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client:
+            await asyncio.gather(*(submit(client, name="x" * 200 + str(i), hold=True) for i in range(150)))
+
+            def ask():
+                with Client.open(cluster=site.cluster()) as plain:
+                    return list(plain.stream("ListJobs", c.ListJobsRequest(detail=True)))
+
+            pages = await asyncio.to_thread(ask)
+            assert [len(page.jobs) for page in pages] == [150]
+            assert pages[0].ByteSize() > 2 * 16384
 
     run(story)
 
