@@ -60,7 +60,6 @@ def _absent() -> Json:
         "cpu_frequency_minimum": number(None),
         "cpu_frequency_maximum": number(None),
         "cpu_frequency_governor": number(None),
-        "cron": None,
         "federation_origin": "",
         "federation_siblings_active": "",
         "federation_siblings_viable": "",
@@ -143,6 +142,7 @@ def _job_life(job: JobInfo) -> Json:
         "restart_cnt": job.attempt,
         "requeue": job.request.requeue,
         "reboot": job.request.reboot,
+        "cron": {"flags": [], "specification": job.cron} if job.cron else None,
         "delay_boot": number(job.request.delay_boot_s // 60),
         "flags": _flags(job),
     }
@@ -173,7 +173,11 @@ def _pre_suspend_us(job: JobInfo) -> int:
 
 def _job_state(state: str) -> list[str]:
     """What is a state here is a base state and a flag in Slurm."""
-    flags = {"CONFIGURING": ["RUNNING", "CONFIGURING"], "COMPLETING": ["RUNNING", "COMPLETING"]}
+    flags = {
+        "CONFIGURING": ["RUNNING", "CONFIGURING"],
+        "COMPLETING": ["RUNNING", "COMPLETING"],
+        "SPECIAL_EXIT": ["PENDING", "SPECIAL_EXIT"],
+    }
     return flags.get(state, [state])
 
 

@@ -107,6 +107,10 @@ STATE_WORDS = (
 )
 
 
+#: A pending job that waits for somebody to look at its exit status: shown as a state, asked for as PENDING.
+SPECIAL = "SPECIAL_EXIT"
+
+
 class Keep(NamedTuple):
     """A filter of this side: `test(clock, *values of the needed columns)`."""
 
@@ -176,7 +180,7 @@ def build_query(options: dict[str, Any]) -> Query:
             users=users,
             partitions=words(options.get("partition")),
             names=words(options.get("name")),
-            states=sorted(states) if states and not single else (),
+            states=sorted({"PENDING" if name == SPECIAL else name for name in states}) if states and not single else (),
             nodes=[options["nodelist"]] if options.get("nodelist") else (),
             accounts=words(options.get("account")),
             qos=words(options.get("qos")),
@@ -221,7 +225,7 @@ def _selectors(text: str, steps: bool) -> list[JobSelector]:
 def _states(options: dict[str, Any]) -> frozenset[str] | None:
     """The wanted states; None = all. An empty list is Slurm's default: whatever has not ended."""
     if options.get("start"):
-        return frozenset(("PENDING",))
+        return frozenset(("PENDING", SPECIAL))
     active = frozenset(s.name for s in JobState) - ENDED
     names: set[str] = set()
     for word in words(options.get("states")):
@@ -229,8 +233,8 @@ def _states(options: dict[str, Any]) -> frozenset[str] | None:
             return None
         if word.upper() not in STATE_OF_WORD:
             raise CommandError(f"Invalid job state specified: {word}\nValid job states include: {STATE_WORDS}")
-        names.add(STATE_OF_WORD[word.upper()])
-    return frozenset(names) if names else active
+        names.add(SPECIAL if word.upper() in (SPECIAL, "SE") else STATE_OF_WORD[word.upper()])
+    return frozenset(names | {SPECIAL} if "PENDING" in names else names) if names else active | {SPECIAL}
 
 
 def _users(options: dict[str, Any]) -> tuple[list[str], bool]:
@@ -363,7 +367,7 @@ def _check_nodes(client: Client, hostlist: str) -> None:
     from penstock.values.hostlist import expand
 
     known = {node.name for node in client.call("ListNodes", ListNodesRequest()).nodes}
-    for name in expand(hostlist):
+    for name in expand(hostlist) if known else ():  # PrivateData=nodes: a user is told of none
         if name not in known:
             raise CommandError(f"Invalid node name {name}")
 

@@ -20,6 +20,8 @@ from penstock.values.states import COMPACT_STATE, ENDED, OTHER_STATE_WORDS
 COMPACT = {state.name: word for state, word in COMPACT_STATE.items()} | OTHER_STATE_WORDS
 #: Ended like this, `%R` shows the reason instead of the nodes.
 EXPLAINED = frozenset(("FAILED", "TIMEOUT", "OUT_OF_MEMORY"))
+#: A job that waits; the other one is held until somebody has looked at its exit status.
+WAITING = frozenset(("PENDING", "SPECIAL_EXIT"))
 #: The reason that Slurm itself writes with the nodes behind it.
 NOT_AVAIL = "ReqNodeNotAvail"
 PRIORITY_SCALE = 2**32 - 1
@@ -45,7 +47,7 @@ class JobView(NamedTuple):
 
 def used_s(clock: Clock, state: str, start_at_us: int, end_at_us: int, held_us: int, held_at_us: int) -> int:
     """How long the job has run."""
-    if not start_at_us or state == "PENDING":
+    if not start_at_us or state in WAITING:
         return 0
     until_us = end_at_us if state in ENDED else clock.now_us
     stands_since_us = held_at_us if state == "SUSPENDED" else 0
@@ -77,7 +79,7 @@ def id_text(
 
 
 def _nodes_or_reason(view: JobView, state: str, nodes: str, reason: str, detail: str) -> str:
-    if state != "PENDING" and state not in EXPLAINED:
+    if state not in WAITING and state not in EXPLAINED:
         return nodes
     word = reason or "None"
     if word == NOT_AVAIL and detail.startswith(("UnavailableNodes", "Reserved for maintenance")):
@@ -105,7 +107,7 @@ def _min_cpus(least: int, per_task: int, tasks: int) -> int:
 
 
 def _pending_s(view: JobView, state: str, start_us: int, submit_us: int) -> str:
-    end_at_us = view.clock.now_us if state == "PENDING" or not start_us else start_us
+    end_at_us = view.clock.now_us if state in WAITING or not start_us else start_us
     return str(max(end_at_us - submit_us, 0) // US)
 
 

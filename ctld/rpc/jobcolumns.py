@@ -17,7 +17,7 @@ from ctld.rpc.jobinfo import begin_of, counts, end_at, file_names
 from penstock.v1 import controller_pb2
 from penstock.values.hostlist import compress
 from penstock.values.jobcolumns import NUMBERS, tres_per_node
-from penstock.values.states import END_STATES, JobState
+from penstock.values.states import END_STATES, Hold, JobState
 
 Reader = Callable[[JobRow], Any]
 
@@ -33,6 +33,13 @@ def reservation_of(row: JobRow) -> str:
     if row.state is JobState.PENDING:
         return request.reservation
     return request.reservation_run or request.reservation
+
+
+def _state(row: JobRow) -> str:
+    if row.hold is Hold.SPECIAL_EXIT and row.state is JobState.PENDING:
+        return "SPECIAL_EXIT"
+    name: str = row.state._name_  # as .name, which is a call of Python
+    return name
 
 
 def _per_node(row: JobRow) -> str:
@@ -76,8 +83,9 @@ def _optional(name: str) -> Reader:
 _READ: Final[dict[str, Reader]] = {
     "array_task_id": lambda row: -1 if row.array_task_id is None else row.array_task_id,
     "array_tasks": lambda row: "" if row.array_tasks is None else row.array_tasks.format(),
-    "state": attrgetter("state._name_"),  # as .name and .value, without a call of Python for each
-    "reason": attrgetter("reason._value_"),
+    "state": _state,
+    "reason": attrgetter("reason._value_"),  # as .value, without a call of Python for each
+    "request.begin_at_us": begin_of,
     "hold": lambda row: int(row.hold),
     "partition": partition_of,
     "end_at_us": end_at,
@@ -95,7 +103,6 @@ _READ: Final[dict[str, Reader]] = {
     "std_out": _file("std_out"),
     "std_err": _file("std_err"),
     "std_in": _file("std_in"),
-    "request.begin_at_us": begin_of,
     "request.kind": lambda row: int(row.request.kind),
     **{
         f"request.{name}": _flag(name)

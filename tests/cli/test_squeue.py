@@ -342,6 +342,19 @@ def test_reasons(monkeypatch, capsys):
     )
 
 
+def test_a_job_that_is_held_for_its_exit_status(monkeypatch, capsys):
+    held = reports.job(1, "SPECIAL_EXIT", reason="JobHeldUser", start_at_us=5)
+    client = reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=[held, reports.job(2, "PENDING")])])
+    assert out(capsys, "-h", "-S", "i", "-o", "%i %t %T %M %R") == (
+        "1 SE SPECIAL_EXIT 0:00 (JobHeldUser)\n2 PD PENDING 0:00 (None)\n"
+    )
+    assert out(capsys, "-h", "-t", "pd", "-S", "i", "-o", "%i").split() == ["1", "2"]
+    assert out(capsys, "-h", "-t", "SE", "-o", "%i").split() == ["1"]
+    assert list(client.calls[-1][1].filter.states) == ["PENDING"]
+    document = json.loads(out(capsys, "--json", "-t", "special_exit"))
+    assert [job["job_state"] for job in document["jobs"]] == [["PENDING", "SPECIAL_EXIT"]]
+
+
 def test_unlimited_and_overdue(monkeypatch, capsys):
     some = [
         reports.job(1, "RUNNING", time_limit_s=-1, start_at_us=reports.at(-90000), end_at_us=reports.at(10**8)),

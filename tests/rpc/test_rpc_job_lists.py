@@ -4,12 +4,16 @@ import asyncio
 import os
 import pwd
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 import grpc
+import msgspec
 import pytest
 
 from cli.jobtable import JobTable, reader
 from ctld.core.model import JobRequest, JobRow
+from ctld.rpc import jobcolumns
+from ctld.rpc.jobinfo import job_info
 from ctld.runtime.snapshot import Snapshot
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -111,8 +115,6 @@ def test_a_name_that_is_no_column(tmp_path):
 def test_equal_questions_share_an_answer_until_something_changes(tmp_path, monkeypatch):
     site = Site(tmp_path)
     made = []
-    from ctld.rpc import jobcolumns
-
     page = jobcolumns.page
     monkeypatch.setattr("ctld.rpc.jobcolumns.page", lambda *args: made.append(1) or page(*args))
 
@@ -250,6 +252,32 @@ def row(job_id: int, **fields) -> JobRow:
         "suspended_by": Suspend.NO,
     }  # fmt: skip
     return JobRow(**(base | fields))
+
+
+def test_columns_of_rows_that_are_hard_to_make():
+    some = {
+        "request_id": 1,
+        "user_name": "ann",
+        "group_name": "users",
+        "spec_hash": b"",
+        "dependency": "",
+        "tres_req": "",
+    }
+    some |= {name: "" for name in ("reason_detail", "batch_node", "admin_comment", "tres_alloc", "submit_key")}
+    base = JobRequest(partitions=("a", "b"))
+    rows = [
+        row(1, hold=Hold.SPECIAL_EXIT, priority=5, **some),
+        row(2, request=msgspec.structs.replace(base, cron="0 * * * *", begin_at_us=5), eligible_at_us=9, **some),
+        row(3, request=msgspec.structs.replace(base, reservation="r,s", reservation_run="s"), **some),
+        row(4, state=JobState.RUNNING, request=msgspec.structs.replace(base, reservation_run="s"), **some),
+        row(5, request=msgspec.structs.replace(base, het_job_id=4, het_offset=1, het_size=3, core_spec=0), **some),
+    ]
+    names = sorted(NAMES)
+    page = jobcolumns.page(rows, names, SimpleNamespace(priorities=None, jobs={}), None)
+    found = JobTable(names)
+    found.take(c.ListJobsReply.FromString(page), names)
+    for name in names:
+        assert found.columns[name] == [reader(name)(job_info(one, False)) for one in rows], name
 
 
 class Batch:
