@@ -95,6 +95,8 @@ def body(argv: list[str]) -> int:
 
 
 def _state_filter(options: dict[str, Any]) -> StateFilter | None:
+    if options.get("states") == "":
+        return StateFilter(())
     text = options.get("states") or (REASON_STATES if options.get("list_reasons") else "")
     try:
         return parse_states(text) if text else None
@@ -126,7 +128,9 @@ def _report(
         return 0
     text, columns = make_columns(options, given)
     groups = make_groups(pairs, columns, options, view)
-    sort_rows(groups, _sort_text(options), sort_key, view)
+    sort_rows(
+        groups, _sort_text(options), lambda letter: sort_key(letter) if letter[-1:].isalpha() else _unsorted, view
+    )
     columns = _fit(text, columns, groups, view)
     if not options.get("noheader"):
         if options.get("long") or options.get("iterate"):
@@ -150,7 +154,7 @@ def select(
     names = set(expand(options["nodes"])) if options.get("nodes") else None
     by_name = {node.name: node for node in nodes if _is_shown(node, options, names, states)}
     for position, partition in enumerate(partitions):
-        if wanted and partition.name not in wanted:
+        if "partition" in options and partition.name not in wanted:
             continue
         yield position, partition, [by_name[name] for name in partition.nodes if name in by_name]
 
@@ -162,6 +166,11 @@ def _is_shown(node: NodeInfo, options: dict[str, Any], names: set[str] | None, s
     if names is not None and node.name not in names and node.hostname not in names:
         return False
     return states is None or states.takes(node)
+
+
+def _unsorted(group: Group, view: NodeView) -> int:
+    """A sign that is no letter: sinfo says nothing of it, as Slurm's."""
+    return 0
 
 
 def make_columns(options: dict[str, Any], given: dict[str, Any]) -> tuple[str, list[Column]]:
@@ -217,7 +226,7 @@ def make_groups(pairs: Iterable[Pair], columns: list[Column], options: dict[str,
     """Put what looks alike on one line."""
     exact = bool(options.get("exact"))
     one_by_one = bool(options.get("Node"))
-    about_nodes = one_by_one or bool(options.get("list_reasons"))
+    about_nodes = one_by_one or bool(options.get("list_reasons") or options.get("dead"))
     fields = [f for f in (c.field for c in columns) if f and (f.splits or (exact and f not in _COUNTED))]
     if exact and any(c.field is LETTERS["C"] for c in columns):
         fields.append(LETTERS["c"])

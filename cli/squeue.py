@@ -10,6 +10,7 @@ An array's waiting tasks come as one record. `-r` shows them one by one, `-j 12_
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -163,6 +164,7 @@ def _take_words(options: dict[str, Any], positional: list[str]) -> None:
     for key in ("job", "steps"):
         if options.get(key) == "" and rest:
             options[key] = rest.pop(0)
+            options["nothing"] = not options[key]  # `-j ""`: jobs are asked for, and none is named
     if rest:
         raise CommandError(f"squeue: error: Unrecognized option: {rest[0]}\n{usage_text(COMMAND)}", plain=True)
 
@@ -173,6 +175,7 @@ def build_query(options: dict[str, Any]) -> Query:
     selectors = _selectors(text, steps=bool(options.get("steps")) and not options.get("job"))
     states = _states(options)
     users, nobody = _users(options)
+    nobody = nobody or bool(options.get("nothing")) or states == frozenset()
     single = len(selectors) == 1
     request = ListJobsRequest(
         filter=JobFilter(
@@ -214,8 +217,11 @@ def words_of_ids(selectors: Iterable[JobSelector]) -> list[str]:
 
 def _selectors(text: str, steps: bool) -> list[JobSelector]:
     try:
-        found = parse_selectors(",".join(words(text))) if words(text) else []
+        named = [word[:-1] if re.fullmatch("[0-9]+_", word) else word for word in words(text)]
+        found = parse_selectors(",".join(named)) if named else []
     except BadValue as error:
+        if steps:
+            raise CommandError(f"Invalid job_step id: {text}.??") from error
         raise CommandError(f"Invalid job id: {text}") from error
     if steps and any(s.step_id is None for s in found):
         raise CommandError(f"Invalid job_step id: {text}.??")
@@ -227,6 +233,8 @@ def _states(options: dict[str, Any]) -> frozenset[str] | None:
     if options.get("start"):
         return frozenset(("PENDING", SPECIAL))
     active = frozenset(s.name for s in JobState) - ENDED
+    if options.get("states") == "":
+        return frozenset()
     names: set[str] = set()
     for word in words(options.get("states")):
         if word.lower() == "all":
@@ -284,7 +292,16 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
         return _document(client, query, options, clock)
     view = JobView(clock, not options.get("noconvert"), client.cluster.cluster_name)
     columns = _columns(options, given)
-    keys: list[tuple[SortKey, bool]] = sort_keys(_sort_text(options), sort_key)
+    head = [f"CLUSTER: {view.cluster}"] if heading else []
+    if not options.get("noheader"):
+        if options.get("long") or options.get("iterate"):
+            head.append(date_line(clock.now_us))
+        head.append(header_line(columns))
+    try:
+        keys: list[tuple[SortKey, bool]] = sort_keys(_sort_text(options), sort_key)
+    except CommandError:
+        emit(head)
+        raise
     fields: list[Any] = [column.field for column in columns]
     table = load(client, query, clock, needed_by(fields, [key for key, _ in keys]))
     if table is None:
@@ -292,11 +309,6 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
         return 1
     expand_rows(table, query)
     sort(table, keys, view)
-    head = [f"CLUSTER: {view.cluster}"] if heading else []
-    if not options.get("noheader"):
-        if options.get("long") or options.get("iterate"):
-            head.append(date_line(clock.now_us))
-        head.append(header_line(columns))
     emit(head + lines(table, columns, view))
     return 0
 
@@ -312,7 +324,7 @@ def load(client: Client, query: Query, clock: Clock, names: list[str]) -> JobTab
         request.MergeFrom(query.request)
     for page in _pages(client, query, request):
         table.take(page, asked)
-    if _is_unknown(query, table.rows):
+    if _is_unknown(query, table.rows) and not _has_other_tasks(client, query):
         return None
     wanted = query.states
     if wanted is not None:
@@ -338,6 +350,16 @@ def _is_unknown(query: Query, found: int) -> bool:
     filters = query.request.filter
     only_id = len(query.selectors) == 1 and not (filters.users or filters.partitions or filters.names or filters.nodes)
     return only_id and not found and not query.nobody
+
+
+def _has_other_tasks(client: Client, query: Query) -> bool:
+    """Whether the array of a task that is not there is: then there is nothing to show, and nothing is wrong."""
+    if query.selectors[0].tasks is None:
+        return False
+    request = ListJobsRequest(
+        filter=JobFilter(ids=[str(query.selectors[0].job_id)]), columns=["job_id"], all_states=True
+    )
+    return any(page.rows or page.jobs for page in _pages(client, query, request))
 
 
 def _document(client: Client, query: Query, options: dict[str, Any], clock: Clock) -> int:

@@ -36,6 +36,9 @@ SHAPE_NEEDS = ("request.sockets_per_node", "request.cores_per_socket", "request.
 SHARE_NEEDS = ("request.exclusive_user", "request.exclusive_mcs", "request.exclusive", "request.oversubscribe")
 START_NEEDS = ("start_at_us", "planned_start_at_us", "request.begin_at_us", "state", "reason")
 
+END_NEEDS = ("time_limit_s", "end_at_us", *START_NEEDS)
+ELIGIBLE_NEEDS = ("eligible_at_us", "request.begin_at_us")
+
 
 class JobView(NamedTuple):
     """What else a column may depend on."""
@@ -111,10 +114,21 @@ def _pending_s(view: JobView, state: str, start_us: int, submit_us: int) -> str:
     return str(max(end_at_us - submit_us, 0) // US)
 
 
-def _end_time(view: JobView, limit_s: int, state: str, end_us: int) -> str:
-    if limit_s < 0 and state not in ENDED and end_us:
+def _end_us(limit_s: int, end_us: int, *start: Any) -> int:
+    """When it ended or will: of a job whose start is only expected, its time limit after that."""
+    expected_us = _start_us(*start)
+    return end_us or (expected_us + limit_s * US if expected_us and limit_s >= 0 and not start[0] else 0)
+
+
+def _end_time(view: JobView, limit_s: int, end_us: int, *start: Any) -> str:
+    if limit_s < 0 and start[3] not in ENDED and end_us:
         return "NONE"  # without a time limit nobody can say
-    return view.clock.text(end_us)
+    return view.clock.text(_end_us(limit_s, end_us, *start))
+
+
+def _eligible(view: JobView, eligible_us: int, begin_us: int) -> str:
+    """Since when it may start; of a job that waits for its begin time, that."""
+    return view.clock.text(eligible_us or begin_us)
 
 
 def _limit(view: JobView, limit_s: int) -> str:
@@ -170,7 +184,7 @@ LETTERS: dict[str, JobField] = {
     "b": _text("TRES_PER_NODE", "tres_per_node", "N/A"),
     "c": JobField("MIN_CPUS", MIN_CPUS_NEEDS, lambda view, *asked: str(_min_cpus(*asked))),
     "d": JobField("MIN_TMP_DISK", ("request.tmp_disk_mb",), lambda view, mb: amount(mb, "M", convert=view.convert)),
-    "e": JobField("END_TIME", ("time_limit_s", "state", "end_at_us"), _end_time),
+    "e": JobField("END_TIME", END_NEEDS, _end_time),
     "f": _text("FEATURES", "request.features"),
     "g": JobField("GROUP", ("group_name", "group_id"), lambda view, name, gid: name or str(gid)),
     "h": JobField("OVER_SUBSCRIBE", SHARE_NEEDS, _shared),
@@ -250,10 +264,6 @@ _ABSENT = {
     "sperboard": ("SOCKETS_PER_BOARD", "0"),
     "tres-bind": ("TRES_BIND", "N/A"),
     "derivedec": ("DERIVED_EC", "0"),
-    # of steps: a job has none of them
-    "cpufreq": ("CPU_FREQ", "N/A"), "resvport": ("RESV_PORTS", "N/A"),
-    "resvports": ("RESV_PORTS", "N/A"), "stepid": ("STEPID", "N/A"),
-    "stepname": ("STEP_NAME", "N/A"), "stepstate": ("STEP_STATE", "N/A"), "tres-per-step": ("TRES_PER_STEP", "N/A"),
 }  # fmt: skip
 
 #: Every name of -O, in lower case.
@@ -261,7 +271,7 @@ NAMES: dict[str, JobField] = (
     {name: LETTERS[letter] for name, letter in _NAMED_LETTERS.items()}
     | {name: JobField(header, (), always(text)) for name, (header, text) in _ABSENT.items()}
     | {
-        "accruetime": _time("ACCRUE_TIME", "eligible_at_us"),
+        "accruetime": JobField("ACCRUE_TIME", ELIGIBLE_NEEDS, _eligible),
         "admin_comment": _text("ADMIN_COMMENT", "admin_comment"),
         "allocnodes": _text("ALLOC_NODES", "request.submit_host"),
         "batchflag": JobField("BATCH_FLAG", ("request.kind",), lambda view, kind: str(int(kind == BATCH))),
@@ -276,7 +286,7 @@ NAMES: dict[str, JobField] = (
         "cpus-per-task": JobField("CPUS_PER_TASK", ("request.cpus_per_task",), lambda view, cpus: str(max(cpus, 1))),
         "deadline": JobField("DEADLINE", (WHOLE,), lambda view, job: view.clock.text(job.request.deadline_at_us)),
         "delayboot": _whole("DELAY_BOOT", lambda job: format_elapsed(job.request.delay_boot_s)),
-        "eligibletime": _time("ELIGIBLE_TIME", "eligible_at_us"),
+        "eligibletime": JobField("ELIGIBLE_TIME", ELIGIBLE_NEEDS, _eligible),
         "extra": _whole("EXTRA", lambda job: job.request.extra or "(null)"),
         "hetjobid": JobField("HET_JOB_ID", ("het_job_id",), lambda view, number: str(number or "N/A")),
         "hetjobidset": _text("HET_JOB_ID_SET", "het_job_ids", "N/A"),
@@ -316,10 +326,6 @@ NAMES: dict[str, JobField] = (
 )
 
 
-def _late(view: JobView, number: int) -> int:
-    return number or LATE
-
-
 def _itself(view: JobView, number: Any) -> Any:
     return number
 
@@ -337,27 +343,31 @@ def _id(
 #: Letters that sort by something else than their text.
 _SORTS: dict[str, SortKey] = {
     "i": SortKey(ID_NEEDS, _id),
-    "K": SortKey(ID_NEEDS, _id),
-    "F": SortKey(ID_NEEDS, _id),
     "l": SortKey(("time_limit_s",), lambda view, limit_s: limit_s % LATE),
     "L": SortKey(
         ("time_limit_s", *RUN_NEEDS), lambda view, limit_s, *run: limit_s - used_s(view.clock, *run) if limit_s >= 0 else LATE
     ),
     "M": SortKey(RUN_NEEDS, lambda view, *run: used_s(view.clock, *run)),
-    "e": SortKey(("end_at_us",), _late),
+    "e": SortKey(END_NEEDS, lambda view, *values: _end_us(*values)),
     "S": SortKey(START_NEEDS, lambda view, *values: _start_us(*values) or LATE),
 } | {
     letter: SortKey((name,), _itself)
     for letter, name in {
         "m": "mem_mb", "V": "submit_at_us", "p": "priority", "Q": "priority", "A": "job_id", "C": "cpus", "D": "nodes",
-        "G": "group_id", "U": "user_id", "y": "request.nice",
+        "G": "group_id", "U": "user_id",
     }.items()
 } | {
     letter: SortKey(LETTERS[letter].needs, lambda view, number, *more: number) for letter in "dHIJ"
 } | {"c": SortKey(MIN_CPUS_NEEDS, lambda view, *asked: _min_cpus(*asked))}  # fmt: skip
 
 
+#: Letters by which Slurm sorts nothing and says so.
+_UNSORTED = frozenset("aFkKoqrRwxXyZ")
+
+
 def sort_key(letter: str) -> SortKey | None:
     """What a letter of -S sorts by; None for a letter that does not sort."""
     field = LETTERS.get(letter)
-    return _SORTS.get(letter) or (SortKey(field.needs, field.show) if field and field.header else None)
+    if field is None or not field.header or letter in _UNSORTED:
+        return None
+    return _SORTS.get(letter) or SortKey(field.needs, field.show)

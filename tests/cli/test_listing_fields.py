@@ -123,18 +123,39 @@ def test_each_name_has_a_place_for_each_kind_of_job(name):
         assert columns[0].field.uncut or len(line) == 43
 
 
-@pytest.mark.parametrize("letter", sorted(letter for letter in LETTERS if LETTERS[letter].header))
+#: Slurm refuses to sort by these.
+UNSORTED = "aFkKoqrRswxXyZ"
+
+
+@pytest.mark.parametrize("letter", sorted(letter for letter in LETTERS if letter not in UNSORTED))
 def test_each_letter_sorts_all_kinds(letter):
     key = sort_key(letter)
     values = table_of(ALL, [], [key]).compute(key.needs, lambda *values: key.value(VIEW, *values))
     assert len(sorted(values)) == len(ALL)
 
 
+@pytest.mark.parametrize("letter", UNSORTED)
+def test_letters_that_do_not_sort(letter):
+    assert sort_key(letter) is None
+
+
+def test_times_that_are_only_expected():
+    later = reports.job(
+        1, "PENDING", reason="BeginTime", eligible_at_us=0, request=reports.request(begin_at_us=reports.at(60))
+    )
+    columns, _ = parse_percent("%S %e", LETTERS)
+    more, _ = parse_names("eligibletime:20,accruetime:", NAMES)
+    columns += more
+    assert lines(table_of([later], [c.field for c in columns if c.field]), columns, VIEW) == [
+        "2026-11-21T03:05:00 2026-11-21T03:15:002026-11-21T03:05:00 2026-11-21T03:05:00"
+    ]
+
+
 def test_ids_tasks_and_components():
     columns, _ = parse_percent("%i %K %F %A", LETTERS)
     table = table_of(ALL, [c.field for c in columns])
     assert lines(table, columns, VIEW) == [
-        "7 N/A 7 7", "8 N/A 8 8", "20_[3-9:2%4] 3-9:2%4 20 20", "20_1 1 20 22", "30+1 N/A 31 31", "4 N/A 4 4",
+        "7 N/A 7 7", "8 N/A 8 8", "20_[3,5,7,9%4] 3,5,7,9%4 20 20", "20_1 1 20 22", "30+1 N/A 31 31", "4 N/A 4 4",
     ]  # fmt: skip
 
 
@@ -151,16 +172,18 @@ def test_the_tables_know_all_names_of_slurm():
     documented = """
         Account AccrueTime admin_comment AllocNodes AllocSID ArrayJobID ArrayTaskID AssocID BatchFlag BatchHost
         BoardsPerNode BurstBuffer BurstBufferState Cluster ClusterFeature Command Comment Contiguous Container Cores
-        CoreSpec CPUFreq cpus-per-task cpus-per-tres Deadline DelayBoot Dependency DerivedEC EligibleTime EndTime
+        CoreSpec cpus-per-task cpus-per-tres Deadline DelayBoot Dependency DerivedEC EligibleTime EndTime
         exit_code Feature GroupID GroupName HetJobID HetJobIDSet HetJobOffset JobArrayID JobID LastSchedEval Licenses
         MaxCPUs MaxNodes MCSLabel mem-per-tres MinCpus MinMemory MinTime MinTmpDisk Name Network Nice NodeList
         NTPerBoard NTPerCore NTPerNode NTPerSocket NumCPUs NumNodes NumTasks Origin OriginRaw OverSubscribe Partition
         PendingTime PreemptTime Prefer Priority PriorityLong Profile QOS Reason ReasonList Reboot ReqNodes ReqSwitch
-        Requeue Reservation ResizeTime RestartCnt ResvPort SchedNodes SCT SelectJobInfo SiblingsActive
+        Requeue Reservation ResizeTime RestartCnt SchedNodes SCT SelectJobInfo SiblingsActive
         SiblingsActiveRaw SiblingsViable SiblingsViableRaw Sockets SPerBoard StartTime State StateCompact STDERR STDIN
-        STDOUT StepID StepName StepState SubmitTime system_comment Threads TimeLeft TimeLimit TimeUsed tres-alloc
-        tres-bind tres-freq tres-per-job tres-per-node tres-per-socket tres-per-step tres-per-task UserID UserName
+        STDOUT SubmitTime system_comment Threads TimeLeft TimeLimit TimeUsed tres-alloc
+        tres-bind tres-freq tres-per-job tres-per-node tres-per-socket tres-per-task UserID UserName
         Wait4Switch WCKey WorkDir
     """
     assert {name.lower() for name in documented.split()} <= set(NAMES)
+    of_steps = {"cpufreq", "resvport", "stepid", "stepname", "stepstate", "tres-per-step"}
+    assert not of_steps & set(NAMES)
     assert not MADE & {name for field in NAMES.values() for name in field.needs} - {TASKS, SINGLE}

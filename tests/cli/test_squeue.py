@@ -229,8 +229,20 @@ def test_priority_sorts_numbers(client, capsys):
 @pytest.mark.parametrize("text", ["#P", "!", "i,Ü"])
 def test_a_bad_sort_is_refused(client, capsys, text):
     status, shown, wrong = run(capsys, "-S", text)
-    assert (status, shown) == (1, "")
+    assert (status, shown) == (1, HEAD)
     assert wrong.startswith("squeue: error: Invalid sort specification: ")
+
+
+@pytest.mark.parametrize("argv", [("-t", ""), ("-j", ""), ("--jobs", "")])
+def test_an_empty_list_names_nothing(client, capsys, argv):
+    assert out(capsys, *argv) == HEAD
+
+
+def test_ids_that_are_nearly_right(client, capsys, monkeypatch):
+    assert out(capsys, "-h", "-o", "%i", "-j", "1_").split() == ["1"]
+    assert out(capsys, "-h", "-j", "2_100") == ""  # no such task, but there is the array
+    assert run(capsys, "-h", "-j", "77_1") == (1, "", "slurm_load_jobs error: Invalid job id specified\n")
+    assert run(capsys, "-s", "abc") == (1, "", "squeue: error: Invalid job_step id: abc.??\n")
 
 
 LONG = (
