@@ -83,7 +83,7 @@ class Trigger(NamedTuple):
 class Periodic:
     """All crontabs and triggers."""
 
-    __slots__ = ("crontabs", "dirty", "look_at_us", "next_trigger_id", "seen", "triggers")
+    __slots__ = ("crontabs", "dirty", "look_at_us", "next_trigger_id", "rose", "seen", "triggers")
 
     def __init__(self) -> None:
         self.crontabs: dict[int, Crontab] = {}  # by uid
@@ -91,6 +91,7 @@ class Periodic:
         self.next_trigger_id = 1
         self.dirty: dict[tuple[str, int], None] = {}  # (crontab or trigger, key)
         self.seen: dict[str, int] = {}  # node -> kinds that were true of it when triggers looked last
+        self.rose: dict[str, int] = {}  # node -> kinds that have become true of it since then
         self.look_at_us = 0  # when triggers are looked at next; 0 = nothing is set
 
     def put_crontab(self, crontab: Crontab) -> None:

@@ -159,9 +159,17 @@ def arm(state: ClusterState, at_us: int) -> None:
 
 
 def nodes_changed(state: ClusterState, now_us: int) -> None:
-    """Something about nodes is new."""
-    if state.periodic.triggers:
-        arm(state, now_us + LOOK_US)
+    """Something about nodes is new: note it at once, as it may be over again when triggers are looked at."""
+    periodic = state.periodic
+    if not periodic.triggers:
+        return
+    for name in state.dirty_nodes:
+        if name in state.nodes and name in periodic.seen:
+            kinds = truth(state.nodes[name])
+            if new := kinds & ~periodic.seen[name]:
+                periodic.rose[name] = periodic.rose.get(name, 0) | new
+            periodic.seen[name] = kinds
+    arm(state, now_us + LOOK_US)
 
 
 def due(state: ClusterState, now_us: int) -> None:
@@ -172,6 +180,7 @@ def due(state: ClusterState, now_us: int) -> None:
     periodic.look_at_us = 0
     if not periodic.triggers:
         periodic.seen.clear()
+        periodic.rose.clear()
         return
     rose = _remember(state)
     next_us = now_us + POLL_US
@@ -208,10 +217,12 @@ def truth(node: Node) -> int:
 
 def _remember(state: ClusterState) -> dict[str, int]:
     """Keep what is true of the nodes; what has become true of each since the last look."""
-    seen = state.periodic.seen
+    periodic = state.periodic
+    seen, rose = periodic.seen, periodic.rose
     now = {node.name: truth(node) for node in state.node_list}
-    state.periodic.seen = now
-    return {name: new for name, kinds in now.items() if (new := kinds & ~seen.get(name, kinds))}
+    periodic.seen, periodic.rose = now, {}
+    found = {name: rose.get(name, 0) | kinds & ~seen.get(name, kinds) for name, kinds in now.items()}
+    return {name: new for name, new in found.items() if new}
 
 
 def _hit(trigger: Trigger, now_us: int, nodes: tuple[str, ...] = (), delay_s: int = 0) -> Trigger:

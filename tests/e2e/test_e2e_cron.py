@@ -75,6 +75,7 @@ def test_a_job_runs_at_its_minute_and_comes_again(own: LiveCluster, tmp_path: Pa
 
 
 def test_a_trigger_runs_its_program_once(own: LiveCluster) -> None:
+    own.wait_nodes("n1", "n2")
     told = own.work / "told"
     program = own.script("tell", f'#!/bin/sh\necho "$USER $*" >> {told}\n')
     program.chmod(0o755)
