@@ -89,7 +89,7 @@ class LineReader:
         if key.note and (note := key.note(token.value)):
             self.findings.warn(token.where, f"{key.name}: {note}")
         if key.name in WORDS:
-            for word, why in without_meaning(key.name, tuple(name for name, _ in values[name].value)):
+            for word, why in without_meaning(key.name, _names(values[name].value)):
                 if why.startswith(NOT_KNOWN):
                     self.findings.warn(token.where, f"{key.name}: {word[:KEY_CHARS_MAX]} {why}")
                 else:
@@ -104,3 +104,8 @@ class LineReader:
         name = key.name + (f" on {self.table.what} lines" if self.table.what in ON_LINES else "")
         value = "" if key.name.lower() in SECRET else token.value
         self.findings.ignore(Ignored(token.where, name, "", value, key.does, key.why))
+
+
+def _names(words: tuple[Any, ...]) -> tuple[str, ...]:
+    """Of a list of words, or of pairs of a word and what stands behind its `=`."""
+    return tuple(word if isinstance(word, str) else word[0] for word in words)

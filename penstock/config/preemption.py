@@ -5,7 +5,6 @@ be a mistake; with one there must be a mode; SUSPEND needs GANG, which resumes w
 of one QOS. The same holds for the modes of partitions.
 """
 
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.config.lines import Values
@@ -47,10 +46,7 @@ def _is_known(pair: tuple[str, str], where: Where, findings: Findings) -> bool:
         findings.error(where, f"PreemptParameters: {name} takes no value")
         return False
     if name not in _NUMBERS:
-        close = get_close_matches(name, [*_NUMBERS, *_WORDS], n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        findings.error(where, f"PreemptParameters: {name} is not known{hint}")
-        return False
+        return False  # words.py warns of it
     try:
         parse_int(text, *_NUMBERS[name], name)
     except BadValue as problem:

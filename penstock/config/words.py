@@ -29,11 +29,13 @@ def _table(done: str, without: dict[str, str]) -> dict[str, str]:
 _SCHEDULER = _table(
     "bf_interval bf_max_job_array_resv bf_max_job_assoc bf_max_job_part bf_max_job_test bf_max_job_user bf_max_time "
     "bf_min_age_reserve bf_resolution bf_window bf_continue default_queue_depth max_script_size max_switch_wait "
-    "nohold_on_prolog_fail sched_interval whole_hetjob preempt_youngest_first preempt_strict_order "
-    "preempt_reorder_count preempt_send_user_signal preempt_min_exempt_priority preempt_reclaim_licenses "
-    "preempt_suspend_grace_time bf_licenses bf_running_job_reserve enable_hetjob_steps "
+    "nohold_on_prolog_fail whole_hetjob preempt_youngest_first preempt_send_user_signal "
+    "preempt_min_exempt_priority preempt_suspend_grace_time bf_licenses bf_running_job_reserve enable_hetjob_steps "
     "no_backup_scheduling bf_one_resv_per_job requeue_delay",
     {
+        "preempt_reorder_count preempt_strict_order": "victims are chosen once, so that the fewest and lowest go",
+        "preempt_reclaim_licenses": "preemption is for nodes; who waits for licences waits",
+        "sched_interval": "a pass is made when something has changed, and by bf_interval for the whole queue",
         "bf_yield_interval bf_yield_sleep bf_yield_rpc_cnt yield_rpc_cnt yield_interval yield_sleep": _FULL,
         "bf_max_job_start sched_max_job_start max_sched_time": "a pass starts all that can start",
         "sched_min_interval partition_job_depth build_queue_timeout": _FULL,
@@ -155,7 +157,43 @@ _RECONFIG = _table(
 
 _SCRON = _table("enable disable", {"explicit_scancel": "scancel takes a job of scrontab as any other"})
 
+_SELECT = _table(
+    "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_LLN "
+    "CR_CORE_DEFAULT_DIST_BLOCK PENSTOCK_BEST_FIT PENSTOCK_FGD PENSTOCK_STEER",
+    {
+        "CR_BOARD CR_BOARD_MEMORY": "boards are not given as a whole; CR_SOCKET gives sockets",
+        "CR_ONE_TASK_PER_CORE": "--ntasks-per-core=1 says it for a job",
+        "CR_PACK_NODES": "--distribution=pack says it for a job",
+        "CR_OTHER_CONS_RES CR_OTHER_CONS_TRES": "Slurm itself has dropped it",
+        "LL_SHARED_GRES": "parts of a GPU are taken where least is left over; PENSTOCK_FGD and PENSTOCK_STEER change that",
+        "ENFORCE_BINDING_GRES": "cores near a job's GPUs are preferred, and others are taken when they are in use",
+        "ONE_TASK_PER_SHARING_GRES MULTIPLE_SHARING_GRES_PJ": "parts of a GPU are given to a job, whatever its tasks are",
+    },
+)
+
+_TASKS = _table(
+    "",
+    {
+        "Cores Sockets Threads Verbose Autobind=cores Autobind=threads Autobind=none": (
+            "tasks are bound to the CPUs that they have, by cores; --cpu-bind says otherwise for a step"
+        ),
+        "SlurmdOffSpec SlurmdSpecOverride": "no cores are set apart",
+        "OOMKillStep": "--oom-kill-step says it for a step",
+    },
+)
+
+_PREEMPT = _table(
+    "youngest_first send_user_signal min_exempt_priority suspend_grace_time",
+    {
+        "reorder_count strict_order": "victims are chosen once, so that the fewest and lowest go",
+        "reclaim_licenses": "preemption is for nodes; who waits for licences waits",
+    },
+)
+
 WORDS: dict[str, dict[str, str]] = {
+    "SelectTypeParameters": _SELECT,
+    "TaskPluginParam": _TASKS,
+    "PreemptParameters": _PREEMPT,
     "SchedulerParameters": _SCHEDULER,
     "SlurmctldParameters": _SLURMCTLD,
     "SlurmdParameters": _SLURMD,

@@ -69,10 +69,6 @@ ONE_LINE = [
     ),
     ("PreemptMode=KILL", "Invalid PreemptMode: expected OFF, CANCEL, REQUEUE, SUSPEND, GANG, WITHIN, not 'KILL'"),
     ("PreemptType=preempt/all", None),
-    (
-        "PreemptParameters=youngest",
-        "PreemptParameters: youngest is not known (did you mean youngest_first?)",
-    ),
     ("PreemptParameters=youngest_first=1", "PreemptParameters: youngest_first takes no value"),
     ("PreemptParameters=reorder_count=many", None),
     ("SchedulerTimeSlice=1", "Invalid SchedulerTimeSlice: '1' is out of range (allowed: 5 to 65533)"),
