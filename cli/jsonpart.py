@@ -102,7 +102,7 @@ def reservation_object(resv: ReservationInfo) -> Json:
         "watts": number(None),
         "tres": resv.tres,
         "users": ",".join(resv.users),
-        "qos": ",".join(getattr(resv, "qos", ())),
+        "qos": ",".join(resv.qos),
         "comment": resv.comment,
     }
 

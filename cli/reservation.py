@@ -178,6 +178,7 @@ def record(resv: pb.ReservationInfo, report: Report) -> Record:
         f"Licenses={_names(resv.licenses)} State={'ACTIVE' if resv.is_active else 'INACTIVE'} BurstBuffer={NULL}",
         f"MaxStartDelay={NULL}",
     ]
+    lines += [f"QOS={_names(resv.qos)}"] if resv.qos else []
     return [*lines, f"Comment={resv.comment}"] if resv.comment else lines
 
 

@@ -334,6 +334,7 @@ class WantedReservation(msgspec.Struct, frozen=True, gc=False):
     flags_off: int = 0
     purge_comp_s: int = -1
     comment: str | None = None
+    qos: tuple[tuple[str, str], ...] | None = None
 
 
 class CreateReservation(Event, frozen=True):

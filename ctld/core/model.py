@@ -450,6 +450,8 @@ class Reservation(NamedTuple):
     licenses: tuple[tuple[str, int], ...]
     comment: str
     created_at_us: int
+    qos: tuple[str, ...] = ()
+    qos_denied: bool = False
 
 
 class ArrayRecord:

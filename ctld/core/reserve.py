@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ctld.core import reserve_nodes, reserve_times
+from ctld.core.defaults import find_qos
 from ctld.core.effects import Created, Done, Refused
 from ctld.core.events import (
     CreateReservation,
@@ -95,14 +96,14 @@ def _find(state: ClusterState, name: str) -> Reservation:
     return found
 
 
-def check_asked(state: ClusterState, now_us: int, text: str, uid: int, group_name: str, account: str) -> str:
+def check_asked(state: ClusterState, now_us: int, text: str, uid: int, group_name: str, account: str, qos: str) -> str:
     """The names that a submission asks for, checked. Raises Refused."""
     names = tuple(dict.fromkeys(name for name in text.split(",") if name))
     for name in names:
         reservation = state.reservations.get(name)
         if reservation is None or (reservation.float_us < 0 and reservation.end_at_us <= now_us):
             raise Refused(Code.RESERVATION_INVALID, name)
-        if not permits(reservation, uid, group_name, account):
+        if not permits(reservation, uid, group_name, account, qos):
             raise Refused(Code.RESERVATION_ACCESS, name)
     return ",".join(names)
 
@@ -142,7 +143,7 @@ def _checked(
 ) -> Reservation:
     """`base` with what is wanted of it. Raises Refused."""
     found = _with_flags(base, wanted)
-    found = _with_access(found, wanted)
+    found = _with_access(state, found, wanted)
     found = _with_times(state, now_us, found, wanted, old)
     ask = _ask(state, found, wanted)
     derived = (ResvFlag.SPEC_NODES if ask.nodes else ResvFlag.NONE) | (
@@ -177,8 +178,8 @@ def _with_flags(base: Reservation, wanted: WantedReservation) -> Reservation:
 
 def _check_together(found: Reservation) -> None:
     """What cannot go together. Raises Refused."""
-    if not (found.users or found.groups or found.accounts):
-        raise Refused(Code.INVALID_USER, "Users, Groups or Accounts must be said")
+    if not (found.users or found.groups or found.accounts or found.qos):
+        raise Refused(Code.INVALID_USER, "Users, Groups, Accounts or QOS must be said")
     if found.users and found.groups:
         raise Refused(Code.INVALID_VALUE, "Users and Groups exclude each other")
     flags = found.flags
@@ -188,7 +189,7 @@ def _check_together(found: Reservation) -> None:
         raise Refused(Code.INVALID_VALUE, "REPLACE needs a number of nodes, not their names, and no STATIC_ALLOC")
     if flags & ResvFlag.PART_NODES and not (found.ask.partition and found.ask.all_nodes):
         raise Refused(Code.INVALID_VALUE, "PART_NODES needs PartitionName= and Nodes=ALL")
-    if flags & ResvFlag.MAGNETIC and found.users_denied and not found.accounts:
+    if flags & ResvFlag.MAGNETIC and found.users_denied and not (found.accounts or found.qos):
         raise Refused(Code.INVALID_VALUE, "MAGNETIC needs a list of who may use it")
 
 
@@ -213,7 +214,7 @@ def edited(what: str, have: tuple[str, ...], denied: bool, items: Iterable[tuple
     return tuple(kept), denied and bool(kept)
 
 
-def _with_access(base: Reservation, wanted: WantedReservation) -> Reservation:
+def _with_access(state: ClusterState, base: Reservation, wanted: WantedReservation) -> Reservation:
     found = base
     if wanted.users is not None:
         known = dict(zip(base.users, base.uids, strict=False)) | {name: uid for _, name, uid in wanted.users}
@@ -232,6 +233,10 @@ def _with_access(base: Reservation, wanted: WantedReservation) -> Reservation:
     if wanted.accounts is not None:
         accounts, denied = edited("accounts", base.accounts, base.accounts_denied, wanted.accounts)
         found = found._replace(accounts=accounts, accounts_denied=denied)
+    if wanted.qos is not None:
+        named = [(sign, find_qos(state, name)) for sign, name in wanted.qos]
+        qos, denied = edited("QOS", base.qos, base.qos_denied, named)
+        found = found._replace(qos=qos, qos_denied=denied)
     return found
 
 

@@ -8,20 +8,22 @@ from penstock.values.states import HOLDING_STATES
 LEAST_S = 60
 
 
-def permits(reservation: Reservation, uid: int, group_name: str, account: str | None = None) -> bool:
+def permits(reservation: Reservation, uid: int, group_name: str, account: str | None = None, qos: str = "") -> bool:
     """True when such a job may use it; without an account only the user is judged."""
     if reservation.users or reservation.groups:
         listed = uid in reservation.uids or group_name in reservation.groups
         if listed == reservation.users_denied:
             return False
-    if account is None or not reservation.accounts:
+    if account is None:
         return True
-    return (account in reservation.accounts) != reservation.accounts_denied
+    if reservation.qos and (qos in reservation.qos) == reservation.qos_denied:
+        return False
+    return not reservation.accounts or (account in reservation.accounts) != reservation.accounts_denied
 
 
 def may_use(reservation: Reservation, job: Job) -> bool:
     """True when the reservation is for such a job."""
-    return permits(reservation, job.user_id, job.group_name, job.request.account)
+    return permits(reservation, job.user_id, job.group_name, job.request.account, job.request.qos)
 
 
 def least_s(job: Job) -> int:

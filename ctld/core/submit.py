@@ -21,6 +21,7 @@ from ctld.core.events import Actor, Role, SubmitJob, WantedJob
 from ctld.core.factors import billing, tres_amounts
 from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
+from ctld.core.qos import DEFAULT_QOS
 from ctld.core.ready import latest_start_s, refresh
 from ctld.core.reserve import check_asked
 from ctld.core.state import ClusterState
@@ -146,7 +147,15 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
     """The read-only half: everything that may be wrong with a submission."""
     _check_text(wanted)
     _check_unsupported(wanted)
-    asked = check_asked(state, now_us, wanted.reservation, actor.uid, actor.group_name, wanted.account)
+    asked = check_asked(
+        state,
+        now_us,
+        wanted.reservation,
+        actor.uid,
+        actor.group_name,
+        wanted.account,
+        wanted.qos.lower() or DEFAULT_QOS,
+    )
     partitions = pick_partitions(state, actor, wanted.partitions or _partition_of(state, asked))
     if (wanted.nice < 0 or wanted.priority is not None) and actor.role < Role.OPERATOR:
         raise Refused(Code.ACCESS_DENIED, "only an operator may set a priority or a negative nice")

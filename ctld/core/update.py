@@ -105,7 +105,7 @@ def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, A
         if name == "nice" and not operator and value < job.request.nice:
             raise Refused(Code.ACCESS_DENIED, "only an operator may lower nice")
         if name == "reservationname":
-            check_asked(state, state.now_us, value, job.user_id, job.group_name, job.request.account)
+            check_asked(state, state.now_us, value, job.user_id, job.group_name, job.request.account, job.request.qos)
         if name == "dependency" and value is not None and depends.is_circular(state, job, value):
             raise Refused(Code.CIRCULAR_DEPENDENCY)
     if not operator:

@@ -30,7 +30,7 @@ from penstock.values.tres import format_tres, gres_keys
 COUNT_MAX: Final = 16_000_000
 _FLOATING: Final = re.compile(r"\s*now\b", re.IGNORECASE)
 #: Keys that Slurm has and this version has not: refused by name, never ignored.
-NOT_YET: Final = ("burstbuffer", "maxstartdelay", "qos", "allowedpartitions", "allowedpartition", "skip", "corespec")
+NOT_YET: Final = ("burstbuffer", "maxstartdelay", "allowedpartitions", "allowedpartition", "skip", "corespec")
 
 
 class Names(NamedTuple):
@@ -146,6 +146,10 @@ def _accounts(text: str, names: Names, now_us: int) -> dict[str, Any]:
     return {"accounts": tuple((e.sign, e.name) for e in parse_signed(text, "accounts"))}
 
 
+def _qos(text: str, names: Names, now_us: int) -> dict[str, Any]:
+    return {"qos": tuple((e.sign, e.name) for e in parse_signed(text, "qos"))}
+
+
 def _flags(text: str, names: Names, now_us: int) -> dict[str, Any]:
     change = parse_flags(text)
     check_settable(change)
@@ -171,6 +175,7 @@ _READERS: Final[dict[str, tuple[Callable[[str, Names, int], dict[str, Any]], Cod
     "users": (_users, Code.INVALID_USER),
     "groups": (_groups, Code.INVALID_VALUE),
     "accounts": (_accounts, Code.INVALID_ACCOUNT),
+    "qos": (_qos, Code.INVALID_QOS),
     "licenses": (lambda text, names, now_us: {"licenses": parse_licenses(text)}, Code.INVALID_LICENSES),
     "flags": (_flags, Code.INVALID_VALUE),
     "comment": (_word("comment"), Code.INVALID_VALUE),
@@ -201,6 +206,7 @@ def reservation_info(state: ClusterState, reservation: Reservation, now_us: int)
         accounts=_listed(reservation.accounts, reservation.accounts_denied),
         licenses=[f"{name}:{count}" for name, count in reservation.licenses],
         comment=reservation.comment,
+        qos=_listed(reservation.qos, reservation.qos_denied),
     )
 
 

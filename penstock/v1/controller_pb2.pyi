@@ -821,7 +821,7 @@ class ListReservationsReply(_message.Message):
     def __init__(self, reservations: _Optional[_Iterable[_Union[ReservationInfo, _Mapping]]] = ...) -> None: ...
 
 class ReservationInfo(_message.Message):
-    __slots__ = ("name", "start_at_us", "end_at_us", "is_active", "node_list", "node_count", "core_count", "features", "partition", "flags", "tres", "users", "groups", "accounts", "licenses", "comment")
+    __slots__ = ("name", "start_at_us", "end_at_us", "is_active", "node_list", "node_count", "core_count", "features", "partition", "flags", "tres", "users", "groups", "accounts", "licenses", "comment", "qos")
     NAME_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -838,6 +838,7 @@ class ReservationInfo(_message.Message):
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     LICENSES_FIELD_NUMBER: _ClassVar[int]
     COMMENT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_at_us: int
     end_at_us: int
@@ -854,7 +855,8 @@ class ReservationInfo(_message.Message):
     accounts: _containers.RepeatedScalarFieldContainer[str]
     licenses: _containers.RepeatedScalarFieldContainer[str]
     comment: str
-    def __init__(self, name: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., is_active: bool = ..., node_list: _Optional[str] = ..., node_count: _Optional[int] = ..., core_count: _Optional[int] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[str] = ..., tres: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., licenses: _Optional[_Iterable[str]] = ..., comment: _Optional[str] = ...) -> None: ...
+    qos: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., is_active: bool = ..., node_list: _Optional[str] = ..., node_count: _Optional[int] = ..., core_count: _Optional[int] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[str] = ..., tres: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., licenses: _Optional[_Iterable[str]] = ..., comment: _Optional[str] = ..., qos: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListLicensesRequest(_message.Message):
     __slots__ = ()

@@ -42,6 +42,7 @@ class ResvFlag(IntFlag):
     NO_HOLD_JOBS_AFTER = 1 << 18
     MAGNETIC = 1 << 19
     USER_DELETE = 1 << 20
+    FORCE_START = 1 << 21  # the first start may lie in the past, as it may here without
 
 
 #: Flags that repeat a reservation; one at most.
@@ -53,12 +54,13 @@ _SHOWN: Final = (
     ResvFlag.WEEKDAY, ResvFlag.WEEKEND, ResvFlag.WEEKLY, ResvFlag.SPEC_NODES, ResvFlag.ALL_NODES, ResvFlag.ANY_NODES,
     ResvFlag.STATIC_ALLOC, ResvFlag.PART_NODES, ResvFlag.TIME_FLOAT, ResvFlag.REPLACE, ResvFlag.REPLACE_DOWN,
     ResvFlag.PURGE_COMP, ResvFlag.NO_HOLD_JOBS_AFTER, ResvFlag.MAGNETIC, ResvFlag.USER_DELETE,
+    ResvFlag.FORCE_START,
 )  # fmt: skip
 _OTHER_WORDS: Final = {ResvFlag.STATIC_ALLOC: "STATIC", ResvFlag.NO_HOLD_JOBS_AFTER: "NO_HOLD_JOBS_AFTER_END"}
 #: What the controller sets by itself.
 _DERIVED: Final = ResvFlag.SPEC_NODES | ResvFlag.ALL_NODES
 _READ: Final = {flag.name or "": flag for flag in _SHOWN} | {"NO_HOLD_JOBS_AFTER_END": ResvFlag.NO_HOLD_JOBS_AFTER}
-_NOT_YET: Final = ("FORCE_START", "FIRST_CORES", "SKIP")
+_NOT_YET: Final = ("FIRST_CORES", "SKIP")
 
 
 class FlagChange(NamedTuple):

@@ -119,6 +119,7 @@ ORDER = {
         TRES
         Users Groups Accounts Licenses State BurstBuffer
         MaxStartDelay
+        QOS?
         Comment?
     """,
     "step": """
