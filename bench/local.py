@@ -26,7 +26,7 @@ class Local:
     def __init__(self, home: Path) -> None:
         kept = {name: value for name, value in os.environ.items() if name not in OF_A_CLUSTER}
         self.home = home
-        self.env = {**kept, "PENSTOCK_HOME": str(home)}
+        self.env = {**kept, "PENSTOCK_HOME": str(home), "PENSTOCK_COMMAND_SERVER_IDLE_S": "20"}
 
     def run(self, name: str, *words: str, stdin: str = "") -> str:
         """The output of one of our commands."""

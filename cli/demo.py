@@ -43,7 +43,9 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.work = folder / "jobs"
         self.home = folder / "home"
-        self.environment = environment() | {"PENSTOCK_CLUSTER": str(self.home / "cluster.json")}
+        # Without a command server: nothing of the demo is left when it is over.
+        own = {"PENSTOCK_CLUSTER": str(self.home / "cluster.json"), "PENSTOCK_COMMAND_SERVER": "0"}
+        self.environment = environment() | own
 
     def shell(self, *words: str) -> str:
         """Run one command as a user would, show it with what it printed, and return that."""
