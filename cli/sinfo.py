@@ -226,7 +226,8 @@ def make_groups(pairs: Iterable[Pair], columns: list[Column], options: dict[str,
     """Put what looks alike on one line."""
     exact = bool(options.get("exact"))
     one_by_one = bool(options.get("Node"))
-    about_nodes = one_by_one or bool(options.get("list_reasons") or options.get("dead"))
+    shows_partition = any(c.field in (LETTERS["P"], LETTERS["R"]) for c in columns)
+    about_nodes = one_by_one or bool(options.get("list_reasons")) or not shows_partition
     fields = [f for f in (c.field for c in columns) if f and (f.splits or (exact and f not in _COUNTED))]
     if exact and any(c.field is LETTERS["C"] for c in columns):
         fields.append(LETTERS["c"])

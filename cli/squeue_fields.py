@@ -358,10 +358,12 @@ _SORTS: dict[str, SortKey] = {
     }.items()
 } | {
     letter: SortKey(LETTERS[letter].needs, lambda view, number, *more: number) for letter in "dHIJ"
-} | {"c": SortKey(MIN_CPUS_NEEDS, lambda view, *asked: _min_cpus(*asked))}  # fmt: skip
+}  # fmt: skip
 
 
-#: Letters by which Slurm sorts nothing and says so.
+#: Letters that Slurm takes and that change nothing.
+_SILENT = frozenset("bcfn")
+#: Letters by which it sorts nothing, and says so.
 _UNSORTED = frozenset("aFkKoqrRwxXyZ")
 
 
@@ -370,4 +372,6 @@ def sort_key(letter: str) -> SortKey | None:
     field = LETTERS.get(letter)
     if field is None or not field.header or letter in _UNSORTED:
         return None
+    if letter in _SILENT:
+        return SortKey((), lambda view: 0)
     return _SORTS.get(letter) or SortKey(field.needs, field.show)
