@@ -190,39 +190,6 @@ _PREEMPT = _table(
     },
 )
 
-_SELECT = _table(
-    "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_LLN "
-    "CR_CORE_DEFAULT_DIST_BLOCK PENSTOCK_BEST_FIT PENSTOCK_FGD PENSTOCK_STEER",
-    {
-        "CR_BOARD CR_BOARD_MEMORY": "boards are not given as a whole; CR_SOCKET gives sockets",
-        "CR_ONE_TASK_PER_CORE": "--ntasks-per-core=1 says it for a job",
-        "CR_PACK_NODES": "--distribution=pack says it for a job",
-        "CR_OTHER_CONS_RES CR_OTHER_CONS_TRES": "Slurm itself has dropped it",
-        "LL_SHARED_GRES": "parts of a GPU are taken where least is left over; PENSTOCK_FGD and PENSTOCK_STEER change that",
-        "ENFORCE_BINDING_GRES": "cores near a job's GPUs are preferred, and others are taken when they are in use",
-        "ONE_TASK_PER_SHARING_GRES MULTIPLE_SHARING_GRES_PJ": "parts of a GPU are given to a job, whatever its tasks are",
-    },
-)
-
-_TASKS = _table(
-    "",
-    {
-        "Cores Sockets Threads Verbose Autobind=cores Autobind=threads Autobind=none": (
-            "tasks are bound to the CPUs that they have, by cores; --cpu-bind says otherwise for a step"
-        ),
-        "SlurmdOffSpec SlurmdSpecOverride": "no cores are set apart",
-        "OOMKillStep": "--oom-kill-step says it for a step",
-    },
-)
-
-_PREEMPT = _table(
-    "youngest_first send_user_signal min_exempt_priority suspend_grace_time",
-    {
-        "reorder_count strict_order": "victims are chosen once, so that the fewest and lowest go",
-        "reclaim_licenses": "preemption is for nodes; who waits for licences waits",
-    },
-)
-
 WORDS: dict[str, dict[str, str]] = {
     "SelectTypeParameters": _SELECT,
     "TaskPluginParam": _TASKS,
