@@ -5,7 +5,7 @@ What this version does not know of a thing has the value that Slurm gives to wha
 
 from collections.abc import Iterable
 
-from cli.document import Json, document, number, time_object
+from cli.document import Json, document, minutes, number, time_object
 from penstock.v1.controller_pb2 import LicenseInfo, PartitionInfo, ReservationInfo
 from penstock.v1.steps_pb2 import StepInfo
 from penstock.values.exitcode import format_exit
@@ -21,21 +21,17 @@ def partitions_document(partitions: Iterable[PartitionInfo], cluster: str, now_u
 
 def partition_object(part: PartitionInfo, cluster: str) -> Json:
     """One partition."""
-    shares, _, jobs = part.over_subscribe.partition(":")
+    default_time = number(None) if not part.default_time_s else minutes(part.default_time_s)
     return {
         "nodes": {
-            "allowed_allocation": compress(part.alloc_nodes) if hasattr(part, "alloc_nodes") else "",
+            "allowed_allocation": compress(part.alloc_nodes),
             "configured": compress(part.configured_nodes or part.nodes),
-            "total": part.total_nodes,
+            "total": part.total_nodes or len(part.nodes),
         },
         "accounts": {"allowed": ",".join(part.allow_accounts), "deny": ",".join(part.deny_accounts)},
         "groups": {"allowed": ",".join(part.allow_groups)},
-        "qos": {
-            "allowed": ",".join(getattr(part, "allow_qos", ())),
-            "deny": ",".join(getattr(part, "deny_qos", ())),
-            "assigned": "",
-        },
-        "alternate": getattr(part, "alternate", ""),
+        "qos": {"allowed": ",".join(part.allow_qos), "deny": ",".join(part.deny_qos), "assigned": ""},
+        "alternate": part.alternate,
         "tres": {"billing_weights": part.tres_billing_weights, "configured": part.tres},
         "cluster": cluster,
         "select_type": [],
@@ -44,34 +40,37 @@ def partition_object(part: PartitionInfo, cluster: str) -> Json:
             "memory_per_cpu": part.def_mem_per_cpu_mb,
             "partition_memory_per_cpu": number(part.def_mem_per_cpu_mb or None),
             "partition_memory_per_node": number(part.def_mem_per_node_mb or None),
-            "time": number(part.default_time_s // 60 or None),
+            "time": default_time,
             "job": "",
         },
         "grace_time": part.grace_time_s,
-        "maximums": {
-            "cpus_per_node": _limit(part.max_cpus_per_node),
-            "cpus_per_socket": number(None, infinite=True),
-            "memory_per_cpu": part.max_mem_per_cpu_mb,
-            "partition_memory_per_cpu": number(part.max_mem_per_cpu_mb or None),
-            "partition_memory_per_node": number(part.max_mem_per_node_mb or None),
-            "nodes": _limit(part.max_nodes),
-            "shares": int(jobs or 1),
-            "oversubscribe": {"jobs": int(jobs or 1), "flags": ["force"] if shares == "FORCE" else []},
-            "time": _limit(part.max_time_s, 60),
-            "over_time_limit": number(part.over_time_limit_s // 60 or None),
-        },
-        "minimums": {"nodes": part.min_nodes},
+        "maximums": _maximums(part),
+        "minimums": {"nodes": max(part.min_nodes, 0)},
         "name": part.name,
         "node_sets": "",
         "priority": {"job_factor": part.priority_job_factor, "tier": part.priority_tier},
         "timeouts": {"resume": number(None), "suspend": number(None)},
         "partition": {"state": [part.state]},
         "suspend_time": number(None),
+        "topology": "",
     }
 
 
-def _limit(value: int, unit: int = 1) -> Json:
-    return number(None, infinite=True) if value < 0 else number(value // unit)
+def _maximums(part: PartitionInfo) -> Json:
+    word, _, jobs = (part.over_subscribe or "NO").partition(":")
+    shares = int(jobs) if jobs.isdigit() else 0 if word == "EXCLUSIVE" else 1
+    return {
+        "cpus_per_node": number(part.max_cpus_per_node, infinite=part.max_cpus_per_node <= 0),
+        "cpus_per_socket": number(None, infinite=True),
+        "memory_per_cpu": part.max_mem_per_cpu_mb,
+        "partition_memory_per_cpu": number(part.max_mem_per_cpu_mb or None),
+        "partition_memory_per_node": number(part.max_mem_per_node_mb or None),
+        "nodes": number(part.max_nodes, infinite=part.max_nodes <= 0),
+        "shares": shares,
+        "oversubscribe": {"jobs": shares, "flags": ["force"] if word == "FORCE" else []},
+        "time": minutes(part.max_time_s),
+        "over_time_limit": number(part.over_time_limit_s // 60 or None),
+    }
 
 
 def reservations_document(reservations: Iterable[ReservationInfo], cluster: str, now_us: int) -> Json:
@@ -138,7 +137,7 @@ def step_object(step: StepInfo, cluster: str, now_us: int) -> Json:
         "submit_line": step.spec.submit_line,
         "time": {
             "start": time_object(step.start_at_us),
-            "limit": _limit(step.time_limit_s if step.time_limit_s else -1, 60),
+            "limit": minutes(step.time_limit_s or -1),
             "running": running_s,
         },
         "exit_code": format_exit(step.exit.code, step.exit.signal),

@@ -1,4 +1,4 @@
-"""sinfo --json: partitions and their nodes as lines of sinfo, and `partition_object`, which scontrol's document shares.
+"""sinfo --json: partitions and their nodes as lines of sinfo.
 
 The structure is that of Slurm's data_parser (see cli.document): key `sinfo`, an item per line.
 """
@@ -6,7 +6,8 @@ The structure is that of Slurm's data_parser (see cli.document): key `sinfo`, an
 import json
 from collections.abc import Callable, Iterable
 
-from cli.document import Json, document, minutes, number, time_object
+from cli.document import Json, document, number, time_object
+from cli.jsonpart import partition_object
 from cli.nodegres import gres, gres_used
 from penstock.v1.controller_pb2 import NodeInfo, PartitionInfo
 
@@ -77,65 +78,10 @@ def node_group_object(nodes: list[NodeInfo], partition: PartitionInfo, cluster: 
         "extra": "",
         "reason": {"description": node.reason, "time": time_object(node.reason_at_us), "user": node.reason_user},
         "reservation": node.reservation,
-        "partition": partition_object(partition),
+        "partition": partition_object(partition, cluster),
     }
 
 
 def _span(nodes: Iterable[NodeInfo], value: Callable[[NodeInfo], int]) -> Json:
     values = [value(node) for node in nodes]
     return {"minimum": min(values), "maximum": max(values)}
-
-
-def partition_object(partition: PartitionInfo) -> Json:
-    """A partition's settings."""
-    from penstock.values.hostlist import compress
-
-    return {
-        "name": partition.name,
-        "nodes": {
-            "allowed_allocation": "",
-            "configured": compress(partition.configured_nodes or partition.nodes),
-            "total": partition.total_nodes or len(partition.nodes),
-        },
-        "accounts": {"allowed": ",".join(partition.allow_accounts), "deny": ",".join(partition.deny_accounts)},
-        "groups": {"allowed": ",".join(partition.allow_groups)},
-        "qos": {"allowed": "", "deny": "", "assigned": ""},
-        "alternate": "",
-        "tres": {"billing_weights": "", "configured": partition.tres},
-        "cluster": "",
-        "select_type": [],
-        "cpus": {"task_binding": 0, "total": partition.total_cpus},
-        "defaults": {
-            "memory_per_cpu": partition.def_mem_per_cpu_mb,
-            "partition_memory_per_cpu": number(partition.def_mem_per_cpu_mb or None),
-            "partition_memory_per_node": number(partition.def_mem_per_node_mb or None),
-            "time": number(-(-partition.default_time_s // 60) or None, infinite=partition.default_time_s < 0),
-            "job": "",
-        },
-        "grace_time": partition.grace_time_s,
-        "maximums": _maximums(partition),
-        "minimums": {"nodes": max(partition.min_nodes, 0)},
-        "node_sets": "",
-        "partition": {"state": [partition.state]},
-        "priority": {"job_factor": partition.priority_job_factor, "tier": partition.priority_tier},
-        "timeouts": {"resume": number(None), "suspend": number(None)},
-        "suspend_time": number(None),
-        "topology": "",
-    }
-
-
-def _maximums(partition: PartitionInfo) -> Json:
-    word, _, jobs = (partition.over_subscribe or "NO").partition(":")
-    shares = int(jobs) if jobs.isdigit() else 0 if word == "EXCLUSIVE" else 1
-    return {
-        "cpus_per_node": number(partition.max_cpus_per_node, infinite=partition.max_cpus_per_node <= 0),
-        "cpus_per_socket": number(None, infinite=True),
-        "memory_per_cpu": partition.max_mem_per_cpu_mb,
-        "partition_memory_per_cpu": number(partition.max_mem_per_cpu_mb or None),
-        "partition_memory_per_node": number(partition.max_mem_per_node_mb or None),
-        "nodes": number(partition.max_nodes, infinite=partition.max_nodes <= 0),
-        "shares": shares,
-        "oversubscribe": {"jobs": shares, "flags": ["force"] if word == "FORCE" else []},
-        "time": minutes(partition.max_time_s),
-        "over_time_limit": number(None),
-    }

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.jsoncluster import partitions_document, reservations_document
 from cli.jsonnode import node_object
 from cli.jsonout import job_object
+from cli.jsonpart import partitions_document, reservations_document
 from cli.sinfo import body as sinfo
 from cli.squeue import body as squeue
 from cli.writers import compact_text, json_text, yaml_text
