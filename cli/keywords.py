@@ -125,6 +125,8 @@ def check_ids(words: list[str], error_text: str = "") -> list[str]:
     """Job ids as the controller reads them; what is none of its forms is refused here."""
     ids: list[str] = []
     for word in words:
+        name, equals, value = word.partition("=")
+        word = value if equals and name.lower() in ("job", "jobid") else word  # `hold jobid=5`, as Slurm takes it
         try:
             for selector in parse_selectors(word):
                 if selector.step_id is not None:

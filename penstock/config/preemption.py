@@ -77,12 +77,17 @@ def _check_modes(values: Values, findings: Findings) -> None:
         findings.error(where, f"{named}: WITHIN is for jobs of one QOS and needs PreemptType=preempt/qos")
 
 
+def _where(values: Values, name: str) -> Where:
+    """The place of a key; of another key where this one was said before (a partition that is changed while it runs)."""
+    return values[name].where if name in values else next(iter(values.values())).where
+
+
 def check_partition(partition: PartitionConfig, values: Values, cluster: Values, findings: Findings) -> None:
     """What a partition's line says about preemption, against the cluster's keys."""
     modes = partition.preempt_mode
     how = cluster.value("preempt_type", "preempt/none")
     if modes:
-        where = values["preempt_mode"].where
+        where = _where(values, "preempt_mode")
         named = f"{partition.name}: PreemptMode=" + ",".join(modes)
         acts = [mode for mode in modes if mode in ("CANCEL", "REQUEUE", "SUSPEND")]
         if how == "preempt/none" and acts:
@@ -97,6 +102,6 @@ def check_partition(partition: PartitionConfig, values: Values, cluster: Values,
             findings.error(where, f"{named}: give one of OFF, CANCEL, REQUEUE, SUSPEND")
     if partition.grace_time_s and (modes or cluster.value("preempt_mode", ()))[:1] == ("SUSPEND",):
         findings.warn(
-            values["grace_time_s"].where,
+            _where(values, "grace_time_s"),
             f"{partition.name}: GraceTime is not used with SUSPEND; PreemptParameters=suspend_grace_time= is",
         )

@@ -326,6 +326,12 @@ def test_control(monkeypatch, capsys, keyword, action):
     assert list(client.request.ids) == ["5", "6", "7_[1-2]"]
 
 
+def test_job_ids_may_have_their_word_before_them(monkeypatch, capsys):
+    client = fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=[pb.JobResult(id="5")]))
+    assert run(capsys, "hold", "jobid=5", "Job=6,7_[1-2]") == (0, "", "")
+    assert list(client.request.ids) == ["5", "6", "7_[1-2]"]
+
+
 def test_control_that_is_refused(monkeypatch, capsys):
     results = [pb.JobResult(id="5", code=2017, text="Invalid job id specified"), pb.JobResult(id="6")]
     fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=results))
