@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 from penstock.values.exitcode import shell_status
 
-#: Slurm's exit code for a task that the kernel ended for want of memory.
-OUT_OF_MEMORY_CODE = 253
 RUNNING, EXITED, FAILED = "running", "exited", "exited abnormally"
 
 
