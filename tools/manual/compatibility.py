@@ -1,7 +1,7 @@
 """docs/compatibility.md from the option tables: each option of each command as done, accepted or refused.
 
-What differs between Slurm and Penstock in their output, found by running both, is in tests/clients' list of known
-differences and printed below the options.
+What differs between Slurm and Penstock in their output, found by running both, is in known.toml of the differential test
+(tests/support/differential) and printed below the options, each difference with its reason.
 """
 
 import tomllib
@@ -10,7 +10,8 @@ from pathlib import Path
 from cli.options import ACCEPTED, DONE, REFUSED
 from tools.manual.surface import ROOT, Page, meaning
 
-KNOWN = ROOT / "tests" / "clients" / "differences.toml"
+KNOWN = ROOT / "tests" / "support" / "differential" / "known.toml"
+NAMES = ("sbatch", "salloc", "srun", "squeue", "sinfo", "scontrol", "sacct")
 HEAD = """# Compatibility
 
 <!-- Written by `tools/manual` from the option tables of the commands; do not edit. -->
@@ -56,8 +57,11 @@ def cell(text: str) -> str:
 def _differences(path: Path) -> str:
     if not path.exists():
         return ""
-    known = tomllib.loads(path.read_text(encoding="utf-8"))["difference"]
-    lines = ["\n## Known differences\n", "Found by running the same command lines on both.\n"]
-    lines += ["| command line | reason |", "|---|---|"]
-    lines += [f"| `{one['command'].replace('|', '¦')}` | {cell(one['reason'])} |" for one in known]
+    known = tomllib.loads(path.read_text(encoding="utf-8"))
+    reasons: dict[str, set[str]] = {}
+    for one in (*known["rule"], *known["known"]):
+        reasons.setdefault(one["reason"], set()).update(name for name in NAMES if name in one.get("command", ""))
+    lines = ["\n## Known differences\n", "Found by running the same command lines on Slurm 22.05 and on Penstock.\n"]
+    lines += ["| commands | what differs, and why |", "|---|---|"]
+    lines += [f"| {', '.join(n for n in NAMES if n in reasons[text]) or 'all'} | {cell(text)} |" for text in reasons]
     return "\n".join(lines) + "\n"
