@@ -27,7 +27,8 @@ MEMORY_PERCENT = 90
 PORTS = range(20000, 32000)
 PORT_TRIES_MAX = 200
 #: What `penstock up` puts into its folder; --purge removes nothing else.
-ENTRIES = ("ctld", "noded", "certs", "log", "slurm.conf", "cluster.json", "lock")
+CLUSTER_ENTRY = "cluster.json"
+ENTRIES = ("ctld", "noded", "certs", "log", "slurm.conf", CLUSTER_ENTRY, "lock")
 #: Characters that slurm.conf or its patterns read as something else.
 UNSAFE = frozenset('"#\\%\n\r\t')
 
@@ -75,14 +76,18 @@ def home_folder() -> Path:
 
 
 def prepare(home: Path) -> None:
-    """Make the folder, for its owner only. Somebody else's folder, or one with other things in it, is refused."""
+    """Make the folder, for its owner only. Somebody else's folder, or one with other things in it, is refused.
+
+    A folder that is a cluster's already may hold more: gres.conf, cgroup.conf, a copy of slurm.conf.
+    """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError as error:
         raise CommandError(f"{home}: is not a folder") from error
     if home.stat().st_uid != os.geteuid():
         raise CommandError(f"{home}: belongs to another user: set PENSTOCK_HOME")
-    if other := sorted(set(os.listdir(home)) - set(ENTRIES)):
+    found = set(os.listdir(home))
+    if CLUSTER_ENTRY not in found and (other := sorted(found - set(ENTRIES))):
         raise CommandError(
             f"{home}: holds {other[0]}, which is not Penstock's: set PENSTOCK_HOME to a folder of its own"
         )

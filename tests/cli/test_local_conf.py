@@ -129,6 +129,14 @@ def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
+def test_a_cluster_s_own_folder_may_hold_more(tmp_path: Path) -> None:
+    """gres.conf and cgroup.conf lie beside slurm.conf, and `scontrol write config` writes there."""
+    for name in ("cluster.json", "slurm.conf", "cgroup.conf", "slurm.conf.20261122014456"):
+        (tmp_path / name).touch()
+    prepare(tmp_path)
+    assert (tmp_path / "cgroup.conf").exists()
+
+
 def test_the_folder_is_for_its_owner_only(tmp_path: Path) -> None:
     home = tmp_path / "a" / "home"
     prepare(home)
