@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from penstock.cluster import conf_path
+from penstock.cluster import own_conf_path
 from penstock.config import DEFAULT_PATH, ConfigError, Loaded, load
 from penstock.values.hostlist import compress
 
@@ -19,9 +19,9 @@ EX_CONFIG = 78
 USAGE = f"""\
 Usage: penstock config check [-q | --explain | --json] [FILE]
 
-Reads FILE (default: $SLURM_CONF, else {DEFAULT_PATH}, else /etc/slurm/slurm.conf), the files that it
-includes and those beside it (gres.conf, cgroup.conf, topology.conf, ...), and prints every problem with its
-file and line. Nothing is started or changed.
+Reads FILE, the files that it includes and those beside it (gres.conf, cgroup.conf, topology.conf, ...), and
+prints every problem with its file and line. Nothing is started or changed. Without FILE: that of the cluster of
+`penstock up` if there is one, else $SLURM_CONF, {DEFAULT_PATH} or /etc/slurm/slurm.conf.
 
   -q, --quiet   print problems only
   --explain     also say what each parameter that is not used does in Slurm
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     if len(names) > 1 or any(name.startswith("-") for name in names):
         sys.stderr.write("penstock config check: expected at most one FILE\n" + USAGE)
         return 2
-    path = names[0] if names else conf_path()
+    path = names[0] if names else own_conf_path()
     try:
         loaded = load(path)
     except ConfigError as error:

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from penstock.cluster import conf_path
+from penstock.cluster import own_conf_path
 from penstock.config import ConfigError, changes, load
 from penstock.errors import PenstockError
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _of_files(names: list[str]) -> dict[str, list[str]] | None:
-    old, new = (conf_path(), names[0]) if len(names) == 1 else names
+    old, new = (own_conf_path(), names[0]) if len(names) == 1 else names
     try:
         before, after = load(old), load(new)
     except ConfigError as error:

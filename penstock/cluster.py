@@ -49,6 +49,19 @@ def conf_path() -> str:
     return next((path for path in CONF_PATHS if os.path.exists(path)), CONF_PATHS[0])
 
 
+def own_conf_path() -> str:
+    """The slurm.conf that a check without a name means: of the cluster of one's own that commands talk to, else conf_path().
+
+    PENSTOCK_CLUSTER and PENSTOCK_HOME count before SLURM_CONF, as in find_cluster().
+    """
+    named = next((name for name in _VARIABLES if os.environ.get(name)), "")
+    for path in () if named == "SLURM_CONF" else candidate_paths():
+        beside = os.path.join(os.path.dirname(path), "slurm.conf")
+        if os.path.exists(path) and os.path.exists(beside):
+            return beside
+    return conf_path()
+
+
 def candidate_paths() -> list[str]:
     """Where a cluster file may be, in the order in which they are tried. What SLURM_CONF leads to is not among them."""
     if explicit := os.environ.get("PENSTOCK_CLUSTER"):

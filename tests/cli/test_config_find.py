@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock import cluster
-from penstock.cluster import ClusterFile, conf_path, find_cluster, write_cluster
+from penstock.cluster import ClusterFile, conf_path, find_cluster, own_conf_path, write_cluster
 from penstock.errors import PenstockError
 
 
@@ -69,6 +69,19 @@ def test_a_slurm_conf_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SLURM_CONF", str(home / missing))
     with pytest.raises(PenstockError, match="SLURM_CONF: cannot read"):
         find_cluster()
+
+
+def test_a_check_without_a_name_reads_the_file_of_the_own_cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_conf_path() == str(home / "etc1.conf")
+    place(home / ".penstock", "mine")
+    assert own_conf_path() == str(home / "etc1.conf")
+    mine = home / ".penstock" / "slurm.conf"
+    mine.touch()
+    assert own_conf_path() == str(mine)
+    monkeypatch.setenv("SLURM_CONF", str(conf(home)))
+    assert own_conf_path() == str(home / "site" / "slurm.conf")
+    monkeypatch.setenv("PENSTOCK_HOME", str(home / ".penstock"))
+    assert own_conf_path() == str(mine)
 
 
 def test_slurms_own_place_comes_last(home: Path) -> None:
