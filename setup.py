@@ -145,6 +145,7 @@ setup(
     install_requires=[
         "grpcio>=1.76.0",
         "h2>=4.2",
+        "hpack>=4.0",
         "protobuf>=6.31.1",
         "sqlalchemy>=2.0",
         "alembic>=1.14",

@@ -10,7 +10,8 @@ that. The worker is killed when its caller is gone, as a command is that was kil
 Nothing of a call may reach the next one. So a worker goes on only after a call that ended with status 0, left no thread
 and no process, and took little memory; in all other cases it ends, and the next call gets a fresh one. Nor does it go
 on before its caller has hung up: until then he may still send it signals. In return a command keeps nothing in its
-modules (HACKING.md); tests run one after the other to see that.
+modules (HACKING.md); tests run one after the other to see that. The one exception is the connection to the controller,
+which belongs to no call (penstock/keep.py).
 """
 
 import fcntl
@@ -29,6 +30,8 @@ from typing import Final, NoReturn
 
 import cli.run
 from cli.server import COMMANDS, MAGIC, READY, REPORT, greet
+from penstock.client import Client
+from penstock.keep import NUMBER, Keeper
 
 EXITED, DECLINED = 1, 3
 FILES_MAX: Final = 32
@@ -43,6 +46,8 @@ MEMORY_KB_MAX: Final = 100 * 1024
 FILES_LEFT_MAX: Final = 256
 #: Python itself ignores these, in every command.
 PYTHON_IGNORES: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+#: What goes from one call to the next: a connection that is nobody's (its module says why).
+KEEPER: Final = Keeper()
 
 
 class Odd(Exception):
@@ -93,6 +98,7 @@ class Finished(BaseException):
 
 def work(control: socket.socket) -> NoReturn:
     """Serve the connections that come over `control`, one after the other, until it is closed."""
+    Client.keeper = KEEPER
     for _ in range(CALLS_MAX):
         word, files, _, _ = socket.recv_fds(control, 1, 1)
         if not word or not files:
@@ -159,10 +165,8 @@ def _become_nobody(wire: int, control: int) -> bool:
         os.dup2(null, number)
     sys.stdin = sys.stdout = sys.stderr = None  # whatever they still hold goes to /dev/null
     os.close(null)
-    low, high = sorted((wire, control))
-    os.closerange(3, low)
-    os.closerange(low + 1, high)
-    os.closerange(high + 1, high + FILES_LEFT_MAX)
+    kept = KEEPER.number()
+    _close_but([wire, control] if kept is None else [wire, control, kept], FILES_LEFT_MAX)
     os.chdir("/")
     for number in _SIGNALS - {signal.SIGKILL, signal.SIGSTOP, *PYTHON_IGNORES}:
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
@@ -177,6 +181,15 @@ def _become_nobody(wire: int, control: int) -> bool:
     return False
 
 
+def _close_but(numbers: list[int], above: int = 0) -> None:
+    """Close all files from 3 to the highest of `numbers`, and `above` more, but these."""
+    numbers.sort()
+    os.closerange(3, numbers[0])
+    for lower, upper in itertools.pairwise(numbers):
+        os.closerange(lower + 1, upper)
+    os.closerange(numbers[-1] + 1, numbers[-1] + 1 + above)
+
+
 def _has_hung_up(wire: int) -> bool:
     waiting = select.poll()
     waiting.register(wire, select.POLLIN | select.POLLRDHUP)
@@ -186,16 +199,16 @@ def _has_hung_up(wire: int) -> bool:
 def _take_files(request: Request, connection: socket.socket, control: int) -> tuple[int, int]:
     """The caller's files under their numbers. The numbers of the connection and of `control` afterwards."""
     above = max(request.open_files) + 1
+    if above > NUMBER:  # the caller has a file of that number
+        KEEPER.drop()
     high = {number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for number, file in request.open_files.items()}
     folder = fcntl.fcntl(request.folder, fcntl.F_DUPFD_CLOEXEC, above)
     wire: int = fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, above)
     control_then = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, above) if control < above else control
     os.fchdir(folder)
     connection.detach()
-    kept = sorted((*high.values(), folder, wire, control_then))
-    os.closerange(3, kept[0])
-    for lower, upper in itertools.pairwise(kept):
-        os.closerange(lower + 1, upper)
+    kept = KEEPER.number()
+    _close_but([*high.values(), folder, wire, control_then] + ([] if kept is None else [kept]))
     for number, file in high.items():
         os.dup2(file, number)
     for file in (*high.values(), folder):

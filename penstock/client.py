@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from penstock.aclient import AsyncClient as AsyncClient
+    from penstock.keep import Keeper
 
 T = TypeVar("T")
 
@@ -92,6 +93,9 @@ class TryAgain(Exception):
 class Client:
     """One program's connection. Not for use by several threads at once."""
 
+    #: Where connections go that outlive a client: only in workers of the command server (cli/served.py).
+    keeper: "Keeper | None" = None
+
     def __init__(self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False) -> None:
         self.cluster = cluster
         self.timeout_s = timeout_s
@@ -113,10 +117,16 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Drop the connection. A later call makes a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Done with the connection. A later call makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None and not (self.keeper is not None and self.keeper.keep(connection)):
+            connection.close()
+
+    def _drop(self) -> None:
+        """Whatever state the connection is in, nobody uses it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def call(self, method: str, request: "Message", timeout_s: float | None = None) -> Any:
         """One request, one answer. timeout_s: None = the client's, math.inf = as long as it takes (AwaitJob)."""
@@ -182,7 +192,7 @@ class Client:
                     if self.cluster.local and not self._patient:
                         failed.error.detail += LOCAL_HINT
                     raise failed.error from failed
-            self.close()
+            self._drop()
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.7, PAUSE_MAX_S)
 
@@ -197,10 +207,14 @@ class Client:
 
     def _connect(self, deadline: float) -> Connection:
         if self._connection is not None and not self._connection.usable():
-            self.close()
+            self._drop()
+        if self._connection is None and self.keeper is not None:
+            self._connection = self.keeper.take(self.cluster)
         if self._connection is None:
             timeout_s = min(deadline - time.monotonic(), TIMEOUT_S)
             wire = dial(self.cluster, timeout_s)
+            if self.keeper is not None:
+                wire = self.keeper.place(wire, self.cluster)
             if uses_socket(self.cluster):
                 self._connection = Connection(wire, "localhost", CODE_KEY)
             else:

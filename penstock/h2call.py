@@ -32,6 +32,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
+from hpack import NeverIndexedHeaderTuple
 
 WINDOW_FIRST: Final = 65_535
 WINDOW_MAX: Final = 2**31 - 1
@@ -104,6 +105,19 @@ class Connection:
         """Drop it."""
         self._socket.close()
 
+    def fileno(self) -> int:
+        """The socket's number; -1 when it is closed."""
+        return self._socket.fileno()
+
+    def forget(self) -> None:
+        """Between two users of a connection: nothing of what was said stays."""
+        self._said = {}
+        self._messages = bytearray()
+
+    def forget_file(self) -> None:
+        """The number is somebody else's now: leave the file there alone."""
+        self._socket.detach()
+
     def usable(self) -> bool:
         """Whether another call may be made: the last one is over, and the server neither closed nor left."""
         if not self._over or self._leaving:
@@ -125,20 +139,25 @@ class Connection:
         self._over = False
         self._said = {}
         self._messages.clear()
-        headers = [*self._common, (":path", path), *_timeout(deadline)]
-        headers.sort(key=lambda pair: not pair[0].startswith(":"))
-        headers += [(key, binascii.b2a_base64(value, newline=False).rstrip(b"=").decode()) for key, value in metadata]
+        # Tokens are for one call: HTTP/2's table of headers, which lives as long as the connection, never gets them.
+        secrets = (NeverIndexedHeaderTuple(key, _base64(value)) for key, value in metadata)
+        headers: list[tuple[str, str] | NeverIndexedHeaderTuple] = [(":path", path), *self._common]
+        headers += [*_timeout(deadline), *secrets]
+        is_over = False
         try:
             self._stream = self._h2.get_next_available_stream_id()
             self._h2.send_headers(self._stream, headers)
             self._send(b"\0" + len(request).to_bytes(4, "big") + request, deadline)
             yield from self._receive(deadline, bytes_max)
+            is_over = True
         except TimeoutError as error:
             raise CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded") from error
         except OSError as error:
             raise CallFailed("UNAVAILABLE", error.strerror or str(error)) from error
         except ProtocolError as error:
             raise CallFailed("INTERNAL", f"this is not our controller: {error}") from error
+        finally:
+            self._over = is_over  # also when the caller of this generator leaves it
         self._end()
 
     def _end(self) -> None:
@@ -236,6 +255,11 @@ def percent_decoded(text: str) -> str:
     from urllib.parse import unquote
 
     return unquote(text, "utf-8", "replace")
+
+
+def _base64(value: bytes) -> str:
+    """gRPC's form of a header's bytes: without the filling at the end."""
+    return binascii.b2a_base64(value, newline=False).rstrip(b"=").decode()
 
 
 def _timeout(deadline: float) -> list[tuple[str, str]]:

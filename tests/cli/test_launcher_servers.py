@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from launched import Launched, build, kill, state_of, wait_for
 
+from penstock.keep import NUMBER
 from penstock.v1 import controller_pb2 as pb
 from tests.cli.fake_controller import WireController
 
@@ -223,7 +224,9 @@ def test_what_a_call_leaves_is_not_there_in_the_next(launched, tmp_path):
 
 
 def resting(pid: int) -> list[str] | None:
-    links = [os.readlink(path).partition(":")[0] for path in Path(f"/proc/{pid}/fd").iterdir()]
+    """What a worker without a call has open, but for the connection that it keeps."""
+    files = [path for path in Path(f"/proc/{pid}/fd").iterdir() if path.name != str(NUMBER)]
+    links = [os.readlink(path).partition(":")[0] for path in files]
     return links if links.count("socket") == 1 else None
 
 
