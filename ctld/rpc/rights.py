@@ -165,13 +165,18 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         self._authenticator = authenticator
         self._count = count
         self._limiter = limiter
+        self._wrapped: dict[str, Any] = {}  # by method: only those that there are
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """Wrap the method's handler; None (no such method) stays None, which gRPC answers with UNIMPLEMENTED."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        return _wrap(handler, handler_call_details.method, self._pass, self._count)
+        method = handler_call_details.method
+        wrapped = self._wrapped.get(method)
+        if wrapped is None:
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            wrapped = self._wrapped[method] = _wrap(handler, method, self._pass, self._count)
+        return wrapped
 
     async def _pass(self, method: str, context: Any) -> int:
         """Return the uid (-1 = a node, or nobody yet) of who may pass; else the call ends here."""

@@ -40,7 +40,7 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "gres_per_job": lambda entries: tuple((g.name, g.type, g.count) for g in entries),
     "gres_per_task": lambda entries: tuple((g.name, g.type, g.count) for g in entries),
     "gres_per_socket": lambda entries: tuple((g.name, g.type, g.count) for g in entries),
-    "rlimits": lambda limits: tuple(sorted(limits.items())),
+    "rlimits": lambda limits: tuple([(name, limits[name]) for name in sorted(limits)]),  # items() takes twice as long
 }
 _LIMITS: Final = {"array": ARRAY_BYTES_MAX}
 

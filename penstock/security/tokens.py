@@ -98,7 +98,9 @@ class _Signer(msgspec.Struct, frozen=True):
     key: ec.EllipticCurvePublicKey
     host: str
     role: str
-    certificate: x509.Certificate
+    serial: int
+    start_us: int  # the certificate's term
+    end_us: int
 
 
 class TokenVerifier:
@@ -141,28 +143,39 @@ class TokenVerifier:
         return Caller(claims.uid, claims.gid, signer.host, signer.role)
 
     def _signer(self, der: bytes, now_us: int) -> _Signer:
-        signer = self._signers.get(der)
-        certificate = signer.certificate if signer else _parse(der)
+        """The CA's signature is checked once per certificate; its term and the deny list at every use."""
+        known = self._signers.get(der)
+        signer = known or self._read_signer(der)
+        if signer.serial in self.denied:
+            raise TokenRefused("signer", "the token's signer has been revoked")
+        if not signer.start_us <= now_us <= signer.end_us:
+            raise TokenRefused("signer", "the certificate of the token's signer is not in force: renew it")
+        if known is None:
+            if len(self._signers) >= SIGNERS_MAX:
+                self._signers.clear()
+            self._signers[der] = signer
+        return signer
+
+    def _read_signer(self, der: bytes) -> _Signer:
+        certificate = _parse(der)
         try:
-            # The CA's signature is checked once per certificate; its term and the deny list at every use.
-            identity = None if signer else check_certificate(certificate, self._ca, None)
+            identity = check_certificate(certificate, self._ca, None)
         except BadCertificate as error:
             raise TokenRefused("signer", f"the token's signer is not trusted: {error}") from error
-        if certificate.serial_number in self.denied:
-            raise TokenRefused("signer", "the token's signer has been revoked")
-        if not _in_force(certificate, now_us):
-            raise TokenRefused("signer", "the certificate of the token's signer is not in force: renew it")
-        if signer is not None:
-            return signer
         key = certificate.public_key()
-        if identity is None or not isinstance(key, ec.EllipticCurvePublicKey):
+        if not isinstance(key, ec.EllipticCurvePublicKey):
             raise TokenRefused("signer", "the certificate of the token's signer is for another kind of key")
         if identity.cluster != self._cluster:
             raise TokenRefused("cluster", f"the token's signer belongs to cluster {identity.cluster!r}")
-        if len(self._signers) >= SIGNERS_MAX:
-            self._signers.clear()
-        signer = self._signers[der] = _Signer(key, identity.name, identity.role, certificate)
-        return signer
+        start_s, end_s = (t.timestamp() for t in (certificate.not_valid_before_utc, certificate.not_valid_after_utc))
+        return _Signer(
+            key,
+            identity.name,
+            identity.role,
+            certificate.serial_number,
+            int(start_s) * 1_000_000,
+            int(end_s) * 1_000_000,
+        )
 
     def _check_times(self, claims: Claims, now_us: int) -> None:
         if claims.exp_us - claims.iat_us > LIFETIME_US or claims.exp_us < claims.iat_us:
@@ -205,8 +218,3 @@ def _parse(der: bytes) -> x509.Certificate:
         return x509.load_der_x509_certificate(der)
     except (ValueError, x509.InvalidVersion) as error:
         raise TokenRefused("malformed", "the token's certificate cannot be read") from error
-
-
-def _in_force(certificate: x509.Certificate, now_us: int) -> bool:
-    start_s = certificate.not_valid_before_utc.timestamp()
-    return start_s * 1_000_000 <= now_us <= certificate.not_valid_after_utc.timestamp() * 1_000_000
