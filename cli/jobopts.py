@@ -55,7 +55,7 @@ def with_environment(options: Sequence[Option], prefix: str) -> tuple[Option, ..
 
 def environment_values(command: Command, prefix: str, env: Mapping[str, str]) -> dict[str, Any]:
     """What the environment says for a command's options."""
-    known = dict(env)
+    known = {o.env: env[o.env] for o in command.options if o.env and o.env in env}
     for name, common in _COMMON_ENV.items():
         if common in env:
             known.setdefault(prefix + name, env[common])

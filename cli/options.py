@@ -102,8 +102,8 @@ def parse(command: Command, argv: Sequence[str], env: Mapping[str, str] | None =
     table = with_common(command.options)
     given: dict[str, Any] = {}
     positional = _Reader(command, table).read(list(argv), given)
-    unset = tuple(o for o in table if o.key not in given)
-    return Parsed(_from_environment(unset, env or {}) | given, positional)
+    said = tuple(o for o in table if o.env and o.env in env and o.key not in given) if env else ()
+    return Parsed(_from_environment(said, env or {}) | given, positional)
 
 
 def help_text(command: Command) -> str:
@@ -209,10 +209,11 @@ class _Reader:
 
 
 def _from_environment(table: tuple[Option, ...], env: Mapping[str, str]) -> dict[str, Any]:
+    """The values of options whose variables are set."""
     values: dict[str, Any] = {}
     for option in table:
-        text = env.get(option.env) if option.env else None
-        if text is None or (option.value == YES and not text):
+        text = env[option.env]
+        if option.value == YES and not text:
             continue
         if option.value == NO and not flag_is_on(text):
             continue

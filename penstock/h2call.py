@@ -32,7 +32,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hpack import NeverIndexedHeaderTuple
+from hpack import Encoder, NeverIndexedHeaderTuple
 
 WINDOW_FIRST: Final = 65_535
 WINDOW_MAX: Final = 2**31 - 1
@@ -69,6 +69,13 @@ class CallFailed(Exception):
         self.code = code
 
 
+class _Encoder(Encoder):
+    """Headers without Huffman's code: for a token, making it in Python takes longer than the rest of a call's HTTP/2."""
+
+    def encode(self, headers: Any, huffman: bool = False) -> bytes:
+        return super().encode(headers, huffman)
+
+
 class Connection:
     """One connection; it owns the socket. One call at a time: read a call's answers to the end, or close."""
 
@@ -98,6 +105,7 @@ class Connection:
             },
         )
         self._h2.max_inbound_frame_size = FRAME_BYTES_MAX  # h2 takes over only what changes later
+        self._h2.encoder = _Encoder()
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(WINDOW_MAX - WINDOW_FIRST)
 
@@ -139,10 +147,10 @@ class Connection:
         self._over = False
         self._said = {}
         self._messages.clear()
-        # Tokens are for one call: HTTP/2's table of headers, which lives as long as the connection, never gets them.
-        secrets = (NeverIndexedHeaderTuple(key, _base64(value)) for key, value in metadata)
         headers: list[tuple[str, str] | NeverIndexedHeaderTuple] = [(":path", path), *self._common]
-        headers += [*_timeout(deadline), *secrets]
+        # What is for one call never gets into HTTP/2's table of headers, which lives as long as the connection.
+        own = [*_timeout(deadline), *((key, _base64(value)) for key, value in metadata)]
+        headers += [NeverIndexedHeaderTuple(key, value) for key, value in own]
         is_over = False
         try:
             self._stream = self._h2.get_next_available_stream_id()
