@@ -8,6 +8,7 @@ What the documents hold is with those who know it: cli.jsonout (jobs), cli.jsonn
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from cli.format import seconds_us
@@ -55,10 +56,12 @@ def write_document(document: Json, options: Mapping[str, Any] | None = None) -> 
 def write_stream(key: str, items: Iterable[Json], rest: Json, options: Mapping[str, Any]) -> None:
     """Write a document whose first key has a list that may be long: each item is written when it comes.
 
+    Nothing is written before the first item is there: whoever cannot have the list at all leaves no half document.
     `rest`: what stands behind it. An error between two items leaves the document unfinished, which no parser takes for
     a whole one.
     """
     is_yaml = "yaml" in options and "json" not in options
+    items = _begun(items)
     if "meta" in rest and (options.get("json") or options.get("yaml")):
         named = options.get("json") or options.get("yaml")
         plugin = rest["meta"]["plugin"] | {"data_parser": f"data_parser/{named}"}
@@ -83,6 +86,13 @@ def write_stream(key: str, items: Iterable[Json], rest: Json, options: Mapping[s
             head, foot = f"  {_quoted(key)}: [\n", "\n  ],\n"
             _write_items(write, items, head, ",\n", foot, lambda item: "    " + json_text(item, "    "))
         write(json_text(rest)[2:] + "\n")
+
+
+def _begun(items: Iterable[Json]) -> Iterable[Json]:
+    """The same items, the first of which has come."""
+    coming = iter(items)
+    first = next(coming, None)
+    return () if first is None else chain((first,), coming)
 
 
 def _write_items(

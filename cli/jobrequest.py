@@ -35,6 +35,14 @@ _SHARED_FIELDS = {
 }  # fmt: skip
 
 
+def current_folder() -> bytes:
+    """The working directory."""
+    try:
+        return os.getcwdb()
+    except FileNotFoundError as error:
+        raise CommandError("the current directory does not exist any more: cd to one that does") from error
+
+
 def merge(*layers: dict[str, Any]) -> dict[str, Any]:
     """Lay the places where options were given over each other, the lowest first."""
     merged: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from cli.components import join, parse_components
 from cli.environment import Pairs, current_umask, outside_job
 from cli.exitstatus import with_exit_error
 from cli.jobopts import allocation_options, environment_values, with_environment
-from cli.jobrequest import fewer_nodes, job_request, named_cluster, shown
+from cli.jobrequest import current_folder, fewer_nodes, job_request, named_cluster, shown
 from cli.jobshell import Shell, come_to_foreground, is_interactive
 from cli.options import MAYBE, REFUSED, Command, Option
 from cli.run import CommandError, complain, run
@@ -110,7 +110,7 @@ def _job(values: dict[str, Any], command: list[str], argv: list[str]) -> JobRequ
     job = job_request(values)
     job.kind = SALLOC
     job.name = values.get("job_name") or (os.path.basename(command[0]) if command else INTERACTIVE)
-    job.submit_dir = os.getcwdb()
+    job.submit_dir = current_folder()
     job.work_dir = os.path.normpath(os.path.join(job.submit_dir, os.fsencode(values.get("chdir", ""))))
     job.submit_host = os.uname().nodename
     job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]

@@ -20,7 +20,7 @@ from cli.components import join, parse_components
 from cli.environment import current_umask, export_text, job_environment, soft_limits
 from cli.exitstatus import with_exit_error
 from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
-from cli.jobrequest import fewer_nodes, job_request, merge, named_cluster, prediction, shown
+from cli.jobrequest import current_folder, fewer_nodes, job_request, merge, named_cluster, prediction, shown
 from cli.options import MAYBE, NO, YES, Command, Option, parse
 from cli.run import Answered, CommandError, complain, need_own_process, run
 from cli.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
@@ -195,7 +195,7 @@ def _read_directives(source: Script, positional: list[str]) -> list[dict[str, An
 def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job = job_request(values)
     job.name = values.get("job_name") or _default_name(source)
-    here = _here()
+    here = current_folder()
     job.submit_dir = here
     job.work_dir = os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
@@ -206,13 +206,6 @@ def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
     job.rlimits.update(soft_limits(values.get("propagate", "")))
     job.propagate_asked = bool(values.get("propagate"))
     return job
-
-
-def _here() -> bytes:
-    try:
-        return os.getcwdb()
-    except FileNotFoundError as error:
-        raise CommandError("the current directory does not exist any more: cd to one that does") from error
 
 
 def _spec(values: dict[str, Any], source: Script, arguments: list[str]) -> JobSpec:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cli.bindwords import hint
 from cli.environment import current_umask, export_text, soft_limits
 from cli.jobopts import OVERSUBSCRIBE, SHARED, environment_values
-from cli.jobrequest import counts, job_request, merge, shown
+from cli.jobrequest import counts, current_folder, job_request, merge, shown
 from cli.options import Command, parse
 from cli.run import CommandError
 from cli.steps.console import Mode, parse_mode
@@ -186,7 +186,7 @@ def _paths(spec: StepSpec, values: Values) -> None:
     spec.work_dir = work_dir(values)
     for key in ("task_prolog", "task_epilog"):
         if values.get(key):
-            setattr(spec, key, os.path.join(os.getcwdb(), os.fsencode(values.get(key))))
+            setattr(spec, key, os.path.join(current_folder(), os.fsencode(values.get(key))))
     streams = streams_of(values)
     spec.open_append = streams.append
     for mode, field in ((streams.out, "std_out"), (streams.err, "std_err")):
@@ -224,7 +224,7 @@ def own_job(values: Values, command: list[str], argv: list[str]) -> JobRequest:
     job = job_request(found)
     job.kind = SRUN
     job.name = found.get("job_name") or _name_of(command)
-    job.submit_dir = os.getcwdb()
+    job.submit_dir = current_folder()
     job.work_dir = work_dir(values)
     job.submit_host = os.uname().nodename
     job.submit_line = shown(f"srun {' '.join(argv)}")[:SUBMIT_LINE_MAX]
@@ -235,11 +235,7 @@ def own_job(values: Values, command: list[str], argv: list[str]) -> JobRequest:
 
 def work_dir(values: Values) -> bytes:
     """Where tasks begin."""
-    try:
-        here = os.getcwdb()
-    except FileNotFoundError as error:
-        raise CommandError("the current directory does not exist any more: cd to one that does") from error
-    return os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
+    return os.path.join(current_folder(), os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
 
 
 def own_address(cluster: ClusterFile) -> str:

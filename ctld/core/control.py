@@ -86,11 +86,12 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
     if which.ids:
         results = each_target(state, actor, which.ids, act)
     else:
+        unseen = "jobs" in state.config.private_data and actor.role < Role.OPERATOR
         results = []
         for target in all_matching(state, which):
             if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
                 results.append(_result(act, target))
-            elif which.uids and not may_touch(actor, target.job):  # others' jobs that were meant: -u OTHER
+            elif which.uids and not unseen and not may_touch(actor, target.job):  # others' that were meant: -u OTHER
                 denied = Refused(Code.ACCESS_DENIED)
                 results.append(JobResult(str(target.job.job_id), int(denied.code), denied.text))
     state.reply(event.reply_to, Results(tuple(results)))

@@ -233,7 +233,8 @@ def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -
         if partition.state in ("INACTIVE", "DRAIN"):
             raise Refused(Code.DISABLED_STATE, f"partition {partition.name} is in state {partition.state}")
         if not is_open_to(partition, actor):
-            raise Refused(Code.ACCESS_DENIED, f"partition {partition.name}")
+            code = Code.ACCESS_DENIED if in_its_groups(partition, actor) else Code.PARTITION_GROUP
+            raise Refused(code, f"partition {partition.name}")
     return tuple(found)
 
 
@@ -254,7 +255,12 @@ def is_open_to(partition: Partition, actor: Actor) -> bool:
     config = partition.config
     if (config.root_only and actor.uid != 0) or (config.disable_root_jobs and actor.uid == 0):
         return False
-    groups = config.allow_groups
+    return in_its_groups(partition, actor)
+
+
+def in_its_groups(partition: Partition, actor: Actor) -> bool:
+    """AllowGroups: whether it has none, or one of this user's."""
+    groups = partition.config.allow_groups
     return not groups or actor.role >= Role.OPERATOR or bool(set(groups) & {actor.group_name, *actor.groups})
 
 

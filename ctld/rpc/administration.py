@@ -230,14 +230,11 @@ def expand_nodes(text: str) -> tuple[str, ...]:
 
 def jwt_key_path(config: Config) -> str:
     """AuthAltParameters=jwt_key=FILE, else jwt_hs256.key beside the state. Raises BadRequest when tokens are not made."""
-    pairs = dict(config.shown)
-    if "auth/jwt" not in pairs.get("AuthAltTypes", "").split(","):
+    if not config.has_word("auth_alt_types", "auth/jwt"):
         raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: AuthAltTypes=auth/jwt is not set")
-    parameters = pairs.get("AuthAltParameters", "").split(",")
-    if "disable_token_creation" in parameters and caller().role < Role.ADMINISTRATOR:
+    if config.has_word("auth_alt_parameters", "disable_token_creation") and caller().role < Role.ADMINISTRATOR:
         raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
-    named = next((word.partition("=")[2] for word in parameters if word.lower().startswith("jwt_key=")), "")
-    return named or str(Path(config.state_save_location) / DEFAULT_KEY)
+    return config.word_value("auth_alt_parameters", "jwt_key") or str(Path(config.state_save_location) / DEFAULT_KEY)
 
 
 def _read_key(path: str) -> bytes:

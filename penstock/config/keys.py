@@ -301,6 +301,8 @@ _JOB_GLOBALS = (
     Key("TopologyParam", "topology_param", kinds.PARAMETERS),
     Key("ReconfigFlags", "reconfig_flags", kinds.PARAMETERS),
     Key("ScronParameters", "scron_parameters", kinds.PARAMETERS),
+    Key("AuthAltTypes", "auth_alt_types", kinds.PARAMETERS),
+    Key("AuthAltParameters", "auth_alt_parameters", kinds.PARAMETERS),
     Key("TrackWCKey", "track_wckey", kinds.YES_NO_SMALL),
     Key("GpuFreqDef", "gpu_freq_def", kinds.TEXT),
 )

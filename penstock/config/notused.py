@@ -41,8 +41,6 @@ AcctGatherInterconnectType [acct_gather_interconnect/none] | measures the networ
 AcctGatherNodeFreq=0~sec | how often energy is measured | {_GATHER}
 AcctGatherProfileType [acct_gather_profile/none] | time series of each task in HDF5 files | {_GATHER}
 AllowSpecResourcesUsage=no [0] | lets jobs use cores that are set apart | no cores are set apart
-AuthAltParameters | where the keys of other ways to authenticate lie | {_AUTH}
-AuthAltTypes | other ways to authenticate, as JSON Web Tokens | {_AUTH}
 AuthInfo | settings of munge | {_AUTH}
 AuthType=auth/munge | how users and machines prove who they are | {_AUTH}
 BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was answered, and jobs run on meanwhile

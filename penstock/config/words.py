@@ -18,6 +18,7 @@ _LIMITS = "limits of accounts and QOS are not enforced yet"
 _CLOUD = "nodes are not switched on and off"
 _TREE = "the controller speaks to each node over one stream that stays open"
 _CHAIN = "a dependency in a circle is refused, and chains may have any length"
+_KERNEL = "users are known by the kernel's word on their machine"
 _SIZE = "a node counts its own sockets and cores"
 
 
@@ -157,6 +158,13 @@ _RECONFIG = _table(
 
 _SCRON = _table("enable disable explicit_scancel", {})
 
+_AUTH_TYPES = _table("auth/jwt", {"auth/munge auth/slurm": _KERNEL})
+
+_AUTH_PARAMETERS = _table(
+    "jwt_key disable_token_creation",
+    {"jwks userclaimfield": "tokens are given out, for others; Penstock's own commands show none"},
+)
+
 _SELECT = _table(
     "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_LLN "
     "CR_CORE_DEFAULT_DIST_BLOCK PENSTOCK_BEST_FIT PENSTOCK_FGD PENSTOCK_STEER",
@@ -203,6 +211,8 @@ WORDS: dict[str, dict[str, str]] = {
     "TopologyParam": _TOPOLOGY,
     "ReconfigFlags": _RECONFIG,
     "ScronParameters": _SCRON,
+    "AuthAltTypes": _AUTH_TYPES,
+    "AuthAltParameters": _AUTH_PARAMETERS,
 }
 _LOWER = {key: {word.lower(): why for word, why in words.items()} for key, words in WORDS.items()}
 

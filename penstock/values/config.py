@@ -276,6 +276,8 @@ class Config:
     topology_param: tuple[tuple[str, str], ...] = ()
     reconfig_flags: tuple[tuple[str, str], ...] = ()
     scron_parameters: tuple[tuple[str, str], ...] = ()
+    auth_alt_types: tuple[tuple[str, str], ...] = ()
+    auth_alt_parameters: tuple[tuple[str, str], ...] = ()
     track_wckey: bool = False
     gpu_freq_def: str = ""
     launch_parameters: tuple[tuple[str, str], ...] = ()

@@ -13,6 +13,7 @@ class Code(IntEnum):
     ACCESS_DENIED = 2002
     INVALID_PARTITION = 2000
     DEFAULT_PARTITION_NOT_SET = 2001
+    PARTITION_GROUP = 2003
     REQUESTED_NODES_NOT_IN_PARTITION = 2005
     TOO_MANY_REQUESTED_CPUS = 2006
     INVALID_NODE_COUNT = 2007
@@ -144,6 +145,7 @@ TEXT: dict[Code, str] = {
     Code.INVALID_MCS_LABEL: "Invalid mcs_label specified",
     Code.INVALID_BATCH_FEATURES: "Job --batch option is invalid or not a subset of --constraints",
     Code.INVALID_GROUP: "Invalid group id",
+    Code.PARTITION_GROUP: "User's group not permitted to use this partition",
     Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
     # in how many milliseconds it may try again stands behind it
     Code.RATE_LIMITED: "RPC rate limit exceeded",

@@ -7,13 +7,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.document import write_stream
 from cli.jsonnode import node_object
 from cli.jsonout import job_object
 from cli.jsonpart import partitions_document, reservations_document
 from cli.sinfo import body as sinfo
 from cli.squeue import body as squeue
 from cli.writers import compact_text, json_text, yaml_text
+from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, NodeInfo, ReservationInfo
+from penstock.values.refusals import Code
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
 from tests.cli.test_listing_fields import ALL
@@ -113,6 +116,20 @@ def test_jobs_are_written_as_they_come(client, capsys, monkeypatch):
     rest = out(capsys, "squeue", squeue, "--json")
     assert [text.count('"job_id"') for text in written] == [0, 1, 1]
     assert [job["job_id"] for job in json.loads("".join(written) + rest)["jobs"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("options", [{"json": ""}, {"yaml": ""}])
+@pytest.mark.parametrize("compact", [False, True])
+def test_nothing_is_written_before_there_is_an_answer(capsys, monkeypatch, options, compact):
+    def refused():
+        raise PenstockError(Code.CONFIG_INVALID, "no controller")
+        yield {}
+
+    for name in ("SLURM_JSON", "SLURM_YAML") if compact else ():
+        monkeypatch.setenv(name, "compact")
+    with pytest.raises(PenstockError):
+        write_stream("jobs", refused(), {}, options)
+    assert capsys.readouterr().out == ""
 
 
 def test_an_empty_answer(client, capsys, monkeypatch):

@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from cli.salloc import COMMAND
+from cli.run import CommandError
+from cli.salloc import COMMAND, _job
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1 import steps_pb2 as steps
 from penstock.v1.common_pb2 import SALLOC, ExitStatus
@@ -295,3 +296,11 @@ def test_every_variable_is_salloc_s_own():
     names = {option.env for option in COMMAND.options if option.env}
     assert all(name.startswith("SALLOC_") for name in names)
     assert {"SALLOC_IMMEDIATE", "SALLOC_KILL_CMD", "SALLOC_BELL", "SALLOC_NO_BELL", "SALLOC_WAIT_ALL_NODES"} <= names
+
+
+def test_a_folder_that_was_removed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(CommandError, match="the current directory does not exist any more"):
+        _job({}, ["true"], [])

@@ -7,8 +7,8 @@ from tests.core.world import USERS, World, make_config
 ACTIVE = tuple(sorted(int(state) for state in ACTIVE_STATES))
 
 
-def _world() -> World:
-    world = World(make_config())
+def _world(**settings: object) -> World:
+    world = World(make_config(**settings))
     for user, name in (("ann", "a"), ("bob", "a"), ("ann", "a"), ("ann", "b")):
         world.submit(WantedJob(name=name, hold=True), user)
     return world
@@ -45,3 +45,10 @@ def test_jobs_of_others_are_not_cancelled_and_that_is_said() -> None:
     assert world.do(event) == ["2: Access/permission denied"]
     event = CancelJobs(world.actor("ann"), JobFilter(names=("a",)), reply_to=world.reply_to())
     assert world.do(event) == ["1: ok; 3: ok"]  # without -u his own are meant
+
+
+def test_private_jobs_are_not_named_to_others() -> None:
+    world = _world(private_data=("jobs",))
+    which = JobFilter(uids=(USERS["bob"],))
+    assert world.do(CancelJobs(world.actor("ann"), which, reply_to=world.reply_to())) == ["nothing matched"]
+    assert world.do(CancelJobs(world.actor("root"), which, reply_to=world.reply_to())) == ["2: ok"]
