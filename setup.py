@@ -130,7 +130,7 @@ setup(
     },
     # Manual pages and completions, written by tools/manual from the option tables.
     data_files=[
-        (str(folder), sorted(str(path) for path in folder.iterdir()))
+        (str(folder), sorted(str(path) for path in folder.glob("*")))
         for folder in map(
             Path,
             (

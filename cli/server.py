@@ -102,7 +102,8 @@ class Server:
                     return
             if not self._is_in_place():
                 return
-            for file, _ in ready:
+            # First who is free again, then who wants one: the other way round would fork a worker too many.
+            for file, _ in sorted(ready, key=lambda pair: pair[0] == self._listener.fileno()):
                 if file != self._listener.fileno():
                     self._hear(self._workers.get(file))
                     continue

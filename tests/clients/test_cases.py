@@ -10,6 +10,9 @@ import pytest
 from clientvenv import CASES, group_of, python_of
 
 ALL = sorted(CASES.glob("t_*.py"))
+#: Programs that now and then break by themselves: what they say then, after their work is done. They get another try.
+UNSTEADY = {"t_lightning": "terminate called without an active exception"}  # torch's threads, as the process ends
+TRIES = 3
 #: The longest takes 50 s on a machine that is busy with other tests.
 LIMIT_S = 300.0
 
@@ -20,16 +23,12 @@ def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch:
     env = cluster.user_environment(
         commands, {"PARTITION": "debug", "CASE_TMP": str(scratch), "HOME": str(scratch), "PYTHONUNBUFFERED": "1"}
     )
-    done = subprocess.run(
-        [str(python), str(case)],
-        cwd=scratch,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    for _ in range(TRIES):
+        done = subprocess.run(
+            [str(python), str(case)], cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+        if done.returncode == 0 or UNSTEADY.get(case.stem, "\0") not in done.stdout:
+            break
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-1].startswith("ok "), done.stdout

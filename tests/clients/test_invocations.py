@@ -180,7 +180,7 @@ def test_open_ondemand_lists_everything(site: Site) -> None:
     assert {len(row) for row in rows} == {len(head)} == {len(OOD_LETTERS)}
     by_id = {row[OOD_LETTERS.index("A")]: row for row in rows}
     assert by_id[str(site.running)][OOD_LETTERS.index("t")] == "R"
-    assert by_id[str(site.held)][OOD_LETTERS.index("l")] == "1-02:03:04"
+    assert by_id[str(site.held)][OOD_LETTERS.index("l")] == "1-02:04:00"  # limits are whole minutes
 
 
 def test_open_ondemand_names_a_cluster(site: Site) -> None:

@@ -87,7 +87,7 @@ def test_fits_and_sdiag(new_cluster: Callable[..., LiveCluster]) -> None:
     said = cluster.run("sdiag").ok().out
     assert re.search(r"^Jobs submitted: 3\nJobs started:   1\n", said, re.M)
     assert re.search(r"^Main schedule statistics \(microseconds\):\n\tLast cycle:   [1-9]", said, re.M)
-    assert re.search(r"^\tSubmitJob +count:3 ", said, re.M)
+    assert re.search(r"^\tREQUEST_SUBMIT_BATCH_JOB +\( 4003\) count:3 ", said, re.M)
     found = json.loads(cluster.run("sdiag", "--json").ok().out)["statistics"]
     assert found["jobs_submitted"] == 3 and found["schedule_cycle_total"] >= 2
     assert cluster.run("sdiag", "-r").ok().out == "Reset scheduling statistics\n"

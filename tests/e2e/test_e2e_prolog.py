@@ -52,7 +52,7 @@ def test_what_cannot_be_rebooted_is_said(new_cluster: Make) -> None:
         "scontrol_reboot_nodes error: Requested operation is presently disabled: RebootProgram is not set\n"
     )
     done = cluster.run("scontrol", "reboot", "ASAP")
-    assert (done.status, done.err) == (1, 'You must specify a list of nodes or "ALL" to reboot\n')
+    assert (done.status, done.err) == (1, "Missing node list. Specify ALL|<NodeList>\n")
 
 
 def test_a_health_check_drains_its_node_by_scontrol(new_cluster: Make, tmp_path: Path) -> None:

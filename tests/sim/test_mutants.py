@@ -347,7 +347,7 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (forgets_cancels, ("cancelled", "core")),  # a part of an array that is split off and left is in no list
     (forgets_holds, ("held",)),
     (counts_cpu_time_twice, ("books",)),
-    (loses_reports, ("liveness", "books")),
+    (loses_reports, ("liveness", "books", "cancelled")),
     (starts_on_closed_nodes, ("placement",)),
     (acks_before_commit, ("liveness", "time limit", "books")),
     (relaunches_after_loss, ("books", "once")),

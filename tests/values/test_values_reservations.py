@@ -44,7 +44,7 @@ def test_flags(text, on, off, purge_comp_s):
     ("text", "words"),
     [
         ("FAST", "known are MAINT"), ("WEEK", "known are"), ("DAILY=5", "only PURGE_COMP takes a value"),
-        ("PURGE_COMP=x", "Invalid"), ("FLEX,-FLEX", "set and cleared"), ("FORCE_START", "not supported yet"),
+        ("PURGE_COMP=x", "Invalid"), ("FLEX,-FLEX", "set and cleared"),
         ("NO_", "known are"), (",".join(["FLEX"] * 5000), "more than 4096"),
     ],
 )  # fmt: skip
