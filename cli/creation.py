@@ -82,9 +82,9 @@ def delete(call: Call, entity: str) -> int:
     elif words or not name:
         raise CommandError("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
     if entity == PARTITION:
-        _ask("DeletePartition", pb.DeletePartitionRequest(name=name), f"delete_partition {name}")
+        _ask("DeletePartition", pb.DeletePartitionRequest(name=name), f"delete_partition {' '.join(call.words)}")
     else:
-        _ask("DeleteNodes", pb.DeleteNodesRequest(names=name), f"delete_node {name}")
+        _ask("DeleteNodes", pb.DeleteNodesRequest(names=name), f"delete_node {' '.join(call.words)}")
     return 0
 
 

@@ -5,8 +5,8 @@ import sys
 
 from cli import places, reservation, show
 from cli.document import is_wanted
-from cli.keywords import NAME, Call, Verb, ask, check_ids, job_number, lazily, list_jobs, of_steps
-from cli.run import CommandError, complain
+from cli.keywords import Call, Verb, ask, check_ids, job_number, lazily, list_jobs, of_steps
+from cli.run import CommandError
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.hostlist import HOSTLIST_TEXT_MAX, compress, expand
@@ -17,6 +17,7 @@ NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
 def show_jobs(call: Call) -> int:
     """`show job [ID]`."""
     ids = check_ids(call.words, "scontrol_print_job error: Invalid job id specified")
+    tasks = [_one_task(text) for text in ids]
     report = call.report()
     request = pb.ListJobsRequest(
         filter=pb.JobFilter(ids=ids),
@@ -27,7 +28,12 @@ def show_jobs(call: Call) -> int:
     )
     jobs = list_jobs(request)
     if ids and not jobs:
+        if all(tasks):
+            print(f"Job {','.join(ids)} not found")  # noqa: T201
+            return 1
         raise CommandError(NO_SUCH_JOB, plain=True)
+    for job in jobs:
+        _name_task(job, tasks)
     if is_wanted(call.options):
         from cli.jsonout import write_jobs
 
@@ -37,6 +43,23 @@ def show_jobs(call: Call) -> int:
         print("No jobs in the system")  # noqa: T201
     call.put([show.job_record(job, report) for job in jobs])
     return 0
+
+
+def _one_task(text: str) -> tuple[int, int] | None:
+    """`12_3` as (12, 3)."""
+    job, under, task = text.partition("_")
+    return (int(job), int(task)) if under and job.isdigit() and task.isdigit() else None
+
+
+def _name_task(job: pb.JobInfo, tasks: list[tuple[int, int] | None]) -> None:
+    """The record of waiting tasks is shown as the one that was asked for."""
+    if job.HasField("array_task_id") or None in tasks:
+        return
+    from penstock.values.taskset import TaskSet
+
+    asked = [one[1] for one in tasks if one and one[0] == job.array_job_id and one[1] in TaskSet.parse(job.array_tasks)]
+    if len(asked) == 1:
+        job.array_task_id = asked[0]
 
 
 def show_nodes(call: Call) -> int:
@@ -56,16 +79,17 @@ def show_nodes(call: Call) -> int:
             print("No nodes in the system")  # noqa: T201
         call.put([show.node_record(node, call.report()) for node in nodes])
     for name in missing:
-        complain(NAME, f"Node {name} not found", plain=True)
+        print(f"Node {name} not found")  # noqa: T201
     return 1 if missing else 0
 
 
 def show_partitions(call: Call) -> int:
     """`show partition [NAME]`."""
     wanted = {name for word in call.words for name in word.split(",")}
-    hide = not (call.options.get("all") or wanted)
+    all_of_them = call.options.get("all") or (os.getuid() == 0 and not call.options.get("hide"))
+    hide = not (all_of_them or wanted)
     found = ask("ListPartitions", pb.ListPartitionsRequest(hide_hidden=hide), "slurm_load_partitions").partitions
-    hidden_too = call.options.get("all") or wanted
+    hidden_too = all_of_them or wanted
     chosen = [p for p in found if (not wanted or p.name in wanted) and (hidden_too or not p.hidden)]
     if not (chosen or wanted or is_wanted(call.options)):
         print("No partitions in the system")  # noqa: T201
@@ -75,7 +99,7 @@ def show_partitions(call: Call) -> int:
         call.put([show.partition_record(part) for part in chosen])
     missing = sorted(wanted - {part.name for part in chosen})
     for name in missing:
-        complain(NAME, f"Partition {name} not found", plain=True)
+        print(f"Partition {name} not found")  # noqa: T201
     return 1 if missing else 0
 
 

@@ -41,8 +41,11 @@ def wire_id(selector: JobSelector) -> str:
 
 
 def start_at(job: JobInfo) -> int:
-    """When it started or is expected to start, else the begin time that it waits for, else 0."""
-    return job.start_at_us or job.planned_start_at_us or begin_at(job)
+    """When it started or is expected to start, else the begin time that it waits for, else 0.
+
+    A job that was cancelled before it started has for a start its end, as in Slurm.
+    """
+    return job.start_at_us or job.planned_start_at_us or begin_at(job) or job.end_at_us
 
 
 def begin_at(job: JobInfo) -> int:
@@ -52,9 +55,10 @@ def begin_at(job: JobInfo) -> int:
 
 def end_at(job: JobInfo) -> int:
     """When it ended or will by its limit, counted from the planned start too; 0 = nobody knows."""
-    if job.end_at_us or not job.planned_start_at_us or job.time_limit_s < 0:
+    start_us = job.planned_start_at_us or begin_at(job)
+    if job.end_at_us or not start_us or job.time_limit_s < 0:
         return job.end_at_us
-    return job.planned_start_at_us + job.time_limit_s * 1_000_000
+    return start_us + job.time_limit_s * 1_000_000
 
 
 def own_node() -> str:

@@ -13,9 +13,11 @@ from typing import Any
 
 from cli import reservation, show
 from cli.jobids import own_node
-from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs
+from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs, refused
 from cli.run import CommandError, complain, need_own_process
-from cli.update import is_about_reservation, read_update
+from cli.update import bad_value, is_about_reservation, read_update
+from penstock.client import Client
+from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.errors import BadValue
 from penstock.values.states import ENDED
@@ -23,6 +25,11 @@ from penstock.values.states import ENDED
 Action = pb.ControlJobsRequest.Action
 #: States that `Incomplete` means (scontrol(1), requeue).
 INCOMPLETE = ("CONFIGURING", "RUNNING", "SUSPENDED")
+#: Keywords of which Slurm's command tells the last refusal twice.
+HOLDS = (Action.HOLD, Action.USER_HOLD, Action.RELEASE)
+#: Codes of penstock.values.refusals, which is loaded only when there is one.
+JOB_PENDING, INVALID_VALUE = 2023, 9000
+NO_SUCH_JOB = "Invalid job id specified"
 #: Between two looks of wait_job, which waits for the state of nodes, not for an answer.
 WAIT_PAUSE_S = 1.0
 
@@ -34,19 +41,26 @@ def control(action: Any, words: str) -> Callable[[Call], int]:
         if action in (Action.REQUEUE, Action.REQUEUE_HOLD):
             # A job that requeues itself ends with all that is in it, this too: whoever called it shall learn that it worked.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        request = pb.ControlJobsRequest(ids=named_jobs(call.words), action=action)
-        return tell_results(ask("ControlJobs", request, words).results)
+        more = f"\n{words} error: {NO_SUCH_JOB}" if action in HOLDS else ""
+        request = pb.ControlJobsRequest(ids=named_jobs(call.words, more), action=action)
+        results = ask("ControlJobs", request, words).results
+        if action == Action.REQUEUE:  # one that waits does so already
+            results = [result for result in results if result.code != JOB_PENDING]
+        status = tell_results(results)
+        if status and action in HOLDS:  # Slurm's command says it once more
+            complain(NAME, f"{words} error: {_words_of([r for r in results if r.code][-1])[0]}", plain=True)
+        return status
 
     return do
 
 
-def named_jobs(words: list[str]) -> list[str]:
+def named_jobs(words: list[str], more: str = "") -> list[str]:
     """Job ids, and for `jobname=NAME` those of the caller's (root: of everybody's) jobs that have not ended."""
     ids: list[str] = []
     for word in words:
         key, equals, name = word.partition("=")
         if not equals or key.lower() not in ("jobname", "name"):
-            ids += check_ids([word])
+            ids += check_ids([word], more=more)
             continue
         users = [] if os.getuid() == 0 else [str(os.getuid())]
         jobs = list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(names=name.split(","), users=users)))
@@ -86,8 +100,19 @@ def tell_results(results: Any) -> int:
     """Show the refusals among results; the status."""
     failed = [result for result in results if result.code]
     for result in failed:
-        complain(NAME, f"{result.text} for job {result.id}", plain=True)
+        words, more = _words_of(result)
+        complain(NAME, f"{words} for job {result.id}{more}", plain=True)
     return 1 if failed else 0
+
+
+def _words_of(refusal: Any) -> tuple[str, str]:
+    """Slurm's words of a refusal, and what stands behind them, with its colon."""
+    from penstock.values.refusals import TEXT
+
+    words = next((text for code, text in TEXT.items() if code == refusal.code), "")
+    if not words or not refusal.text.startswith(words):
+        return refusal.text, ""
+    return words, refusal.text[len(words) :]
 
 
 def update(call: Call) -> int:
@@ -103,7 +128,7 @@ def update(call: Call) -> int:
             request.ids.extend(check_ids([what.target]))
         if (uid := call.options.get("uid")) is not None:
             request.as_uid = uid
-        return tell_results(ask("UpdateJobs", request, "slurm_update").results)
+        return tell_results(_ask_update(request, what))
     if what.kind == "node":
         ask("UpdateNodes", pb.UpdateNodesRequest(names=what.target, changes=what.changes), "slurm_update")
     elif what.kind == "debug":
@@ -111,6 +136,21 @@ def update(call: Call) -> int:
     else:
         ask("UpdatePartition", pb.UpdatePartitionRequest(name=what.target, changes=what.changes), "slurm_update")
     return 0
+
+
+def _ask_update(request: Any, what: Any) -> Any:
+    """The results; a refusal of the whole is told in the words that Slurm has for the value, or as the job's."""
+    with Client.open() as client:
+        try:
+            return client.call("UpdateJobs", request).results
+        except Unreachable as error:
+            raise refused("slurm_update", error) from error
+        except PenstockError as error:
+            words, more = _words_of(error)
+            key, colon, fault = more.removeprefix(": ").partition(": ")
+            if error.code == INVALID_VALUE and colon and key in what.changes:
+                raise CommandError(bad_value(key, what.changes[key], fault)) from error
+            raise CommandError(f"{words} for job {what.target}{more}", plain=True) from error
 
 
 def notify(call: Call) -> int:
@@ -130,16 +170,28 @@ def write(call: Call) -> int:
         return _write_config(words)
     check_count(Verb(1, 2, write), words, "write")
     job_id = job_number(words[0])
-    script = ask("GetBatchScript", pb.GetBatchScriptRequest(job_id=job_id), "job script retrieval").script
+    script = _batch_script(job_id)
     path = words[1] if len(words) > 1 else f"slurm-{job_id}.sh"
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(script)
         return 0
-    with open(path, "wb") as file:
-        file.write(script)
+    try:
+        with open(path, "wb") as file:
+            file.write(script)
+    except OSError as error:
+        raise CommandError(f"failed to open file `{path}`: {error.strerror}", plain=True) from error
     print(f"batch script for job {job_id} written to {path}")  # noqa: T201
     return 0
+
+
+def _batch_script(job_id: int) -> bytes:
+    with Client.open() as client:
+        try:
+            script: bytes = client.call("GetBatchScript", pb.GetBatchScriptRequest(job_id=job_id)).script
+        except PenstockError as error:
+            raise CommandError(f"job script retrieval failed: {error.text}", plain=True) from error
+    return script
 
 
 def _write_config(words: list[str]) -> int:
@@ -190,7 +242,7 @@ def wait_job(call: Call) -> int:
     while True:
         jobs = list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(ids=[str(job_id)]), all_states=True))
         if not jobs:
-            raise CommandError("slurm_load_jobs error: Invalid job id specified", plain=True)
+            raise CommandError(f"{NAME}: Problem running job {job_id}", plain=True)
         if jobs[0].state in ("RUNNING", "SUSPENDED"):
             print(f"Nodes {jobs[0].node_list} are ready for job {job_id}")  # noqa: T201
             return 0

@@ -92,7 +92,8 @@ def find_word(word: str, *tables: Any) -> str | None:
 
 def check_count(verb: Verb, words: list[str], name: str) -> None:
     if len(words) < verb.least:
-        raise CommandError(f"too few arguments for keyword:{name}", plain=True)
+        text = f"{name} keyword" if name in ("update", "create", "delete") else f"keyword:{name}"
+        raise CommandError(f"too few arguments for {text}", plain=True)
     if 0 <= verb.most < len(words):
         raise CommandError(f"too many arguments for keyword:{name}", plain=True)
 
@@ -121,8 +122,8 @@ def list_jobs(request: Any) -> list[Any]:
             raise refused("slurm_load_jobs", error) from error
 
 
-def check_ids(words: list[str], error_text: str = "") -> list[str]:
-    """Job ids as the controller reads them; what is none of its forms is refused here."""
+def check_ids(words: list[str], error_text: str = "", more: str = "") -> list[str]:
+    """Job ids as the controller reads them; what is none of its forms is refused here. `more`: what is said behind it."""
     ids: list[str] = []
     for word in words:
         name, equals, value = word.partition("=")
@@ -134,7 +135,7 @@ def check_ids(words: list[str], error_text: str = "") -> list[str]:
                 ids.append(selector_text(selector))
         except BadValue as error:
             text = error_text or f"Invalid job id specified for job {word}"
-            raise CommandError(f"{text}\n{NAME}: {error}", plain=True) from error
+            raise CommandError(f"{text}: {error}{more}", plain=True) from error
     return ids
 
 

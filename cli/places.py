@@ -16,7 +16,7 @@ def show_topology(call: Call) -> int:
     reply = _load()
     wanted = [word.partition("=")[2] or word for word in call.words]
     if not reply.switches:
-        print("No topology information available")  # noqa: T201
+        complain(NAME, "No topology information available")
         return 0
     for name in wanted or [""]:
         lines = [_line(reply, i) for i, one in enumerate(reply.switches) if not name or _is_about(one, name)]
@@ -61,6 +61,7 @@ def show_topoconf(call: Call) -> int:
 def show_licenses(call: Call) -> int:
     """`show licenses [NAME]`."""
     found = ask("ListLicenses", pb.ListLicensesRequest(), "slurm_load_licenses").licenses
+    found = sorted(found, key=lambda one: one.name)
     wanted = {name for word in call.words for name in word.split(",")}
     if call.wants_document():
         call.put_document(

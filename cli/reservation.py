@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cli import creation
 from cli.keywords import NAME, Call, words_of
-from cli.run import CommandError, complain
+from cli.run import CommandError
 from cli.show import NULL, Record, Report
 from penstock.client import Client
 from penstock.cluster import find_cluster
@@ -18,6 +18,7 @@ from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration
+from penstock.values.errors import BadValue
 
 NONE_AT_ALL = "No reservations in the system"
 KEYS = words_of(
@@ -69,12 +70,14 @@ def find_key(word: str) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
-def _ask(method: str, request: Any, what: str) -> Any:
+def _ask(method: str, request: Any, what: str, again: str = "") -> Any:
+    """One request. `again`: before what Slurm's command says a second time."""
     with Client.open() as client:
         try:
             return client.call(method, request)
         except PenstockError as error:
-            detail = f"\n{NAME}: {error.detail}" if error.detail else ""
+            detail = f"\n{again} error: {error.text}" if again else ""
+            detail += f"\n{NAME}: {error.detail}" if error.detail else ""
             raise CommandError(f"{what}: {error.text}{detail}", plain=True) from error
 
 
@@ -99,6 +102,7 @@ def create(call: Call) -> int:
 
 def _check_new(wish: Wish) -> None:
     """What Slurm's command asks for before it asks the controller."""
+    _check_flags(wish.changes.get("flags", ""))
     if "starttime" not in wish.changes:
         raise CommandError(f"A start time must be given.  {NOT_CREATED}")
     if "endtime" not in wish.changes and "duration" not in wish.changes:
@@ -110,6 +114,15 @@ def _check_new(wish: Wish) -> None:
         raise CommandError(f"Nodes, NodeCnt, CoreCnt, TRES, Licenses or PartitionName must be given.  {NOT_CREATED}")
 
 
+def _check_flags(text: str) -> None:
+    from penstock.values.reservations import parse_flags
+
+    try:
+        parse_flags(text)
+    except BadValue as error:
+        raise CommandError(f"Error parsing flags {text}.  {NOT_CREATED}: {error}") from error
+
+
 def update(words: list[str]) -> int:
     """`update ReservationName=NAME KEY=VALUE...`."""
     wish = read_words(words, NOT_UPDATED)
@@ -118,7 +131,7 @@ def update(words: list[str]) -> int:
     if not wish.changes:
         raise CommandError("No changes specified", plain=True)
     request = pb.UpdateReservationRequest(name=wish.name, changes=wish.changes)
-    _ask("UpdateReservation", request, "Error updating the reservation")
+    _ask("UpdateReservation", request, "Error updating the reservation", "slurm_update")
     print("Reservation updated.")  # noqa: T201
     return 0
 
@@ -133,12 +146,12 @@ def delete(call: Call) -> int:
             return creation.delete(call, other)
         if not equals and not words:
             raise CommandError("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
-        raise CommandError(f"Invalid deletion entity: {entity}")
+        raise CommandError(f"Invalid deletion entity: {first}", plain=True)
     if not equals and len(words) == 1:
         name = words[0]
     elif words or not name:
         raise CommandError("ReservationName=NAME must be given, and nothing else.  No reservation deleted.")
-    _ask("DeleteReservation", pb.DeleteReservationRequest(name=name), f"delete_reservation {name}")
+    _ask("DeleteReservation", pb.DeleteReservationRequest(name=name), f"delete_reservation {' '.join(call.words)}")
     return 0
 
 
@@ -155,7 +168,7 @@ def show(call: Call) -> int:
         call.put([record(reservation, call.report()) for reservation in chosen])
     missing = sorted(wanted - {r.name for r in chosen})
     for name in missing:
-        complain(NAME, f"Reservation {name} not found", plain=True)
+        print(f"Reservation {name} not found")  # noqa: T201
     return 1 if missing else 0
 
 

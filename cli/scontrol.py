@@ -103,7 +103,12 @@ def do(words: list[str], options: dict[str, object]) -> int:
     if name is None:
         raise CommandError(f"invalid keyword: {keyword}", plain=True)
     check_count(VERBS[name], rest, name)
-    return VERBS[name].run(Call(rest, options))
+    try:
+        return VERBS[name].run(Call(rest, options))
+    except CommandError as error:
+        if error.plain and options.get("quiet"):
+            return error.status
+        raise
 
 
 def _check_cluster(text: str) -> None:

@@ -53,7 +53,7 @@ class Script(NamedTuple):
 
 def from_wrap(command: str) -> Script:
     """The script that runs the command of --wrap."""
-    head = b"#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n"
+    head = b"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n"
     data = head + os.fsencode(command) + b"\n"
     return Script(check(data), "", "wrap")
 

@@ -23,11 +23,13 @@ from penstock.values.jobid import format_sluid
 from penstock.values.memory import format_mb
 from penstock.values.reasons import sentence
 from penstock.values.runtime import ran_us
+from penstock.values.states import ENDED
 from penstock.values.taskset import TaskSet
 from penstock.values.tres import format_tres
 
 NULL = "(null)"
 INDENT = "   "
+NOT_AVAIL = "ReqNodeNotAvail"
 #: Slurm's long words for the flags of a node.
 NODE_FLAG_WORDS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 CONFIG_KEY_WIDTH = 23
@@ -69,11 +71,18 @@ def _job_head(job: JobInfo, report: Report) -> Record:
         f"MCS_label={request.mcs_label or 'N/A'}",
         f"Priority={job.priority} Nice={request.nice} Account={_null(request.account)} QOS={_null(request.qos)}"
         + (f" WCKey={request.wckey}" if request.wckey else ""),
-        f"JobState={job.state} Reason={job.reason.replace(' ', '_') or 'None'} Dependency={_null(job.dependency)}",
+        f"JobState={job.state} Reason={_reason(job)} Dependency={_null(job.dependency)}",
         f"Requeue={request.requeue:d} Restarts={job.attempt} BatchFlag={is_batch(request):d} "
         f"Reboot={request.reboot:d} ExitCode={_exit(job)}",
     ]
     return [*lines, f"DerivedExitCode={_exit(job)}"] if report.detail else lines
+
+
+def _reason(job: JobInfo) -> str:
+    """Slurm's word; which nodes are away stands behind it."""
+    away = job.reason == NOT_AVAIL and job.reason_detail.startswith(("UnavailableNodes", "Reserved for maintenance"))
+    text = f"{job.reason}, {job.reason_detail}" if away else job.reason
+    return text.replace(" ", "_") or "None"
 
 
 def is_batch(request: JobRequest) -> bool:
@@ -96,6 +105,8 @@ def job_title(job: JobInfo) -> str:
 
 def _job_times(job: JobInfo, report: Report) -> Record:
     eligible_at_us = job.eligible_at_us or begin_at(job)
+    if not eligible_at_us and job.state == "PENDING" and job.reason.startswith("Partition"):
+        eligible_at_us = job.submit_at_us  # as in Slurm, where only the job itself can make it wait for that
     preemption = []
     if job.preempt_at_us:
         preemption = [
@@ -105,7 +116,7 @@ def _job_times(job: JobInfo, report: Report) -> Record:
         f"RunTime={format_duration(run_time_s(job, report.now_us))} TimeLimit={format_duration(job.time_limit_s)} "
         f"TimeMin={format_duration(job.request.time_min_s) if job.request.time_min_s else 'N/A'}",
         f"SubmitTime={report.date(job.submit_at_us)} EligibleTime={report.date(eligible_at_us)}",
-        f"AccrueTime={report.date(job.eligible_at_us)}",
+        f"AccrueTime={report.date(eligible_at_us)}",
         f"StartTime={report.date(start_at(job))} EndTime={report.date(end_at(job))} "
         f"Deadline={report.date(job.request.deadline_at_us, 'N/A')}",
         *([f'CronJob=Yes CrontabSpec="{job.cron}"'] if job.cron else []),
@@ -199,6 +210,8 @@ def _allocation(job: JobInfo) -> Record:
     for place in job.allocation:
         for held in place.gres:
             total[held.name, held.type] = total.get((held.name, held.type), 0) + gres_held(held)
+    if not job.allocation:
+        return []
     gres = ",".join(":".join(filter(None, (*kind, str(count)))) for kind, count in total.items())
     return [f"JOB_GRES={_null(gres)}", *(f"  {_place(place)}" for place in job.allocation)]
 
@@ -237,6 +250,8 @@ def _job_files(job: JobInfo) -> Record:
     lines += [f"SegmentSize={request.segment}"] if request.segment else []
     detail = job.reason_detail if job.reason_detail != job.reason else ""
     detail = detail or sentence(job.reason)
+    if job.state in ENDED:
+        detail = job.reason_detail if job.reason_detail != job.reason else ""
     return [*lines, f"ReasonDetail={detail}"] if detail else lines
 
 

@@ -6,8 +6,8 @@ supervisor: it knows them also when they have changed their session, their paren
 
 import time
 
-from cli.jobids import layout_name, own_node, wire_id
-from cli.keywords import NAME, Call, ask, refused
+from cli.jobids import layout_name, own_node, selector_text, wire_id
+from cli.keywords import NAME, Call, list_jobs, refused
 from cli.run import CommandError, complain
 from cli.show import NULL, Record, Report
 from cli.stepids import attach, is_live, job_text, list_steps, names_step, one_step, step_name, step_text, waiting_steps
@@ -19,7 +19,7 @@ from penstock.v1.steps_pb2 import NotifyJobRequest, StepInfo
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
-from penstock.values.jobid import format_step
+from penstock.values.jobid import JobSelector, format_step
 from penstock.values.numbers import parse_int
 
 PID_MAX = 2**22
@@ -53,10 +53,18 @@ def show_steps(call: Call) -> int:
         call.put([step_record(step, call.report()) for step in steps])
     missing = [s for s in selectors if not any(names_step(s, step) for step in steps)]
     for selector in missing:
-        what = "Job step" if selector.step_id is not None else "No job steps found for job"
-        text = f"{what} {wire_id(selector)}"
-        complain(NAME, f"{text} not found" if selector.step_id is not None else text, plain=True)
+        _tell_missing(selector)
     return 1 if missing else 0
+
+
+def _tell_missing(selector: JobSelector) -> None:
+    """On stdout, as Slurm; that there is no such job is an error."""
+    if not list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(ids=[selector_text(selector)]), all_states=True)):
+        complain(NAME, f"{LOAD_STEPS} error: Invalid job id specified", plain=True)
+    elif selector.step_id is not None:
+        print(f"Job step {wire_id(selector)} not found")  # noqa: T201
+    else:
+        print(f"No job steps found for job {wire_id(selector)}")  # noqa: T201
 
 
 def step_record(step: StepInfo, report: Report) -> Record:
@@ -169,5 +177,10 @@ def _processes(steps: list[StepInfo], node: str) -> list[Processes]:
 def notify(call: Call) -> int:
     """`notify JOB TEXT...`: a line for the job's error output."""
     job, *words = call.words
-    ask("NotifyJob", NotifyJobRequest(id=wire_id(one_step(job, "job id")), text=" ".join(words)), "slurm_notify_job")
+    request = NotifyJobRequest(id=wire_id(one_step(job, "job id")), text=" ".join(words))
+    with Client.open() as client:
+        try:
+            client.call("NotifyJob", request)
+        except PenstockError as error:
+            raise CommandError(f"job notify failure: {error.text}", plain=True) from error
     return 0

@@ -34,7 +34,7 @@ KEYS = {
         "reservationname requeue minmemorynode minmemorycpu mincpusnode gres licenses mailtype mailuser stdout stderr "
         "stdin workdir oversubscribe contiguous switches wckey systemcomment extra endtime sitefactor resetaccruetime "
         "taskspernode mintmpdisknode reqsockets reqcores reqthreads corespec threadspec prefer batchfeatures "
-        "wait-for-switch reboot delayboot mcslabel network"
+        "wait-for-switch reboot delayboot mcslabel network burstbuffer"
     ),
     "node": words_of(
         "state reason resumeafter weight features activefeatures gres comment extra nodeaddr nodehostname cpubind nextstate"
@@ -59,6 +59,15 @@ ALIASES = {
 }  # fmt: skip
 
 
+#: Keys of jobs as messages spell them.
+SPELLED = {
+    "timelimit": "TimeLimit", "timemin": "TimeMin", "priority": "Priority", "nice": "Nice", "numtasks": "NumTasks",
+    "minmemorynode": "MinMemoryNode", "minmemorycpu": "MinMemoryCPU", "mincpusnode": "MinCPUsNode", "requeue": "Requeue",
+    "mintmpdisknode": "MinTmpDiskNode", "contiguous": "Contiguous", "oversubscribe": "OverSubscribe",
+    "taskspernode": "TasksPerNode", "arraytaskthrottle": "ArrayTaskThrottle", "reqsockets": "ReqSockets",
+    "reqcores": "ReqCores", "reqthreads": "ReqThreads", "reboot": "Reboot", "cpuspertask": "CPUs/Task",
+    "switches": "Switches", "delayboot": "DelayBoot", "mailtype": "MailType", "sitefactor": "SiteFactor",
+}  # fmt: skip
 NODE_ALIASES = {"availablefeatures": "features", "feature": "features", "shared": "oversubscribe"}
 PARTITION_STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
 
@@ -87,6 +96,9 @@ def read_update(words: list[str]) -> Update:
     entity = _entity([key for key, _, _ in pairs])
     if entity is None and (debug := next((value for key, value, _ in pairs if key == "slurmctlddebug"), None)):
         return Update("debug", debug.lower(), {})
+    if entity is not None and ENTITY_WORDS[pairs[entity][0]] == "job":  # says whose jobs, for those that share a name
+        pairs = [pair for pair in pairs if pair[0] != "userid"]
+        entity = _entity([key for key, _, _ in pairs])
     by_name = entity is None and any(key in ("jobname", "name") for key, _, _ in pairs)
     if by_name:
         entity = next(at for at, (key, _, _) in enumerate(pairs) if key in ("jobname", "name"))
@@ -110,6 +122,19 @@ def read_update(words: list[str]) -> Update:
     if kind == "partition":
         _check_partition(changes)
     return Update(kind, target, changes, by_name, user)
+
+
+def bad_value(key: str, value: str, fault: str) -> str:
+    """What is said of a job's value that cannot be read, in Slurm's words."""
+    if key in ("numnodes", "numcpus"):
+        what = "requested node count" if key == "numnodes" else "requested CPU count"
+        return f'Invalid numeric value "{value}" for {what}.: {fault}'
+    name = SPELLED.get(key, key)
+    return (
+        f"Invalid {name} value: {fault}"
+        if key in ("timelimit", "timemin")
+        else f"Invalid {name} value: {value}: {fault}"
+    )
 
 
 def _entity(keys: list[str]) -> int | None:

@@ -119,7 +119,8 @@ def cancel(state: ClusterState, now_us: int, actor: Actor, target: Target, cron:
         return
     job = part(state, target)
     crontabs.disable(state, job)
-    job_life.terminate(state, job, JobState.CANCELLED, Reason.NONE, now_us, "CANCELLED", actor.uid)
+    reason = job.reason if job.state is JobState.PENDING else Reason.NONE  # what it has waited for stays to be seen
+    job_life.terminate(state, job, JobState.CANCELLED, reason, now_us, "CANCELLED", actor.uid)
 
 
 def step_of(target: Target) -> Step | None:
@@ -210,8 +211,9 @@ def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
 
 
 def _check_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
-    if job.state is not JobState.PENDING:
-        raise Refused(Code.ALREADY_DONE if job.state in END_STATES else Code.DISABLED_STATE, "the job is not pending")
+    """Of a job that has its nodes it says what becomes of it when it is queued again."""
+    if job.state in END_STATES or job.state is JobState.COMPLETING:
+        raise Refused(Code.JOB_FINISHED)
 
 
 def _check_release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
@@ -234,8 +236,8 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
 
 
 def hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
-    """Hold as whoever asks: an operator's hold only operators release."""
-    _hold_as(state, now_us, job, Hold.ADMIN if actor.role >= Role.OPERATOR and actor.uid != job.user_id else Hold.USER)
+    """Hold as whoever asks: an operator's hold, of his own job too, only operators release."""
+    _hold_as(state, now_us, job, Hold.ADMIN if actor.role >= Role.OPERATOR else Hold.USER)
 
 
 def _user_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
@@ -243,7 +245,9 @@ def _user_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None
 
 
 def _hold_as(state: ClusterState, now_us: int, job: Job, who: Hold) -> None:
-    job.hold, job.reason_detail = max(job.hold, who), ""
+    job.hold = max(job.hold, who)
+    if job.state is JobState.PENDING:
+        job.reason_detail = ""
     state.touch(job)
     state.record(now_us, job, "hold", who.name)
     refresh(state, job, now_us)
@@ -251,7 +255,9 @@ def _hold_as(state: ClusterState, now_us: int, job: Job, who: Hold) -> None:
 
 def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     """Let a held job go. A priority of 0, which holds too, becomes what it was at submit."""
-    job.hold, job.reason_detail = Hold.NO, ""
+    job.hold = Hold.NO
+    if job.state is JobState.PENDING:
+        job.reason_detail = ""
     if job.request.priority == 0:
         job.request = msgspec.structs.replace(job.request, priority=None)
         job.request_id = state.new_request(job.request)
@@ -277,7 +283,7 @@ def _check_suspend(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
 def _check_resume(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     _check_suspend(state, now_us, actor, job)
     if job.state is not JobState.SUSPENDED:
-        raise Refused(Code.DISABLED_STATE, "the job is not suspended")
+        raise Refused(Code.JOB_NOT_SUSPENDED)
 
 
 def _suspend(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:

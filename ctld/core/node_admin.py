@@ -106,14 +106,14 @@ def _check(state: ClusterState, nodes: list[Node], order: Order) -> None:
     """Whether the nodes are in a state for it. Raises Refused."""
     to = order.to
     if to in POWER_STATES:
-        raise Refused(Code.DISABLED_STATE, NO_POWER_SAVING)
+        raise Refused(Code.INVALID_NODE_STATE, NO_POWER_SAVING)
     if to and to not in NODE_STATES and to not in REBOOTS:
         raise Refused(Code.INVALID_NODE_STATE, f"{to}; known: {', '.join((*NODE_STATES, *REBOOTS, *POWER_STATES))}")
     if to in REBOOTS:
         _check_reboot(state, nodes, to, order.next_state)
     if to in ("DOWN", "DRAIN", "FAIL") and not order.reason and any(not node.reason for node in nodes):
         raise Refused(Code.INVALID_VALUE, f"You must specify a reason when {to} a node")
-    if to in ("RESUME", "IDLE", "UNDRAIN") and any(not node.flags & RESUMABLE for node in nodes):
+    if to == "RESUME" and any(not node.flags & RESUMABLE for node in nodes):
         raise Refused(Code.INVALID_NODE_STATE)
     if to == "FUTURE" and (busy := [node.name for node in nodes if node.jobs]):
         raise Refused(Code.NODES_BUSY, f"node {busy[0]} has jobs")

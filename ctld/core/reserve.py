@@ -25,10 +25,10 @@ from ctld.core.events import (
     WantedReservation,
 )
 from ctld.core.gpu_kinds import can_be_asked
-from ctld.core.model import Reservation, ReservationAsk, ReservedPart
+from ctld.core.model import Job, Reservation, ReservationAsk, ReservedPart
 from ctld.core.reserve_life import arm, orphan, reseat
 from ctld.core.reserve_nodes import Spans, spans_of
-from ctld.core.reserve_who import holders, is_active, permits
+from ctld.core.reserve_who import holders, is_active, names_asked, permits
 from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
 from penstock.values.errors import BadValue
@@ -36,6 +36,7 @@ from penstock.values.features import parse_features
 from penstock.values.gres import SHARED_NAMES
 from penstock.values.refusals import Code
 from penstock.values.reservations import RECURRING, ResvFlag
+from penstock.values.states import JobState
 from penstock.values.text import check_name
 
 US: Final = 1_000_000
@@ -82,11 +83,18 @@ def delete_reservation(state: ClusterState, now_us: int, event: DeleteReservatio
     running = holders(state, reservation.name)
     if running:
         raise Refused(Code.RESERVATION_BUSY, f"job {running[0].job_id} runs in it")
+    waiting = next((job for job in state.jobs.values() if _waits_for(job, reservation.name)), None)
+    if waiting is not None:
+        raise Refused(Code.RESERVATION_BUSY, f"job {waiting.job_id} waits for it")
     # -- apply
     orphan(state, now_us, reservation)
     state.drop_reservation(reservation.name)
     reseat(state, now_us)
     state.reply(event.reply_to, Done())
+
+
+def _waits_for(job: Job, name: str) -> bool:
+    return job.state is JobState.PENDING and name in names_asked(job)
 
 
 def _find(state: ClusterState, name: str) -> Reservation:

@@ -24,7 +24,7 @@ from ctld.core.timers import Timer
 from ctld.core.update_keys import KEYS
 from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES, JobState
+from penstock.values.states import END_STATES, Hold, JobState
 
 #: Keys that set two fields at once.
 PAIRS = {
@@ -87,13 +87,15 @@ def _resolved(job: Job, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, Any]) -> None:
-    if job.state in END_STATES:
-        raise Refused(Code.ALREADY_DONE)
+    if job.state in END_STATES and not all(KEYS[name].ended for name in values):
+        raise Refused(Code.JOB_FINISHED)
     if job.request.cron:
         raise Refused(Code.CANNOT_MODIFY_CRON_JOB)
     operator = event.actor.role >= Role.OPERATOR
     for name, value in values.items():
         key = KEYS[name]
+        if name == "priority" and value and job.hold is not Hold.NO and job.state is JobState.PENDING:
+            raise Refused(Code.JOB_HELD)
         if key.operator and not operator:
             raise Refused(Code.ACCESS_DENIED, name)
         if key.lower and not operator and value > getattr(job.request, key.field):
@@ -174,7 +176,9 @@ def _set_tasks(job: Job, values: dict[str, Any], fields: dict[str, Any]) -> None
 
 
 def _apply(state: ClusterState, now_us: int, job: Job, request: Any, values: dict[str, Any]) -> None:
-    if request != job.request:
+    if job.state in END_STATES:
+        job.request, job.request_id = request, state.new_request(request)
+    elif request != job.request:
         waiting = state.waiting_for.get(job.job_id)
         depends.forget(state, job)
         state.namesakes.leave(job)

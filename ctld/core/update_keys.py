@@ -54,6 +54,7 @@ class Key:
     operator: bool = False  # operators only, in any direction
     lower: bool = False  # others may only make it less
     is_date: bool = False  # comes resolved in the event
+    ended: bool = False  # may be changed of a job that has ended, too
 
 
 class Change(int):
@@ -101,6 +102,8 @@ def _nodes(state: ClusterState, actor: Actor, text: str) -> tuple[str, ...]:
 
 
 def _partitions(state: ClusterState, actor: Actor, text: str) -> tuple[str, ...]:
+    if not text:
+        raise Refused(Code.INVALID_PARTITION)
     return tuple(p.name for p in pick_partitions(state, actor, tuple(filter(None, text.split(",")))))
 
 
@@ -243,10 +246,10 @@ def _nothing(state: ClusterState, actor: Actor, text: str) -> int:
 KEYS: dict[str, Key] = {
     "jobname": Key(_text("job name"), "name", running=True),
     "name": Key(_text("job name"), "name", running=True),
-    "comment": Key(_text("comment"), "comment", running=True),
-    "admincomment": Key(_text("admin comment"), apply=_set_admin_comment, running=True, operator=True),
-    "systemcomment": Key(_text("system comment"), "system_comment", running=True, operator=True),
-    "extra": Key(_text("extra"), "extra", running=True),
+    "comment": Key(_text("comment"), "comment", running=True, ended=True),
+    "admincomment": Key(_text("admin comment"), apply=_set_admin_comment, running=True, operator=True, ended=True),
+    "systemcomment": Key(_text("system comment"), "system_comment", running=True, operator=True, ended=True),
+    "extra": Key(_text("extra"), "extra", running=True, ended=True),
     "account": Key(_text("account"), "account"),
     "qos": Key(lambda s, a, t: find_qos(s, t), "qos"),
     "wckey": Key(_text("wckey"), "wckey"),

@@ -52,6 +52,8 @@ def request_message(request: JobRequest, detail: bool) -> common_pb2.JobRequest:
         value = getattr(request, name)
         if value:
             fields[name] = value
+    if not request.nodes_asked:
+        fields.pop("nodes_max", None)  # one node for each task at most: nobody has said so
     fields["requeue"] = request.requeue
     if request.kind:
         fields["kind"] = int(request.kind)

@@ -33,6 +33,8 @@ class Code(IntEnum):
     INVALID_NODE_STATE = 2028
     JOB_NOT_RUNNING = 2063
     JOB_HELD = 2042
+    JOB_FINISHED = 2084
+    JOB_NOT_SUSPENDED = 2087
     DISABLED_STATE = 2026
     MAX_JOB_COUNT = 2009
     NOT_SUPPORTED = 2013
@@ -105,7 +107,9 @@ TEXT: dict[Code, str] = {
     Code.INVALID_ARRAY: "Invalid job array specification",
     Code.INVALID_NODE_STATE: "Invalid node state specified",
     Code.JOB_NOT_RUNNING: "Job is no longer running",
-    Code.JOB_HELD: "Job is in held state",
+    Code.JOB_HELD: "Job is in held state, pending scheduler release",
+    Code.JOB_FINISHED: "Job has already finished",
+    Code.JOB_NOT_SUSPENDED: "Job is not suspended",
     Code.DISABLED_STATE: "Requested operation is presently disabled",
     Code.MAX_JOB_COUNT: "Slurm temporarily unable to accept job, sleeping and retrying",
     Code.JOB_SUSPENDED: "Job is currently suspended",

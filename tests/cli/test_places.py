@@ -59,8 +59,8 @@ def test_topology_of_nothing(capsys, monkeypatch):
     flat = pb.ShowTopologyReply(kind="flat")
     assert run(capsys, monkeypatch, "show", "topology", ShowTopology=flat) == (
         0,
-        "No topology information available\n",
         "",
+        "scontrol: error: No topology information available\n",
     )
     assert run(capsys, monkeypatch, "show", "topoconf", ShowTopology=flat) == (0, "", "")
     text = "scontrol: error: Topology information contains no switch or node named n9\n"
@@ -82,7 +82,7 @@ IDL = "LicenseName=idl\n    Total=1 Used=0 Free=1 Reserved=0 Remote=no\n"
 
 
 def test_licenses(capsys, monkeypatch):
-    assert run(capsys, monkeypatch, "show", "licenses", ListLicenses=LICENSES) == (0, MATLAB + IDL, "")
+    assert run(capsys, monkeypatch, "show", "licenses", ListLicenses=LICENSES) == (0, IDL + MATLAB, "")
     assert run(capsys, monkeypatch, "show", "lic", "idl", ListLicenses=LICENSES) == (0, IDL, "")
     one_line = MATLAB.replace("\n    ", " ")
     assert run(capsys, monkeypatch, "-o", "show", "license", "matlab", ListLicenses=LICENSES) == (0, one_line, "")

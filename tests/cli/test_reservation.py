@@ -98,10 +98,10 @@ def test_refusals_of_the_controller(monkeypatch, capsys):
         1, "", "Error creating the reservation: Requested nodes are busy\n",
     )  # fmt: skip
     assert run(capsys, "update", "reservationname=x", "duration=+5") == (
-        1, "", "Error updating the reservation: Requested reservation is invalid\n",
+        1, "", "Error updating the reservation: Requested reservation is invalid\nslurm_update error: Requested reservation is invalid\n",
     )  # fmt: skip
     assert run(capsys, "delete", "reservationname=x") == (
-        1, "", "delete_reservation x: Requested reservation is invalid\n",
+        1, "", "delete_reservation reservationname=x: Requested reservation is invalid\n",
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_show(monkeypatch, capsys):
     assert run(capsys, "show", "res", "m") == (0, TEXT_OF_IT, "")
     one_line = " ".join(line.strip() for line in TEXT_OF_IT.splitlines() if line) + "\n"
     assert run(capsys, "-o", "show", "reservations") == (0, one_line, "")
-    assert run(capsys, "show", "reservation", "x") == (1, "", "Reservation x not found\n")
+    assert run(capsys, "show", "reservation", "x") == (1, "Reservation x not found\n", "")
 
 
 def test_show_when_there_is_none(monkeypatch, capsys):

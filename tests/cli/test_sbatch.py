@@ -48,7 +48,7 @@ def test_a_wrapped_command(client, capsys, tmp_path):
     assert run(capsys, "--wrap=echo hi") == (0, "Submitted batch job 123\n", "")
     request = submitted(client)
     assert len(client.calls) == 1
-    assert request.spec.script == b"#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\necho hi\n"
+    assert request.spec.script == b"#!/bin/sh\n# This script was created by sbatch --wrap.\n\necho hi\n"
     assert list(request.spec.argv) == []
     assert asked(client) == {}
     job = request.job

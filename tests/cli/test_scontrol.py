@@ -158,12 +158,48 @@ def test_a_reason_is_said_in_words(reason, detail, shown):
 
 
 def test_a_begin_time_is_the_start_that_is_expected():
-    job = pb.JobInfo(job_id=9, state="PENDING", reason="BeginTime", request=JobRequest(begin_at_us=T0))
+    job = pb.JobInfo(job_id=9, state="PENDING", reason="BeginTime", request=JobRequest(begin_at_us=T0), time_limit_s=-1)
     text = layout(job_record(job, NOW), one_line=False)
     date = NOW.date(T0)
-    assert f"EligibleTime={date}\n   AccrueTime=Unknown\n   StartTime={date} EndTime=Unknown" in text
+    assert f"EligibleTime={date}\n   AccrueTime={date}\n   StartTime={date} EndTime=Unknown" in text
+    job.time_limit_s = 60
+    assert f"StartTime={date} EndTime={NOW.date(T0 + 60_000_000)}" in layout(job_record(job, NOW), one_line=False)
     job.state, job.reason = "RUNNING", "None"
     assert date not in layout(job_record(job, NOW), one_line=False)
+
+
+def shown(**fields):
+    return layout(job_record(pb.JobInfo(job_id=9, **fields), NOW), one_line=False)
+
+
+def test_the_reason_says_which_nodes_are_away():
+    text = shown(state="PENDING", reason="ReqNodeNotAvail", reason_detail="UnavailableNodes:n[3-4]")
+    assert "Reason=ReqNodeNotAvail,_UnavailableNodes:n[3-4] " in text
+    assert "Reason=Resources " in shown(state="PENDING", reason="Resources", reason_detail="needs 4 nodes")
+
+
+def test_a_job_of_a_closed_partition_is_eligible():
+    date = NOW.date(T0)
+    assert f"EligibleTime={date}\n   AccrueTime={date}" in shown(
+        state="PENDING", reason="PartitionDown", submit_at_us=T0
+    )
+    assert "EligibleTime=Unknown\n" in shown(state="PENDING", reason="JobHeldUser", submit_at_us=T0)
+
+
+def test_a_job_that_was_cancelled_before_it_started_keeps_its_reason():
+    text = shown(state="CANCELLED", reason="JobHeldUser", submit_at_us=T0, end_at_us=T0 + 60_000_000)
+    date = NOW.date(T0 + 60_000_000)
+    assert "JobState=CANCELLED Reason=JobHeldUser " in text and f"StartTime={date} EndTime={date}" in text
+    assert "ReasonDetail" not in text  # nobody can release it any more
+
+
+def test_one_task_of_those_that_wait(monkeypatch, capsys):
+    record = pb.JobInfo(job_id=9, array_job_id=9, array_tasks="0-9:3", array_throttle=2, state="PENDING")
+    fake(monkeypatch, ListJobs=lambda request: [pb.ListJobsReply(jobs=[record])])
+    title = "JobId=9 ArrayJobId=9 ArrayTaskId={} ArrayTaskThrottle=2 JobName="
+    assert run(capsys, "show", "job", "9_3")[1].startswith(title.format("3"))
+    fake(monkeypatch, ListJobs=[])
+    assert run(capsys, "show", "job", "9_99") == (1, "Job 9_99 not found\n", "")
 
 
 def test_show_job_asks_for_all_states(monkeypatch, capsys):
@@ -188,7 +224,8 @@ def test_jobs_that_are_not_there(monkeypatch, capsys):
     assert run(capsys, "show", "job", "5") == (1, "", "slurm_load_jobs error: Invalid job id specified\n")
     status, out, err = run(capsys, "show", "job", "abc")
     assert (status, out) == (1, "")
-    assert err.startswith("scontrol_print_job error: Invalid job id specified\n")
+    assert err.startswith("scontrol_print_job error: Invalid job id specified: ") and err.count("\n") == 1
+    assert run(capsys, "-Q", "show", "job", "5") == (1, "", "")
 
 
 NODE = pb.NodeInfo(
@@ -229,8 +266,8 @@ def test_show_node(monkeypatch, capsys):
     assert run(capsys, "-d", "show", "node", "n1") == (0, NODE_TEXT, "")
     assert list(client.request.names) == ["n1"]
     status, out, err = run(capsys, "show", "node", "n[1-2]", "-o")
-    assert (status, err) == (1, "Node n2 not found\n")
-    assert out.startswith("NodeName=n1 ") and out.count("\n") == 1 and "GresUsed" not in out
+    assert (status, err) == (1, "")
+    assert out.startswith("NodeName=n1 ") and out.endswith("\nNode n2 not found\n") and "GresUsed" not in out
 
 
 PARTITION = pb.PartitionInfo(
@@ -259,13 +296,17 @@ PartitionName=gpu
 def test_show_partition(monkeypatch, capsys):
     hidden = pb.PartitionInfo(name="secret", hidden=True, deny_accounts=["x"], default_time_s=60)
     fake(monkeypatch, ListPartitions=pb.ListPartitionsReply(partitions=[PARTITION, hidden]))
+    assert run(capsys, "--hide", "show", "partition") == (0, PARTITION_TEXT, "")
+    monkeypatch.setattr("os.getuid", lambda: 1000)
     assert run(capsys, "show", "partition") == (0, PARTITION_TEXT, "")
+    monkeypatch.setattr("os.getuid", lambda: 0)  # to root nothing is hidden
+    assert "PartitionName=secret" in run(capsys, "show", "partition")[1]
     status, out, _ = run(capsys, "--all", "--oneliner", "show", "partition")
     assert (status, out.count("\n")) == (0, 2)
     assert re.search(r"^PartitionName=gpu .*Default=YES ", out)
     assert "DenyAccounts=x" in out and "DefaultTime=00:01:00" in out
     assert "PartitionName=secret" in run(capsys, "show", "part", "secret")[1]
-    assert run(capsys, "show", "partition", "foo") == (1, "", "Partition foo not found\n")
+    assert run(capsys, "show", "partition", "foo") == (1, "Partition foo not found\n", "")
 
 
 def test_show_config(monkeypatch, capsys):
@@ -335,11 +376,45 @@ def test_job_ids_may_have_their_word_before_them(monkeypatch, capsys):
 def test_control_that_is_refused(monkeypatch, capsys):
     results = [pb.JobResult(id="5", code=2017, text="Invalid job id specified"), pb.JobResult(id="6")]
     fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=results))
-    assert run(capsys, "hold", "5", "6") == (1, "", "Invalid job id specified for job 5\n")
+    told = "Invalid job id specified for job 5\n"
+    again = "slurm_suspend error: Invalid job id specified\n"
+    assert run(capsys, "hold", "5", "6") == (1, "", told + again)
+    assert run(capsys, "suspend", "5", "6") == (1, "", told)
     status, _, err = run(capsys, "hold", "foo")
-    assert (status, err.split("\n")[0]) == (1, "Invalid job id specified for job foo")
+    assert status == 1 and err.startswith("Invalid job id specified for job foo: ") and err.endswith(f"\n{again}")
     fake(monkeypatch, ControlJobs=PenstockError(2002, "Access/permission denied"))
     assert run(capsys, "requeue", "5") == (1, "", "slurm_requeue error: Access/permission denied\n")
+
+
+def test_a_job_that_waits_is_requeued_already(monkeypatch, capsys):
+    results = [pb.JobResult(id="5", code=Code.JOB_PENDING, text=TEXT[Code.JOB_PENDING])]
+    fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=results))
+    assert run(capsys, "requeue", "5") == (0, "", "")
+    assert run(capsys, "requeuehold", "5") == (1, "", "Job is pending execution for job 5\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "detail", "expected"),
+    [
+        ("partition=x", Code.INVALID_PARTITION, "x", "Invalid partition name specified for job 5: x\n"),
+        ("timelimit=x", Code.INVALID_VALUE, "timelimit: why", "scontrol: error: Invalid TimeLimit value: why\n"),
+        ("numtasks=x", Code.INVALID_VALUE, "numtasks: why", "scontrol: error: Invalid NumTasks value: x: why\n"),
+        ("numnodes=x", Code.INVALID_VALUE, "numnodes: why",
+         'scontrol: error: Invalid numeric value "x" for requested node count.: why\n'),
+        ("burstbuffer=x", Code.NOT_SUPPORTED, "why", "Requested operation not supported on this system for job 5: why\n"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_value(monkeypatch, capsys, word, code, detail, expected):
+    fake(monkeypatch, UpdateJobs=PenstockError(code, f"{TEXT[code]}: {detail}"))
+    assert run(capsys, "update", "jobid=5", word) == (1, "", expected)
+
+
+def test_the_job_stands_behind_slurms_words(monkeypatch, capsys):
+    text = f"{TEXT[Code.RESERVATION_INVALID]}: nope"
+    results = [pb.JobResult(id="5", code=Code.RESERVATION_INVALID, text=text)]
+    fake(monkeypatch, UpdateJobs=pb.JobResultsReply(results=results))
+    words = ("update", "jobid=5", "reservationname=nope")
+    assert run(capsys, *words) == (1, "", "Requested reservation is invalid for job 5: nope\n")
 
 
 @pytest.mark.parametrize(
@@ -371,10 +446,11 @@ def test_update(monkeypatch, capsys, words, method, expected):
         (["jobid=4", "foo=bar"], "Update of this parameter is not supported: foo=bar\nRequest aborted\n"),
         (["jobid=4"], "No changes specified\n"),
         (["jobid=4", "foo"], "Invalid input: foo\nRequest aborted\n"),
-        (["jobid=abc", "timelimit=5"], "Invalid job id specified for job abc\n"),
+        (["jobid=abc", "timelimit=5"], "Invalid job id specified for job abc: "),
+        (["jobid=4", "userid=ann"], "No changes specified\n"),
         (["nodename=n1", "state=drain"], "You must specify a reason when DOWNING or DRAINING a node. Request denied\n"),
         (["nodename=n1", "state=foo"], "Invalid input: state=foo\nRequest aborted\nValid states are: "),
-        ([], "too few arguments for keyword:update\n"),
+        ([], "too few arguments for update keyword\n"),
     ],
 )
 def test_updates_that_are_refused_here(monkeypatch, capsys, words, err):
@@ -480,12 +556,12 @@ def test_completing_and_listjobs(monkeypatch, capsys):
             "",
             "scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'\n",
         ),
-        (["delete", "foo=x"], 1, "", "scontrol: error: Invalid deletion entity: foo\n"),
+        (["delete", "foo=x"], 1, "", "Invalid deletion entity: foo=x\n"),
         (["create", "partitionname=x", "nodes"], 1, "", "scontrol: error: Invalid input: nodes  Request aborted\n"),
         (["create", "partition"], 1, "", "scontrol: error: Invalid input: partition  Request aborted\n"),
         (["errnumstr", "2075"], 0, "Partition is in use\n", ""),
         (["errnumstr", "0"], 0, "No error\n", ""),
-        (["show", "federation"], 0, "No federation information available\n", ""),
+        (["show", "federation"], 0, "", ""),
         (["show", "burstbuffer"], 0, "", ""),
         (["oneliner"], 0, "", ""),
         (["-M", "elsewhere", "ping"], 1, "", "scontrol: error: 'elsewhere' can't be reached now, "),

@@ -95,7 +95,7 @@ def test_answers_that_tools_read(capsys, line, pattern):
         ("update nodename=n1 state=resume", "UpdateNodes", Code.INVALID_NODE_STATE, "slurm_update error: Invalid node state specified\n"),
         ("update partitionname=x maxtime=1", "UpdatePartition", Code.INVALID_PARTITION, "slurm_update error: Invalid partition name specified\n"),
         ("reconfigure", "Reconfigure", Code.ACCESS_DENIED, "slurm_reconfigure error: Access/permission denied\n"),
-        ("delete reservation=x", "DeleteReservation", Code.RESERVATION_INVALID, "delete_reservation x: Requested reservation is invalid\n"),
+        ("delete reservation=x", "DeleteReservation", Code.RESERVATION_INVALID, "delete_reservation reservation=x: Requested reservation is invalid\n"),
     ],
 )  # fmt: skip
 def test_refusals_that_tools_read(monkeypatch, capsys, line, method, code, err):
@@ -119,13 +119,13 @@ def test_nothing_is_said_and_is_no_error(monkeypatch, capsys, line, method, empt
 
 
 @pytest.mark.parametrize(
-    ("line", "err"),
+    ("line", "out"),
     [
         ("show node n9", "Node n9 not found\n"),
         ("show partition nope", "Partition nope not found\n"),
         ("show reservation nope", "Reservation nope not found\n"),
     ],
 )
-def test_names_that_are_not_there(monkeypatch, capsys, line, err):
+def test_names_that_are_not_there(monkeypatch, capsys, line, out):
     FakeClient(**{**ANSWERS, "ListNodes": pb.ListNodesReply()}).install(monkeypatch)
-    assert run_body(capsys, "scontrol", body, *line.split()) == (1, "", err)
+    assert run_body(capsys, "scontrol", body, *line.split()) == (1, out, "")

@@ -63,10 +63,12 @@ def test_show_step(monkeypatch, capsys):
 
 
 def test_a_step_that_is_not_there(monkeypatch, capsys):
-    fake(monkeypatch)
-    assert run(capsys, "show", "step", "1.9") == (1, "", "Job step 1.9 not found\n")
-    assert run(capsys, "show", "step", "1.1") == (1, "", "Job step 1.1 not found\n")  # it has ended
-    assert run(capsys, "show", "step", "77") == (1, "", "No job steps found for job 77\n")
+    fake(monkeypatch, ListJobs=[pb.ListJobsReply(jobs=[pb.JobInfo(job_id=1)])])
+    assert run(capsys, "show", "step", "1.9") == (1, "Job step 1.9 not found\n", "")
+    assert run(capsys, "show", "step", "1.1") == (1, "Job step 1.1 not found\n", "")  # it has ended
+    assert run(capsys, "show", "step", "77") == (1, "No job steps found for job 77\n", "")
+    fake(monkeypatch, ListJobs=[])
+    assert run(capsys, "show", "step", "78.0") == (1, "", "slurm_get_job_steps error: Invalid job id specified\n")
     assert run(capsys, "show", "step", "x")[0] == 1
     fake(monkeypatch, steps=[])
     assert run(capsys, "show", "step") == (0, "No job steps in the system\n", "")

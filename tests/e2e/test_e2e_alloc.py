@@ -169,7 +169,7 @@ def test_commands_speak_of_steps(cluster: LiveCluster, batch: int) -> None:
     pid = next(line.split()[0] for line in pids[1:])
     info = cluster.run("scontrol", "pidinfo", pid, env={"SLURMD_NODENAME": node}).ok().out
     assert info.startswith(f"Slurm JobId={batch} StepId=0 ends at ")
-    assert cluster.run("scontrol", "show", "step", f"{batch}.7").err == f"Job step {batch}.7 not found\n"
+    assert cluster.run("scontrol", "show", "step", f"{batch}.7").out == f"Job step {batch}.7 not found\n"
     cluster.run("scontrol", "notify", str(batch), "look", "out").ok()
     cluster.wait_text(cluster.work / "stepped.txt", "look out")
 
