@@ -234,8 +234,8 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
 
 
 def hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
-    """Hold as whoever asks: an operator's hold only operators release."""
-    _hold_as(state, now_us, job, Hold.ADMIN if actor.role >= Role.OPERATOR and actor.uid != job.user_id else Hold.USER)
+    """Hold as whoever asks: an operator's hold, of his own job too, only operators release."""
+    _hold_as(state, now_us, job, Hold.ADMIN if actor.role >= Role.OPERATOR else Hold.USER)
 
 
 def _user_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
