@@ -23,7 +23,7 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest, EndAllocationRequest
-from penstock.values.refusals import TEXT, Code
+from penstock.values.refusals import Code
 from penstock.values.states import ENDED
 
 NOT_GRANTED = ("PENDING", "REQUEUED", "")
@@ -32,6 +32,8 @@ WAIT_S = 30
 #: A controller that is away comes back within this, or the command gives up giving back what it had.
 END_LIMIT_S = 60.0
 FAILED = "Job submit/allocate failed"
+#: --immediate, and the resources are not there.
+NOT_AT_ONCE = "Immediate execution impossible, insufficient priority"
 #: With --immediate the controller ends the job; after so much more the client does.
 IMMEDIATE_MORE_S = 5.0
 
@@ -59,17 +61,16 @@ class Allocation:
         try:
             reply = self.client.call("SubmitJob", self._request)
         except PenstockError as error:
-            status = immediate_status() if error.code == Code.NODES_BUSY else error_status()
-            raise self.refused(error.text, error.detail, status) from error
+            if error.code == Code.NODES_BUSY:
+                raise self._busy() from error
+            from cli.refusal import lines_of
+
+            text = lines_of(self.name, f"{self.name}: error: {FAILED}", error)
+            raise CommandError(text, error_status(), plain=True) from error
         self.job_id = reply.job_id
         for warning in reply.warnings:
             self.say(f"warning: {warning}")
         return list(reply.warnings)
-
-    def refused(self, text: str, detail: str = "", status: int = 1) -> CommandError:
-        """What is said when there will be no allocation."""
-        tail = f"\n{self.name}: {detail}" if detail else ""
-        return CommandError(f"{self.name}: error: {FAILED}: {text}{tail}", status, plain=True)
 
     def wait(self, immediate_s: int | None = None) -> AllocationReply:
         """Until the nodes are there and ready. Raises CommandError when the job ends before."""
@@ -97,7 +98,7 @@ class Allocation:
             first = False
 
     def _busy(self) -> CommandError:
-        return self.refused(TEXT[Code.NODES_BUSY], "", immediate_status())
+        return CommandError(f"Unable to allocate resources: {NOT_AT_ONCE}", immediate_status())
 
     def _granted(self, reply: AllocationReply, waited: bool) -> None:
         if waited:

@@ -90,13 +90,15 @@ def export_text(export: str) -> str:
 
 def soft_limits(propagate: str) -> dict[str, int]:
     """The soft resource limits to take along; -1 = unlimited. `propagate`: "" or ALL, NONE, or a list of names."""
-    words = [word.strip().upper().removeprefix("RLIMIT_") for word in propagate.split(",")] if propagate else ["ALL"]
+    given = [word.strip() for word in propagate.split(",")] if propagate else ["ALL"]
+    words = [word.upper().removeprefix("RLIMIT_") for word in given]
     if words == ["NONE"]:
         return {}
-    for word in words:
+    for said, word in zip(given, words, strict=True):
         if word not in (*RLIMITS, "ALL"):
             raise CommandError(
-                f"Bad rlimit name: {word}\n--propagate={propagate} is not valid. Known: ALL, NONE, {', '.join(RLIMITS)}"
+                f"Bad rlimit name: {said}\n--propagate={propagate} is not valid.",
+                detail=f"known are ALL, NONE, {', '.join(RLIMITS)}",
             )
     names = RLIMITS if "ALL" in words else [name for name in RLIMITS if name in words]
     return {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in names}

@@ -35,6 +35,7 @@ class Field(NamedTuple):
     """What one letter or name shows. `value` gets the row; its second argument is whatever the command passes along.
 
     `splits` is for tables that put things together on a line (sinfo): whether different values make different lines.
+    `mark`: a last character that stays when the value is cut.
     `uncut`: put to the right, it is shown whole even if it is too wide (times and node lists of squeue).
     """
 
@@ -42,6 +43,7 @@ class Field(NamedTuple):
     value: Callable[[Any, Any], str]
     splits: bool = False
     uncut: bool = False
+    mark: str = ""
 
 
 class Column(NamedTuple):
@@ -61,6 +63,8 @@ class Column(NamedTuple):
         if self.field is None:
             return self.suffix
         text = self.field.value(row, view)
+        if self.field.mark and 0 < self.width < len(text) and text.endswith(self.field.mark):
+            text = text[: self.width - 1] + self.field.mark
         width = max(self.width, len(text)) if self.width and self.right and self.field.uncut else self.width
         return place(text, width, self.right) + self.suffix
 

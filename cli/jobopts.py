@@ -17,6 +17,7 @@ from cli import jobwords as read
 from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Command, Option, parse
 
 SUBMIT_FAILED = "Batch job submission failed"
+ARRAY = "Invalid job array specification"
 NICE_DEFAULT = 100  # a bare --nice
 #: What --exclusive and --oversubscribe say alike: the last one wins, as in Slurm.
 SHARED, OVERSUBSCRIBE = "shared", "oversubscribe"
@@ -74,7 +75,7 @@ JOB_OPTIONS = (
            field="account"),
     Option("acctg-freq", "", YES, help="how often the use of a step is sampled, in seconds: task=30,gpu=60",
            metavar="datatype=interval", convert=read.acctg_freq, field="acctg_freq"),
-    Option("array", "a", YES, help="job array index values", metavar="indexes", invalid=SUBMIT_FAILED,
+    Option("array", "a", YES, help="job array index values", metavar="indexes", invalid=f"{SUBMIT_FAILED}: {ARRAY}",
            convert=read.checked(read.array, "job array"), field="array"),
     Option("batch", "", YES, help="features of the node that runs the batch script", metavar="features",
            convert=read.checked(read.features, "features"), invalid="Invalid feature specification",
@@ -262,7 +263,8 @@ JOB_OPTIONS = (
     Option("uid", "", YES, help="user ID to run job as (user root only)", metavar="user_id", convert=read.user,
            field="run_as_uid"),
     Option("use-min-nodes", "", NO, help="of a range of nodes prefer the smaller number", field="use_min_nodes"),
-    Option("wait-all-nodes", "", YES, help="start when all nodes are ready", metavar="0|1", convert=read.zero_one,
+    Option("wait-all-nodes", "", YES, help="start when all nodes are ready", metavar="0|1",
+           convert=read.number("--wait-all-nodes", 0, 1),
            field="wait_all_nodes", note="all nodes are always waited for"),
     Option("wckey", "", YES, help="wckey to run job under", metavar="wckey", convert=read.name("wckey"),
            field="wckey"),

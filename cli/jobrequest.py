@@ -82,7 +82,13 @@ def job_request(values: dict[str, Any]) -> JobRequest:
 
 
 def fewer_nodes(name: str, values: dict[str, Any]) -> None:
-    """Fewer tasks than nodes: as many nodes as tasks, with a warning, as Slurm does."""
+    """Fewer tasks than nodes: as many nodes as tasks, with a warning, as Slurm does; more nodes named than wanted: refused."""
+    if "nodelist" in values and "nodes" in values:
+        from penstock.values.hostlist import expand
+
+        named, most = len(set(expand(values["nodelist"]))), values["nodes"][1]
+        if named > most:
+            raise CommandError(f"invalid number of nodes (-N {max(named, values['nodes'][0])}-{most})")
     ntasks, (least, _) = values.get("ntasks", 0), values.get("nodes", (0, 0))
     if 0 < ntasks < least:
         values["nodes"] = (ntasks, ntasks)

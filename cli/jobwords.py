@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cli.options import WholeText, flag_is_on, plain
+from cli.run import Answered
 from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
@@ -71,7 +72,10 @@ def checked(check: Callable[[str], object], what: str) -> Callable[[str], str]:
 def array(text: str) -> None:
     from penstock.values.taskset import parse_array
 
-    parse_array(text, ARRAY_SIZE_MAX)
+    try:
+        parse_array(text, ARRAY_SIZE_MAX)
+    except BadValue as error:  # the option says the rest
+        raise BadValue(str(error).removeprefix("Invalid job array specification: ")) from error
 
 
 def dependency(text: str) -> None:
@@ -145,7 +149,21 @@ def begin(text: str) -> int:
 def gres(text: str) -> "tuple[Gres, ...]":
     from penstock.values.gres import parse_gres
 
+    if text == "help":
+        raise Answered(_gres_help())
+
     return parse_gres(text)
+
+
+def _gres_help() -> str:
+    """What generic resources the cluster has."""
+    from penstock.client import Client
+    from penstock.v1.controller_pb2 import ShowConfigRequest
+
+    with Client.open() as client:
+        lines = client.call("ShowConfig", ShowConfigRequest()).lines
+    kinds = next((line.value for line in lines if line.key == "GresTypes"), "")
+    return "\n".join(["Valid gres options are:", *(f"{kind}[[:type]:count]" for kind in kinds.split(",") if kind)])
 
 
 def gpus(text: str) -> "tuple[Gres, ...]":
@@ -172,7 +190,10 @@ def nodes(text: str) -> tuple[int, int]:
 def _node_count(text: str) -> int:
     """As Slurm a count may be in k or m: 1k is 1024."""
     factor = {"k": 1024, "m": 1024 * 1024}.get(text[-1:].lower(), 1)
-    return parse_int(text[:-1] if factor > 1 else text, 1, COUNT_MAX // factor, "node count") * factor
+    try:
+        return parse_int(text[:-1] if factor > 1 else text, 1, COUNT_MAX // factor, "node count") * factor
+    except BadValue as error:
+        raise WholeText(f'"{plain(text)}" is not a valid node count') from error
 
 
 def partitions(text: str) -> list[str]:
@@ -208,6 +229,8 @@ def mail_types(text: str) -> tuple[str, ...]:
     """The events, in capitals, each once; NONE is none."""
     from penstock.values.mail import parse_mail_types
 
+    if not text:
+        raise BadValue("no event is named; NONE is none")
     return parse_mail_types(text)
 
 
@@ -305,7 +328,8 @@ def node_file(path: str) -> str:
         with open(path, "rb") as file:
             data = file.read(NODE_FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise BadValue(f"{path}: {error.strerror}") from error
+        text = f"slurm_allocate_resources error opening file {plain(path)}, {error.strerror}"
+        raise WholeText(f"{text}\nInvalid --nodefile node file") from error
     if len(data) > NODE_FILE_BYTES_MAX:
         raise BadValue(f"{path}: larger than {NODE_FILE_BYTES_MAX} bytes")
     names = ",".join(data.decode("utf-8", "surrogateescape").split())

@@ -75,7 +75,7 @@ def tell_of_limits(command: str, client: Any, options: Mapping[str, Any]) -> Non
 def check_clusters(text: str | None, own: str) -> bool:
     """Whether the heading with the cluster's name is wanted. A cluster that is not ours is an error."""
     for name in words(text):
-        if name not in (own, "all"):
+        if name != own and name.lower() != "all":
             raise CommandError(
                 f"'{name}' can't be reached now, or it is an invalid entry for --cluster.  "
                 "Use 'sacctmgr list clusters' to see available clusters."

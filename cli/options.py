@@ -251,7 +251,7 @@ def _store(option: Option, value: str | None, values: dict[str, Any], source: st
             raise CommandError(f"{error}{source}") from error
         except BadValue as error:
             words = option.invalid.format(name=option.name, value=plain(value))
-            raise CommandError(f"{words}{'' if words.endswith('.') else ':'} {error}{source}") from error
+            raise CommandError(words, detail=f"{error}{source}") from error
 
 
 def plain(text: str) -> str:

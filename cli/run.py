@@ -45,13 +45,17 @@ def need_own_process() -> None:
 
 
 class CommandError(Exception):
-    """The command cannot go on. Each line of `text` is shown behind `name: error: `, or as it stands if `plain`."""
+    """The command cannot go on. Each line of `text` is shown behind `name: error: `, or as it stands if `plain`.
 
-    def __init__(self, text: str, status: int = 1, *, plain: bool = False) -> None:
-        super().__init__(text)
+    `detail` explains it, on a line of its own behind `name: `: the line above is Slurm's, and tools compare it.
+    """
+
+    def __init__(self, text: str, status: int = 1, *, plain: bool = False, detail: str = "") -> None:
+        super().__init__(f"{text}\n{detail}" if detail else text)
         self.text = text
         self.status = status
         self.plain = plain
+        self.detail = detail
 
 
 class Answered(Exception):
@@ -82,6 +86,8 @@ def status_of(name: str, body: Body, argv: list[str]) -> int:
         return status
     except CommandError as error:
         complain(name, error.text, plain=error.plain)
+        if error.detail:
+            complain(name, f"{name}: {error.detail}", plain=True)
         return error.status
     except PenstockError as error:
         complain(name, error.text)

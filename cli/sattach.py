@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 
 from cli.options import YES, Command, Option, parse
 from cli.run import CommandError, run
-from cli.stepids import attach, failed, one_step
+from cli.stepids import attach, failed
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import AttachStepReply
 from penstock.values.errors import BadValue
-from penstock.values.jobid import JobSelector
+from penstock.values.jobid import JobSelector, parse_selector
 from penstock.values.numbers import parse_int
 from penstock.values.stepframes import NO_TASK
 
@@ -64,7 +64,7 @@ def body(argv: list[str]) -> int:
         raise CommandError("No job step id given")
     if len(line.positional) > 1:
         raise CommandError("too many arguments")
-    selector = one_step(line.positional[0])
+    selector = _step_of(line.positional[0])
     if selector.step_id is None:
         raise CommandError(f"Invalid job step id {line.positional[0]}: write JOB.STEP, as in 12.0")
     with Client.open() as client:
@@ -73,6 +73,13 @@ def body(argv: list[str]) -> int:
             print(layout(attached), end="")  # noqa: T201
             return 0
         return _view(client, attached, line.values)
+
+
+def _step_of(text: str) -> JobSelector:
+    try:
+        return parse_selector(text)
+    except BadValue as error:
+        raise CommandError("Failed to parse stepid from command line options", detail=str(error)) from error
 
 
 def _attach(client: Client, selector: JobSelector) -> AttachStepReply:

@@ -129,11 +129,10 @@ def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any], c
         reply: SubmitJobReply = client.call("SubmitJob", request)
     except PenstockError as error:
         words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {SUBMIT_FAILED}"
-        lines = [error.detail] if error.detail else []
-        if error.code == RECEIVE_FAILURE and not request.test_only:
-            lines.append(MAY_BE_QUEUED)
-        detail = "".join(f"\n{COMMAND.name}: {line}" for line in lines)
-        raise CommandError(f"{words}: {error.text}{detail}", plain=True) from error
+        more = MAY_BE_QUEUED if error.code == RECEIVE_FAILURE and not request.test_only else ""
+        from cli.refusal import lines_of
+
+        raise CommandError(lines_of(COMMAND.name, words, error), plain=True, detail=more) from error
     if not values.get("quiet"):
         for warning in reply.warnings:
             complain(COMMAND.name, f"{COMMAND.name}: warning: {warning}", plain=True)
@@ -185,7 +184,7 @@ def _read_directives(source: Script, positional: list[str]) -> list[dict[str, An
         except CommandError as error:
             text = f"{error.text}\n{COMMAND.name}: error: " if error.plain else f"{error.text}\n"
             text += f"line {directive.line} of {where}: #SBATCH {' '.join(directive.words)}"
-            raise CommandError(text, STATUS_BAD_DIRECTIVE, plain=error.plain) from error
+            raise CommandError(text, STATUS_BAD_DIRECTIVE, plain=error.plain, detail=error.detail) from error
     found.append(values)
     for one in found:
         one.pop("wrap", None)

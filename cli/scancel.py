@@ -23,7 +23,7 @@ from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, JobInfo, Jo
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.jobid import BATCH_STEP, format_job, parse_selectors
-from penstock.values.refusals import Code
+from penstock.values.refusals import TEXT, Code
 from penstock.values.signals import parse_signal
 from penstock.values.states import parse_job_states
 
@@ -60,7 +60,7 @@ def _signal(text: str) -> int:
     try:
         return parse_signal(text)
     except BadValue as error:
-        raise CommandError(f"Unknown job signal: {text}\n{error}", plain=True) from error
+        raise CommandError(f"Unknown job signal: {text}", plain=True, detail=str(error)) from error
 
 
 def _nodes(text: str) -> list[str]:
@@ -156,7 +156,7 @@ def _split_ids(positional: list[str]) -> tuple[list[str], list[str]]:
         try:
             selectors = parse_selectors(text)
         except BadValue as error:
-            raise CommandError(f"Invalid job id {text[:80]}\n{error}") from error
+            raise CommandError(f"Invalid job id {text[:80]}", detail=str(error)) from error
         for selector in selectors:
             if selector.step_id == BATCH_STEP:
                 batch.append(selector_text(selector))
@@ -171,6 +171,8 @@ def _cancel(client: Client, request: CancelJobsRequest, values: dict[str, Any], 
     try:
         if values.get("interactive"):
             chosen = _ask(client, request.filter)
+            if chosen is None:
+                raise PenstockError(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
             if not chosen:
                 return 0
             request.filter.CopyFrom(JobFilter(ids=chosen))
@@ -201,17 +203,18 @@ def _report(result: JobResult, signal: int, values: dict[str, Any], filtered: bo
     return 0 if harmless else 1
 
 
-def _ask(client: Client, wanted: JobFilter) -> list[str]:
-    """List the jobs that are meant and let the user choose."""
+def _ask(client: Client, wanted: JobFilter) -> list[str] | None:
+    """List the jobs that are meant and let the user choose. None = jobs were named, and there is none of them."""
     need_own_process()
-    chosen = []
+    chosen, found = [], False
     for page in client.stream("ListJobs", ListJobsRequest(filter=wanted)):
         for job in page.jobs:
+            found = True
             name = _shown_id(job)
             print(f"Cancel job_id={name} name={job.request.name} partition={job.partition} [y/n]? ", end="", flush=True)  # noqa: T201
             if sys.stdin.readline().strip().lower() in ("y", "yes"):
                 chosen.append(name)
-    return chosen
+    return chosen if found or not wanted.ids else None
 
 
 def _shown_id(job: JobInfo) -> str:

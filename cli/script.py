@@ -11,6 +11,7 @@ says which line it was.
 The lines of other systems (#PBS, #BSUB) are found here, by the same rules; cli/foreign.py says what they mean.
 """
 
+import errno
 import os
 import sys
 from typing import NamedTuple
@@ -72,7 +73,9 @@ def from_file(name: str) -> Script:
         with open(path, "rb") as file:
             data = file.read(SCRIPT_BYTES_MAX + 1)
     except OSError as error:
-        raise CommandError(f"Unable to open file {name}: {error.strerror}") from error
+        if error.errno == errno.EISDIR:
+            raise CommandError("Batch script is empty!", detail=f"{name} is a folder") from error
+        raise CommandError(f"Unable to open file {name}", detail=f"{name}: {error.strerror}") from error
     return Script(data, os.path.abspath(path), os.path.basename(path))
 
 

@@ -194,7 +194,7 @@ LETTERS: dict[str, Field] = {
     "M": _of_partition("PREEMPT_MODE", lambda p: p.preempt_mode or "OFF"),
     "N": Field("NODELIST", lambda g, v: g.names),
     "O": _range("CPU_LOAD", cpu_load),
-    "P": _of_partition("PARTITION", lambda p: p.name + ("*" if p.is_default else "")),
+    "P": _of_partition("PARTITION", lambda p: p.name + ("*" if p.is_default else ""))._replace(mark="*"),
     "R": _of_partition("PARTITION", lambda p: p.name),
     "S": Field("ALLOCNODES", lambda g, v: "all"),
     "T": _of_node("STATE", long_word, "n/a"),

@@ -469,7 +469,7 @@ def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[Column]:
 
 def _sort_text(options: dict[str, Any]) -> str:
     default = SORT_START if options.get("start") else SORT
-    return str(options.get("sort", default))
+    return str(options.get("sort") or default)
 
 
 if __name__ == "__main__":

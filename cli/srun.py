@@ -69,7 +69,7 @@ def _body(argv: list[str]) -> int:
 
         return run_pieces(COMMAND, argv)
     if not command:
-        raise CommandError("No command given to execute.")
+        raise CommandError("srun: fatal: No command given to execute.", plain=True)
     if values.get("verbose"):
         from cli.defined import tell_defined
 
@@ -81,7 +81,7 @@ def _body(argv: list[str]) -> int:
     tell = _nobody if values.get("quiet") else say
     job_id = values.get("jobid")
     if "relative" in values.own and not job_id:
-        raise CommandError("--relative option invalid for job allocation request")
+        raise CommandError("srun: fatal: --relative option invalid for job allocation request", plain=True)
     own = None
     with Client.open() as client:
         named_cluster(values.all, client)
@@ -122,8 +122,9 @@ def _test_only(client: Client, values: Values, command: list[str], argv: list[st
     try:
         reply = client.call("SubmitJob", SubmitJobRequest(request_key=key, job=job, spec=JobSpec(), test_only=True))
     except PenstockError as error:
-        tail = f"\n{COMMAND.name}: {error.detail}" if error.detail else ""
-        raise CommandError(f"allocation failure: {error.text}{tail}", error_status(), plain=True) from error
+        from cli.refusal import lines_of
+
+        raise CommandError(lines_of(COMMAND.name, "allocation failure", error), error_status(), plain=True) from error
     complain(COMMAND.name, prediction(COMMAND.name, reply), plain=True)
     return 0
 

@@ -96,5 +96,6 @@ def default_step(steps: list[StepInfo]) -> StepInfo | None:
 
 def failed(name: str, what: str, error: PenstockError) -> CommandError:
     """A refusal with what was tried before it."""
-    detail = f"\n{name}: {error.detail}" if error.detail else ""
-    return CommandError(f"{name}: error: {what}: {error.text}{detail}", plain=True)
+    from cli.refusal import lines_of
+
+    return CommandError(lines_of(name, f"{name}: error: {what}", error), plain=True)

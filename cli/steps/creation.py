@@ -93,6 +93,8 @@ class OwnJob:
         try:
             reply: SubmitJobReply = self._client.call("SubmitJob", self._request)
         except PenstockError as error:
+            if error.code == Code.NODES_BUSY:
+                raise _not_at_once() from error
             raise _refused("Unable to allocate resources", error) from error
         self.job_id = reply.job_id
         for warning in reply.warnings:
@@ -102,7 +104,7 @@ class OwnJob:
             state = self._look(WAIT_S if waited else 1)
             if state.state in ENDED or state.state == "COMPLETING":
                 if state.reason == Reason.NODES_BUSY.value:  # --immediate
-                    raise CommandError(f"Unable to allocate resources: {TEXT[Code.NODES_BUSY]}", immediate_status())
+                    raise _not_at_once()
                 raise CommandError(f"Job allocation {self.job_id} has been revoked", error_status())
             if state.state == "RUNNING":
                 break
@@ -208,13 +210,35 @@ class StepMaker:
             reply: CreateStepReply = self._client.call("CreateStep", request, patience_s)
             return reply
         except PenstockError as error:
-            raise _refused(f"Unable to create step for job {self._job_id}", error, self._name) from error
+            raise self._refused_step(error) from error
+
+    def _refused_step(self, error: PenstockError) -> CommandError:
+        """Why there is no step; of a job that is not there, Slurm's lines say that it is the job."""
+        job_id, name = self._job_id, self._name
+        if error.code not in _NO_ALLOCATION:
+            return _refused(f"Unable to create step for job {job_id}", error, name)
+        what = f"Unable to confirm allocation for job {job_id}: {TEXT[Code(error.code)]}"
+        if error.code == Code.ALREADY_DONE:
+            what = f"Slurm job {job_id} has expired"
+        check = f"Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
+        return CommandError(f"{name}: error: {what}\n{name}: {check}", error_status(), plain=True)
+
+
+#: Refusals of a step that are about its job.
+_NO_ALLOCATION = (Code.INVALID_JOB_ID, Code.JOB_PENDING, Code.ALREADY_DONE)
+
+
+def _not_at_once() -> CommandError:
+    from cli.allocation import NOT_AT_ONCE
+
+    return CommandError(f"Unable to allocate resources: {NOT_AT_ONCE}", immediate_status())
 
 
 def _refused(what: str, error: PenstockError, name: str = NAME) -> CommandError:
+    from cli.refusal import lines_of
+
     status = immediate_status() if error.code == Code.NODES_BUSY else error_status()
-    detail = f"\n{name}: {error.detail}" if error.detail else ""
-    return CommandError(f"{name}: error: {what}: {error.text}{detail}", status, plain=True)
+    return CommandError(lines_of(name, f"{name}: error: {what}", error), status, plain=True)
 
 
 def say(text: str) -> None:

@@ -185,7 +185,7 @@ def _end_warning(wanted: WantedJob) -> str:
 
 def _check_words(state: ClusterState, wanted: WantedJob) -> None:
     """Texts with a language of their own that go into the request as they are."""
-    for text in filter(None, (wanted.features, wanted.prefer, wanted.batch_features)):
+    for text in filter(None, (wanted.features, wanted.prefer)):
         check_features(state, text)
     if wanted.acctg_freq:
         task_interval_s(wanted.acctg_freq)

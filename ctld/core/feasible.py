@@ -50,6 +50,8 @@ def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ..
 
 def can_ever_run(state: ClusterState, partition: Partition, request: JobRequest) -> bool:
     """True when the configured nodes of the partition could run it in some way, if they were all up and empty."""
+    if request.ntasks_per_node > 1 and _cpus_wanted(request) > _most(state, mask_bits(state, partition, request))[0]:
+        return False  # fewer tasks a node would do for the planner; but so many on each is what was asked for
     return any(is_possible(state, shape) for shape in shapes_in(state, partition, request))
 
 
@@ -63,8 +65,38 @@ def is_possible(state: ClusterState, shape: Shape) -> bool:
     return known
 
 
+def _cpus_wanted(request: JobRequest) -> int:
+    """CPUs that one node has to have at least."""
+    return max(request.mincpus, (min(request.ntasks_per_node, request.ntasks) or 1) * request.cpus_per_task)
+
+
+def _most(state: ClusterState, bits: int) -> tuple[int, int, int]:
+    """The most CPUs, megabytes of memory and of disk that a node of these has."""
+    columns = state.node_columns
+    chosen = [i for i in range(len(state.node_list)) if bits >> i & 1]
+    if not chosen:
+        return 0, 0, 0
+    disk_mb = max(state.node_list[i].config.tmp_disk_mb for i in chosen)
+    return int(columns.total_cpus[chosen].max()), int(columns.total_mem_mb[chosen].max()), disk_mb
+
+
 def on_offer(state: ClusterState, partition: Partition, request: JobRequest) -> str:
-    """In words, the most that a node has of each resource, for who asked for what no set of nodes can give."""
+    """In words, the most that a node has of each resource, for who asked for what no set of nodes can give.
+
+    Slurm's words for what one node would need too much of stand before them; commands make a line of their own of these.
+    """
+    cpus, memory_mb, disk_mb = _most(state, partition.node_bits)
+    wanted_mb = max(request.mem_per_node_mb or 0, (request.mem_per_cpu_mb or 0) * _cpus_wanted(request))
+    short = (
+        ("CPU count per node", _cpus_wanted(request) > cpus),
+        ("Memory specification", wanted_mb > memory_mb),
+        ("Temporary disk specification", request.tmp_disk_mb > disk_mb),
+    )
+    first = next((f"{what} can not be satisfied: " for what, is_short in short if is_short), "") if cpus else ""
+    return first + _offer(state, partition, request)
+
+
+def _offer(state: ClusterState, partition: Partition, request: JobRequest) -> str:
     bits, columns = mask_bits(state, partition, request), state.node_columns
     chosen = [i for i in range(len(state.node_list)) if bits >> i & 1]
     if not chosen:

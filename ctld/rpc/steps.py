@@ -144,8 +144,10 @@ class StepsService:
 
     def _found(self, job_id: int, step_id: int) -> tuple[JobRow, StepRow]:
         job = self._runtime.snapshot.jobs.get(job_id)
-        row = next((row for row in self._steps_of(job) if row.step_id == step_id), None) if job is not None else None
-        if job is None or row is None:
+        if job is None:
+            raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {job_id}")
+        row = next((row for row in self._steps_of(job) if row.step_id == step_id), None)
+        if row is None:
             raise BadRequest(Code.INVALID_STEP, f"{TEXT[Code.INVALID_STEP]}: {job_id}.{step_id}")
         return job, row
 

@@ -100,7 +100,7 @@ def test_parsers_by_name(client, capsys):
         assert document["meta"]["plugin"]["data_parser"] == f"data_parser/{said}"
     status, shown, wrong = run_body(capsys, "squeue", squeue, "--json=v9")
     assert (status, shown) == (1, "")
-    assert wrong.startswith("squeue: error: Invalid --json specification: v9 is none of v0.0.43")
+    assert wrong.startswith("squeue: error: Invalid --json specification\nsqueue: v9 is none of v0.0.43")
 
 
 def test_jobs_are_written_as_they_come(client, capsys, monkeypatch):

@@ -82,7 +82,7 @@ def test_getopt_words(argv, text):
 
 
 def test_a_value_that_does_not_convert_is_told_with_its_option():
-    with pytest.raises(CommandError, match=r'Invalid numeric value "x" for --number\. .*whole number'):
+    with pytest.raises(CommandError, match=r'Invalid numeric value "x" for --number\.\n.*whole number'):
         parse(STOPS, ["--number=x"])
 
 

@@ -197,7 +197,7 @@ def test_what_is_not_there_at_once_is_given_up(desk):
     desk.states = ["PENDING", "CANCELLED"]
     status, out, err = run(desk, "--immediate", "true")
     assert (status, out) == (1, "")
-    assert err == "salloc: error: Job submit/allocate failed: Requested nodes are busy\n"
+    assert err == "salloc: error: Unable to allocate resources: Immediate execution impossible, insufficient priority\n"
     assert desk.sent("SubmitJob")[0].job.immediate_s == 0
 
 
@@ -247,7 +247,7 @@ def test_variables_stand_in_for_options(desk):
     [
         (["--x11"], "X11 forwarding not available: option --x11 is not supported yet by Penstock"),
         (["--array=1-3"], "unrecognized option '--array=1-3'"),
-        (["-K99", "true"], "Invalid --kill-command specification: "),
+        (["-K99", "true"], "Invalid --kill-command specification\n"),
         (["-D", "/nonexistent", "true"], "chdir(/nonexistent): No such file or directory"),
         (["--mem=1", "--mem-per-cpu=1"], "mutually exclusive"),
     ],

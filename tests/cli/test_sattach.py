@@ -117,9 +117,9 @@ def test_a_terminal_is_the_task_s(make: Callable[..., Scene]) -> None:
     [
         ([], "sattach: error: No job step id given\n"),
         (["12"], "sattach: error: Invalid job step id 12: write JOB.STEP, as in 12.0\n"),
-        (["x"], "sattach: error: Invalid job step id x: "),
+        (["x"], "sattach: error: Failed to parse stepid from command line options\nsattach: Invalid job id 'x'"),
         (["12.1", "13.1"], "sattach: error: too many arguments\n"),
-        (["--output-filter=x", "12.1"], "sattach: error: Invalid --output-filter specification: "),
+        (["--output-filter=x", "12.1"], "sattach: error: Invalid --output-filter specification\n"),
     ],
 )
 def test_mistakes(make: Callable[..., Scene], argv: list[str], err: str) -> None:

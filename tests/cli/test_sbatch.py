@@ -9,7 +9,7 @@ from cli.sbatch import body
 from penstock.cluster import ClusterFile
 from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
 from penstock.v1.common_pb2 import ExitStatus
-from penstock.v1.controller_pb2 import AwaitJobReply, SubmitJobReply
+from penstock.v1.controller_pb2 import AwaitJobReply, ConfigLine, ShowConfigReply, SubmitJobReply
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -386,46 +386,58 @@ def test_nice_that_is_none(client, capsys, value):
 def test_arrays_that_are_none(client, capsys, value):
     status, _, err = run(capsys, f"--array={value}", "--wrap=x")
     assert (status, client.calls) == (1, [])
-    assert err.startswith("sbatch: error: Batch job submission failed: Invalid job array specification: ")
+    assert err.startswith("sbatch: error: Batch job submission failed: Invalid job array specification\nsbatch: ")
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["-N", "abc"], '"abc" is not a valid node count: '),
+        (["-N", "abc"], '"abc" is not a valid node count\n'),
         (["-N", "4-2"], "Maximum node count 2 is less than minimum node count 4"),
-        (["--time=1:2:3:4"], "Invalid --time specification: "),
-        (["--begin=xx"], "Invalid --begin specification: "),
-        (["--gres=gpu:x:y:"], "Invalid generic resource (gres) specification: "),
-        (["--open-mode=x"], "Invalid --open-mode specification: "),
-        (["--exclusive=rack"], "Invalid --exclusive specification: known are user, mcs, topo"),
-        (["--dependency=foo"], "Batch job submission failed: Job dependency problem: "),
-        (["--signal=foo"], "Invalid --signal specification: "),
-        (["--signal=X:USR1"], "Invalid --signal specification: "),
-        (["--mail-type=END,BIRTHDAY"], "Invalid --mail-type specification: Invalid mail type 'BIRTHDAY'"),
-        (["--propagate=foo"], "--propagate=foo is not valid"),
-        (["--kill-on-invalid-dep=maybe"], "Invalid --kill-on-invalid-dep specification: "),
+        (["--time=1:2:3:4"], "Invalid --time specification\n"),
+        (["--begin=xx"], "Invalid --begin specification\n"),
+        (["--gres=gpu:x:y:"], "Invalid generic resource (gres) specification\n"),
+        (["--open-mode=x"], "Invalid --open-mode specification\n"),
+        (["--exclusive=rack"], "Invalid --exclusive specification\nsbatch: known are user, mcs, topo"),
+        (["--dependency=foo"], "Batch job submission failed: Job dependency problem\n"),
+        (["--signal=foo"], "Invalid --signal specification\n"),
+        (["--signal=X:USR1"], "Invalid --signal specification\n"),
+        (["--mail-type=END,BIRTHDAY"], "Invalid --mail-type specification\nsbatch: Invalid mail type 'BIRTHDAY'"),
+        (["--propagate=foo"], "sbatch: error: --propagate=foo is not valid.\nsbatch: known are ALL"),
+        (["--mail-type="], "Invalid --mail-type specification\n"),
+        (["--wait-all-nodes=x"], 'sbatch: error: Invalid numeric value "x" for --wait-all-nodes.\n'),
+        (["-w", "n1,n2", "-N1"], "sbatch: error: invalid number of nodes (-N 2-1)\n"),
+        (["--kill-on-invalid-dep=maybe"], "Invalid --kill-on-invalid-dep specification\n"),
         (["--mem=1", "--mem-per-cpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
-        (["-J", "a\nb"], "Invalid --job-name specification: Invalid job name: control character 0x0a at position 1"),
+        (
+            ["-J", "a\nb"],
+            "Invalid --job-name specification\nsbatch: Invalid job name: control character 0x0a at position 1",
+        ),
         (["--comment=\x1b[2J"], "control character 0x1b at position 0"),
         (["-J", "\udcff"], "not valid UTF-8 at position 0"),
         (["-A", "x" * 2000], "the limit is 1024 bytes"),
-        (["-w", "n[1-"], "Invalid --nodelist specification: "),
-        (["-C", "a&"], "Invalid feature specification: "),
-        (["-F", "/nonexistent"], "Invalid --nodefile node file: "),
-        (["--hint=fast"], 'unrecognized --hint argument "fast", see --hint=help: known are compute_bound'),
-        (["-B", "1:2:3:4"], "Invalid --extra-node-info specification: 1:2:3:4 is not SOCKETS[:CORES[:THREADS]]"),
+        (["-w", "n[1-"], "Invalid --nodelist specification\n"),
+        (["-C", "a&"], "Invalid feature specification\n"),
+        (
+            ["-F", "/nonexistent"],
+            "error opening file /nonexistent, No such file or directory\nsbatch: error: Invalid --nodefile node file\n",
+        ),
+        (["--hint=fast"], 'unrecognized --hint argument "fast", see --hint=help\nsbatch: known are compute_bound'),
+        (
+            ["-B", "1:2:3:4"],
+            "Invalid --extra-node-info specification\nsbatch: 1:2:3:4 is not SOCKETS[:CORES[:THREADS]]",
+        ),
         (["-B", "1:x"], 'Invalid numeric value "x" for second arg of -B.\n'),
         (["-n", "2147483648"], "sbatch: error: Numeric argument (2147483648) to big for --ntasks.\n"),
         (["-n", "99999999999999999999"], "Numeric argument (9223372036854775807) to big for --ntasks.\n"),
         (["-n", "x\x1b[2J"], 'Invalid numeric value "x\\x1b[2J" for --ntasks.\n'),
-        (["--gres-flags=x"], "Invalid --gres-flags specification: known are enforce-binding"),
+        (["--gres-flags=x"], "Invalid --gres-flags specification\nsbatch: known are enforce-binding"),
         (["--container=/x"], "Container is not configured: option --container is not supported yet by Penstock"),
         (["--bb=x"], "Batch job submission failed: Burst Buffer request invalid: "),
         (["--mem-bind=far"], 'unrecognized --mem-bind argument "far"'),
         (["--profile=fuel"], "invalid --profile=fuel option"),
         (["--cpu-freq=fast"], 'unrecognized --cpu-freq argument "fast"\nsbatch: error: Invalid --cpu-freq argument\n'),
-        (["--uid=nobody-of-that-name"], "Invalid --uid specification: no such user here"),
+        (["--uid=nobody-of-that-name"], "Invalid --uid specification\nsbatch: no such user here"),
         (["--priority=-1"], "sbatch: error: Priority must be >= 0\n"),
         (["--priority=4294967295"], "sbatch: error: Priority must be < 4294967294\n"),
         (["--nice=2147483646"], "sbatch: error: Invalid --nice value, out of range (+/- 2147483645)\n"),
@@ -437,25 +449,28 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--requeue=now"], "Invalid --requeue specification"),
         (["--acctg-freq=task"], "Invalid --acctg-freq specification: task\n"),
         (["--mem=1", "--mem-per-gpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
-        (["--distribution=round"], "Invalid --distribution specification: 'round' is not {block|cyclic|"),
+        (["--distribution=round"], "Invalid --distribution specification\nsbatch: 'round' is not {block|cyclic|"),
         (["--gpus-per-socket=1"], "--gpus-per-socket option requires --sockets-per-node to be specified"),
-        (["--tres-per-task=mem=3"], "Invalid --tres-per-task specification: 'mem=3' is neither cpu=N nor gres/NAME"),
+        (
+            ["--tres-per-task=mem=3"],
+            "Invalid --tres-per-task specification\nsbatch: 'mem=3' is neither cpu=N nor gres/NAME",
+        ),
         (["--tres-per-task=cpu=2", "-c2"], "--tres-per-task says again what --cpus-per-task"),
         (
             ["--gpu-bind=nearest"],
-            "Invalid --gpu-bind argument: gres/gpu:nearest: 'nearest': expected [verbose,] and one of closest",
+            "Invalid --gpu-bind argument: gres/gpu:nearest\nsbatch: 'nearest': expected [verbose,] and one of closest",
         ),
-        (["--gpu-bind=map:a"], "Invalid --gpu-bind argument: gres/gpu:map:a: 'map:a'"),
+        (["--gpu-bind=map:a"], "Invalid --gpu-bind argument: gres/gpu:map:a\nsbatch: 'map:a'"),
         (["--gpu-bind=per_task:0"], "Invalid --gpu-bind argument: gres/gpu:per_task:0"),
-        (["--gpu-bind="], "Invalid --gpu-bind argument: gres/gpu:: ''"),
+        (["--gpu-bind="], "Invalid --gpu-bind argument: gres/gpu:\nsbatch: ''"),
         (
             ["--tres-bind=gres/shard:closest"],
             "'closest': expected [verbose,] and one of per_task:N or none, for shares",
         ),
-        (["--tres-bind=closest"], "Invalid --tres-bind specification: 'closest' does not begin with gres/gpu:"),
-        (["--gpu-freq=fast"], "Invalid --gpu-freq argument: gpu:fast: 'fast': expected"),
+        (["--tres-bind=closest"], "Invalid --tres-bind specification\nsbatch: 'closest' does not begin with gres/gpu:"),
+        (["--gpu-freq=fast"], "Invalid --gpu-freq argument: gpu:fast\nsbatch: 'fast': expected"),
         (["--gpu-mem=x"], "Invalid --gpu-mem"),
-        (["--no-kill=on"], "Invalid --no-kill specification: 'on' is not off"),
+        (["--no-kill=on"], "Invalid --no-kill specification\nsbatch: 'on' is not off"),
     ],
 )
 def test_values_that_are_refused_before_anything_is_sent(client, capsys, argv, words):
@@ -475,7 +490,7 @@ def test_node_file(client, capsys, tmp_path):
     ("line", "err"),
     [
         ("--foo", "sbatch: unrecognized option '--foo'"),
-        ("--time=abc", "sbatch: error: Invalid --time specification: "),
+        ("--time=abc", "sbatch: error: Invalid --time specification\n"),
         ("foo", "sbatch: error: Invalid directive found in batch script: foo"),
         ('-J "abc', "sbatch: error: line 2 of job.sh: Unmatched"),
         ("--bb=x", "sbatch: error: Batch job submission failed: Burst Buffer request invalid: option --bb is not"),
@@ -499,9 +514,9 @@ def test_help_and_wrap_mean_nothing_in_a_script(client, capsys):
         (["--wrap=x", "job.sh"], "sbatch: error: Script arguments not permitted with --wrap option\n"),
         (
             ["/nonexistent/job.sh"],
-            "sbatch: error: Unable to open file /nonexistent/job.sh: No such file or directory\n",
+            "sbatch: error: Unable to open file /nonexistent/job.sh\nsbatch: /nonexistent/job.sh: No such file or directory\n",
         ),
-        (["/"], "sbatch: error: Unable to open file /: Is a directory\n"),
+        (["/"], "sbatch: error: Batch script is empty!\nsbatch: / is a folder\n"),
         (["/dev/null"], "sbatch: error: Batch script is empty!\n"),
         (["--wrap="], "sbatch: error: Batch script is empty!\n"),
     ],
@@ -653,3 +668,10 @@ def test_long_texts_have_a_limit(client, capsys):
         status, _, err = run(capsys, f"--{option}={'x' * 1024 * 1024}", "--wrap=x")
         assert (status, client.calls) == (1, [])
         assert "the limit is" in err and len(err) < 500
+
+
+def test_help_of_gres_names_what_there_is(monkeypatch, capsys):
+    lines = [ConfigLine(key="GresTypes", value="gpu,shard")]
+    FakeClient(ShowConfig=ShowConfigReply(lines=lines)).install(monkeypatch)
+    shown = "Valid gres options are:\ngpu[[:type]:count]\nshard[[:type]:count]\n"
+    assert run(capsys, "--gres=help", "--wrap=x") == (0, shown, "")

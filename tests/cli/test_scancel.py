@@ -99,7 +99,7 @@ def test_variables_are_filters(monkeypatch, capsys):
         (["-t", "foo"], "Invalid job state specified: foo\nValid job states are PENDING, RUNNING, and SUSPENDED\n"),
         (["-u", "no-such-user"], "scancel: error: Invalid user name: no-such-user\n"),
         (["-u", "99999999999999999999"], "scancel: error: Invalid user name: 99999999999999999999\n"),
-        (["-w", "n[1-"], "scancel: error: Invalid --nodelist specification: "),
+        (["-w", "n[1-"], "scancel: error: Invalid --nodelist specification\n"),
         (["-5"], "scancel: invalid option -- '5'\n"),
     ],
 )
@@ -168,6 +168,10 @@ def test_interactive_asks_for_each_job(monkeypatch, capsys):
     client.calls.clear()
     assert run(capsys, "-i", "5")[0] == 0  # no more answers: nothing is cancelled
     assert [method for method, _ in client.calls] == ["ListJobs"]
+    fake(monkeypatch, ListJobs=[ListJobsReply()])
+    err = "scancel: error: Kill job error on job id 9: Invalid job id specified\n"
+    assert run(capsys, "-i", "9") == (1, "", err)
+    assert run(capsys, "-i", "-p", "p") == (0, "", "")
 
 
 def test_reservations_and_wckeys(monkeypatch, capsys):

@@ -125,6 +125,7 @@ def test_reasons(client, capsys):
           "draining bad fan and disk failing root 2026-11-21T03:02:20", "mixed none Unknown Unknown"]),
         (["-h", "-o", "%v %V", "-r"], ["0.1.0 N/A"]),
         (["-h", "-n", "n[1,4]", "-o", "%P %N"], ["main* n[1,4]", "gpu n1"]),
+        (["-h", "-n", "n[1,4]", "-o", "%2P|%.3P|"], ["m*|ma*|", "gp|gpu|"]),
         (["-h", "-O", "nodehost:4,nodeaddr:10", "-p", "gpu"], ["n2  10.0.0.2  ", "n1  10.0.0.1  "]),
     ],
 )  # fmt: skip

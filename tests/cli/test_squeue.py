@@ -226,6 +226,10 @@ def test_priority_sorts_numbers(client, capsys):
     assert out(capsys, "-h", "-o", "%i", "-S", "-p,i").split() == ["1", "2_5", "2_7", "2_[9-99:2%3]", "8", "3"]
 
 
+def test_an_empty_sort_is_the_usual_one(client, capsys):
+    assert out(capsys, "-h", "-o", "%i", "-S", "") == out(capsys, "-h", "-o", "%i")
+
+
 @pytest.mark.parametrize("text", ["#P", "!", "i,Ü"])
 def test_a_bad_sort_is_refused(client, capsys, text):
     status, shown, wrong = run(capsys, "-S", text)

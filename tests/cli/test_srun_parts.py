@@ -10,6 +10,7 @@ from cli.options import help_text, parse
 from cli.run import Answered, CommandError
 from cli.srun import COMMAND, body, run_around
 from cli.steps.console import Console, Mode, Sink, parse_mode
+from cli.steps.creation import StepMaker
 from cli.steps.multiprog import parse_config, tasks_of
 from cli.steps.outcome import Outcome, ranks_text, words_of
 from cli.steps.request import own_job, read_values, settle_counts, step_spec
@@ -175,7 +176,7 @@ def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
         (["--nonsense", "x"], "srun: unrecognized option '--nonsense'"),
         (["-N", "0", "x"], '"0" is not a valid node count'),
         (["-m", "spiral", "x"], "'spiral' is not"),
-        (["--cpu-bind=glue", "x"], 'unrecognized --cpu-bind argument "glue": known are'),
+        (["--cpu-bind=glue", "x"], 'unrecognized --cpu-bind argument "glue"\nknown are'),
         (["--mem-bind=map_mem", "x"], "map_mem needs a list"),
         (["--mpi=lam", "x"], "Invalid MPI type 'lam', --mpi=list for acceptable types"),
         (["--x11", "x"], "option --x11 is not supported yet by Penstock"),
@@ -186,14 +187,14 @@ def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
 def test_a_mistake_is_told(words: list[str], text: str) -> None:
     with pytest.raises(CommandError) as error:
         spec_of(*words)
-    assert text in error.value.text and error.value.status == 1
+    assert text in str(error.value) and error.value.status == 1
 
 
 def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any, capsys: Any) -> None:
     with pytest.raises(Answered, match="pmi2"):
         body(["--mpi=list"])
     monkeypatch.setenv("SLURM_EXIT_ERROR", "7")
-    assert run_body(capsys, "srun", body) == (7, "", "srun: error: No command given to execute.\n")
+    assert run_body(capsys, "srun", body) == (7, "", "srun: fatal: No command given to execute.\n")
 
 
 def test_options_stop_at_the_command() -> None:
@@ -339,14 +340,14 @@ def test_an_interactive_step_is_one_shell_on_the_first_node() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--exact", "--whole", "x"], "--exact and --whole are mutually exclusive."),
-        (["-r1", "x"], "--relative option invalid for job allocation request"),
+        (["--exact", "--whole", "x"], "error: --exact and --whole are mutually exclusive."),
+        (["-r1", "x"], "fatal: --relative option invalid for job allocation request"),
     ],
 )
 def test_options_that_do_not_go_together(capsys: Any, monkeypatch: Any, words: list[str], text: str) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(name, raising=False)
-    assert run_body(capsys, "srun", body, *words) == (1, "", f"srun: error: {text}\n")
+    assert run_body(capsys, "srun", body, *words) == (1, "", f"srun: {text}\n")
 
 
 def test_what_would_be_is_asked_and_nothing_runs(capsys: Any, monkeypatch: Any) -> None:
@@ -377,3 +378,22 @@ def test_programs_around_the_step(capfd: Any, tmp_path: Path) -> None:
     assert err == (
         f"srun: error: srun epilog failed status=1\nsrun: error: srun epilog {tmp_path}/gone: No such file or directory\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "first"),
+    [
+        (Code.INVALID_JOB_ID, "Unable to confirm allocation for job 9: Invalid job id specified"),
+        (Code.JOB_PENDING, "Unable to confirm allocation for job 9: Job is pending execution"),
+        (Code.ALREADY_DONE, "Slurm job 9 has expired"),
+    ],
+)
+def test_a_job_without_its_nodes_has_no_steps(code: Code, first: str) -> None:
+    class Desk:
+        def call(self, *_: object) -> None:
+            raise PenstockError(code, TEXT[code])
+
+    with pytest.raises(CommandError) as error:
+        StepMaker(Desk(), 9, print).create(StepSpec(), [], [])  # type: ignore[arg-type]
+    check = "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 9"
+    assert error.value.text == f"srun: error: {first}\n{check}"

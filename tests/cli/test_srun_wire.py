@@ -286,7 +286,10 @@ def test_what_is_not_there_at_once(make: Callable[..., Scene]) -> None:
     scene = make()
     scene.waits = ["PENDING", "CANCELLED NodesBusy"]
     status, _, err = scene.run("-I", "true", env={"SLURM_EXIT_IMMEDIATE": "44"})
-    assert (status, err) == (44, "srun: error: Unable to allocate resources: Requested nodes are busy\n")
+    assert (status, err) == (
+        44,
+        "srun: error: Unable to allocate resources: Immediate execution impossible, insufficient priority\n",
+    )
 
 
 def interrupt_when(process: Any, line: bytes) -> None:

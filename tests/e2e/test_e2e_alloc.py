@@ -147,7 +147,10 @@ def test_it_does_not_wait_if_told_not_to(cluster: LiveCluster) -> None:
     blocker = cluster.sbatch("-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
     cluster.wait_state(blocker, "RUNNING")
     done = cluster.run("salloc", "-I", "--mem=100", "true")
-    assert (done.status, done.err) == (1, "salloc: error: Job submit/allocate failed: Requested nodes are busy\n")
+    assert (done.status, done.err) == (
+        1,
+        "salloc: error: Unable to allocate resources: Immediate execution impossible, insufficient priority\n",
+    )
     assert [job.job_id for job in cluster.active()] == [blocker]
 
 

@@ -101,7 +101,10 @@ def test_nodes_that_are_busy_refuse_immediately(cluster: LiveCluster) -> None:
     blocker = cluster.sbatch("-N4", "--exclusive", "--wrap", "sleep 600")
     cluster.wait_state(blocker, "RUNNING")
     done = srun(cluster, "-I", "-n1", "true", SLURM_EXIT_IMMEDIATE="44")
-    assert (done.status, done.err) == (44, "srun: error: Unable to allocate resources: Requested nodes are busy\n")
+    assert (done.status, done.err) == (
+        44,
+        "srun: error: Unable to allocate resources: Immediate execution impossible, insufficient priority\n",
+    )
 
 
 def test_it_waits_for_its_turn(cluster: LiveCluster) -> None:

@@ -120,6 +120,9 @@ async def _goes_on(client, job_id: int, created: steps_pb2.CreateStepReply) -> N
     with pytest.raises(PenstockError) as caught:
         await client.call("AttachStep", steps_pb2.AttachStepRequest(job_id=job_id, step_id=4))
     assert caught.value.code == Code.INVALID_STEP
+    with pytest.raises(PenstockError) as caught:
+        await client.call("AttachStep", steps_pb2.AttachStepRequest(job_id=999, step_id=0))
+    assert caught.value.code == Code.INVALID_JOB_ID
 
 
 def test_a_step_waits_for_what_another_has(tmp_path):

@@ -65,9 +65,25 @@ class Known(NamedTuple):
         return slurm[:2] == ours[:2] and explains(slurm.err, ours.err)
 
 
+#: What an explanation stands behind, and how it begins.
+REFUSAL = re.compile(r"\w+: (error|fatal): |allocation failure: |Unknown job signal: ")
+EXPLANATION = re.compile(r"\w+: (?!error: |fatal: |warning: )")
+
+
+def told(slurm: str, ours: str) -> list[str]:
+    """Our lines without explanations: lines of their own behind a refusal, which Slurm has not."""
+    kept: list[str] = []
+    theirs = slurm.splitlines()
+    for line in ours.splitlines():
+        if line not in theirs and kept and REFUSAL.match(kept[-1]) and EXPLANATION.match(line):
+            continue
+        kept.append(line)
+    return kept
+
+
 def explains(slurm: str, ours: str) -> bool:
     """Each line on stderr is Slurm's, or goes on behind it with what is wrong and what may be written."""
-    pairs = list(zip_longest(slurm.splitlines(), ours.splitlines(), fillvalue=""))
+    pairs = list(zip_longest(slurm.splitlines(), told(slurm, ours), fillvalue=""))
     return all(own == theirs or own.startswith((f"{theirs}: ", f"{theirs} ")) for theirs, own in pairs)
 
 
