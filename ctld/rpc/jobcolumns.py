@@ -92,6 +92,7 @@ _READ: Final[dict[str, Reader]] = {
     "node_list": lambda row: compress(part.node for part in row.alloc) if row.alloc else "",
     "cpus": _count("cpus"),
     "nodes": lambda row: len(row.alloc) if row.alloc else row.request.nodes_min,
+    "request.nodes_max": lambda row: row.request.nodes_max if row.request.nodes_asked else 0,
     "tasks": _count("tasks"),
     "exit.code": attrgetter("exit_code"),
     "exit.signal": attrgetter("exit_signal"),

@@ -179,7 +179,7 @@ def test_keys_of_nodes_that_are_configuration(tmp_path):
             for bad, code in (
                 ({"weight": "x"}, Code.INVALID_VALUE), ({"gres": "nope:1"}, Code.INVALID_VALUE),
                 ({"nodeaddr": "a[1-3]"}, Code.INVALID_VALUE), ({"activefeatures": "slow"}, Code.FEATURES_NOT_AVAILABLE),
-                ({"state": "POWER_DOWN"}, Code.DISABLED_STATE), ({"state": "RESUME"}, Code.INVALID_NODE_STATE),
+                ({"state": "POWER_DOWN"}, Code.INVALID_NODE_STATE), ({"state": "RESUME"}, Code.INVALID_NODE_STATE),
                 ({"resumeafter": "5"}, Code.INVALID_NODE_STATE), ({"cpus": "5"}, Code.NOT_SUPPORTED),
             ):  # fmt: skip
                 error = await refusal(client.call("UpdateNodes", c.UpdateNodesRequest(names="n1", changes=bad)))
