@@ -72,7 +72,7 @@ def _ask(client: Client, script: Script, request: Callable[[dict[str, Any]], Sub
         wanted.test_only = True
         start = client.call("SubmitJob", wanted)
     except CommandError as error:
-        found.append(Finding(0, "refused", error.text.replace("\n", "; "), ""))
+        found.append(Finding(0, "refused", str(error).replace("\n", "; "), ""))
         return Asked(found, None)
     except Unreachable:
         raise

@@ -125,7 +125,7 @@ def read_directive(number: int, text: str, command: Command) -> Head:
     except Answered:
         return Head(number, text, words, {}, [], "")
     except CommandError as error:
-        return Head(number, text, words, {}, [], error.text)
+        return Head(number, text, words, {}, [], f"{error.text}: {error.detail}" if error.detail else error.text)
 
 
 def _commands(body: list[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:

@@ -54,4 +54,4 @@ def test_a_job_in_it_one_around_it_and_one_that_would_cross_it(new_cluster: Call
     assert cluster.run("sinfo", "-T").ok().out == "No reservations in the system\n"
     refused = cluster.run("sbatch", "--reservation=soon", "--wrap", "true")
     assert refused.status == 1
-    assert refused.err == "sbatch: error: Batch job submission failed: Requested reservation is invalid: soon\n"
+    assert refused.err == "sbatch: error: Batch job submission failed: Requested reservation is invalid\nsbatch: soon\n"
