@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzztargets import BY_NAME, TARGETS, Target, call
+from fuzztargets import BY_NAME, NO_CLUSTER, TARGETS, Target, call
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +21,11 @@ HOSTILE = (
 )  # fmt: skip
 RUNS = 30_000
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CLUSTER", NO_CLUSTER)
 
 
 def language(target: Target) -> st.SearchStrategy[str]:

@@ -7,6 +7,7 @@ FOLDER and ends the run with a status other than 0. With --runs the seed is fixe
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).res
 import atheris  # noqa: E402
 
 with atheris.instrument_imports(include=["penstock.values", "penstock.config", "cli"]):
-    from fuzztargets import BY_NAME, TARGETS, call, text_of
+    from fuzztargets import BY_NAME, NO_CLUSTER, TARGETS, call, text_of
 
 
 def main() -> None:
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--findings", default=".")
     options = parser.parse_args()
+    os.environ["PENSTOCK_CLUSTER"] = NO_CLUSTER
     targets = [BY_NAME[options.target]] if options.target else list(TARGETS)
 
     def one(data: bytes) -> None:

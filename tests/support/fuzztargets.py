@@ -20,6 +20,7 @@ from cli.run import Answered, CommandError
 from cli.script import directives
 from penstock.config.load import load
 from penstock.config.problem import ConfigError
+from penstock.errors import PenstockError
 from penstock.values import (
     binding,
     dates,
@@ -41,8 +42,10 @@ from penstock.values import (
 )  # fmt: skip
 from penstock.values.errors import BadValue
 
-#: What a parser may raise.
-EXPECTED = (BadValue, CommandError, Answered, ConfigError)
+#: What a parser may raise. PenstockError: `--gres=help` asks the controller, and here is none.
+EXPECTED = (BadValue, CommandError, Answered, ConfigError, PenstockError)
+#: What PENSTOCK_CLUSTER has to be while a target runs, so that none is found.
+NO_CLUSTER = os.devnull
 #: 2026-03-29 00:30 UTC: half an hour before a change of the clock in Europe.
 NOW_US = 1_774_744_200 * 1_000_000
 #: Longer inputs teach nothing more and are slower.
