@@ -566,7 +566,7 @@ def test_completing_and_listjobs(monkeypatch, capsys):
         (["oneliner"], 0, "", ""),
         (["-M", "elsewhere", "ping"], 1, "", "scontrol: error: 'elsewhere' can't be reached now, "),
         (["-M", "a,b", "ping"], 1, "", "scontrol: error: Only one cluster can be used at a time with scontrol\n"),
-        (["-u", "no such user", "ping"], 1, "", 'scontrol: error: --uid="no such user" invalid: '),
+        (["-u", "no such user", "ping"], 1, "", 'scontrol: error: --uid="no such user" invalid\n'),
         (["suspend"], 1, "", "too few arguments for keyword:suspend\n"),
         (["write", "foo"], 1, "", "invalid write argument:foo\n"),
         (["hold"], 1, "", "too few arguments for keyword:hold\n"),
