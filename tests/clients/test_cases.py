@@ -27,7 +27,9 @@ def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch:
     python = python_of(group_of(case))
     # Some look for idle nodes (reframe), and what the case before has left may still be ending.
     cluster.run("scancel", "--me").ok()
-    cluster.wait(lambda: set(cluster.run("sinfo", "-h", "-o", "%t").ok().out.split()) == {"idle"}, "all nodes are idle")
+    cluster.wait(
+        lambda: set(cluster.run("sinfo", "-h", "-o", "%t").ok().out.split()) == {"idle"}, "all nodes are idle", 90
+    )
     env = cluster.user_environment(
         commands, {"PARTITION": "debug", "CASE_TMP": str(scratch), "HOME": str(scratch), "PYTHONUNBUFFERED": "1"}
     )
