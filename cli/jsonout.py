@@ -23,11 +23,6 @@ from penstock.values.tres import parse_tres
 NO_VAL_16 = 65534
 
 
-def jobs_document(jobs: Iterable[JobInfo], cluster: str, now_us: int) -> Json:
-    """scontrol show job --json."""
-    return document("jobs", [job_object(job, cluster) for job in jobs], cluster, **_times(now_us))
-
-
 def write_jobs(jobs: Iterable[JobInfo], cluster: str, now_us: int, options: Mapping[str, Any]) -> None:
     """squeue --json, --yaml: each job is written when it comes, so a long queue needs no memory."""
     write_stream("jobs", (job_object(job, cluster) for job in jobs), rest_of(cluster, **_times(now_us)), options)

@@ -125,4 +125,4 @@ def _back_to_queue(state: ClusterState, job: Job, now_us: int, why: str, untried
 
 
 def _says_no_hold(state: ClusterState) -> bool:
-    return any(name == "nohold_on_prolog_fail" for name, _ in state.config.scheduler_parameters)
+    return state.config.has_word("scheduler_parameters", "nohold_on_prolog_fail")

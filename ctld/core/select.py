@@ -92,7 +92,7 @@ def targets_of(state: ClusterState, text: str) -> list[Target]:
 
 def _takes_all(state: ClusterState) -> bool:
     """SchedulerParameters=whole_hetjob: what is asked of one component is done to all."""
-    return any(name == "whole_hetjob" for name, _ in state.config.scheduler_parameters)
+    return state.config.has_word("scheduler_parameters", "whole_hetjob")
 
 
 def _part(job: Job, selector: JobSelector) -> Target | None:

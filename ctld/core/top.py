@@ -21,8 +21,7 @@ from penstock.values.states import END_STATES, JobState
 
 def check_top(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     """Whether it may be done. Raises Refused."""
-    allowed = any(name == "enable_user_top" for name, _ in state.config.scheduler_parameters)
-    if actor.role < Role.OPERATOR and not allowed:
+    if actor.role < Role.OPERATOR and not state.config.has_word("scheduler_parameters", "enable_user_top"):
         raise Refused(Code.DISABLED_STATE, "SchedulerParameters has no enable_user_top")
     if job.state in END_STATES:
         raise Refused(Code.ALREADY_DONE)

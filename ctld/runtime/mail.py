@@ -13,13 +13,12 @@ spelling. Deliberately absent: which mails there are (core/mail.py).
 
 import asyncio
 import logging
-import os
-import signal
 from typing import Final
 
 from ctld.core.effects import SendMail
 from ctld.core.model import JobRow
 from ctld.runtime.loop import Runtime
+from ctld.runtime.programs import Turns, ends_within
 from ctld.runtime.scripts import environment
 from penstock.values.config import Config
 from penstock.values.duration import format_duration
@@ -47,28 +46,23 @@ class MailRunner:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._turns = asyncio.Semaphore(MAILS_AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = Turns(MAILS_AT_ONCE)
         self._missing = ""
         runtime.handlers[SendMail] = self._take
 
     def stop(self) -> None:
         """Wait for nobody."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._turns.stop()
 
     def _take(self, effect: SendMail) -> None:
-        if len(self._tasks) >= MAILS_WAITING_MAX:
+        if len(self._turns) >= MAILS_WAITING_MAX:
             log.warning("job %d: mail %s is dropped, %d wait", effect.job.job_id, effect.kind, MAILS_WAITING_MAX)
             return
-        task = asyncio.create_task(self._run(effect))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._turns.start(self._run, effect)
 
     async def _run(self, effect: SendMail) -> None:
         config: Config = self._runtime.core.state.config
-        async with self._turns:
-            failure = await self._send(config, effect)
+        failure = await self._send(config, effect)
         if failure and failure != self._missing:
             log.warning("job %d: no mail %s: %s", effect.job.job_id, effect.kind, failure)
 
@@ -88,16 +82,9 @@ class MailRunner:
             self._missing = failure
             return failure
         self._missing = ""
-        try:
-            async with asyncio.timeout(MAIL_SECONDS_MAX):
-                await process.communicate(f"{about}\n".encode())
-        except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-            return f"{config.mail_prog}: killed, it did not end within {MAIL_SECONDS_MAX} s"
-        except asyncio.CancelledError:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        end = process.communicate(f"{about}\n".encode())
+        if failure := await ends_within(process, end, MAIL_SECONDS_MAX, config.mail_prog):
+            return failure
         return f"{config.mail_prog}: exit status {process.returncode}" if process.returncode else ""
 
 

@@ -13,14 +13,13 @@ Deliberately absent: what a failure means (core/holders.py).
 import asyncio
 import glob
 import logging
-import os
-import signal
 from typing import Any, Final
 
 from ctld.core.effects import RunScript
 from ctld.core.events import ScriptEnded
 from ctld.core.model import JobRow
 from ctld.runtime.loop import Runtime
+from ctld.runtime.programs import Turns, ends_within
 from penstock.values.hostlist import compress
 
 log = logging.getLogger("penstock.ctld")
@@ -36,24 +35,16 @@ class ScriptRunner:
     def __init__(self, runtime: Runtime, cluster_name: str) -> None:
         self._runtime = runtime
         self._cluster_name = cluster_name
-        self._turns = asyncio.Semaphore(SCRIPTS_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
-        runtime.handlers[RunScript] = self._take
+        self._turns = Turns(SCRIPTS_MAX)
+        runtime.handlers[RunScript] = lambda effect: self._turns.start(self._run, effect)
 
     def stop(self) -> None:
         """Wait for nobody: what runs is run again after a restart."""
-        for task in list(self._tasks):
-            task.cancel()
-
-    def _take(self, effect: RunScript) -> None:
-        task = asyncio.create_task(self._run(effect))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._turns.stop()
 
     async def _run(self, effect: RunScript) -> None:
         job = effect.job
-        async with self._turns:
-            failure = await self._run_all(effect)
+        failure = await self._run_all(effect)
         if failure:
             log.warning("job %d: %s: %s", job.job_id, effect.context, failure)
         if effect.context == "prolog_slurmctld":
@@ -86,19 +77,14 @@ async def run_program(command: list[str], env: dict[str, str], timeout_s: int, w
         return f"{path}: {error.strerror}"
     output = asyncio.create_task(_tail(process.stdout))
     try:
-        async with asyncio.timeout(timeout_s or None):
-            code = await process.wait()
-    except TimeoutError:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        return f"{path}: killed, it did not end within {timeout_s} s"
-    except asyncio.CancelledError:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
+        failure = await ends_within(process, process.wait(), timeout_s, path)
     finally:
         output.cancel()  # what it left running may keep the pipe open
+    if failure:
+        return failure
     if said := _said(output):
         log.info("%s said: %s", who, said)
+    code = process.returncode or 0
     if code < 0:
         return f"{path}: ended by signal {-code}"
     return f"{path}: exit status {code}" if code else ""

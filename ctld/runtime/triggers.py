@@ -19,6 +19,7 @@ from typing import Any, Final
 from ctld.core.effects import RunTrigger
 from ctld.core.events import TriggerEnded
 from ctld.runtime.loop import Runtime
+from ctld.runtime.programs import Turns
 from ctld.runtime.scripts import PATH, run_program
 
 log = logging.getLogger("penstock.ctld")
@@ -34,23 +35,15 @@ class TriggerRunner:
         self._runtime = runtime
         self._cluster_name = cluster_name
         self._timeout_s = timeout_s
-        self._turns = asyncio.Semaphore(PROGRAMS_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
-        runtime.handlers[RunTrigger] = self._take
+        self._turns = Turns(PROGRAMS_MAX)
+        runtime.handlers[RunTrigger] = lambda effect: self._turns.start(self._run, effect)
 
     def stop(self) -> None:
         """Wait for nobody: what runs is run again after a restart."""
-        for task in list(self._tasks):
-            task.cancel()
-
-    def _take(self, effect: RunTrigger) -> None:
-        task = asyncio.create_task(self._run(effect))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._turns.stop()
 
     async def _run(self, effect: RunTrigger) -> None:
-        async with self._turns:
-            failure = await self._program(effect)
+        failure = await self._program(effect)
         who = f"trigger {effect.trigger_id} of {effect.user_name}"
         if failure:
             log.warning("%s: %s", who, failure)

@@ -17,15 +17,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("care")
 
 
+#: The controller may look the moment a GPU has failed: its programs wait until the test has seen that.
+UNTIL_SEEN = "until [ -e {folder}/seen ]; do sleep 0.1; done\n"
+
+
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Faulty]:
     check, reset = folder / "check", folder / "reset"
     check.write_text(
-        f'#!/bin/sh\necho "check $PENSTOCK_GPU_UUID" >>{folder}/done\n'
+        f'#!/bin/sh\n{UNTIL_SEEN.format(folder=folder)}echo "check $PENSTOCK_GPU_UUID" >>{folder}/done\n'
         f"if [ -e {folder}/bad ]; then echo bank 3 is bad; exit 1; fi\n"
     )
     reset.write_text(
-        f'#!/bin/sh\necho "reset $PENSTOCK_GPU_UUID" >>{folder}/done\n'
+        f'#!/bin/sh\n{UNTIL_SEEN.format(folder=folder)}echo "reset $PENSTOCK_GPU_UUID" >>{folder}/done\n'
         f"sed -i 's/^gpu.0.field.230=.*/gpu.0.field.230=0/' {folder}/{N1}.state\n"
     )
     for program in (check, reset):
@@ -40,6 +44,11 @@ def cluster(folder: Path) -> Iterator[Faulty]:
             print(running.logs())
 
 
+@pytest.fixture(autouse=True)
+def not_seen(folder: Path) -> None:
+    (folder / "seen").unlink(missing_ok=True)
+
+
 def done(folder: Path) -> list[str]:
     path = folder / "done"
     return path.read_text().splitlines() if path.exists() else []
@@ -49,6 +58,7 @@ def test_a_gpu_that_wants_a_reset_is_reset_checked_and_given_again(cluster: Faul
     uuid = cluster.fakes[N1].uuid(0)
     cluster.fakes[N1].put({"gpu.0.field.230": 1})
     cluster.wait_gpu(N1, 0, "DRAINED", "recovery action 1")
+    (folder / "seen").touch()
     cluster.wait(
         lambda: done(folder) == [f"reset {uuid}", f"check {uuid}"], "it was reset and checked", CARE_LIMIT_S,
         show=lambda: (done(folder), cluster.states(N1)),
@@ -62,6 +72,7 @@ def test_a_gpu_that_fails_its_check_stays_drained_until_somebody_has_looked(clus
     cluster.fakes[N2].put({"gpu.1.error": 16})
     cluster.wait_gpu(N2, 1, "DRAINED", "reset required")
     cluster.fakes[N2].put({"gpu.1.error": None})
+    (folder / "seen").touch()
     cluster.wait(
         lambda: "bank 3 is bad" in cluster.gpu(N2, 1).reason, "the check has failed", CARE_LIMIT_S,
         show=lambda: (done(folder), cluster.states(N2)),
