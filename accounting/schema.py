@@ -96,6 +96,9 @@ JOB = Table(
     # of a heterogeneous job; they never change
     Column("het_job_id", BigInteger, nullable=False, server_default="0"),
     Column("het_offset", Integer, nullable=False, server_default="0"),
+    # of accounting
+    Column("wckey", Text, nullable=False, server_default=""),  # from the request
+    Column("assoc_id", BigInteger, nullable=False, server_default="0"),  # changes with account and partition
     PrimaryKeyConstraint("job_id", "attempt"),
 )
 # Each index is partial where that keeps rows out of it that no query looks for there: every entry is paid for at
@@ -185,6 +188,11 @@ ASSOC = Table(
     Column("priority", BigInteger, nullable=False),
     Column("made_by_itself", Integer, nullable=False),
     Column("deleted", Integer, nullable=False),
+    Column("partition", Text, nullable=False, server_default=""),  # "" = for jobs in any
+    Column("limits", Text, nullable=False, server_default="{}"),  # JSON: penstock.values.limits.texts
+    Column("qos", Text, nullable=False, server_default=""),  # with commas; "" = as the account above
+    Column("default_qos", Text, nullable=False, server_default=""),
+    Column("created_at_us", BigInteger, nullable=False, server_default="0"),
 )
 
 #: What was charged to an association itself, in 1/10,000 billing seconds, as it counted at `at_us`. Written when a job
@@ -203,6 +211,7 @@ ACCOUNT = Table(
     Column("name", Text, primary_key=True),
     Column("description", Text, nullable=False),
     Column("organization", Text, nullable=False),
+    Column("coordinators", Text, nullable=False, server_default=""),  # with commas
 )
 
 #: Users that somebody has added. (`user` is a word of SQL.)
@@ -211,6 +220,8 @@ ACCOUNT_USER = Table(
     METADATA,
     Column("name", Text, primary_key=True),
     Column("default_account", Text, nullable=False),
+    Column("admin_level", Integer, nullable=False, server_default="0"),  # ctld.core.events.Role
+    Column("default_wckey", Text, nullable=False, server_default=""),
 )
 
 

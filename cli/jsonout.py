@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from cli.document import Json, document, exit_object, minutes, number, rest_of, time_object, write_stream
+from cli.document import Json, exit_object, minutes, number, rest_of, time_object, write_stream
 from cli.format import text_of
 from cli.jobids import end_at, start_at
 from cli.nodegres import job_gres

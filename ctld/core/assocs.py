@@ -29,9 +29,9 @@ def find(state: ClusterState, job: Job) -> Assoc | None:
     """The job's association, if it is there."""
     tree = state.shares
     account = account_of(state, job)
-    found = tree.users.get((account, job.user_name))
+    found = tree.find(account, job.user_name, job.partition)
     if found is None and account not in tree.accounts:  # one too many: see `of`
-        found = tree.users.get((state.config.penstock_default_account.lower(), job.user_name))
+        found = tree.find(state.config.penstock_default_account.lower(), job.user_name, job.partition)
     return found
 
 
@@ -139,6 +139,7 @@ def restore(state: ClusterState, loaded: LoadedShares) -> None:
     tree.next_id = max(tree.next_id, loaded.next_assoc_id)
     tree.about.update({row.name: row for row in loaded.accounts})
     tree.default_accounts.update({row.name: row.default_account for row in loaded.users if row.default_account})
+    tree.people.update({row.name: row for row in loaded.users})
     for row in found:  # every account under root first: a parent may have a higher number than its children
         if not row.user_name:
             _restore_one(tree.root, row, state)
@@ -167,6 +168,8 @@ def resume(state: ClusterState) -> None:
 
 def _restore_one(parent: Assoc, row: AssocRow, state: ClusterState) -> None:
     assoc = Assoc(row.assoc_id, row.account, row.user_name, parent, row.shares)
-    assoc.priority, assoc.made_by_itself = row.priority, row.made_by_itself
+    assoc.partition, assoc.priority, assoc.made_by_itself = row.partition, row.priority, row.made_by_itself
+    assoc.limits, assoc.qos, assoc.default_qos = row.limits, row.qos, row.default_qos
+    assoc.created_at_us = row.created_at_us
     state.own_accounts += row.made_by_itself and not row.user_name
     state.shares.enter(assoc)

@@ -20,7 +20,7 @@ towards its parent's by the part of the shares.
 No float decides: S / U is compared as a whole number scaled by 2^64. Shares `parent`: an account's children compete
 with its siblings; a user stands as high as the account that his shares come from.
 
-Deliberately absent: limits, QOS, wckeys (the accounting issue), and who may change the tree (assocs.py).
+Deliberately absent: what limits and QOS mean (limits.py), and who may change the tree (accounts.py).
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from ctld.core.decay import ONE, carry, half_power
 from ctld.core.resets import last_reset_us
+from penstock.values.limits import NO_LIMITS, Limits
 
 ROOT = "root"
 ROOT_ID = 1
@@ -53,6 +54,11 @@ class AssocRow(NamedTuple):
     priority: int
     made_by_itself: bool  # for a job of an account or user that nobody had added
     deleted: bool
+    partition: str = ""  # of a user's association: it is for jobs in that partition; "" = for all others
+    limits: Limits = NO_LIMITS
+    qos: tuple[str, ...] = ()  # that its jobs may have; () = what the account above says
+    default_qos: str = ""  # "" = what the account above says
+    created_at_us: int = 0
 
 
 class UsageRow(NamedTuple):
@@ -69,6 +75,7 @@ class AccountRow(NamedTuple):
     name: str
     description: str
     organization: str
+    coordinators: tuple[str, ...] = ()  # users who may change what is below it
 
 
 class UserRow(NamedTuple):
@@ -76,6 +83,8 @@ class UserRow(NamedTuple):
 
     name: str
     default_account: str
+    admin_level: int = 0  # ctld.core.events.Role: what sacctmgr has given
+    default_wckey: str = ""
 
 
 class LoadedShares(NamedTuple):
@@ -99,16 +108,22 @@ class Assoc:
     """One association. What stands below the line is derived, at each recalculation."""
 
     __slots__ = (
-        "account", "assoc_id", "at_us", "children", "factor", "level", "level_shares", "level_usage", "made_by_itself",
-        "parent", "priority", "rate", "shares", "total", "usage", "user_name",
+        "account", "assoc_id", "at_us", "children", "created_at_us", "default_qos", "factor", "level", "level_shares",
+        "level_usage", "limits", "made_by_itself", "parent", "partition", "priority", "qos", "rate", "shares", "total",
+        "usage", "user_name",
     )  # fmt: skip
 
     def __init__(self, assoc_id: int, account: str, user_name: str, parent: "Assoc | None", shares: int = 1) -> None:
         self.assoc_id, self.account, self.user_name, self.parent, self.shares = (
             assoc_id, account, user_name, parent, shares
         )  # fmt: skip
+        self.partition = ""
         self.priority = 0
         self.made_by_itself = False
+        self.limits = NO_LIMITS
+        self.qos: tuple[str, ...] = ()
+        self.default_qos = ""
+        self.created_at_us = 0
         self.usage = self.at_us = 0  # charged to it, as of
         self.rate = 0  # billing of its running jobs, decay.RATE_ONE = one unit
         self.children: dict[int, Assoc] = {}
@@ -126,7 +141,7 @@ class Assoc:
         parent = "" if self.parent is None else self.parent.account
         return AssocRow(
             self.assoc_id, self.account, self.user_name, parent, self.shares, self.priority, self.made_by_itself,
-            deleted,
+            deleted, self.partition, self.limits, self.qos, self.default_qos, self.created_at_us,
         )  # fmt: skip
 
     def usage_row(self) -> UsageRow:
@@ -140,17 +155,20 @@ class ShareTree:
     def __init__(self) -> None:
         self.root = Assoc(ROOT_ID, ROOT, "", None)
         self.accounts: dict[str, Assoc] = {ROOT: self.root}
-        self.users: dict[tuple[str, str], Assoc] = {}  # by (account, user)
+        self.users: dict[tuple[str, str], Assoc] = {}  # by (account, user): those for all partitions
+        self.in_partition: dict[tuple[str, str, str], Assoc] = {}  # by (account, user, partition)
         self.by_id: dict[int, Assoc] = {ROOT_ID: self.root}
         self.about: dict[str, AccountRow] = {ROOT: AccountRow(ROOT, "default root account", ROOT)}
         self.default_accounts: dict[str, str] = {}  # by user
+        self.people: dict[str, UserRow] = {}  # by user: those that somebody has added
         self.next_id = ROOT_ID + 1
         self.decay = Decay()
         self.user_count = 0  # as of the last ranking
 
-    def add(self, account: str, user_name: str, parent: Assoc, shares: int = 1) -> Assoc:
+    def add(self, account: str, user_name: str, parent: Assoc, shares: int = 1, partition: str = "") -> Assoc:
         """A new association; the caller has checked that there is none."""
         assoc = Assoc(self.next_id, account, user_name, parent, shares)
+        assoc.partition = partition
         self.next_id += 1
         self.enter(assoc)
         return assoc
@@ -158,10 +176,17 @@ class ShareTree:
     def enter(self, assoc: Assoc) -> None:
         """Put an association into the indexes."""
         self.by_id[assoc.assoc_id] = assoc
-        if assoc.user_name:
+        if assoc.partition:
+            self.in_partition[assoc.account, assoc.user_name, assoc.partition] = assoc
+        elif assoc.user_name:
             self.users[assoc.account, assoc.user_name] = assoc
         else:
             self.accounts[assoc.account] = assoc
+
+    def find(self, account: str, user_name: str, partition: str) -> Assoc | None:
+        """A user's association for jobs in a partition: the one for just that partition goes before."""
+        own = self.in_partition.get((account, user_name, partition)) if self.in_partition else None
+        return own or self.users.get((account, user_name))
 
     def remove(self, assoc: Assoc, now_us: int) -> None:
         """Take one out that has nothing below it; what it used stays with its account."""
@@ -171,7 +196,9 @@ class ShareTree:
         self.advance(parent, now_us)
         parent.usage += assoc.usage
         del parent.children[assoc.assoc_id], self.by_id[assoc.assoc_id]
-        if assoc.user_name:
+        if assoc.partition:
+            del self.in_partition[assoc.account, assoc.user_name, assoc.partition]
+        elif assoc.user_name:
             del self.users[assoc.account, assoc.user_name]
         else:
             del self.accounts[assoc.account]

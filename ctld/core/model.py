@@ -19,6 +19,7 @@ from ctld.core.step_model import StepRow as StepRow
 from ctld.core.step_model import step_row as step_row
 from penstock.values.gres import Gres
 from penstock.values.jobkind import JobKind
+from penstock.values.limits import NO_LIMITS, Limits
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
@@ -170,6 +171,7 @@ class Job:
         "priority", "reason", "reason_detail", "request", "request_id", "spec_hash", "start_at_us", "state", "steps",
         "submit_at_us", "submit_key", "time_limit_s", "tres_alloc", "tres_req", "user_id", "user_name",
         "suspended_by", "suspended_us", "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
+        "assoc_id",
     )  # fmt: skip
 
     job_id: int
@@ -216,6 +218,7 @@ class Job:
     preempt_at_us: int  # when it was chosen to go for another job; 0 = it was not
     preempt_end_at_us: int  # when its GraceTime ends
     preemptor_id: int  # the job for which it had to go or was suspended; 0 = none
+    assoc_id: int  # the association that it is charged to; 0 = none is known yet
     steps: dict[int, Step]
 
 
@@ -270,6 +273,7 @@ class JobRow(NamedTuple):
     preempt_at_us: int = 0
     preempt_end_at_us: int = 0
     preemptor_id: int = 0
+    assoc_id: int = 0  # the association that it is charged to; 0 = none is known yet
 
 
 _job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)
@@ -294,7 +298,7 @@ def job_from(row: JobRow) -> Job:
         job.time_limit_s, job.alloc, job.batch_node, job.exit_code, job.exit_signal, job.derived_code,
         job.derived_signal, job.cancelled_by_uid, job.failed_node, job.admin_comment, job.tres_req, job.tres_alloc,
         job.suspended_by, job.suspended_us, job.suspended_at_us, job.preempt_at_us, job.preempt_end_at_us,
-        job.preemptor_id,
+        job.preemptor_id, job.assoc_id,
     ) = row  # fmt: skip
     return job
 
@@ -507,6 +511,10 @@ class Qos(NamedTuple):
     preempt_exempt_time_s: int = -1  # -1 = the cluster's
     flags: tuple[str, ...] = ()
     usage_factor_ppm: int = 1_000_000  # UsageFactor in millionths
+    limits: Limits = NO_LIMITS
+    usage_threshold_ppm: int = -1  # UsageThreshold in millionths; -1 = none
+    limit_factor_ppm: int = -1  # LimitFactor likewise
+    qos_id: int = 0  # Slurm's number of it; `normal` has 1
 
 
 class Turns:

@@ -300,6 +300,7 @@ def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, j
     job.tres_req, job.tres_alloc = found.tres_req, ""
     job.suspended_by = Suspend.NO
     job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = job.preemptor_id = 0
+    job.assoc_id = 0
     return job
 
 

@@ -26,6 +26,7 @@ from ctld.core.events import (
     UpdateReservation,
 )
 from ctld.core.foresee import foresee, inquire_start
+from ctld.core.model import Qos
 from ctld.core.update_keys import DATES
 from ctld.rpc import clusterinfo, gpuinfo, reservations, wanted
 from ctld.rpc.administration import Administration
@@ -42,6 +43,7 @@ from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
+from penstock.values.limits import texts
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import ACTIVE_STATES
 
@@ -283,7 +285,7 @@ class ControllerService(Administration):
         """Qualities of service, in the order of their names."""
         known = self._runtime.core.state.qos
         names = [name for name in sorted(known) if not request.names or name in request.names]
-        return controller_pb2.ListQosReply(qos=[controller_pb2.Qos(**known[name]._asdict()) for name in names])
+        return controller_pb2.ListQosReply(qos=[_qos(known[name]) for name in names])
 
     @translated
     async def ListLicenses(self, request: Any, context: Any) -> Any:
@@ -383,3 +385,8 @@ def _results(body: Results | Done) -> controller_pb2.JobResultsReply:
     return controller_pb2.JobResultsReply(
         results=[controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results]
     )
+
+
+def _qos(record: Qos) -> controller_pb2.Qos:
+    fields = record._asdict()
+    return controller_pb2.Qos(id=fields.pop("qos_id"), **{**fields, "limits": texts(record.limits)})

@@ -23,6 +23,7 @@ from ctld.rpc.accounting import AccountingService
 from ctld.rpc.auth import Authenticator
 from ctld.rpc.controller import ControllerService
 from ctld.rpc.explain import ExplainService
+from ctld.rpc.governance import GovernanceService
 from ctld.rpc.nodelink import NodeLinkService
 from ctld.rpc.periodic import PeriodicService
 from ctld.rpc.ratelimit import RateLimiter
@@ -33,7 +34,16 @@ from ctld.rpc.steps import StepsService
 from penstock.errors import BadSetup
 from penstock.security.ca import Credentials
 from penstock.security.tls import command_port, node_port
-from penstock.v1 import accounting_pb2, controller_pb2, explain_pb2, node_pb2, periodic_pb2, shares_pb2, steps_pb2
+from penstock.v1 import (
+    accounting_pb2,
+    controller_pb2,
+    explain_pb2,
+    governance_pb2,
+    node_pb2,
+    periodic_pb2,
+    shares_pb2,
+    steps_pb2,
+)
 from penstock.values.config import Config
 
 #: A submission with the largest script and environment has 5 MiB; a registration of a full node 2 MiB.
@@ -62,7 +72,9 @@ _LOOPBACK: Final = ("localhost", "ip6-localhost", "::1")
 
 def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Server:
     """The server with all services, not listening yet."""
-    files = (controller_pb2, accounting_pb2, explain_pb2, node_pb2, periodic_pb2, shares_pb2, steps_pb2)
+    files = (
+        controller_pb2, accounting_pb2, explain_pb2, governance_pb2, node_pb2, periodic_pb2, shares_pb2, steps_pb2,
+    )  # fmt: skip
     check_complete(tuple(file.DESCRIPTOR for file in files))
     runtime = services.runtime
     limiter = RateLimiter(lambda: runtime.core.state.config.slurmctld_parameters, time.monotonic)
@@ -72,6 +84,7 @@ def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Se
         (controller_pb2.DESCRIPTOR, "Controller", ControllerService(services)),
         (accounting_pb2.DESCRIPTOR, "Accounting", AccountingService(services)),
         (shares_pb2.DESCRIPTOR, "Shares", SharesService(services)),
+        (governance_pb2.DESCRIPTOR, "Governance", GovernanceService(services)),
         (explain_pb2.DESCRIPTOR, "Explain", ExplainService(services)),
         (steps_pb2.DESCRIPTOR, "Steps", StepsService(services)),
         (periodic_pb2.DESCRIPTOR, "Periodic", PeriodicService(services, authenticator)),

@@ -26,6 +26,7 @@ from ctld.rpc.sight import own_jobs_only, own_only, seen_associations
 from ctld.rpc.users import job_filter
 from ctld.runtime.errors import NotTaken
 from penstock.v1 import shares_pb2
+from penstock.values.limits import texts
 from penstock.values.refusals import Code
 from penstock.values.states import JobState
 from penstock.values.weights import WEIGHT_ONE, Weight
@@ -161,6 +162,10 @@ def _association(
         id=assoc.assoc_id,
         account=assoc.account,
         user=assoc.user_name,
+        partition=assoc.partition,
+        limits=texts(assoc.limits),
+        own_qos=assoc.qos,
+        default_qos=assoc.default_qos,
         parent=assoc.parent.account if assoc.parent is not None else "",
         shares=assoc.shares,
         priority=assoc.priority,

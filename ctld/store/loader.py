@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, or_, select
 
-from ctld.core.fairshare import ROOT_ID, AccountRow, LoadedShares, UsageRow, UserRow
+from ctld.core.fairshare import ROOT_ID, LoadedShares, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
 from ctld.core.stepdesk import ENDED_KEPT
@@ -116,7 +116,7 @@ def _shares(connection: Connection) -> LoadedShares:
     return LoadedShares(
         tuple(rows.assoc_from(tuple(r)) for r in connection.execute(present)),
         tuple(UsageRow(*r) for r in connection.execute(usage)),
-        tuple(AccountRow(*r) for r in connection.execute(select(ACCOUNT).order_by(ACCOUNT.c.name))),
+        tuple(rows.account_from(tuple(r)) for r in connection.execute(select(ACCOUNT).order_by(ACCOUNT.c.name))),
         tuple(UserRow(*r) for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))),
         highest + 1,
     )

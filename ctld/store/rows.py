@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from accounting.schema import join_strings, split_strings
-from ctld.core.fairshare import AssocRow
+from ctld.core.fairshare import AccountRow, AssocRow
 from ctld.core.gpu_model import Gpu, GpuOpinion
 from ctld.core.model import (
     GpuShare,
@@ -31,6 +31,7 @@ from ctld.core.model import (
 from ctld.core.periodic import CronJob, Crontab, Trigger
 from penstock.values.amendment import Amendment
 from penstock.values.hostlist import compress
+from penstock.values.limits import NO_LIMITS, Limits, from_texts, texts
 from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from penstock.values.taskset import TaskSet
 
@@ -122,12 +123,15 @@ def _life(row: JobRow) -> Params:
 def job_insert(row: JobRow) -> Params:
     """All columns, for a new row or one whose request has changed."""
     request = row.request
-    return (row.job_id, row.attempt, *_fixed(row), *_life(row), request.het_job_id, request.het_offset)
+    return (
+        row.job_id, row.attempt, *_fixed(row), *_life(row), request.het_job_id, request.het_offset, request.wckey,
+        row.assoc_id,
+    )  # fmt: skip
 
 
 def job_update(row: JobRow) -> Params:
     """What changes, then the key."""
-    return (*_life(row), row.job_id, row.attempt)
+    return (*_life(row), row.assoc_id, row.job_id, row.attempt)
 
 
 #: Requests that are remembered while rows are read: arrays and equal submissions follow each other closely.
@@ -144,7 +148,7 @@ class JobReader:
         "reason_detail", "hold", "priority", "dependency", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us",
         "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
         "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc", "suspended_by", "suspended_us",
-        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
+        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id",
     )  # fmt: skip
     REQUEST_COLUMNS = ("job_id", "submit_key", "request")
 
@@ -160,7 +164,7 @@ class JobReader:
             dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node,
             exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
             tres_req, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us,
-            preemptor_id, key_job_id, submit_key, request_json,
+            preemptor_id, assoc_id, key_job_id, submit_key, request_json,
         ) = values  # fmt: skip
         request = self._requests.get(request_json) or self._request(request_json)
         one: Callable[[Any, Any], Any] = self._words.setdefault
@@ -176,7 +180,7 @@ class JobReader:
             one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
             derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
             one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
-            preempt_end_at_us, preemptor_id,
+            preempt_end_at_us, preemptor_id, assoc_id,
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:
@@ -236,14 +240,45 @@ def amendment_from(record: bytes) -> Amendment:
 
 def assoc_values(row: AssocRow) -> Params:
     """A row of assoc."""
-    *rest, made_by_itself, deleted = row
-    return (*rest, int(made_by_itself), int(deleted))
+    return (
+        row.assoc_id, row.account, row.user_name, row.parent, row.shares, row.priority, int(row.made_by_itself),
+        int(row.deleted), row.partition, _limits_text(row.limits), ",".join(row.qos), row.default_qos,
+        row.created_at_us,
+    )  # fmt: skip
 
 
 def assoc_from(values: Params) -> AssocRow:
     """The reverse of `assoc_values`."""
     row = AssocRow(*values)
-    return row._replace(made_by_itself=bool(row.made_by_itself), deleted=bool(row.deleted))
+    return row._replace(
+        made_by_itself=bool(row.made_by_itself),
+        deleted=bool(row.deleted),
+        limits=_limits_from(values[9]),
+        qos=_words(values[10]),
+    )
+
+
+def _limits_text(limits: Limits) -> str:
+    return encode_json(texts(limits)).decode() if limits is not NO_LIMITS else "{}"
+
+
+def _limits_from(text: str) -> Limits:
+    return from_texts(msgspec.json.decode(text)) if text != "{}" else NO_LIMITS
+
+
+def _words(joined: str) -> tuple[str, ...]:
+    return tuple(word for word in joined.split(",") if word)
+
+
+def account_values(row: AccountRow) -> Params:
+    """A row of account."""
+    return (row.name, row.description, row.organization, ",".join(row.coordinators))
+
+
+def account_from(values: Params) -> AccountRow:
+    """The reverse of `account_values`."""
+    name, description, organization, coordinators = values
+    return AccountRow(name, description, organization, _words(coordinators))
 
 
 def reservation_values(row: Reservation) -> Params:
@@ -300,14 +335,16 @@ def trigger_from(record: bytes) -> Trigger:
 
 def qos_values(record: Qos) -> Params:
     """A row of qos; lists are joined by commas, which no name of theirs holds."""
-    return tuple(",".join(value) if isinstance(value, tuple) else value for value in record)
+    values = {**record._asdict(), "limits": _limits_text(record.limits)}
+    return tuple(",".join(value) if isinstance(value, tuple) else value for value in values.values())
 
 
 def qos_from(values: Params) -> Qos:
     """The reverse of `qos_values`."""
     fields = dict(zip(Qos._fields, values, strict=True))
     for name in ("preempt", "preempt_mode", "flags"):
-        fields[name] = tuple(word for word in fields[name].split(",") if word)
+        fields[name] = _words(fields[name])
+    fields["limits"] = _limits_from(fields["limits"])
     return Qos(**fields)
 
 

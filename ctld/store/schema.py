@@ -93,6 +93,10 @@ QOS = Table(
     Column("preempt_exempt_time_s", BigInteger, nullable=False),  # -1 = the cluster's
     Column("flags", Text, nullable=False),  # comma list
     Column("usage_factor_ppm", BigInteger, nullable=False),
+    Column("limits", Text, nullable=False, server_default="{}"),  # JSON: penstock.values.limits.texts
+    Column("usage_threshold_ppm", BigInteger, nullable=False, server_default="-1"),
+    Column("limit_factor_ppm", BigInteger, nullable=False, server_default="-1"),
+    Column("qos_id", Integer, nullable=False, server_default="0"),
 )
 
 #: GPUs that nodes have named. `record` is JSON of ctld.core.gpu_model.Gpu.

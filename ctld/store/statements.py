@@ -36,6 +36,8 @@ from ctld.store.schema import (
 
 #: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
 _LIFE_FROM, _LIFE_UNTIL = "array_task_id", "het_job_id"
+#: And those that later versions have added at the end of the table.
+_LIFE_TOO = ("assoc_id",)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         return text(statement, names)
 
     names = list(JOB.c.keys())
-    life = names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)]
+    life = [*names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)], *_LIFE_TOO]
     change = update(JOB).values({name: bindparam(name) for name in life})
     change = change.where(JOB.c.job_id == bindparam("key_job_id"), JOB.c.attempt == bindparam("key_attempt"))
     return Statements(

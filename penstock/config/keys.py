@@ -304,6 +304,7 @@ _JOB_GLOBALS = (
     Key("AuthAltTypes", "auth_alt_types", kinds.PARAMETERS),
     Key("AuthAltParameters", "auth_alt_parameters", kinds.PARAMETERS),
     Key("TrackWCKey", "track_wckey", kinds.YES_NO_SMALL),
+    Key("AccountingStorageEnforce", "enforce", policykinds.ENFORCE),
     Key("GpuFreqDef", "gpu_freq_def", kinds.TEXT),
 )
 
@@ -377,6 +378,7 @@ PARTITIONS = Table(
         Key("DenyAccounts", "deny_accounts", kinds.NAMES),
         Key("AllowQos", "allow_qos", policykinds.LOWER_NAMES_OR_ALL),
         Key("DenyQos", "deny_qos", policykinds.LOWER_NAMES),
+        Key("QOS", "qos", policykinds.QOS_NAME),
         Key("AllocNodes", "alloc_nodes", policykinds.HOSTS_OR_ALL),
         Key("Alternate", "alternate", kinds.OPTIONAL_NAME),
         Key("ReqResv", "req_resv", kinds.BOOL),

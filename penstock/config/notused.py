@@ -24,7 +24,6 @@ _OLD = "Slurm itself has dropped it"
 
 GLOBALS = f"""
 AccountingStorageBackupHost | the second slurmdbd | {_SLURMDBD}
-AccountingStorageEnforce=none | refuses jobs that break limits of their account or QOS | accounts and QOS are known and charged, their limits are not enforced yet; nobody is kept out by them
 AccountingStorageExternalHost | slurmdbds of other sites | {_SLURMDBD}
 AccountingStorageHost=localhost | where slurmdbd runs | {_SLURMDBD}
 AccountingStorageLoc=- | the database or file | {_SLURMDBD}
@@ -179,7 +178,6 @@ CpuBind | how tasks are bound in that partition | TaskPluginParam and --cpu-bind
 ExclusiveTopo | a job has its block of nodes alone | Exclusive=YES gives whole nodes
 MaxCPUsPerSocket | CPUs of a socket that its jobs may use | MaxCPUsPerNode limits those of a node
 PowerDownOnIdle | nodes are switched off as soon as they are idle | {_POWER}
-QOS | limits of a QOS for all jobs of the partition | the partition's own limits hold; limits of QOS are not enforced yet
 ResumeTimeout | how long switching on takes | {_POWER}
 SelectTypeParameters | whether cores or sockets are given | the cluster's SelectTypeParameters hold for all partitions
 SuspendTime | after how much idle time a node is switched off | {_POWER}

@@ -13,6 +13,19 @@ from penstock.values.text import check_name, shown
 
 #: What PrivateData may keep to its owner. `cloud` shows nodes that are switched off, which are always shown here.
 _PRIVATE = ("accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users")
+#: What AccountingStorageEnforce may keep, in Slurm's order.
+ENFORCED = ("associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys")
+_IMPLIED = {
+    "none": (), "0": (),
+    "associations": ("associations",), "1": ("associations",),
+    "limits": ("associations", "limits"), "2": ("associations", "limits"),
+    "qos": ("associations", "qos"),
+    "safe": ("associations", "limits", "safe"),
+    "wckeys": ("associations", "wckeys"),
+    "nojobs": ("nojobs", "nosteps"),
+    "nosteps": ("nosteps",),
+    "all": ("associations", "limits", "qos", "safe", "wckeys"),
+}  # fmt: skip
 #: Libraries of PMI that srun can speak to.
 MPI_KINDS = ("none", "pmi2", "pmix")
 _DOMAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?\Z")
@@ -113,6 +126,22 @@ def _lower(kind: Kind) -> Kind:
     return Kind(read, kind.write, kind.show)
 
 
+def _read_enforce(text: str, what: str) -> tuple[str, ...]:
+    """The words, with those that they imply: limits can only be kept by who has an association (slurm.conf(5))."""
+    found: dict[str, None] = {}
+    for word in (part.strip().lower() for part in text.split(",")):
+        if word not in _IMPLIED:
+            raise BadValue(f"Invalid {what}: expected none, all or some of {', '.join(ENFORCED)}, not {shown(word)}")
+        found |= dict.fromkeys(_IMPLIED[word])
+    return tuple(word for word in ENFORCED if word in found)
+
+
+def _read_qos(text: str, what: str) -> str:
+    return "" if text.lower() in ("none", "(null)", "n/a") else check_name(text, what).lower()
+
+
+ENFORCE = Kind(_read_enforce, lambda words: ",".join(words) or "none")
+QOS_NAME = Kind(_read_qos, lambda name: name or "N/A")
 PRIVATE_DATA = Kind(_read_private, lambda words: ",".join(words) or "none")
 EXIT_CODES = Kind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)
 DOMAIN = Kind(_read_domain)

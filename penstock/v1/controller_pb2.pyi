@@ -594,7 +594,14 @@ class ListQosReply(_message.Message):
     def __init__(self, qos: _Optional[_Iterable[_Union[Qos, _Mapping]]] = ...) -> None: ...
 
 class Qos(_message.Message):
-    __slots__ = ("name", "description", "priority", "preempt", "preempt_mode", "grace_time_s", "preempt_exempt_time_s", "flags", "usage_factor_ppm")
+    __slots__ = ("name", "description", "priority", "preempt", "preempt_mode", "grace_time_s", "preempt_exempt_time_s", "flags", "usage_factor_ppm", "limits", "usage_threshold_ppm", "limit_factor_ppm", "id")
+    class LimitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
@@ -604,6 +611,10 @@ class Qos(_message.Message):
     PREEMPT_EXEMPT_TIME_S_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FACTOR_PPM_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_THRESHOLD_PPM_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FACTOR_PPM_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     priority: int
@@ -613,10 +624,14 @@ class Qos(_message.Message):
     preempt_exempt_time_s: int
     flags: _containers.RepeatedScalarFieldContainer[str]
     usage_factor_ppm: int
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., priority: _Optional[int] = ..., preempt: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[_Iterable[str]] = ..., grace_time_s: _Optional[int] = ..., preempt_exempt_time_s: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., usage_factor_ppm: _Optional[int] = ...) -> None: ...
+    limits: _containers.ScalarMap[str, str]
+    usage_threshold_ppm: int
+    limit_factor_ppm: int
+    id: int
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., priority: _Optional[int] = ..., preempt: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[_Iterable[str]] = ..., grace_time_s: _Optional[int] = ..., preempt_exempt_time_s: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., usage_factor_ppm: _Optional[int] = ..., limits: _Optional[_Mapping[str, str]] = ..., usage_threshold_ppm: _Optional[int] = ..., limit_factor_ppm: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
 
 class ChangeQosRequest(_message.Message):
-    __slots__ = ("action", "names", "changes")
+    __slots__ = ("action", "names", "changes", "check_only")
     class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NONE: _ClassVar[ChangeQosRequest.Action]
@@ -637,10 +652,12 @@ class ChangeQosRequest(_message.Message):
     ACTION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CHECK_ONLY_FIELD_NUMBER: _ClassVar[int]
     action: ChangeQosRequest.Action
     names: _containers.RepeatedScalarFieldContainer[str]
     changes: _containers.ScalarMap[str, str]
-    def __init__(self, action: _Optional[_Union[ChangeQosRequest.Action, str]] = ..., names: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    check_only: bool
+    def __init__(self, action: _Optional[_Union[ChangeQosRequest.Action, str]] = ..., names: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., check_only: bool = ...) -> None: ...
 
 class JobResultsReply(_message.Message):
     __slots__ = ("results",)

@@ -9,8 +9,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ListAssociationsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("with_deleted",)
+    WITH_DELETED_FIELD_NUMBER: _ClassVar[int]
+    with_deleted: bool
+    def __init__(self, with_deleted: bool = ...) -> None: ...
 
 class ListAssociationsReply(_message.Message):
     __slots__ = ("associations", "accounts", "users", "cluster", "multifactor", "fair_tree", "controller_host", "controller_port")
@@ -33,7 +35,28 @@ class ListAssociationsReply(_message.Message):
     def __init__(self, associations: _Optional[_Iterable[_Union[Association, _Mapping]]] = ..., accounts: _Optional[_Iterable[_Union[AccountInfo, _Mapping]]] = ..., users: _Optional[_Iterable[_Union[UserInfo, _Mapping]]] = ..., cluster: _Optional[str] = ..., multifactor: bool = ..., fair_tree: bool = ..., controller_host: _Optional[str] = ..., controller_port: _Optional[int] = ...) -> None: ...
 
 class Association(_message.Message):
-    __slots__ = ("id", "account", "user", "parent", "shares", "priority", "depth", "norm_shares", "usage_s", "norm_usage", "effective_usage", "fair_share", "level_fs", "made_by_itself")
+    __slots__ = ("id", "account", "user", "parent", "shares", "priority", "depth", "norm_shares", "usage_s", "norm_usage", "effective_usage", "fair_share", "level_fs", "made_by_itself", "partition", "limits", "qos", "default_qos", "deleted", "tres_mins", "tres_run_mins", "own_qos", "budget")
+    class LimitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class TresMinsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class TresRunMinsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +71,15 @@ class Association(_message.Message):
     FAIR_SHARE_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FS_FIELD_NUMBER: _ClassVar[int]
     MADE_BY_ITSELF_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_QOS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    TRES_MINS_FIELD_NUMBER: _ClassVar[int]
+    TRES_RUN_MINS_FIELD_NUMBER: _ClassVar[int]
+    OWN_QOS_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
     id: int
     account: str
     user: str
@@ -62,27 +94,46 @@ class Association(_message.Message):
     fair_share: float
     level_fs: float
     made_by_itself: bool
-    def __init__(self, id: _Optional[int] = ..., account: _Optional[str] = ..., user: _Optional[str] = ..., parent: _Optional[str] = ..., shares: _Optional[int] = ..., priority: _Optional[int] = ..., depth: _Optional[int] = ..., norm_shares: _Optional[float] = ..., usage_s: _Optional[int] = ..., norm_usage: _Optional[float] = ..., effective_usage: _Optional[float] = ..., fair_share: _Optional[float] = ..., level_fs: _Optional[float] = ..., made_by_itself: bool = ...) -> None: ...
+    partition: str
+    limits: _containers.ScalarMap[str, str]
+    qos: _containers.RepeatedScalarFieldContainer[str]
+    default_qos: str
+    deleted: bool
+    tres_mins: _containers.ScalarMap[str, str]
+    tres_run_mins: _containers.ScalarMap[str, str]
+    own_qos: _containers.RepeatedScalarFieldContainer[str]
+    budget: str
+    def __init__(self, id: _Optional[int] = ..., account: _Optional[str] = ..., user: _Optional[str] = ..., parent: _Optional[str] = ..., shares: _Optional[int] = ..., priority: _Optional[int] = ..., depth: _Optional[int] = ..., norm_shares: _Optional[float] = ..., usage_s: _Optional[int] = ..., norm_usage: _Optional[float] = ..., effective_usage: _Optional[float] = ..., fair_share: _Optional[float] = ..., level_fs: _Optional[float] = ..., made_by_itself: bool = ..., partition: _Optional[str] = ..., limits: _Optional[_Mapping[str, str]] = ..., qos: _Optional[_Iterable[str]] = ..., default_qos: _Optional[str] = ..., deleted: bool = ..., tres_mins: _Optional[_Mapping[str, str]] = ..., tres_run_mins: _Optional[_Mapping[str, str]] = ..., own_qos: _Optional[_Iterable[str]] = ..., budget: _Optional[str] = ...) -> None: ...
 
 class AccountInfo(_message.Message):
-    __slots__ = ("name", "description", "organization")
+    __slots__ = ("name", "description", "organization", "coordinators", "deleted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ORGANIZATION_FIELD_NUMBER: _ClassVar[int]
+    COORDINATORS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     organization: str
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., organization: _Optional[str] = ...) -> None: ...
+    coordinators: _containers.RepeatedScalarFieldContainer[str]
+    deleted: bool
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., organization: _Optional[str] = ..., coordinators: _Optional[_Iterable[str]] = ..., deleted: bool = ...) -> None: ...
 
 class UserInfo(_message.Message):
-    __slots__ = ("name", "default_account", "admin_level")
+    __slots__ = ("name", "default_account", "admin_level", "default_wckey", "coordinator_of", "deleted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     ADMIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_WCKEY_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_OF_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
     name: str
     default_account: str
     admin_level: str
-    def __init__(self, name: _Optional[str] = ..., default_account: _Optional[str] = ..., admin_level: _Optional[str] = ...) -> None: ...
+    default_wckey: str
+    coordinator_of: _containers.RepeatedScalarFieldContainer[str]
+    deleted: bool
+    def __init__(self, name: _Optional[str] = ..., default_account: _Optional[str] = ..., admin_level: _Optional[str] = ..., default_wckey: _Optional[str] = ..., coordinator_of: _Optional[_Iterable[str]] = ..., deleted: bool = ...) -> None: ...
 
 class ListPrioritiesRequest(_message.Message):
     __slots__ = ("filter", "normalized")
@@ -183,7 +234,7 @@ class PriorityWeights(_message.Message):
     def __init__(self, multifactor: bool = ..., age: _Optional[int] = ..., assoc: _Optional[int] = ..., fair_share: _Optional[int] = ..., job_size: _Optional[int] = ..., partition: _Optional[int] = ..., qos: _Optional[int] = ..., tres: _Optional[_Iterable[str]] = ..., tres_weights: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ChangeAccountsRequest(_message.Message):
-    __slots__ = ("action", "entity", "names", "accounts", "parents", "changes", "check_only")
+    __slots__ = ("action", "entity", "names", "accounts", "parents", "changes", "check_only", "partitions", "users", "where")
     class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NOTHING: _ClassVar[ChangeAccountsRequest.Action]
@@ -201,6 +252,13 @@ class ChangeAccountsRequest(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class WhereEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +266,9 @@ class ChangeAccountsRequest(_message.Message):
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     CHECK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     action: ChangeAccountsRequest.Action
     entity: str
     names: _containers.RepeatedScalarFieldContainer[str]
@@ -215,7 +276,10 @@ class ChangeAccountsRequest(_message.Message):
     parents: _containers.RepeatedScalarFieldContainer[str]
     changes: _containers.ScalarMap[str, str]
     check_only: bool
-    def __init__(self, action: _Optional[_Union[ChangeAccountsRequest.Action, str]] = ..., entity: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., parents: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., check_only: bool = ...) -> None: ...
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    where: _containers.ScalarMap[str, str]
+    def __init__(self, action: _Optional[_Union[ChangeAccountsRequest.Action, str]] = ..., entity: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., parents: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., check_only: bool = ..., partitions: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., where: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ChangeAccountsReply(_message.Message):
     __slots__ = ("names", "associations")

@@ -87,6 +87,7 @@ class PartitionConfig:
     deny_accounts: tuple[str, ...] = ()
     allow_qos: tuple[str, ...] = ()  # () = all
     deny_qos: tuple[str, ...] = ()  # not looked at when allow_qos is set
+    qos: str = ""  # the partition's own QOS, whose limits its jobs have
     alloc_nodes: tuple[str, ...] = ()  # hosts from which jobs may come; () = all
     alternate: str = ""  # takes its jobs while it is DRAIN or INACTIVE
     req_resv: bool = False  # takes jobs in a reservation only
@@ -279,6 +280,7 @@ class Config:
     auth_alt_types: tuple[tuple[str, str], ...] = ()
     auth_alt_parameters: tuple[tuple[str, str], ...] = ()
     track_wckey: bool = False
+    enforce: tuple[str, ...] = ()  # AccountingStorageEnforce with what its words imply: see policykinds.ENFORCE
     gpu_freq_def: str = ""
     launch_parameters: tuple[tuple[str, str], ...] = ()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts

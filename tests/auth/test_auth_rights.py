@@ -27,10 +27,12 @@ METHODS = {
 }
 #: Written down here once more, on purpose: a change of the table has to be made twice.
 ADMINISTRATORS_ONLY = {
-    "ChangeAccounts", "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
+    "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
     "CreatePartition", "DeletePartition", "CreateNodes", "DeleteNodes", "SetController",
+    "ListAudit", "Purge",
 }  # fmt: skip
-FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation"}
+FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation", "ListTransactions",
+                  "ListRunaway", "FixRunaway"}  # fmt: skip
 NODES_ONLY = {"Connect"}
 ANYBODY = {"JoinNode"}
 FOR_USERS = set(METHODS) - ADMINISTRATORS_ONLY - FROM_OPERATORS - NODES_ONLY - ANYBODY

@@ -47,7 +47,7 @@ def test_a_tree_is_made_and_comes_back() -> None:
     assert tree(world) == expected
     shares = world.core.state.shares
     assert shares.default_accounts == {"ann": "optics", "bob": "optics"}
-    assert shares.about["optics"] == ("optics", "light", "physics")
+    assert shares.about["optics"] == ("optics", "light", "physics", ())
     world.restart()
     assert tree(world) == expected
     assert world.core.state.shares.default_accounts == {"ann": "optics", "bob": "optics"}

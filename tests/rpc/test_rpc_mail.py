@@ -43,7 +43,7 @@ def send(program: Path, effects: list[SendMail], wait: Callable[[MailRunner], Aw
 
 async def all_done(runner: MailRunner) -> None:
     async with asyncio.timeout(30):
-        await asyncio.gather(*runner._tasks)
+        await asyncio.gather(*runner._turns._tasks)
 
 
 def script(folder: Path, text: str) -> Path:

@@ -1,0 +1,10 @@
+"""The Governance service: its parts stand where what they answer for does."""
+
+from ctld.rpc.counters import CountersService
+from ctld.rpc.entities import Entities
+from ctld.rpc.reports import Reports
+from ctld.rpc.traces import Traces
+
+
+class GovernanceService(Entities, CountersService, Reports, Traces):
+    """All methods of the service."""
