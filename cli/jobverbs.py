@@ -16,6 +16,7 @@ from cli.jobids import own_node
 from cli.keywords import NAME, Call, Verb, ask, check_count, check_ids, find_word, job_number, list_jobs, refused
 from cli.run import CommandError, complain, need_own_process
 from cli.update import bad_value, is_about_reservation, read_update
+from cli.users import find_uid
 from penstock.client import Client
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
@@ -253,11 +254,7 @@ def wait_job(call: Call) -> int:
 
 def uid_of(text: str) -> int:
     """--uid: a user by name or number. Raises BadValue."""
-    import pwd
-
-    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**32 - 1:
-        return int(text)
-    try:
-        return pwd.getpwnam(text).pw_uid
-    except (KeyError, ValueError) as error:
-        raise BadValue("no such user") from error
+    uid = find_uid(text)
+    if uid is None:
+        raise BadValue("no such user")
+    return uid

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cli.options import WholeText, flag_is_on, plain
 from cli.run import Answered
+from cli.users import find_uid
 from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
@@ -281,12 +282,10 @@ def user(text: str) -> int:
     """A user by name or number."""
     if is_digits(text):
         return parse_int(text, 0, ID_MAX, "user id")
-    import pwd
-
-    try:
-        return pwd.getpwnam(text).pw_uid
-    except (KeyError, ValueError) as error:
-        raise BadValue("no such user here") from error
+    uid = find_uid(text)
+    if uid is None:
+        raise BadValue("no such user here")
+    return uid
 
 
 def group(text: str) -> int:

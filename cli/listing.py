@@ -5,7 +5,6 @@ is printed as Slurm prints it, because tools drop that line by counting.
 """
 
 import os
-import pwd
 import re
 import sys
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from cli.run import CommandError, complain, need_own_process
+from cli.users import find_uid
 from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
 
 #: A shorter pause would only load the controller.
@@ -85,12 +85,8 @@ def check_clusters(text: str | None, own: str) -> bool:
 
 def find_user(name: str) -> str | None:
     """A user as the controller is asked for him (his uid), None if nobody is called so."""
-    if re.fullmatch(r"[0-9]{1,10}", name):
-        return name
-    try:
-        return str(pwd.getpwnam(name).pw_uid)
-    except (KeyError, ValueError):
-        return None
+    uid = find_uid(name)
+    return None if uid is None else str(uid)
 
 
 def environment() -> Mapping[str, str]:

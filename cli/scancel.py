@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from cli.jobids import component_text, selector_text, wire_id
 from cli.options import ACCEPTED, YES, Command, Option, parse
 from cli.run import CommandError, complain, need_own_process, run
+from cli.users import find_entry
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, JobInfo, JobResult, ListJobsRequest
@@ -37,12 +38,10 @@ def _words(text: str) -> list[str]:
 
 
 def _user(text: str) -> list[str]:
-    import pwd
-
-    try:
-        return [pwd.getpwuid(int(text)).pw_name if text.isascii() and text.isdigit() else pwd.getpwnam(text).pw_name]
-    except (KeyError, OverflowError):
-        raise CommandError(f"Invalid user name: {text}") from None
+    entry = find_entry(text)
+    if entry is None:
+        raise CommandError(f"Invalid user name: {text}")
+    return [entry.pw_name]
 
 
 def _states(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from cli.crontab import CRONTAB_BYTES_MAX, Mistake, Owner, decode, mark, read
 from cli.options import YES, Command, Option, parse
 from cli.run import CommandError, complain, run, warn
+from cli.users import find_entry
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import GetCrontabRequest, UpdateCrontabReply, UpdateCrontabRequest
@@ -72,17 +73,9 @@ def body(argv: list[str]) -> int:
 
 
 def _owner(user: str) -> Owner:
-    import pwd
-
-    try:
-        if not user:
-            entry = pwd.getpwuid(os.getuid())
-        elif user.isascii() and user.isdigit():
-            entry = pwd.getpwuid(int(user))
-        else:
-            entry = pwd.getpwnam(user)
-    except (KeyError, OverflowError, ValueError):
-        raise _fatal(f"Could not find user {user or os.getuid()}") from None
+    entry = find_entry(user or str(os.getuid()))
+    if entry is None:
+        raise _fatal(f"Could not find user {user or os.getuid()}")
     return Owner(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
 

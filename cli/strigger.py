@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from cli.options import ACCEPTED, MAYBE, YES, Command, Option, accepted, parse
 from cli.run import CommandError, complain, run
+from cli.users import find_entry
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import (
@@ -122,12 +123,10 @@ def _number(text: str, what: str) -> int:
 
 
 def _user(text: str) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(int(text)).pw_name if text.isascii() and text.isdigit() else pwd.getpwnam(text).pw_name
-    except (KeyError, OverflowError, ValueError):
-        raise CommandError(f"Invalid user {text[:64]}") from None
+    entry = find_entry(text)
+    if entry is None:
+        raise CommandError(f"Invalid user {text[:64]}")
+    return str(entry.pw_name)
 
 
 def _set(values: dict[str, Any]) -> int:
