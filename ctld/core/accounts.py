@@ -67,6 +67,7 @@ def change_accounts(state: ClusterState, now_us: int, event: ChangeAccounts) -> 
     for step in plan.steps:
         step(state, now_us)
     if plan.steps:
+        state.rules_changed()
         calculate_soon(state, now_us)
     state.reply(event.reply_to, body)
 

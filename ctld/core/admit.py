@@ -3,11 +3,12 @@
 Limits of time and nodes: with EnforcePartLimits=NO a job that breaks them is accepted and waits until they are changed;
 with ANY one of its partitions must take it; with ALL each of them (slurm.conf(5)). Lists are not a matter of waiting:
 a job that no partition takes because of them is refused whatever EnforcePartLimits says; of several partitions those
-that do not take it are passed over, and it waits in the others.
+that do not take it are passed over, and it waits in the others. A QOS with PartitionMaxNodes, PartitionMinNodes or
+PartitionTimeLimit is not bound by that limit of the partition (sacctmgr(1)).
 """
 
 from ctld.core.effects import Refused
-from ctld.core.model import JobRequest, Partition
+from ctld.core.model import JobRequest, Partition, Qos
 from ctld.core.state import ClusterState
 from penstock.values.refusals import Code
 from penstock.values.states import Reason
@@ -41,14 +42,22 @@ def bar(state: ClusterState, partition: Partition, request: JobRequest) -> Reaso
     return None
 
 
-def limit(partition: Partition, request: JobRequest, limit_s: int) -> Reason | None:
+def limit(partition: Partition, request: JobRequest, limit_s: int, qos: Qos | None) -> Reason | None:
     """Which limit of the partition the job breaks. `limit_s`: its time limit, -1 = none."""
-    config = partition.config
-    if config.max_time_s >= 0 and (limit_s < 0 or limit_s > config.max_time_s):
+    config, free_of = partition.config, qos.flags if qos is not None else ()
+    too_long = config.max_time_s >= 0 and (limit_s < 0 or limit_s > config.max_time_s)
+    if too_long and "PartitionTimeLimit" not in free_of:
         return Reason.PARTITION_TIME_LIMIT
-    if (config.max_nodes >= 0 and request.nodes_min > config.max_nodes) or request.nodes_max < config.min_nodes:
+    too_many = config.max_nodes >= 0 and request.nodes_min > config.max_nodes and "PartitionMaxNodes" not in free_of
+    if too_many or (request.nodes_max < config.min_nodes and "PartitionMinNodes" not in free_of):
         return Reason.PARTITION_NODE_LIMIT
     return None
+
+
+def nodes_max(state: ClusterState, partition: Partition, request: JobRequest) -> int:
+    """MaxNodes of the partition for such a job; -1 = no limit."""
+    qos = state.qos.get(request.qos)
+    return -1 if qos is not None and "PartitionMaxNodes" in qos.flags else int(partition.config.max_nodes)
 
 
 def enforce(state: ClusterState, partitions: tuple[Partition, ...], request: JobRequest, has_time: bool) -> None:
@@ -57,7 +66,8 @@ def enforce(state: ClusterState, partitions: tuple[Partition, ...], request: Job
     least_s = request.time_min_s or request.time_limit_s
     limit_s = (-1 if least_s is None else least_s) if has_time else 0  # else each partition's own would be used
     bars = [bar(state, partition, request) for partition in partitions]
-    limits = [limit(partition, request, limit_s) if how != "NO" else None for partition in partitions]
+    qos = state.qos.get(request.qos)
+    limits = [limit(partition, request, limit_s, qos) if how != "NO" else None for partition in partitions]
     found = [one or other for one, other in zip(bars, limits, strict=True)]
     if all(found) or (how == "ALL" and any(found)):
         index = next(i for i, reason in enumerate(found) if reason)

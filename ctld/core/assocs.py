@@ -13,7 +13,7 @@ from ctld.core.factors import billing
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
-from penstock.values.states import HOLDING_STATES
+from penstock.values.states import ACTIVE_STATES, HOLDING_STATES
 from penstock.values.tres import gres_keys
 
 #: Accounts that nobody has added. A site has some dozens of real ones.
@@ -50,6 +50,15 @@ def of(state: ClusterState, job: Job, now_us: int) -> Assoc:
             state.dirty_accounts[name] = about
             _make(state, name, "", tree.root, now_us)
     return _make(state, name, job.user_name, tree.accounts[name], now_us)
+
+
+def note(state: ClusterState, job: Job, now_us: int) -> None:
+    """Write the job's association into its record, after a change of what it depends on. Where nobody asks for
+    associations (priority/basic, nothing enforced) none is made."""
+    found = find(state, job)
+    if found is None and (state.priorities is not None or state.config.enforce):
+        found = of(state, job, now_us)
+    job.assoc_id = found.assoc_id if found is not None else 0
 
 
 def _make(state: ClusterState, account: str, user: str, parent: Assoc, now_us: int) -> Assoc:
@@ -89,6 +98,8 @@ def allocated(job: Job) -> dict[str, int]:
 
 def begin(state: ClusterState, job: Job, now_us: int) -> None:
     """The job holds its allocation from now on."""
+    if state.shares.in_partition or not job.assoc_id:  # it may have started in another partition of its list
+        note(state, job, now_us)
     if state.priorities is None:
         return
     assoc, rate = of(state, job, now_us), rate_of(state, job)
@@ -158,6 +169,9 @@ def resume(state: ClusterState) -> None:
     """The rates of the jobs that run at a start. Each was charged when it started, so its usage row is of that time or
     later: amount and time stamp stay as they are, and what it has used since is the difference."""
     for job in state.jobs.values():
+        if not job.assoc_id and job.state in ACTIVE_STATES:  # of a version that did not note it
+            known = find(state, job)
+            job.assoc_id = known.assoc_id if known is not None else 0
         if job.state in HOLDING_STATES:
             assoc = find(state, job)
             if assoc is not None and assoc.at_us >= job.start_at_us:

@@ -6,7 +6,7 @@ itself, or by when the job must have started; 0 = nobody knows.
 
 from typing import NamedTuple
 
-from ctld.core import arrays, depends
+from ctld.core import arrays, depends, standing
 from ctld.core.model import Job, Partition
 from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason, preemptor
 from ctld.core.reserve_view import choices
@@ -33,7 +33,7 @@ class Obstacle(NamedTuple):
 def obstacles(state: ClusterState, job: Job, now_us: int) -> tuple[Obstacle, ...]:
     """All of them, in the order of the reasons that squeue shows."""
     found = [*_hold(job), *_dependency(state, job), *_begin(job, now_us), *_array(state, job), *_partitions(state, job)]
-    found += [*_reservation(state, job), *_preemptor(state, job, now_us)]
+    found += [*_standing(state, job), *_reservation(state, job), *_preemptor(state, job, now_us)]
     if job.job_id in state.mig_waits:
         found.append(Obstacle(Reason.RESOURCES, state.mig_waits[job.job_id]))
     if job.request.deadline_at_us:
@@ -110,6 +110,17 @@ def _partitions(state: ClusterState, job: Job) -> list[Obstacle]:
             return []
         found.append(Obstacle(reason, _partition_text(partition, job, reason), changeable=True))
     return found
+
+
+def _standing(state: ClusterState, job: Job) -> list[Obstacle]:
+    reason = standing.obstacle(state, job)
+    if reason is None:
+        return []
+    if reason is Reason.INVALID_QOS:
+        return [Obstacle(reason, f"its QOS {job.request.qos} does not exist any more", changeable=True)]
+    account = job.request.account or "none"
+    text = f"user {job.user_name} has no association with account {account} for any of its partitions"
+    return [Obstacle(reason, text, changeable=True)]
 
 
 def _reservation(state: ClusterState, job: Job) -> list[Obstacle]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import admit, arrays, het, predict, preempt, priority
+from ctld.core import admit, arrays, het, predict, preempt, priority, standing
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -67,6 +67,10 @@ def _partition(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return worst
 
 
+def _standing(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+    return standing.obstacle(state, job)
+
+
 def _reservation(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return Reason.RESERVATION if job.request.reservation and not choices(state, job) else None
 
@@ -85,6 +89,7 @@ CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _dependency,
     _begin,
     _array_limit,
+    _standing,
     _partition,
     _reservation,
     preemptor,
@@ -97,7 +102,9 @@ def partition_reason(state: ClusterState, partition: Partition, job: Job) -> Rea
         return Reason.PARTITION_DOWN
     if partition.state == "INACTIVE":
         return Reason.PARTITION_INACTIVE
-    return admit.limit(partition, job.request, job.time_limit_s) or admit.bar(state, partition, job.request)
+    qos = state.qos.get(job.request.qos)
+    limit = admit.limit(partition, job.request, job.time_limit_s, qos)
+    return limit or admit.bar(state, partition, job.request)
 
 
 def refresh(state: ClusterState, job: Job, now_us: int) -> None:

@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ctld.core import gpu_kinds
+from ctld.core.admit import nodes_max
 from ctld.core.model import JobRequest, Node, Partition
 from ctld.core.pending import Shape
 from ctld.core.shares import MILLI, milli_wanted
@@ -170,7 +171,7 @@ def _alternatives(
     """(place, least nodes, most nodes, tasks), those that are preferred first."""
     each = [
         (place, least, most, ntasks)
-        for least, most, ntasks in node_counts(request, partition.config.max_nodes)
+        for least, most, ntasks in node_counts(request, nodes_max(state, partition, request))
         for place in (placements(state, partition, request, least) if known else [_nowhere(state, request)])
     ]
     if request.contiguous and request.nodes_max > 1:

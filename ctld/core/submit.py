@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import admit, allocations, arrays, depends, lease, priority
+from ctld.core import admit, allocations, arrays, assocs, depends, lease, priority, standing
 from ctld.core.allocations import AT_ONCE_US
 from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
@@ -21,7 +21,6 @@ from ctld.core.events import Actor, Role, SubmitJob, WantedJob
 from ctld.core.factors import billing, tres_amounts
 from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
-from ctld.core.qos import DEFAULT_QOS
 from ctld.core.ready import latest_start_s, refresh
 from ctld.core.reserve import check_asked
 from ctld.core.state import ClusterState
@@ -147,26 +146,22 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
     """The read-only half: everything that may be wrong with a submission."""
     _check_text(wanted)
     _check_unsupported(wanted)
-    asked = check_asked(
-        state,
-        now_us,
-        wanted.reservation,
-        actor.uid,
-        actor.group_name,
-        wanted.account,
-        wanted.qos.lower() or DEFAULT_QOS,
-    )
-    partitions = pick_partitions(state, actor, wanted.partitions or _partition_of(state, asked))
+    partitions = pick_partitions(state, actor, wanted.partitions or _partition_of(state, wanted.reservation))
+    wanted, partitions = standing.at_submission(state, actor, wanted, partitions)
+    of = (actor.uid, actor.group_name, wanted.account, wanted.qos)
+    asked = check_asked(state, now_us, wanted.reservation, *of)
     if (wanted.nice < 0 or wanted.priority is not None) and actor.role < Role.OPERATOR:
         raise Refused(Code.ACCESS_DENIED, "only an operator may set a priority or a negative nice")
     if abs(wanted.nice) > NICE_MAX:
         raise Refused(Code.INVALID_VALUE, f"nice must be between -{NICE_MAX} and {NICE_MAX}")
-    if not wanted.account and actor.user_name in state.shares.default_accounts:
-        wanted = msgspec.structs.replace(wanted, account=state.shares.default_accounts[actor.user_name])
     try:
         request, warnings = complete(state, partitions, msgspec.structs.replace(wanted, reservation=asked))
     except BadValue as error:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
+    if wanted.time_limit_s is None and request.time_limit_s is not None:
+        limit_s = standing.default_limit_s(state, actor.user_name, request, partitions[0], request.time_limit_s)
+        if limit_s != request.time_limit_s:
+            request = msgspec.structs.replace(request, time_limit_s=limit_s)
     admit.enforce(state, partitions, request, wanted.time_limit_s is not None)
     tasks, throttle = _tasks(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
     if not any(can_ever_run(state, partition, request) for partition in partitions):
@@ -208,7 +203,8 @@ def _check_text(wanted: WantedJob) -> None:
 
 def _partition_of(state: ClusterState, asked: str) -> tuple[str, ...]:
     """A reservation's partition stands in for the default one (man scontrol, PartitionName)."""
-    partition = state.reservations[asked.split(",")[0]].ask.partition if asked else ""
+    first = next((name for name in asked.split(",") if name), "")
+    partition = state.reservations[first].ask.partition if first in state.reservations else ""
     return (partition,) if partition in state.partitions else ()
 
 
@@ -268,6 +264,7 @@ def new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted)
     """The job with its ids and what goes with it, not among the others yet."""
     job = draft(state, now_us, event, found, state.new_job_id())
     job.request_id = state.new_request(job.request)
+    assocs.note(state, job, now_us)
     state.new_specs.append(event.spec)
     return job
 
@@ -300,7 +297,8 @@ def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, j
     job.tres_req, job.tres_alloc = found.tres_req, ""
     job.suspended_by = Suspend.NO
     job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = job.preemptor_id = 0
-    job.assoc_id = 0
+    assoc = assocs.find(state, job)
+    job.assoc_id = assoc.assoc_id if assoc is not None else 0
     return job
 
 

@@ -59,7 +59,9 @@ def _waits(state: ClusterState, job: Job, entries: dict[str, PartitionConfig]) -
 
 def _reason(state: ClusterState, partition: Partition, job: Job) -> Reason | None:
     down = {"DOWN": Reason.PARTITION_DOWN, "INACTIVE": Reason.PARTITION_INACTIVE}.get(partition.state)
-    return down or admit.limit(partition, job.request, job.time_limit_s) or admit.bar(state, partition, job.request)
+    qos = state.qos.get(job.request.qos)
+    limit = admit.limit(partition, job.request, job.time_limit_s, qos)
+    return down or limit or admit.bar(state, partition, job.request)
 
 
 def _number(ids: list[int]) -> str:

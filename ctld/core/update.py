@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import depends, priority
+from ctld.core import assocs, depends, priority, standing
 from ctld.core.control import each_target, part
 from ctld.core.effects import Refused, Results
 from ctld.core.events import JobFilter, Role, UpdateJobs
@@ -41,6 +41,7 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
         resolved = _resolved(target.job, values)
         _check(state, event, target.job, resolved)
         request = _changed(event, target.job, resolved)
+        request = standing.after_update(state, event.actor, target.job, request, resolved)
         if target.job.state is JobState.PENDING and not any(
             can_ever_run(state, state.partitions[p], request) for p in request.partitions
         ):
@@ -194,6 +195,10 @@ def _apply(state: ClusterState, now_us: int, job: Job, request: Any, values: dic
         apply = KEYS[name].apply
         if apply is not None:
             apply(state, job, value, now_us)
+    if standing.KEYS & values.keys() and job.state not in END_STATES:
+        if job.partition not in request.partitions:
+            job.partition = request.partitions[0]
+        assocs.note(state, job, now_us)
     state.touch(job)
     state.record(now_us, job, "update", ",".join(values))
     if job.state is JobState.PENDING:

@@ -251,7 +251,7 @@ KEYS: dict[str, Key] = {
     "systemcomment": Key(_text("system comment"), "system_comment", running=True, operator=True, ended=True),
     "extra": Key(_text("extra"), "extra", running=True, ended=True),
     "account": Key(_text("account"), "account"),
-    "qos": Key(lambda s, a, t: find_qos(s, t), "qos"),
+    "qos": Key(lambda s, a, t: find_qos(s, t) if t else "", "qos"),
     "wckey": Key(_text("wckey"), "wckey"),
     "timelimit": Key(_time_limit, "time_limit_s", _set_time_limit, _changed_limit, running=True),
     "endtime": Key(_nothing, "time_limit_s", _set_time_limit, _limit_of_end, running=True, is_date=True),

@@ -48,6 +48,8 @@ TEXT: dict[Reason, str] = {
     Reason.SYSTEM_FAILURE: "The system failed it.",
     Reason.INACTIVE_LIMIT: "Nothing ran in it and its owner was gone for longer than InactiveLimit.",
     Reason.NODES_BUSY: "It was to start at once, and its nodes were busy.",
+    Reason.INVALID_ACCOUNT: "Its user has no association with its account in its partition.",
+    Reason.INVALID_QOS: "Its QOS does not exist any more.",
 }
 
 

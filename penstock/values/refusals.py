@@ -46,6 +46,7 @@ class Code(IntEnum):
     JOBS_ON_ASSOCIATION = 7001
     INVALID_USER = 2010
     NODES_BUSY = 2016
+    INVALID_WCKEY = 2057
     RESERVATION_ACCESS = 2052
     RESERVATION_INVALID = 2053
     RESERVATION_BUSY = 2055
@@ -159,4 +160,5 @@ TEXT: dict[Code, str] = {
     Code.NO_CRONTAB: "There is no crontab",
     Code.TRIGGER_DUP: "Duplicate event trigger",
     Code.NO_TRIGGER: "There is no such trigger",
+    Code.INVALID_WCKEY: "Invalid wckey specification",
 }

@@ -131,6 +131,8 @@ class Reason(StrEnum):
     SYSTEM_FAILURE = "SystemFailure"
     INACTIVE_LIMIT = "InactiveLimit"
     NODES_BUSY = "NodesBusy"
+    INVALID_ACCOUNT = "InvalidAccount"
+    INVALID_QOS = "InvalidQOS"
 
 
 class Suspend(IntEnum):

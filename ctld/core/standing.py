@@ -1,0 +1,201 @@
+"""To whom a job belongs and what it may call itself: its association, its QOS, its wckey.
+
+    account    what the job names, else its user's default account
+    association of (account, user, partition); one for just that partition goes before the one for all
+    QOS        what the job names, else DefaultQOS of the association or of the nearest account above that has one, else
+               the only one of its list, else `normal`
+    wckey      what the job names; where wckeys are tracked and it names none, its user's default with a `*` before it
+
+AccountingStorageEnforce says what must be right. With `associations` the association must be there: of several
+partitions those without one are left out, and with EnforcePartLimits=ALL one without refuses the job. With `qos` the QOS
+must be in the association's list: its own, or that of the nearest account above that has one, or `normal` alone. With
+`wckeys` the wckey must be one of its user's. An operator who changes a job is not bound by lists of QOS. Root has the
+account root, as in Slurm. Without enforcement nothing is refused but a QOS that does not exist.
+
+A QOS with RequiresReservation is only for jobs in reservations, enforced or not (sacctmgr(1)).
+
+Deliberately absent: what limits mean (limits*.py), and what a partition lets in (admit.py).
+"""
+
+from typing import Any
+
+import msgspec
+
+from ctld.core.defaults import find_qos
+from ctld.core.effects import Refused
+from ctld.core.events import Actor, Role, WantedJob
+from ctld.core.fairshare import ROOT, Assoc
+from ctld.core.model import Job, JobRequest, Partition, Qos
+from ctld.core.qos import DEFAULT_QOS
+from ctld.core.state import ClusterState
+from penstock.values.limits import NO_LIMIT
+from penstock.values.refusals import Code
+from penstock.values.states import Reason
+
+ROOT_USER = "root"
+#: Keys of scontrol update that change what a job belongs to.
+KEYS = frozenset(("account", "partition", "qos", "wckey", "reservationname"))
+#: Stands before a wckey that nobody has named.
+DEFAULT_MARK = "*"
+
+
+def enforces(state: ClusterState, word: str) -> bool:
+    """AccountingStorageEnforce has it, or a word that implies it."""
+    return word in state.config.enforce
+
+
+def account_of_user(state: ClusterState, user: str, said: str) -> str:
+    """The account of a job, as it is kept in its request. Raises Refused where there must be one and is none."""
+    account = said or state.shares.default_accounts.get(user, "")
+    if not enforces(state, "associations"):
+        return account
+    if not account and user == ROOT_USER:
+        account = ROOT
+    if not account:
+        raise Refused(Code.INVALID_ACCOUNT, f"user {user} has no default account")
+    return account.lower()
+
+
+def has_association(state: ClusterState, account: str, user: str, partition: str) -> bool:
+    """True when there is one. Those that made themselves count: usage was charged to them before anything was enforced."""
+    found = state.shares.find(account, user, partition)
+    if found is not None:
+        return not found.made_by_itself or (account == ROOT and user == ROOT_USER)
+    return user == ROOT_USER and account == ROOT
+
+
+def effective_qos(assoc: Assoc | None) -> tuple[str, ...]:
+    """The QOS that jobs of an association may have."""
+    at = assoc
+    while at is not None and not at.qos:
+        at = at.parent
+    return at.qos if at is not None else (DEFAULT_QOS,)
+
+
+def default_qos(state: ClusterState, assoc: Assoc | None) -> str:
+    """The QOS of its jobs that name none."""
+    at = assoc
+    while at is not None and not at.default_qos:
+        at = at.parent
+    if at is not None:
+        return at.default_qos
+    listed = effective_qos(assoc)
+    return listed[0] if len(listed) == 1 and assoc is not None else DEFAULT_QOS
+
+
+def nearest(state: ClusterState, account: str, user: str, partition: str) -> Assoc | None:
+    """The association, or what it would have above it if it were made."""
+    return state.shares.find(account, user, partition) or state.shares.accounts.get(account.lower())
+
+
+def chosen_qos(
+    state: ClusterState, user: str, account: str, partition: str, said: str, reservation: str, bound: bool = True
+) -> str:
+    """The QOS of a job. `bound`: by the association's list, where that is enforced. Raises Refused."""
+    assoc = nearest(state, account, user, partition)
+    name = find_qos(state, said or default_qos(state, assoc))
+    if bound and enforces(state, "qos") and name not in effective_qos(assoc):
+        raise Refused(Code.INVALID_QOS, f"{name}: it is not among those of account {account}")
+    if "RequiresReservation" in state.qos[name].flags and not reservation:
+        raise Refused(Code.INVALID_QOS, f"{name}: it is for jobs in a reservation only")
+    return name
+
+
+def chosen_wckey(state: ClusterState, user: str, said: str) -> str:
+    """The wckey of a job. Raises Refused."""
+    person = state.shares.people.get(user)
+    if said or not state.config.track_wckey or person is None or not person.default_wckey:
+        return said
+    return DEFAULT_MARK + person.default_wckey
+
+
+def at_submission(
+    state: ClusterState, actor: Actor, wanted: WantedJob, partitions: tuple[Partition, ...]
+) -> tuple[WantedJob, tuple[Partition, ...]]:
+    """The submission with its account, QOS and wckey, and the partitions that it may have. Raises Refused."""
+    user = actor.user_name
+    account = account_of_user(state, user, wanted.account)
+    if enforces(state, "associations"):
+        partitions = _with_association(state, account, user, partitions)
+    qos = chosen_qos(state, user, account, partitions[0].name, wanted.qos, wanted.reservation)
+    wckey = chosen_wckey(state, user, wanted.wckey)
+    if (account, qos, wckey) != (wanted.account, wanted.qos, wanted.wckey):
+        wanted = msgspec.structs.replace(wanted, account=account, qos=qos, wckey=wckey)
+    return wanted, partitions
+
+
+def _with_association(
+    state: ClusterState, account: str, user: str, partitions: tuple[Partition, ...]
+) -> tuple[Partition, ...]:
+    """Those of the partitions for which there is one. Raises Refused."""
+    found = tuple(p for p in partitions if has_association(state, account, user, p.name))
+    if not found or (len(found) < len(partitions) and state.config.enforce_part_limits == "ALL"):
+        without = next(p for p in partitions if p not in found)
+        raise Refused(Code.INVALID_ACCOUNT, f"user {user}, account {account}, partition {without.name}")
+    return found
+
+
+def after_update(
+    state: ClusterState, actor: Actor, job: Job, request: JobRequest, values: dict[str, Any]
+) -> JobRequest:
+    """The changed request with what it belongs to made right. Raises Refused."""
+    if not KEYS & values.keys():
+        return request
+    user, bound = job.user_name, actor.role < Role.OPERATOR
+    account, qos, wckey, names = request.account, request.qos, request.wckey, request.partitions
+    if "account" in values:
+        account = account_of_user(state, user, request.account)
+    if enforces(state, "associations") and ("account" in values or "partition" in values):
+        found = _with_association(state, account, user, tuple(state.partitions[name] for name in names))
+        names = tuple(partition.name for partition in found)
+    if "qos" in values or bound:
+        qos = chosen_qos(state, user, account, names[0], request.qos, request.reservation, bound)
+    if "wckey" in values:
+        wckey = chosen_wckey(state, user, request.wckey)
+    return msgspec.structs.replace(request, account=account, qos=qos, wckey=wckey, partitions=names)
+
+
+def obstacle(state: ClusterState, job: Job) -> Reason | None:
+    """Why a job that was accepted may not start: what it belongs to is gone, or enforced only since."""
+    if job.request.qos not in state.qos:
+        return Reason.INVALID_QOS
+    if not state.config.enforce or not enforces(state, "associations"):
+        return None
+    account = job.request.account.lower()
+    if any(has_association(state, account, job.user_name, name) for name in job.request.partitions):
+        return None
+    return Reason.INVALID_ACCOUNT
+
+
+# ---- time limits ------------------------------------------------------------------------------------------------------
+
+
+def qos_in_order(state: ClusterState, partition: Partition | None, name: str) -> tuple[Qos, ...]:
+    """The QOS whose limits a job has, those first that go before: the partition's, unless its own has OverPartQOS."""
+    own = state.qos.get(name)
+    of_partition = state.qos.get(partition.config.qos) if partition is not None and partition.config.qos else None
+    if own is None or of_partition is None or own is of_partition:
+        return tuple(qos for qos in (own or of_partition,) if qos is not None)
+    return (own, of_partition) if "OverPartQOS" in own.flags else (of_partition, own)
+
+
+def max_wall_s(state: ClusterState, assoc: Assoc | None, partition: Partition | None, qos: str) -> int:
+    """MaxWall of a job, seconds; -1 = none. The first of these that has one: the QOS in their order, the association, the
+    nearest account above."""
+    for record in qos_in_order(state, partition, qos):
+        if record.limits.max_wall_min != NO_LIMIT:
+            return record.limits.max_wall_min * 60
+    at = assoc
+    while at is not None:
+        if at.limits.max_wall_min != NO_LIMIT:
+            return at.limits.max_wall_min * 60
+        at = at.parent
+    return -1
+
+
+def default_limit_s(state: ClusterState, user: str, request: JobRequest, partition: Partition, limit_s: int) -> int:
+    """The time limit of a job that says none: its partition's default, and no more than MaxWall where that is enforced."""
+    if not enforces(state, "limits"):
+        return limit_s
+    most_s = max_wall_s(state, nearest(state, request.account, user, partition.name), partition, request.qos)
+    return most_s if most_s >= 0 and (limit_s < 0 or most_s < limit_s) else limit_s
