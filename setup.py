@@ -50,11 +50,12 @@ for module in COMPILED:
 
 COMMANDS = [
     "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "sprio", "sshare",
-    "penstock", "sstat", "sattach", "sbcast", "seff", "scrontab", "strigger", "swait",
+    "penstock", "sstat", "sattach", "sbcast", "seff", "scrontab", "strigger", "swait", "sreport",
 ]  # fmt: skip
 #: Those of them that cli/server.py serves: installed as programs of native/launcher.c, which find it.
 QUICK = [
     "sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sprio", "sshare", "sstat", "seff",
+    "sreport",
 ]  # fmt: skip
 DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
 

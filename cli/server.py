@@ -48,9 +48,11 @@ _PEERCRED: Final = struct.Struct("iII")
 #: What is imported before the first fork: the commands, and what they import only when they need it.
 COMMANDS: Final = (
     "sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sprio", "sshare", "sstat", "seff",
+    "sreport",
 )  # fmt: skip
 LATER: Final = (
     "cli.served", "cli.squeue_steps", "cli.showsteps", "cli.jsonout", "cli.jsonnode", "cli.jsonacct", "cli.confirm",
+    "cli.sreport_usage", "cli.sreport_cluster", "cli.sreport_jobs",
     "penstock.values.dates", "penstock.values.taskset", "google.protobuf.message_factory", "pwd", "grp",
 )  # fmt: skip
 #: Folders whose modules are watched: the packages, by their names.

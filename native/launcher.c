@@ -62,7 +62,7 @@ struct report { uint32_t magic, kind; int32_t value; };
 
 /* Commands that are over soon and have no use for a terminal of their own. The others, and new ones, run plain. */
 static const char *const served[] = {"sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag",
-                                     "sprio", "sshare", "sstat", "seff", NULL};
+                                     "sprio", "sshare", "sstat", "seff", "sreport", NULL};
 static const int relayed[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGTSTP, SIGTTIN,
                               SIGTTOU, SIGCONT, 0};
 /* What a server needs of the environment of whoever started it; its children get their callers'. */

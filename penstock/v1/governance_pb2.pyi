@@ -368,7 +368,7 @@ class FixRunawayReply(_message.Message):
     def __init__(self, fixed: _Optional[int] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("kind", "start_at_us", "end_at_us", "group_by", "tres", "accounts", "users", "wckeys", "qos", "partitions", "nodes", "bounds", "sizes_in_nodes", "names", "gids", "with_subaccounts")
+    __slots__ = ("kind", "start_at_us", "end_at_us", "group_by", "tres", "accounts", "users", "wckeys", "qos", "partitions", "nodes", "bounds", "sizes_in_nodes", "names", "gids", "with_subaccounts", "each_size", "job_ids")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NOTHING: _ClassVar[ReportRequest.Kind]
@@ -401,6 +401,8 @@ class ReportRequest(_message.Message):
     NAMES_FIELD_NUMBER: _ClassVar[int]
     GIDS_FIELD_NUMBER: _ClassVar[int]
     WITH_SUBACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    EACH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     kind: ReportRequest.Kind
     start_at_us: int
     end_at_us: int
@@ -417,7 +419,9 @@ class ReportRequest(_message.Message):
     names: _containers.RepeatedScalarFieldContainer[str]
     gids: _containers.RepeatedScalarFieldContainer[int]
     with_subaccounts: bool
-    def __init__(self, kind: _Optional[_Union[ReportRequest.Kind, str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., group_by: _Optional[_Iterable[str]] = ..., tres: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., bounds: _Optional[_Iterable[int]] = ..., sizes_in_nodes: bool = ..., names: _Optional[_Iterable[str]] = ..., gids: _Optional[_Iterable[int]] = ..., with_subaccounts: bool = ...) -> None: ...
+    each_size: bool
+    job_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[_Union[ReportRequest.Kind, str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., group_by: _Optional[_Iterable[str]] = ..., tres: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., bounds: _Optional[_Iterable[int]] = ..., sizes_in_nodes: bool = ..., names: _Optional[_Iterable[str]] = ..., gids: _Optional[_Iterable[int]] = ..., with_subaccounts: bool = ..., each_size: bool = ..., job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("rows", "rolled_up_to_us")

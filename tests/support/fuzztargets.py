@@ -122,7 +122,7 @@ TARGETS = (
     Target("topology.conf", _config("topology.conf"), ("SwitchName=s0 Nodes=n[1-2]\nSwitchName=s1 Switches=s0\n",)),
     *(
         Target(f"{name} options", _options(name), ("-N2\n-n\n4\n--time=1", "-p\na,b\n--mem=4G", "-o\n%i", "--unk\n-\n--"))
-        for name in ("sbatch", "srun", "salloc", "squeue", "sinfo", "sacct", "scancel", "sprio", "sshare", "sstat")
+        for name in ("sbatch", "srun", "salloc", "squeue", "sinfo", "sacct", "scancel", "sprio", "sshare", "sstat", "sreport")
     ),
     *(
         Target(f"sbatch --{option.name}", _converted(option), ("1", "a", "1,2", "a:1", "yes", ""))

@@ -81,7 +81,7 @@ def _command(name: str) -> Command:
 def _keywords(name: str) -> Iterable[tuple[str, str]]:
     if name == "penstock":
         return [(program.words, program.help) for program in PROGRAMS]
-    if name not in ("scontrol", "sacctmgr"):
+    if name not in ("scontrol", "sacctmgr", "sreport"):
         return []
     verbs = importlib.import_module(f"cli.{name}").VERBS
     return [(verb, "") for verb in sorted(verbs)]

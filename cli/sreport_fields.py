@@ -1,0 +1,121 @@
+"""sreport's columns: names, headings, widths, and how amounts of usage are written. Pure.
+
+A column of usage is as wide as its largest value in seconds needs, at least 8, and 9 more when percentages stand behind;
+that is Slurm's rule, which scripts that cut lines by position have met. Time is rounded to the nearest unit. What does not
+fit a column of names ends in `+`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cli.format import WIDTH_MAX, TableColumn, TableStyle, table_lines
+from cli.listing import words
+from cli.run import CommandError
+from cli.sreport_words import TimeFormat
+
+USAGE_WIDTH = 8
+PERCENT_WIDTH = 9  # (100.00%)
+SIZE_WIDTH = 13
+LINE = "-" * 80
+
+
+class Field(NamedTuple):
+    """What a name of format= shows. `seconds` marks usage: the value in seconds, with what it is a part of."""
+
+    name: str
+    header: str
+    width: int
+    text: Callable[[Any], str] | None = None
+    seconds: Callable[[Any], tuple[float, float]] | None = None
+    raw: bool = False  # not time: joules
+
+
+class Setting(NamedTuple):
+    """What the options say of the output."""
+
+    time: TimeFormat
+    style: TableStyle
+    tres: tuple[str, ...] = ("cpu",)
+    tres_given: bool = False
+
+    @property
+    def unit_words(self) -> str:
+        """What stands behind `reported in`."""
+        if not self.time.seconds:
+            return self.time.words
+        return f"{'TRES' if self.tres_given else 'CPU'} {self.time.words}"
+
+
+def text_field(name: str, header: str, width: int, value: Callable[[Any], object]) -> Field:
+    """A column of names."""
+    return Field(name, header, width, text=lambda row: str(value(row)))
+
+
+def usage_field(name: str, header: str, value: Callable[[Any], tuple[float, float]], width: int = USAGE_WIDTH) -> Field:
+    """A column of usage."""
+    return Field(name, header, width, seconds=value)
+
+
+def usage_text(seconds: float, whole: float, form: TimeFormat) -> str:
+    """`1234`, `12.34%` or `1234(12.34%)`."""
+    part = f"{100 * seconds / whole if whole else 0:.2f}%"
+    if not form.seconds:
+        return part
+    amount = f"{seconds / form.seconds:.0f}"
+    return f"{amount}({part})" if form.percent else amount
+
+
+def choose(text: str, known: Sequence[Field], aliases: Mapping[str, str] = {}) -> list[Field]:
+    """The fields of a format: by whole name, else by the first that begins so; `%20` sets a width, below 0 to the left."""
+    chosen = []
+    for part in words(text):
+        name, percent, width = part.partition("%")
+        low = aliases.get(name.strip().lower(), name.strip().lower())
+        names = [field.name.lower() for field in known]
+        at = (
+            names.index(low)
+            if low in names
+            else next((i for i, one in enumerate(names) if low and one.startswith(low)), -1)
+        )
+        if at < 0:
+            raise CommandError(f" Unknown field '{name}'", plain=True)
+        field = known[at]
+        chosen.append(field._replace(width=_width(width) or field.width) if percent else field)
+    return chosen
+
+
+def _width(text: str) -> int:
+    digits = text.strip().lstrip("+-")
+    if not (digits.isascii() and digits.isdigit()):
+        return 0
+    number = min(int(digits[:8]), WIDTH_MAX)
+    return -number if text.strip().startswith("-") else number
+
+
+def table(fields: Sequence[Field], rows: Sequence[Any], setting: Setting) -> list[str]:
+    """The lines of the report."""
+    columns = [_column(field, rows, setting.time) for field in fields]
+    return list(table_lines(columns, rows, None, setting.style))
+
+
+def _column(field: Field, rows: Sequence[Any], form: TimeFormat) -> TableColumn:
+    seconds = field.seconds
+    if seconds is None:
+        text = field.text
+        assert text is not None  # a field is one of the two
+        return TableColumn(field.header, field.width, lambda row, view: text(row))
+    largest = max((len(str(int(seconds(row)[0]))) for row in rows), default=0)
+    needed = max(USAGE_WIDTH, largest) + (PERCENT_WIDTH if form.percent and form.seconds else 0)
+    width = max(abs(field.width), needed) * (-1 if field.width < 0 else 1)
+    if field.raw:
+        return TableColumn(field.header, width, lambda row, view: _raw(*seconds(row), form))
+    return TableColumn(field.header, width, lambda row, view: usage_text(*seconds(row), form))
+
+
+def _raw(amount: float, whole: float, form: TimeFormat) -> str:
+    return usage_text(amount, whole, form._replace(seconds=1) if form.seconds else form)
+
+
+def heading(title: str, unit_line: str, setting: Setting) -> list[str]:
+    """The four lines above a report."""
+    return [LINE, title, *unit_line.split("\n"), LINE] if setting.style.header else []
