@@ -69,6 +69,7 @@ from ctld.rpc.refusals import BadRequest
 from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
 from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
+from penstock.values.limits import texts
 from penstock.values.states import COMPACT_STATE, JobState
 from penstock.values.taskset import TaskSet
 from tests.core.cronscript import CronCommands
@@ -218,7 +219,11 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands):
     def qos(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """qos add|modify|delete NAME,... key=value; qos = show."""
         if not plain:
-            return [" ".join(map(str, qos)) for qos in self.world.core.state.qos.values()]
+            shown = [
+                (qos, " ".join(f"{k}={v}" for k, v in texts(qos.limits).items()))
+                for qos in self.world.core.state.qos.values()
+            ]
+            return [" ".join([*map(str, qos[:9]), *([limits] if limits else [])]) for qos, limits in shown]
         actor = self.world.actor(keys.pop("user", "opa"))
         action = QosAction[plain[0].upper()]
         return self.world.do(ChangeQos(actor, action, tuple(plain[1].split(",")), keys, self.world.reply_to()))
