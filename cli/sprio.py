@@ -55,7 +55,7 @@ COMMAND = Command(
         Option("weights", "w", help="show the weights of the factors"),
         Option("local", env="SPRIO_LOCAL", help="jobs of the local cluster only (the default)"),
         Option("federation", env="SPRIO_FEDERATION", help="the same, as no cluster is a member of one"),
-        Option("sibling", help="the same"),
+        Option("sibling", env="SPRIO_SIBLING", help="the same, with the cluster's name"),
         *DOCUMENT_OPTIONS,
     ),
 )
@@ -239,6 +239,8 @@ def format_text(options: dict[str, Any], weights: PriorityWeights) -> str:
         return str(options["format"])
     normal = bool(options.get("norm"))
     start = FORMAT_START.replace("%.10Y", "%.16y") if normal else FORMAT_START
+    more = (" %.8c" if options.get("sibling") else "") + (" %.8u" if options.get("user") else "")
+    start = start.replace("%9r", f"%9r{more}")
     return " ".join([start, *(part[2 if normal else 1] for part in BY_WEIGHT if getattr(weights, part[0]))])
 
 

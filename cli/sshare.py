@@ -1,12 +1,14 @@
 """sshare: shares, usage and fair-share of accounts and users, as of the last calculation of priorities.
 
 The tree is shown by indenting the account. Without -a only the caller's own associations are among the users', as in
-Slurm. Numbers are of the level (Fair Tree) or of the whole (NO_FAIR_TREE), as the controller computes.
+Slurm. Numbers are of the level (Fair Tree) or of the whole (NO_FAIR_TREE), as the controller computes. A user's association
+for one partition is a line of its own; -m says which.
 """
 
 import math
 import os
 import pwd
+from collections.abc import Mapping
 from typing import Any
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted, number
@@ -22,7 +24,8 @@ FORMAT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 FORMAT_LONG = (
     "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
 )
-FORMAT_PARTITION = "Account,User,Partition,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+#: TRES that every cluster has: they are shown with what is running, also when that is nothing.
+TRES_ALWAYS = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 
 COMMAND = Command(
     "sshare",
@@ -62,21 +65,30 @@ def _level(one: Association, view: Any) -> str:
     return f"{one.level_fs:.6f}" if one.depth else ""
 
 
+def _amounts(found: Mapping[str, str]) -> str:
+    """TRES with what was used of each, in Slurm's order; nothing where the controller says nothing."""
+    if not found:
+        return ""
+    names = dict.fromkeys((*TRES_ALWAYS, *sorted(found)))
+    return ",".join(f"{name}={found.get(name, '0')}" for name in names)
+
+
 COLUMNS = (
     TableColumn("Account", -20, _account),
     TableColumn("Cluster", 10, lambda one, view: view.cluster),
     TableColumn("EffectvUsage", 13, lambda one, view: f"{one.effective_usage:.6f}"),
     TableColumn("FairShare", 10, lambda one, view: f"{one.fair_share:.6f}" if one.user else ""),
     TableColumn("ID", 6, lambda one, view: str(one.id)),
-    TableColumn("GrpTRESMins", 30, lambda one, view: ""),
-    TableColumn("GrpTRESRaw", 30, lambda one, view: ""),
+    TableColumn("GrpTRESMins", 30, lambda one, view: one.limits.get("grptresmins", "")),
+    TableColumn("GrpTRESRaw", 30, lambda one, view: _amounts(one.tres_mins)),
     TableColumn("LevelFS", 10, _level),
     TableColumn("NormShares", 11, lambda one, view: f"{one.norm_shares:.6f}"),
     TableColumn("NormUsage", 11, lambda one, view: f"{one.norm_usage:.6f}"),
-    TableColumn("Partition", 12, lambda one, view: ""),
+    TableColumn("Partition", 12, lambda one, view: one.partition),
+    TableColumn("Parent", 20, lambda one, view: one.parent),
     TableColumn("RawShares", 10, _shares),
     TableColumn("RawUsage", 11, lambda one, view: str(one.usage_s)),
-    TableColumn("TRESRunMins", 30, lambda one, view: ""),
+    TableColumn("TRESRunMins", 30, lambda one, view: _amounts(one.tres_run_mins)),
     TableColumn("User", 10, lambda one, view: one.user),
 )
 
@@ -91,15 +103,22 @@ def body(argv: list[str]) -> int:
     parsed = parse(COMMAND, argv, environment())
     options = parsed.values
     if options.get("helpformat"):
-        emit([" ".join(column.name for column in COLUMNS)])
+        names = [f"{column.name:<17}" for column in COLUMNS]
+        emit([" ".join(names[at : at + 4]) for at in range(0, len(names), 4)])
         return 0
-    columns = _columns(options)
+    if parsed.positional:
+        raise CommandError(f"Unrecognized option: {parsed.positional[0]}")
+    if options.get("format"):
+        _columns(options, True)  # a wrong name is said before anything is asked
+    if options.get("verbose"):
+        _tell(options)
     with Client.open() as client:
         heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
         answer = load(client)
     if not answer.multifactor:
         complain("sshare", NOT_MULTIFACTOR, plain=True)
         return 1
+    columns = _columns(options, answer.fair_tree)
     shown = select(list(answer.associations), options)
     if is_wanted(options):
         from cli.document import document, write_document
@@ -118,14 +137,31 @@ def share_object(one: Association, view: ListAssociationsReply) -> dict[str, Any
     """One line for --json and --yaml, by the names of Slurm's data_parser."""
     level = None if math.isinf(one.level_fs) else one.level_fs
     return {
-        "id": one.id, "cluster": view.cluster, "name": one.user or one.account, "parent": one.parent, "partition": "",
+        "id": one.id, "cluster": view.cluster, "name": one.user or one.account, "parent": one.parent,
+        "partition": one.partition,
         "shares": number(max(one.shares, 0), infinite=one.shares < 0), "shares_normalized": number(one.norm_shares),
         "usage": one.usage_s, "usage_normalized": number(one.norm_usage),
         "effective_usage": number(one.effective_usage), "type": ["USER" if one.user else "ASSOCIATION"],
         "fairshare": {"factor": number(one.fair_share if one.user else None),
                       "level": number(level, infinite=level is None)},
-        "tres": {"run_seconds": [], "group_minutes": [], "usage": []},
+        "tres": {"run_seconds": _tres_list(one.tres_run_mins, 60),
+                 "group_minutes": _tres_list(_pairs(one.limits.get("grptresmins", "")), 1),
+                 "usage": _tres_list(one.tres_mins, 60)},
     }  # fmt: skip
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in words(text))
+
+
+def _tres_list(found: Mapping[str, str], factor: int) -> list[dict[str, Any]]:
+    """Amounts by name. One that is no plain number is memory with its unit, in TRES minutes."""
+    from penstock.values.memory import parse_mb
+
+    return [
+        {"name": name, "value": number((int(text) if text.isdigit() else parse_mb(text)) * factor)}
+        for name, text in sorted(found.items())
+    ]
 
 
 def load(client: Client) -> ListAssociationsReply:
@@ -159,8 +195,21 @@ def _user_name(text: str) -> str:
         return text
 
 
-def _columns(options: dict[str, Any]) -> list[TableColumn]:
-    text = FORMAT_PARTITION if options.get("partition") else FORMAT_LONG if options.get("long") else FORMAT
+def _tell(options: dict[str, Any]) -> None:
+    """With -v: what was asked for."""
+    for what in ("users", "accounts"):
+        names = words(options.get(what)) or ["all"]
+        complain("sshare", f"{what.capitalize()} requested:", plain=True)
+        for name in names:
+            complain("sshare", f"\t: {name}", plain=True)
+
+
+def _columns(options: dict[str, Any], fair_tree: bool) -> list[TableColumn]:
+    text = FORMAT_LONG if options.get("long") else FORMAT
+    if not fair_tree:
+        text = text.replace(",LevelFS", "")
+    if options.get("partition"):
+        text = text.replace("User,", "User,Partition,", 1)
     columns, unknown = parse_table(str(options.get("format") or text), COLUMNS)
     for part in unknown:
         raise CommandError(f'Invalid field requested: "{part.what}"')

@@ -15,7 +15,7 @@ rank; the children of equal accounts are put together; a user equal to an accoun
 when one account is better off than its sibling, all of its users come before all of the sibling's.
 
 NO_FAIR_TREE: the factor is 2^(-(U/S)/dampening), with U the effective usage: an account's own part of the whole, drawn
-towards its parent's by the part of the shares.
+towards its parent's by the part of the shares; right below root it is the own part.
 
 No float decides: S / U is compared as a whole number scaled by 2^64. Shares `parent`: an account's children compete
 with its siblings; a user stands as high as the account that his shares come from.
@@ -337,7 +337,9 @@ def _classic(account: Assoc, everything: int, dampening: int) -> None:
                 usage, shares = above_usage, above_shares
             else:
                 own = (assoc.total << 64) // everything if everything else 0
-                usage = own + (above_usage - own) * assoc.shares // assoc.level_shares if everything else 0
+                usage = own  # right below root: nothing above it draws it anywhere
+                if above is not account and everything:
+                    usage += (above_usage - own) * assoc.shares // assoc.level_shares
                 shares = above_shares * assoc.shares // assoc.level_shares
             if assoc.user_name:
                 assoc.factor = (half_power(usage, shares * max(1, dampening)) if shares else 0, ONE)

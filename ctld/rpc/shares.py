@@ -151,7 +151,8 @@ def _shares_and_usage(
     if fair_tree:
         return part, assoc.total / assoc.level_usage if assoc.level_usage else 0.0
     own = assoc.total / everything if everything else 0.0
-    return above_shares * part, own + (above_usage - own) * part
+    drawn = 0.0 if assoc.parent.parent is None else (above_usage - own) * part
+    return above_shares * part, own + drawn
 
 
 def _association(

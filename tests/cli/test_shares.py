@@ -183,6 +183,56 @@ def test_sshare_long_and_delimited(client, capsys):
     assert lines[5] == f"  physics|{ME}|1|1.000000|0|0.000000|0.000000|1.000000|inf||"
 
 
+def test_sshare_of_partitions_and_limits(client, capsys):
+    """A user's association for one partition is a line of its own; limits and what runs are by TRES."""
+    one = Association(
+        id=9, account="bio", user="bob", parent="bio", partition="gpu", shares=2, depth=2, limits={"grptresmins": "cpu=100"},
+        tres_mins={"cpu": "50", "gres/gpu": "7"}, tres_run_mins={"cpu": "3", "mem": "2G"},
+    )  # fmt: skip
+    client.answers["ListAssociations"] = [
+        ListAssociationsReply(associations=[*ASSOCIATIONS[:3], one], cluster="tiny", multifactor=True, fair_tree=True)
+    ]
+    assert out(capsys, sshare, "-m", "-u", "bob", "-U") == (
+        "Account                    User    Partition  RawShares  NormShares    RawUsage  EffectvUsage  FairShare \n"
+        "-------------------- ---------- ------------ ---------- ----------- ----------- ------------- ---------- \n"
+        "  bio                       bob                  parent    0.250000         900      0.900000   0.500000 \n"
+        "  bio                       bob          gpu          2    0.000000           0      0.000000   0.000000 \n"
+    )
+    assert out(
+        capsys, sshare, "-nP", "-u", "bob", "-U", "-o", "p,parent,grptresmins,grptresraw,tresrunmins"
+    ).split() == [
+        "|bio|||",
+        "gpu|bio|cpu=100|cpu=50,mem=0,energy=0,node=0,billing=0,fs/disk=0,vmem=0,pages=0,gres/gpu=7|"
+        "cpu=3,mem=2G,energy=0,node=0,billing=0,fs/disk=0,vmem=0,pages=0",
+    ]
+    shown = json.loads(out(capsys, sshare, "-a", "--json"))["shares"]["shares"][-1]
+    assert shown["partition"] == "gpu"
+    assert shown["tres"]["group_minutes"] == [{"name": "cpu", "value": {"set": True, "infinite": False, "number": 100}}]
+    assert [one["value"]["number"] for one in shown["tres"]["run_seconds"]] == [180, 2048 * 60]
+
+
+def test_sshare_without_fair_tree_has_no_level(client, capsys):
+    client.answers["ListAssociations"] = [
+        ListAssociationsReply(associations=ASSOCIATIONS, cluster="tiny", multifactor=True)
+    ]
+    assert out(capsys, sshare, "-lP").partition("\n")[0] == (
+        "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare|GrpTRESMins|TRESRunMins"
+    )
+
+
+def test_sshare_says_what_was_asked_for(client, capsys):
+    told = "Users requested:\n\t: bob\nAccounts requested:\n\t: all\n"
+    out(capsys, sshare, "-v", "-u", "bob", err=told)
+    assert out(capsys, sshare, "-e").splitlines()[0].split() == ["Account", "Cluster", "EffectvUsage", "FairShare"]
+
+
+def test_sprio_shows_the_user_who_was_asked_for(client, capsys, monkeypatch):
+    lines = out(capsys, sprio, "-u", "0").splitlines()
+    assert lines[0].split() == ["JOBID", "PARTITION", "USER", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "TRES"]
+    monkeypatch.setenv("SPRIO_SIBLING", "1")
+    assert out(capsys, sprio).split()[2] == "CLUSTER"
+
+
 def test_sshare_filters(client, capsys):
     assert out(capsys, sshare, "-n", "-P", "-U", "-u", "bob", "-o", "account,user,levelfs") == "  bio|bob|0.277778\n"
     assert out(capsys, sshare, "-nPA", "physics", "-o", "Account,ID") == " physics|3\n  physics|5\n"

@@ -208,13 +208,12 @@ def test_classic_is_two_to_the_minus_usage_by_share() -> None:
     tree = plant("a root 3", "b root 1", "a/ann 1 30", "b/bob 1 70")
     tree.rank(0, fair_tree=False)
     ann, bob = tree.users["a", "ann"].factor, tree.users["b", "bob"].factor
-    # account a: effective 0.3 + (1 - 0.3) * 3/4 = 0.825, ann has all of it; share 0.75
-    assert ann[0] / ann[1] == pytest.approx(2 ** -(0.825 / 0.75), rel=1e-9)
-    # account b: 0.7 + 0.3 / 4 = 0.775; share 0.25
-    assert bob[0] / bob[1] == pytest.approx(2 ** -(0.775 / 0.25), rel=1e-9)
+    # right below root what counts is what was used: account a 0.3 and ann has all of it; share 0.75
+    assert ann[0] / ann[1] == pytest.approx(2 ** -(0.3 / 0.75), rel=1e-9)
+    assert bob[0] / bob[1] == pytest.approx(2 ** -(0.7 / 0.25), rel=1e-9)
     tree.rank(0, fair_tree=False, dampening=5)
     bob = tree.users["b", "bob"].factor
-    assert bob[0] / bob[1] == pytest.approx(2 ** -(0.775 / 0.25 / 5), rel=1e-9)
+    assert bob[0] / bob[1] == pytest.approx(2 ** -(0.7 / 0.25 / 5), rel=1e-9)
 
 
 def test_an_end_that_is_heard_of_later_is_charged_to_its_time() -> None:
