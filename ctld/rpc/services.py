@@ -5,9 +5,9 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from accounting.records import Records
 from accounting.traces import Traces
@@ -27,6 +27,9 @@ from penstock.security.ca import Authority
 from penstock.security.join import JoinTokens
 from penstock.v1 import controller_pb2
 from penstock.values.states import HOLDING_STATES, JobState
+
+#: Queries of the audit log at a time.
+TRACE_QUERIES_MAX: Final = 1
 
 
 @dataclass
@@ -57,6 +60,7 @@ class Services:
     thinker: Thinker = field(default_factory=Thinker)
 
     def __post_init__(self) -> None:
+        self.trace_threads = ThreadPoolExecutor(TRACE_QUERIES_MAX, "traces")
         self.denials = Denials(self.runtime.post)
         self.audit_head = self.runtime.core.state.audit.head  # as committed
         self.runtime.observers.append(self._committed)

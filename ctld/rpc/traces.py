@@ -6,8 +6,7 @@ That page is asked for after a record that comes last is committed, so the head 
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 from accounting.traces import AuditQuestion, TracesUnavailable, TxnQuestion
 from accounting.traces import Traces as Reader
@@ -17,16 +16,12 @@ from ctld.rpc.services import Services
 from penstock.v1 import governance_pb2
 from penstock.values.refusals import TEXT, Code
 
-#: Queries at a time.
-QUERIES_MAX: Final = 1
-
 
 class Traces:
     """Its methods."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._trace_threads = ThreadPoolExecutor(QUERIES_MAX, "traces")
 
     @property
     def _traces(self) -> Reader:
@@ -63,7 +58,7 @@ class Traces:
         return self._traces.hash_of(audit_id - 1) if audit_id > 1 else GENESIS
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._trace_threads, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._services.trace_threads, function, *arguments)
 
     async def _each(self, pages: Iterator[list[Any]], context: Any) -> AsyncIterator[list[Any]]:
         try:
