@@ -224,6 +224,33 @@ ACCOUNT_USER = Table(
     Column("default_wckey", Text, nullable=False, server_default=""),
 )
 
+#: The audit log: append-only, and never purged. `record` is the text that was hashed (ctld.core.audit).
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("audit_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+Index("audit_at", AUDIT.c.at_us)
+
+#: Changes of accounting in the words of sacctmgr show transaction.
+TXN = Table(
+    "txn",
+    METADATA,
+    Column("txn_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("whom", Text, nullable=False),
+    Column("info", Text, nullable=False),
+    Column("accounts", Text, nullable=False),  # with commas
+    Column("users", Text, nullable=False),  # with commas
+)
+Index("txn_at", TXN.c.at_us)
+
 
 def split_strings(joined: bytes) -> tuple[bytes, ...]:
     """`argv` and `environment` as stored, back to strings."""

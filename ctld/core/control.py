@@ -17,6 +17,7 @@ from ctld.core.rights import may_touch, require_role
 from ctld.core.select import Target, all_matching, matching, targets_of
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, live_nodes
+from ctld.core.watch import Meddling, meddles
 from penstock.values.errors import BadValue
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, format_step
 from penstock.values.jobkind import JobKind
@@ -35,9 +36,12 @@ Action = Callable[[ClusterState, int, Actor, Job], None]
 
 
 def each_target(
-    state: ClusterState, actor: Actor, ids: Iterable[str], act: Callable[[Target], None]
+    state: ClusterState, actor: Actor, ids: Iterable[str], act: Callable[[Target], None], meddling: Meddling
 ) -> list[JobResult]:
-    """Do something to every record that the ids mean, splitting off parts of arrays; one result for each id."""
+    """Do something to every record that the ids mean, splitting off parts of arrays; one result for each id.
+
+    What is done to jobs of others is told to `meddling`, which the caller writes at the end.
+    """
     results = []
     for text in ids:
         try:
@@ -47,6 +51,8 @@ def each_target(
             if not all(may_touch(actor, target.job) for target in targets):
                 raise Refused(Code.ACCESS_DENIED)
             refusals: list[Refused] = []
+            first = targets[0].job
+            before = meddling.look(first) if meddles(actor, first) else None
             for target in targets:
                 try:
                     act(target)
@@ -54,6 +60,8 @@ def each_target(
                     refusals.append(refused)
             if refusals and len(refusals) == len(targets):
                 raise refusals[0]
+            if before is not None:
+                meddling.saw(text, first, before)
             results.append(JobResult(text))
         except Refused as refused:
             results.append(JobResult(text, int(refused.code), refused.text))
@@ -69,7 +77,7 @@ def part(state: ClusterState, target: Target) -> Job:
 
 def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
     """scancel. Raises Refused."""
-    which, actor = event.which, event.actor
+    which, actor, meddling = event.which, event.actor, Meddling()
     if len(which.ids) > IDS_MAX:
         raise Refused(Code.INVALID_VALUE, f"{len(which.ids)} job ids, the limit is {IDS_MAX}")
     if not 0 <= event.signal_no <= SIGNAL_MAX:
@@ -84,26 +92,31 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
             cancel(state, now_us, actor, target, event.cron)
 
     if which.ids:
-        results = each_target(state, actor, which.ids, act)
+        results = each_target(state, actor, which.ids, act, meddling)
     else:
         unseen = "jobs" in state.config.private_data and actor.role < Role.OPERATOR
         results = []
         for target in all_matching(state, which):
             if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
-                results.append(_result(act, target))
+                results.append(_result(act, target, actor, meddling))
             elif which.uids and not unseen and not may_touch(actor, target.job):  # others' that were meant: -u OTHER
                 denied = Refused(Code.ACCESS_DENIED)
                 results.append(JobResult(str(target.job.job_id), int(denied.code), denied.text))
+    asked = {"signal": event.signal_no} if event.signal_no else {}
+    meddling.write(state, now_us, actor, "signal job" if event.signal_no else "cancel job", asked)
     state.reply(event.reply_to, Results(tuple(results)))
 
 
-def _result(act: Callable[[Target], None], target: Target) -> JobResult:
+def _result(act: Callable[[Target], None], target: Target, actor: Actor, meddling: Meddling) -> JobResult:
     """Do it to a job that a filter has found."""
+    text, before = str(target.job.job_id), meddling.look(target.job) if meddles(actor, target.job) else None
     try:
         act(target)
     except Refused as refused:  # a crontab's job, that wants to be meant
-        return JobResult(str(target.job.job_id), int(refused.code), refused.text)
-    return JobResult(str(target.job.job_id))
+        return JobResult(text, int(refused.code), refused.text)
+    if before is not None:
+        meddling.saw(text, target.job, before)
+    return JobResult(text)
 
 
 def cancel(state: ClusterState, now_us: int, actor: Actor, target: Target, cron: bool) -> None:
@@ -192,6 +205,10 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
             steps = [step for step in steps if step.step_id == BATCH_STEP]
         for step in steps:
             state.emit(NotifyStep(live_nodes(step)[0], job.job_id, job.attempt, step.step_id, event.text))
+    meddling = Meddling()
+    if meddles(event.actor, targets[0].job):
+        meddling.saw(event.id, targets[0].job, meddling.look(targets[0].job))
+    meddling.write(state, now_us, event.actor, "notify job", {"text": event.text})
     state.reply(event.reply_to, Done())
 
 
@@ -206,8 +223,10 @@ def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
         # -- apply
         apply(state, now_us, event.actor, part(state, target))
 
-    ids = event.ids[::-1] if event.action is ControlAction.TOP else event.ids
-    state.reply(event.reply_to, Results(tuple(each_target(state, event.actor, ids, act))))
+    ids, meddling = event.ids[::-1] if event.action is ControlAction.TOP else event.ids, Meddling()
+    results = each_target(state, event.actor, ids, act, meddling)
+    meddling.write(state, now_us, event.actor, f"{event.action.name.lower().replace('_', ' ')} job", {})
+    state.reply(event.reply_to, Results(tuple(results)))
 
 
 def _check_hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:

@@ -52,6 +52,7 @@ from ctld.core import (
     triggers,
     update,
     victims,
+    watch,
 )
 from ctld.core.effects import Batch, Ended, Refusal, Refused
 from ctld.core.events import (
@@ -80,6 +81,7 @@ from ctld.core.events import (
     NodeRegistered,
     NotifyJob,
     PlanReady,
+    RecordAct,
     ScriptEnded,
     SetTrigger,
     StepExited,
@@ -161,9 +163,10 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
     """A configuration takes force. Raises Refused."""
     layout.load_config(state, now_us, event)
     triggers.reconfigured(state, now_us)
+    watch.config_loaded(state, now_us, event)
 
 
-HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
+_HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     SubmitJob: het_submit.submit_job,
     AwaitJob: await_job,
     AwaitAllocation: allocations.await_allocation,
@@ -201,7 +204,9 @@ HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     ClearTriggers: triggers.clear_triggers,
     TriggerEnded: triggers.trigger_ended,
     Tick: lambda state, now_us, event: None,
+    RecordAct: watch.record_act,
 }
+HANDLERS = watch.watched(_HANDLERS)
 
 
 def _purge(state: ClusterState, now_us: int, key: Any, attempt: int) -> None:
@@ -303,6 +308,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         batch.reservations_gone = [n for n in names if n not in there]
     if state.periodic.dirty:
         _add_periodic(state, batch)
+    if state.audit.rows:
+        batch.audit, batch.txns = state.audit.rows, state.audit.txns
     if state.dirty_assocs or state.dirty_accounts or state.dirty_users:
         batch.assocs = list(state.dirty_assocs.values())
         batch.accounts, batch.users = list(state.dirty_accounts.values()), list(state.dirty_users.values())

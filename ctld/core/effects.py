@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ctld.core.audit import AuditRow, TxnRow
 from ctld.core.fairshare import AccountRow, AssocRow, UsageRow, UserRow
 from ctld.core.gpu_model import Gpu
 from ctld.core.model import (
@@ -358,6 +359,8 @@ class Batch(msgspec.Struct):
     triggers_gone: list[int] = []
     amendments: list[tuple[int, Amendment]] = []  # with their places in the order
     amendments_gone: list[tuple[str, str]] = []  # (kind, name)
+    audit: list[AuditRow] = []
+    txns: list[TxnRow] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -385,6 +388,7 @@ class Batch(msgspec.Struct):
             or self.triggers_gone
             or self.amendments
             or self.amendments_gone
+            or self.audit
         )
 
 

@@ -34,10 +34,27 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
     group_name: str
     groups: tuple[str, ...] = ()
     role: Role = Role.USER
+    via: str = ""  # how he was known: socket, token, jwt, certificate
+    origin: str = ""  # from where: the host that speaks for him, and the address of the call
+    by: "Actor | None" = None  # with --uid: who it is that acts as him
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Base of all events; the tag names them in the flight recorder."""
+
+
+class RecordAct(Event, frozen=True):
+    """What was done, or was denied, outside of the core: for the audit log. The reply leaves when it is written."""
+
+    actor: Actor | None  # None = nobody who is known
+    action: str
+    objects: tuple[str, ...] = ()
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    asked: dict[str, Any] | None = None
+    result: str = "done"
+    more: dict[str, Any] | None = None  # other fields of the record
+    reply_to: int = 0
 
 
 class LoadConfig(Event, frozen=True):
@@ -47,6 +64,7 @@ class LoadConfig(Event, frozen=True):
     reply_to: int = 0
     amendments: tuple[Amendment, ...] = ()  # what it has beside the file, as far as that is new
     dropped: tuple[tuple[str, str], ...] = ()  # (kind, name) of those that count no longer
+    act: RecordAct | None = None  # whose wish it is; None = the start's, or a signal's
 
 
 class Tick(Event, frozen=True):

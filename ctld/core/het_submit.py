@@ -65,6 +65,8 @@ def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     for job in jobs:
         refresh(state, job, now_us)
         state.record(now_us, job, "submit", f"uid {job.user_id}")
+    if event.actor.by is not None:
+        submit.note_submission(state, now_us, event.actor, het_id)
     state.reply(event.reply_to, Submitted(het_id, warnings))
 
 

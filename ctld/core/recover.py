@@ -28,6 +28,7 @@ from ctld.core import (
     surround,
     triggers,
 )
+from ctld.core.audit import AuditHead
 from ctld.core.fairshare import LoadedShares
 from ctld.core.gpu_model import Gpu
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
@@ -86,6 +87,7 @@ class Loaded(NamedTuple):
     crontabs: Sequence[Crontab] = ()
     triggers: Sequence[Trigger] = ()
     amendments: Sequence[Amendment] = ()  # in force in the configuration already
+    audit: AuditHead = AuditHead()
 
 
 class Misfit(Exception):
@@ -96,6 +98,8 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     """Fill an empty state. Raises Misfit."""
     state.epoch = loaded.epoch
     state.amended.load(loaded.amendments)
+    state.audit.head = loaded.audit
+    state.audit.assocs = {row.assoc_id: row for row in loaded.shares.assocs}
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
     state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos}

@@ -15,6 +15,7 @@ import numpy as np
 
 from ctld.core import device_counts, shares
 from ctld.core.amended import Amended
+from ctld.core.audit import Trail
 from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
@@ -78,6 +79,7 @@ class ClusterState:
         self.partitions: dict[str, Partition] = {}
         self.partition_list: list[Partition] = []
         self.amended = Amended()
+        self.audit = Trail()
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.timers = Timers()
         self._open_columns()
@@ -263,6 +265,7 @@ class ClusterState:
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
             or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.amended.dirty
+            or self.audit.rows
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -289,6 +292,7 @@ class ClusterState:
         self.dirty_qos, self.dirty_gpus, self.periodic.dirty, self.amended.dirty = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
+        self.audit.start_new_batch(self.dirty_assocs)
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
         self.dirty_reservations = {}
 

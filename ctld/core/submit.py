@@ -83,7 +83,14 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         allocations.watch(state, job, now_us)
     refresh(state, job, now_us)
     state.record(now_us, job, "submit", f"uid {job.user_id}")
+    if event.actor.by is not None:
+        note_submission(state, now_us, event.actor, job.job_id)
     state.reply(event.reply_to, Submitted(job.job_id, found.warnings))
+
+
+def note_submission(state: ClusterState, now_us: int, actor: Actor, job_id: int) -> None:
+    """A job was submitted by one user as another."""
+    state.audit.note(now_us, actor, "submit job", (f"job {job_id} of {actor.user_name}",))
 
 
 def is_known(state: ClusterState, now_us: int, event: SubmitJob) -> bool:

@@ -22,6 +22,7 @@ from ctld.core.state import ClusterState
 from ctld.core.submit import tres_requested
 from ctld.core.timers import Timer
 from ctld.core.update_keys import KEYS
+from ctld.core.watch import Meddling
 from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, Hold, JobState
@@ -49,13 +50,15 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
         # -- apply
         _apply(state, now_us, part(state, target), request, resolved)
 
+    meddling = Meddling()
     if event.which is None:
-        results = each_target(state, event.actor, event.ids, act)
+        results = each_target(state, event.actor, event.ids, act, meddling)
     else:
         ids = [str(job.job_id) for job in _of_name(state, event, event.which)]
         if not ids:
             raise Refused(Code.INVALID_JOB_ID)
-        results = each_target(state, event.actor, ids, act)
+        results = each_target(state, event.actor, ids, act, meddling)
+    meddling.write(state, now_us, event.actor, "update job", event.changes)
     state.reply(event.reply_to, Results(tuple(results)))
 
 

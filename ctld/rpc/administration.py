@@ -102,7 +102,8 @@ class Administration:
         if "activefeatures" in changes:
             self._check_active(names, changes.pop("activefeatures"), config)
         if config:
-            await self._services.amender.update_nodes(names, config)
+            act = self._services.act("update node", names, asked=config)
+            await self._services.amender.update_nodes(names, config, act)
         if changes or not config:
             await self._ask(UpdateNodes(caller(), names, changes, self._services.runtime.new_reply_to()), context)
         return controller_pb2.Empty()
@@ -126,7 +127,8 @@ class Administration:
         changes = wanted.changes_of(request.changes)
         to = changes.pop("state", "")
         if changes:
-            await self._services.amender.update_partition(request.name, changes)
+            act = self._services.act("update partition", (request.name,), asked=changes)
+            await self._services.amender.update_partition(request.name, changes, act)
         if to or not changes:
             event = UpdatePartition(caller(), request.name, {"state": to}, self._services.runtime.new_reply_to())
             await self._ask(event, context)
@@ -135,25 +137,31 @@ class Administration:
     @translated
     async def CreatePartition(self, request: Any, context: Any) -> Any:
         """scontrol create partitionname=."""
-        await self._services.amender.create_partition(request.name, wanted.changes_of(request.changes))
+        changes = wanted.changes_of(request.changes)
+        act = self._services.act("create partition", (request.name,), asked=changes)
+        await self._services.amender.create_partition(request.name, changes, act)
         return controller_pb2.Empty()
 
     @translated
     async def DeletePartition(self, request: Any, context: Any) -> Any:
         """scontrol delete partitionname=."""
-        await self._services.amender.delete_partition(request.name)
+        act = self._services.act("delete partition", (request.name,))
+        await self._services.amender.delete_partition(request.name, act)
         return controller_pb2.Empty()
 
     @translated
     async def CreateNodes(self, request: Any, context: Any) -> Any:
         """scontrol create nodename=."""
-        await self._services.amender.create_nodes(expand_nodes(request.names), wanted.changes_of(request.changes))
+        names, changes = expand_nodes(request.names), wanted.changes_of(request.changes)
+        act = self._services.act("create node", names, asked=changes)
+        await self._services.amender.create_nodes(names, changes, act)
         return controller_pb2.Empty()
 
     @translated
     async def DeleteNodes(self, request: Any, context: Any) -> Any:
         """scontrol delete nodename=."""
-        await self._services.amender.delete_nodes(expand_nodes(request.names))
+        names = expand_nodes(request.names)
+        await self._services.amender.delete_nodes(names, self._services.act("delete node", names))
         return controller_pb2.Empty()
 
     @translated
@@ -162,8 +170,16 @@ class Administration:
         if request.HasField("schedule_log"):
             raise BadRequest(Code.DISABLED_STATE, f"{TEXT[Code.DISABLED_STATE]}: there is no SlurmSchedLogFile")
         self.temporary.change(request.debug_level, request.debug_flags_on, request.debug_flags_off)
-        if request.fair_share_dampening_factor:
-            await self._services.amender.set_dampening_factor(request.fair_share_dampening_factor)
+        asked = {
+            "debug_level": request.debug_level,
+            "debug_flags_on": list(request.debug_flags_on),
+            "debug_flags_off": list(request.debug_flags_off),
+        }
+        if any(asked.values()):
+            await self._services.record("set controller", asked={k: v for k, v in asked.items() if v})
+        if factor := request.fair_share_dampening_factor:
+            act = self._services.act("set controller", asked={"fair_share_dampening_factor": factor})
+            await self._services.amender.set_dampening_factor(factor, act)
         return controller_pb2.Empty()
 
     @translated
@@ -217,6 +233,8 @@ class Administration:
         except (OSError, BadKey) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: {path}: {why}") from None
+        if name != actor.user_name:
+            await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
         return controller_pb2.IssueTokenReply(token=token)
 
 

@@ -36,6 +36,8 @@ USERS_MAX: Final = 10_000
 USER_TTL_US: Final = 60_000_000
 #: Client certificates that are kept parsed: one for each node, and some to spare.
 CERTIFICATES_MAX: Final = 10_000
+#: How a user is known, by the role of the host whose kernel said who he is.
+VIA: Final = {"controller": "socket", "login": "token of a login host", "node": "token of a node"}
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -162,16 +164,19 @@ class Authenticator:
             said = self._verifier.verify(bytes(token), self._clock_us())
         except TokenRefused as error:
             return Peer(why_nobody=error.explanation, passing=error.passing)
-        actor = await self.actor(said.uid, said.gid)
+        address = context.peer()
+        origin = said.host if address.startswith("unix:") else f"{said.host} {address}"
+        actor = await self.actor(said.uid, said.gid, VIA.get(said.role, said.role), origin)
         return Peer(actor=msgspec.structs.replace(actor, role=Role.USER) if said.role == "node" else actor)
 
-    async def actor(self, uid: int, gid: int) -> Actor:
-        """The user as the core knows him."""
+    async def actor(self, uid: int, gid: int, via: str = "", origin: str = "") -> Actor:
+        """The user as the core knows him. `via`, `origin`: how he is known, and from where, for the audit log."""
         user = await self.directory.find(uid, gid)
         if gid not in user.group_names:
             gid = user.gid
         groups = tuple(user.group_names.values())
-        return Actor(uid, gid, user.name, user.group_names[gid], groups, self.roles.role(uid, user.name))
+        role = self.roles.role(uid, user.name)
+        return Actor(uid, gid, user.name, user.group_names[gid], groups, role, via, origin)
 
     def _certified(self, pem: bytes) -> Identity:
         """TLS has checked the chain at the handshake; the term and the deny list are checked at every call."""

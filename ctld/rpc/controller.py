@@ -20,6 +20,7 @@ from ctld.core.events import (
     CreateReservation,
     DeleteReservation,
     QosAction,
+    RecordAct,
     Role,
     SubmitJob,
     UpdateJobs,
@@ -30,7 +31,8 @@ from ctld.core.model import Qos
 from ctld.core.update_keys import DATES
 from ctld.rpc import clusterinfo, gpuinfo, reservations, wanted
 from ctld.rpc.administration import Administration
-from ctld.rpc.auth import caller
+from ctld.rpc.auth import caller, current_peer
+from ctld.rpc.denials import address_of
 from ctld.rpc.joblists import JobLists
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.runas import submitted_for
@@ -121,7 +123,7 @@ class ControllerService(Administration):
             request.cron,
         )  # fmt: skip
         crash_point("cancel:before-step")
-        return _results(await self._ask(event, context))
+        return self._results(await self._ask(event, context), context, "CancelJobs")
 
     @translated
     async def ControlJobs(self, request: Any, context: Any) -> Any:
@@ -131,7 +133,7 @@ class ControllerService(Administration):
         except ValueError:
             raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
         event = ControlJobs(caller(), tuple(request.ids), action, self._runtime.new_reply_to())
-        return _results(await self._ask(event, context))
+        return self._results(await self._ask(event, context), context, "ControlJobs")
 
     @translated
     async def UpdateJobs(self, request: Any, context: Any) -> Any:
@@ -152,7 +154,17 @@ class ControllerService(Administration):
             which = await job_filter(message, self._names)
         reply_to = self._runtime.new_reply_to()
         event = UpdateJobs(await self._acting(request), tuple(request.ids), changes, dates, reply_to, which)
-        return _results(await self._ask(event, context))
+        return self._results(await self._ask(event, context), context, "UpdateJobs")
+
+    def _results(self, body: Results | Done, context: Any, method: str) -> controller_pb2.JobResultsReply:
+        results = body.results if isinstance(body, Results) else ()
+        denied = [result.id for result in results if result.code == Code.ACCESS_DENIED]
+        if denied:
+            text = f"{TEXT[Code.ACCESS_DENIED]}: job {','.join(denied)}"
+            self._services.denials.note(current_peer(), method, text, context.peer())
+        return controller_pb2.JobResultsReply(
+            results=[controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results]
+        )
 
     @translated
     async def CreateReservation(self, request: Any, context: Any) -> Any:
@@ -212,7 +224,7 @@ class ControllerService(Administration):
         if actor.role < Role.OPERATOR:
             raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
         name = await self._names.name(request.as_uid)
-        return Actor(request.as_uid, -1, name, "", (), Role.USER)
+        return Actor(request.as_uid, -1, name, "", (), Role.USER, by=actor)
 
     # ---- read ----------------------------------------------------------------------------------------------------
 
@@ -345,13 +357,14 @@ class ControllerService(Administration):
             return controller_pb2.ReconfigureReply(
                 warnings=found.warnings, changes=found.changes, problems=found.problems, jobs=found.jobs
             )
-        warnings = await self._services.reconfigure()
+        warnings = await self._services.reconfigure(self._services.act("reconfigure"))
         self.temporary.forget()
         return controller_pb2.ReconfigureReply(warnings=warnings)
 
     @translated
     async def Shutdown(self, request: Any, context: Any) -> Any:
         """Stop cleanly; jobs go on."""
+        await self._services.record("shutdown")
         self._services.shutdown(f"asked by {caller().user_name}")
         return controller_pb2.Empty()
 
@@ -364,6 +377,7 @@ class ControllerService(Administration):
         token, expires_at_us = self._services.join_tokens.create(
             request.node_name, secrets.token_bytes(SECRET_BYTES), self._runtime.clock_us(), role
         )
+        await self._services.record("create join token", (f"{role} {request.node_name}",))
         return controller_pb2.CreateNodeTokenReply(token=token, expires_at_us=expires_at_us)
 
     @translated
@@ -377,14 +391,10 @@ class ControllerService(Administration):
             request.csr_pem,
             self._runtime.clock_us(),
         )
+        who = {"from": address_of(context.peer()), "auth": "join token"}
+        objects = (f"host {request.node_name}",)
+        await self._runtime.ask(RecordAct(None, "join", objects, more=who, reply_to=self._runtime.new_reply_to()))
         return controller_pb2.JoinNodeReply(certificate_pem=certificate, ca_pem=ca)
-
-
-def _results(body: Results | Done) -> controller_pb2.JobResultsReply:
-    results = body.results if isinstance(body, Results) else ()
-    return controller_pb2.JobResultsReply(
-        results=[controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results]
-    )
 
 
 def _qos(record: Qos) -> controller_pb2.Qos:

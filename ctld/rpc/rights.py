@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from ctld.core.events import Role
-from ctld.rpc.auth import Authenticator, Peer, calling_node, set_peer
+from ctld.rpc.auth import Authenticator, Peer, calling_node, current_peer, set_peer
 from ctld.rpc.ratelimit import RateLimiter
 from penstock.client import CODE_KEY
 from penstock.values.refusals import TEXT, Code
@@ -107,6 +107,9 @@ RIGHTS: Final[dict[str, Who]] = {
     "/penstock.v1.NodeLink/Connect": Who.NODE,
 }
 
+#: Takes who called, the method, the refusal's text and the address.
+Denied = Callable[[Peer, str, str, str], None]
+
 _LEAST_ROLE: Final = {
     Who.USER: Role.USER,
     Who.OPERATOR: Role.OPERATOR,
@@ -173,8 +176,13 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         authenticator: Authenticator,
         count: Callable[[str, int, int], None] | None = None,
         limiter: RateLimiter | None = None,
+        denied: Denied | None = None,
     ) -> None:
-        """`count` is told of each call that was let in: method, uid (-1 = a node), microseconds."""
+        """`count` is told of each call that was let in: method, uid (-1 = a node), microseconds.
+
+        `denied` is told of each call that was not: by this gate, by its handler or by the core.
+        """
+        self._denied = denied
         self._authenticator = authenticator
         self._count = count
         self._limiter = limiter
@@ -188,10 +196,10 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
             handler = await continuation(handler_call_details)
             if handler is None:
                 return None
-            wrapped = self._wrapped[method] = _wrap(handler, method, self._pass, self._count)
+            wrapped = self._wrapped[method] = _wrap(handler, method, self)
         return wrapped
 
-    async def _pass(self, method: str, context: Any) -> int:
+    async def enter(self, method: str, context: Any) -> int:
         """Return the uid (-1 = a node, or nobody yet) of who may pass; else the call ends here."""
         peer = await self._authenticator.identify(context)
         refusal = judge(method, peer)
@@ -204,7 +212,20 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
             return peer.actor.uid if peer.actor is not None else -1
         status, explanation = refusal
         audit.warning("denied method=%s caller=%s from=%s: %s", method, _name(peer), context.peer(), explanation)
+        if self._denied is not None and not peer.passing:
+            self._denied(peer, method, explanation, context.peer())
         await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
+
+    def aborted(self, method: str, context: Any) -> None:
+        """A handler has ended the call with a refusal."""
+        text = context.details() or ""
+        if self._denied is not None and text.startswith(TEXT[Code.ACCESS_DENIED]):
+            self._denied(current_peer(), method, text, context.peer())
+
+    def told(self, method: str, uid: int, begun_ns: int) -> None:
+        """A call that was let in is over."""
+        if self._count is not None:
+            self._count(method.rpartition("/")[2], uid, (time.perf_counter_ns() - begun_ns) // 1000)
 
 
 def _name(peer: Peer) -> str:
@@ -213,31 +234,31 @@ def _name(peer: Peer) -> str:
     return f"node {peer.node}" if peer.node else "nobody"
 
 
-def _wrap(
-    handler: Any, method: str, gate: Callable[[str, Any], Awaitable[int]], count: Callable[[str, int, int], None] | None
-) -> Any:
+def _wrap(handler: Any, method: str, gate: Gate) -> Any:
     """The same kind of handler with the gate before it. Handlers are coroutines, or async generators for streams."""
 
     async def once(request: Any, context: Any) -> Any:
         begun = time.perf_counter_ns()
-        uid = await gate(method, context)
+        uid = await gate.enter(method, context)
         try:
             return await inner(request, context)
+        except grpc.aio.AbortError:
+            gate.aborted(method, context)
+            raise
         finally:
-            told(uid, begun)
+            gate.told(method, uid, begun)
 
     async def many(request: Any, context: Any) -> Any:
         begun = time.perf_counter_ns()
-        uid = await gate(method, context)
+        uid = await gate.enter(method, context)
         try:
             async for reply in inner(request, context):
                 yield reply
+        except grpc.aio.AbortError:
+            gate.aborted(method, context)
+            raise
         finally:
-            told(uid, begun)
-
-    def told(uid: int, begun_ns: int) -> None:
-        if count is not None:
-            count(method.rpartition("/")[2], uid, (time.perf_counter_ns() - begun_ns) // 1000)
+            gate.told(method, uid, begun)
 
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     inner = getattr(handler, kind)

@@ -41,6 +41,7 @@ async def _other(actor: Actor, uid: int | None, gid: int | None, directory: User
     name = user.group_names.get(gid) or group_name(gid)
     if name == str(gid):
         raise BadRequest(Code.INVALID_GROUP, f"{TEXT[Code.INVALID_GROUP]}: gid {gid} is not known to the controller")
+    role = actor.role if uid == actor.uid else Role.USER
     return Actor(
-        uid, gid, user.name, name, tuple(user.group_names.values()), actor.role if uid == actor.uid else Role.USER
+        uid, gid, user.name, name, tuple(user.group_names.values()), role, by=actor if uid != actor.uid else None
     )

@@ -78,7 +78,7 @@ def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Se
     check_complete(tuple(file.DESCRIPTOR for file in files))
     runtime = services.runtime
     limiter = RateLimiter(lambda: runtime.core.state.config.slurmctld_parameters, time.monotonic)
-    gate = Gate(authenticator, runtime.diagnostics.count_call, limiter)
+    gate = Gate(authenticator, runtime.diagnostics.count_call, limiter, services.denials.note)
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     for file, name, service in (
         (controller_pb2.DESCRIPTOR, "Controller", ControllerService(services)),

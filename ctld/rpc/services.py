@@ -5,14 +5,19 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from accounting.records import Records
+from accounting.traces import Traces
 from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
-from ctld.rpc.auth import UserDirectory
+from ctld.core.audit import AuditHead
+from ctld.core.effects import Batch
+from ctld.core.events import RecordAct
+from ctld.rpc.auth import UserDirectory, caller
+from ctld.rpc.denials import Denials
 from ctld.rpc.thinker import Thinker
 from ctld.rpc.users import UserNames
 from ctld.runtime.amending import Amender
@@ -22,6 +27,9 @@ from penstock.security.ca import Authority
 from penstock.security.join import JoinTokens
 from penstock.v1 import controller_pb2
 from penstock.values.states import HOLDING_STATES, JobState
+
+#: Queries of the audit log at a time.
+TRACE_QUERIES_MAX: Final = 1
 
 
 @dataclass
@@ -35,7 +43,9 @@ class Services:
     registry: Registry
     join_tokens: JoinTokens
     authority: Callable[[], Authority]  # the CA with its key; raises BadSetup when the key is kept elsewhere
-    reconfigure: Callable[[], Awaitable[tuple[str, ...]]]  # returns warnings; raises BadRequest, NotTaken
+    reconfigure: Callable[
+        [RecordAct | None], Awaitable[tuple[str, ...]]
+    ]  # returns warnings; raises BadRequest, NotTaken
     preview: Callable[[], Awaitable[Any]]  # what that would do; runtime's reload.Preview
     shutdown: Callable[[str], None]
     epoch: int
@@ -45,8 +55,28 @@ class Services:
     stream_secret: bytes  # of the keys with which clients attach to steps
     directory: UserDirectory
     amender: Amender
+    traces: Traces
     names: UserNames = field(default_factory=UserNames)
     thinker: Thinker = field(default_factory=Thinker)
+
+    def __post_init__(self) -> None:
+        self.trace_threads = ThreadPoolExecutor(TRACE_QUERIES_MAX, "traces")
+        self.denials = Denials(self.runtime.post)
+        self.audit_head = self.runtime.core.state.audit.head  # as committed
+        self.runtime.observers.append(self._committed)
+
+    def _committed(self, batch: Batch) -> None:
+        if batch.audit:
+            last = batch.audit[-1]
+            self.audit_head = AuditHead(last.audit_id, last.hash)
+
+    def act(self, action: str, objects: tuple[str, ...] = (), **said: Any) -> RecordAct:
+        """What the caller of this method does, for the audit log."""
+        return RecordAct(caller(), action, objects, **said)
+
+    async def record(self, action: str, objects: tuple[str, ...] = (), **said: Any) -> None:
+        """Write down what the caller of this method does, outside of the core. Returns when that is durable."""
+        await self.runtime.ask(self.act(action, objects, reply_to=self.runtime.new_reply_to(), **said))
 
     def ping(self) -> controller_pb2.PingReply:
         """Who answers, and how much there is to do."""

@@ -9,11 +9,14 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import msgspec
+
 from ctld.core.effects import Refusal
-from ctld.core.events import LoadConfig
+from ctld.core.events import LoadConfig, RecordAct
 from ctld.core.state import ClusterState
 from ctld.rpc.refusals import BadRequest
 from ctld.runtime.loop import Runtime
+from penstock.config import changes as config_changes
 from penstock.config.amend import NEW_NODE_STATES, NODE_KEYS, amend, canonical, resolved
 from penstock.values.amendment import NODE, PARTITION, Amendment
 from penstock.values.config import Config
@@ -30,7 +33,7 @@ DEFAULT = "Default"
 
 
 class Amender:
-    """What scontrol changes of nodes and partitions. `folder` is that of slurm.conf."""
+    """What scontrol changes of nodes and partitions. `folder` is that of slurm.conf; `act`: for the audit log."""
 
     def __init__(self, runtime: Runtime, folder: str) -> None:
         self._runtime = runtime
@@ -41,22 +44,22 @@ class Amender:
     def _state(self) -> ClusterState:
         return self._runtime.core.state
 
-    async def update_partition(self, name: str, changes: Mapping[str, str]) -> None:
+    async def update_partition(self, name: str, changes: Mapping[str, str], act: RecordAct | None = None) -> None:
         """Keys of a partition that is there. Raises BadRequest, NotTaken."""
         async with self.lock:
             if name not in self._state.partitions:
                 raise _bad(Code.INVALID_PARTITION, name[:64])
-            await self._take([self._changed(PARTITION, name, changes)])
+            await self._take([self._changed(PARTITION, name, changes)], act)
 
-    async def create_partition(self, name: str, changes: Mapping[str, str]) -> None:
+    async def create_partition(self, name: str, changes: Mapping[str, str], act: RecordAct | None = None) -> None:
         """A partition that is not in the file. Raises BadRequest, NotTaken."""
         async with self.lock:
             _check_name(name, Code.INVALID_PARTITION)
             if name in self._state.partitions or name.upper() in ("ALL", "DEFAULT"):
                 raise _bad(Code.PARTITION_EXISTS, name)
-            await self._take([Amendment(PARTITION, name, _pairs(PARTITION, changes), made=True)])
+            await self._take([Amendment(PARTITION, name, _pairs(PARTITION, changes), made=True)], act)
 
-    async def delete_partition(self, name: str) -> None:
+    async def delete_partition(self, name: str, act: RecordAct | None = None) -> None:
         """Raises BadRequest when jobs are in it, NotTaken."""
         async with self.lock:
             if name not in self._state.partitions:
@@ -68,9 +71,11 @@ class Amender:
             ]
             if users:
                 raise _bad(Code.PARTITION_IN_USE, f"job {users[0]}")
-            await self._remove([self._state.amended.by_key.get((PARTITION, name), Amendment(PARTITION, name))])
+            await self._remove([self._state.amended.by_key.get((PARTITION, name), Amendment(PARTITION, name))], act)
 
-    async def create_nodes(self, names: Iterable[str], changes: Mapping[str, str]) -> None:
+    async def create_nodes(
+        self, names: Iterable[str], changes: Mapping[str, str], act: RecordAct | None = None
+    ) -> None:
         """Dynamic nodes. Raises BadRequest, NotTaken."""
         async with self.lock:
             listed = list(dict.fromkeys(names))
@@ -92,10 +97,11 @@ class Amender:
                 [
                     Amendment(NODE, name, _pairs(NODE, pairs | {k: v[i] for k, v in spread.items()}), made=True)
                     for i, name in enumerate(listed)
-                ]
+                ],
+                act,
             )
 
-    async def delete_nodes(self, names: Iterable[str]) -> None:
+    async def delete_nodes(self, names: Iterable[str], act: RecordAct | None = None) -> None:
         """Nodes that were created by hand, and have neither jobs nor a reservation. Raises BadRequest, NotTaken."""
         async with self.lock:
             gone = []
@@ -114,9 +120,11 @@ class Amender:
                 ]:
                     raise _bad(Code.NODES_BUSY, f"{name} is in the reservation {reserved[0]}")
                 gone.append(amendment)
-            await self._remove(gone)
+            await self._remove(gone, act)
 
-    async def update_nodes(self, names: Iterable[str], changes: Mapping[str, str]) -> None:
+    async def update_nodes(
+        self, names: Iterable[str], changes: Mapping[str, str], act: RecordAct | None = None
+    ) -> None:
         """Keys of nodes that are part of the configuration. Raises BadRequest, NotTaken."""
         async with self.lock:
             known = self._state.nodes
@@ -130,14 +138,14 @@ class Amender:
             for key in [key for key in words if key in ("nodeaddr", "nodehostname")]:
                 for mine, value in zip(each, _spread(key, words[key], listed), strict=True):
                     mine[key] = value
-            await self._take([self._changed(NODE, name, mine) for name, mine in zip(listed, each, strict=True)])
+            await self._take([self._changed(NODE, name, mine) for name, mine in zip(listed, each, strict=True)], act)
 
-    async def set_dampening_factor(self, factor: int) -> None:
+    async def set_dampening_factor(self, factor: int, act: RecordAct | None = None) -> None:
         """Until the file is read again. Raises BadRequest, NotTaken."""
         async with self.lock:
             config = replace(self._state.config, fair_share_dampening_factor=factor)
             shown = dict(config.shown) | {"FairShareDampeningFactor": str(factor)}
-            await self._load(replace(config, shown=tuple(shown.items())), (), ())
+            await self._load(replace(config, shown=tuple(shown.items())), (), (), act)
 
     def _changed(self, kind: str, name: str, changes: Mapping[str, str]) -> Amendment:
         config, pairs = self._state.config, []
@@ -150,7 +158,7 @@ class Amender:
                 raise _bad(Code.INVALID_VALUE, str(problem)) from None
         return Amendment(kind, name, tuple(pairs))
 
-    async def _take(self, amendments: list[Amendment]) -> None:
+    async def _take(self, amendments: list[Amendment], act: RecordAct | None) -> None:
         config = self._state.config
         for amendment in amendments:
             config = self._amended(config, amendment)
@@ -165,14 +173,14 @@ class Amender:
             for key, other in mine.items():
                 if key not in merged and any(name == DEFAULT for name, _ in other.pairs):
                     merged[key] = other._replace(pairs=tuple(pair for pair in other.pairs if pair[0] != DEFAULT))
-        await self._load(config, tuple(merged.values()), ())
+        await self._load(config, tuple(merged.values()), (), act)
 
-    async def _remove(self, amendments: list[Amendment]) -> None:
+    async def _remove(self, amendments: list[Amendment], act: RecordAct | None) -> None:
         config = self._state.config
         for amendment in amendments:
             config = self._amended(config, amendment._replace(gone=True))
         stays = tuple(one._replace(gone=True, pairs=()) for one in amendments if not one.made)
-        await self._load(config, stays, tuple(one.key for one in amendments if one.made))
+        await self._load(config, stays, tuple(one.key for one in amendments if one.made), act)
 
     def _amended(self, config: Config, amendment: Amendment) -> Config:
         try:
@@ -181,9 +189,15 @@ class Amender:
             raise _bad(Code.INVALID_VALUE, f"{amendment.name}: {problem}") from None
 
     async def _load(
-        self, config: Config, amendments: tuple[Amendment, ...], dropped: tuple[tuple[str, str], ...]
+        self,
+        config: Config,
+        amendments: tuple[Amendment, ...],
+        dropped: tuple[tuple[str, str], ...],
+        act: RecordAct | None,
     ) -> None:
-        event = LoadConfig(config, self._runtime.new_reply_to(), amendments, dropped)
+        if act is not None:
+            act = msgspec.structs.replace(act, after={"changes": list(config_changes(self._state.config, config))})
+        event = LoadConfig(config, self._runtime.new_reply_to(), amendments, dropped, act)
         body = await self._runtime.ask(event)
         if isinstance(body, Refusal):
             raise BadRequest(Code(body.code), body.text)

@@ -17,13 +17,16 @@ from functools import partial
 from importlib import metadata
 from typing import Any, Final
 
+import msgspec
+
 from accounting.records import Records
+from accounting.traces import Traces
 from ctld.agents.fence import Fencer
 from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
 from ctld.core.controller import Core
 from ctld.core.effects import Batch, Refusal
-from ctld.core.events import LoadConfig
+from ctld.core.events import LoadConfig, RecordAct
 from ctld.core.recover import Loaded as LoadedState
 from ctld.core.recover import Misfit
 from ctld.core.rights import has_job
@@ -48,7 +51,7 @@ from ctld.runtime.triggers import TriggerRunner
 from ctld.store.committer import Store
 from ctld.store.errors import StorageFull
 from penstock.cluster import ClusterFile, write_cluster
-from penstock.config import Loaded
+from penstock.config import Loaded, changes
 from penstock.config.amend import amend_all, kept
 from penstock.errors import BadSetup
 from penstock.security.authd import AuthServer
@@ -143,6 +146,7 @@ class Controller:
         )  # fmt: skip
         self._amender = Amender(runtime, self._config_folder)
         self._records = Records(config.penstock_database_url or folder.database)
+        self._traces = Traces(config.penstock_database_url or folder.database)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
         self._registry = Registry(runtime, specs, epoch, version(), secret)
         self._fencer = Fencer(runtime)
@@ -152,7 +156,7 @@ class Controller:
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
-        services = Services(
+        self._services = services = Services(
             runtime,
             store,
             self._reader,
@@ -170,6 +174,7 @@ class Controller:
             secret,
             self._authenticator.directory,
             self._amender,
+            self._traces,
         )
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)
@@ -191,6 +196,7 @@ class Controller:
     async def stop(self) -> None:
         """Commit and answer what was taken, then leave."""
         self._auth.close()
+        self._services.denials.flush()
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
                 await self._runtime.stop()
@@ -204,6 +210,7 @@ class Controller:
         self._triggers.stop()
         await self._server.stop(STOP_GRACE_S)
         self._records.close()
+        self._traces.close()
         self._store.close()
         self._reader.shutdown(wait=True)
         log.info("stopped")
@@ -288,17 +295,21 @@ class Controller:
         loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
         return loaded, tuple(key for key in made if key not in {one.key for one in stay})
 
-    async def _reconfigure(self) -> tuple[str, ...]:
-        """Read, check, take into force; all or nothing. Raises BadRequest, NotTaken."""
+    async def _reconfigure(self, act: RecordAct | None = None) -> tuple[str, ...]:
+        """Read, check, take into force; all or nothing. `act`: whose wish it is. Raises BadRequest, NotTaken."""
         async with self._amender.lock:
-            return await self._read_again()
+            return await self._read_again(act)
 
-    async def _read_again(self) -> tuple[str, ...]:
+    async def _read_again(self, act: RecordAct | None) -> tuple[str, ...]:
         runtime = self._runtime
         loaded, dropped = self._kept_by_hand(await read(self._daemon.config_path))
         if problems := problems_of(runtime.core.state, loaded):
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
-        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped))
+        if act is not None:
+            act = msgspec.structs.replace(
+                act, after={"changes": list(changes(runtime.core.state.config, loaded.config))}
+            )
+        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped, act))
         if isinstance(body, Refusal):
             raise BadRequest(Code(body.code), body.text)
         self._authenticator.roles = Roles.of(loaded.config)

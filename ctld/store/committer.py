@@ -229,6 +229,8 @@ class Store:
             (sql.delete_crontabs, [(uid,) for uid in batch.crontabs_gone]),
             (sql.replace_triggers, [rows.trigger_values(trigger) for trigger in batch.triggers]),
             (sql.delete_triggers, [(trigger_id,) for trigger_id in batch.triggers_gone]),
+            (sql.insert_audit, batch.audit),
+            (sql.insert_txns, batch.txns),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

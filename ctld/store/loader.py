@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, or_, select
 
+from ctld.core.audit import AuditHead
 from ctld.core.fairshare import ROOT_ID, LoadedShares, UsageRow, UserRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
@@ -24,6 +25,7 @@ from ctld.store.schema import (
     AMENDMENT,
     ASSOC,
     ASSOC_USAGE,
+    AUDIT,
     CRONTAB,
     ENDED_FROM,
     EVENT_TRIGGER,
@@ -38,6 +40,7 @@ from ctld.store.schema import (
     QOS,
     RESERVATION,
     STEP,
+    TXN,
 )
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
@@ -91,6 +94,7 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             for (record,) in connection.execute(select(EVENT_TRIGGER.c.record).order_by(EVENT_TRIGGER.c.trigger_id))
         ],
         submit_keys=_submit_keys(connection, submitted_since_us),
+        audit=_audit_head(connection),
         shares=_shares(connection),
         reservations=tuple(
             rows.reservation_from(record)
@@ -120,6 +124,13 @@ def _shares(connection: Connection) -> LoadedShares:
         tuple(UserRow(*r) for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))),
         highest + 1,
     )
+
+
+def _audit_head(connection: Connection) -> AuditHead:
+    """Where the audit log and the transactions go on."""
+    last = connection.execute(select(AUDIT.c.audit_id, AUDIT.c.hash).order_by(AUDIT.c.audit_id.desc()).limit(1)).first()
+    txn_id = connection.execute(select(func.max(TXN.c.txn_id))).scalar() or 0
+    return AuditHead(txn_id=txn_id) if last is None else AuditHead(last.audit_id, last.hash, txn_id)
 
 
 def _jobs(connection: Connection, reader: rows.JobReader, condition: ColumnElement[bool]) -> Iterator[JobRow]:

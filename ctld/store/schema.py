@@ -11,12 +11,14 @@ from accounting.schema import (
     ACCOUNT_USER,
     ASSOC,
     ASSOC_USAGE,
+    AUDIT,
     ENDED_FROM,
     JOB,
     JOB_REQUEST,
     JOB_SPEC,
     METADATA,
     STEP,
+    TXN,
 )
 
 #: What `meta.name` says in a database of ours.
@@ -154,6 +156,7 @@ __all__ = [
     "AMENDMENT",
     "ASSOC",
     "ASSOC_USAGE",
+    "AUDIT",
     "CRONTAB",
     "ENDED_FROM",
     "EVENT_TRIGGER",
@@ -170,4 +173,5 @@ __all__ = [
     "RESERVATION",
     "SCHEMA_NAME",
     "STEP",
+    "TXN",
 ]

@@ -19,6 +19,7 @@ from ctld.store.schema import (
     AMENDMENT,
     ASSOC,
     ASSOC_USAGE,
+    AUDIT,
     CRONTAB,
     EVENT_TRIGGER,
     GPU,
@@ -32,6 +33,7 @@ from ctld.store.schema import (
     QOS,
     RESERVATION,
     STEP,
+    TXN,
 )
 
 #: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
@@ -71,6 +73,8 @@ class Statements:
     delete_crontabs: str
     replace_triggers: str
     delete_triggers: str
+    insert_audit: str
+    insert_txns: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -135,6 +139,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         delete_triggers=text(
             delete(EVENT_TRIGGER).where(EVENT_TRIGGER.c.trigger_id == bindparam("key_trigger_id")), ["key_trigger_id"]
         ),
+        insert_audit=insert(AUDIT),
+        insert_txns=insert(TXN),
     )
 
 

@@ -306,10 +306,16 @@ class ListAuditRequest(_message.Message):
     def __init__(self, from_id: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., users: _Optional[_Iterable[str]] = ..., records_max: _Optional[int] = ...) -> None: ...
 
 class ListAuditReply(_message.Message):
-    __slots__ = ("records",)
+    __slots__ = ("records", "head_id", "head_hash", "previous_hash")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
+    HEAD_HASH_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_HASH_FIELD_NUMBER: _ClassVar[int]
     records: _containers.RepeatedCompositeFieldContainer[AuditInfo]
-    def __init__(self, records: _Optional[_Iterable[_Union[AuditInfo, _Mapping]]] = ...) -> None: ...
+    head_id: int
+    head_hash: str
+    previous_hash: str
+    def __init__(self, records: _Optional[_Iterable[_Union[AuditInfo, _Mapping]]] = ..., head_id: _Optional[int] = ..., head_hash: _Optional[str] = ..., previous_hash: _Optional[str] = ...) -> None: ...
 
 class AuditInfo(_message.Message):
     __slots__ = ("id", "record", "hash")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from ctld.core.audit import GENESIS, AuditHead, AuditRow, TxnRow, chained
 from ctld.core.controller import Core
 from ctld.core.effects import (
     AckReports,
@@ -140,6 +141,8 @@ class World:
         self.works: dict[str, tuple[str, str]] = {}  # w1, w2, ...: works that were ordered: (node, UUID),
         self.work_ids: dict[str, str] = {}  # and their ids
         self.history: list[HistoryRow] = []
+        self.audit: list[AuditRow] = []
+        self.txns: list[TxnRow] = []
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.launched_with: dict[tuple[int, int], LaunchStep] = {}
         self.acknowledged: dict[int, None] = {}
@@ -170,6 +173,7 @@ class World:
             tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)), list(self.qos.values()),
             sorted(self.gpus.values(), key=lambda gpu: (gpu.node, gpu.slot, gpu.uuid)),
             [self.crontabs[uid] for uid in sorted(self.crontabs)], [self.triggers[i] for i in sorted(self.triggers)],
+            audit=AuditHead(len(self.audit), self.audit[-1].hash if self.audit else GENESIS, len(self.txns)),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -223,6 +227,11 @@ class World:
         for step in batch.steps:
             self.steps[step.job_id, step.attempt, step.step_id] = step
         self.history += batch.history
+        for row in batch.audit:
+            before = self.audit[-1].hash if self.audit else GENESIS
+            assert row.audit_id == len(self.audit) + 1 and row.hash == chained(before, row.record), "a gap in the chain"
+            self.audit.append(row)
+        self.txns += batch.txns
         self.node_rows.update({n.name: n for n in batch.nodes})
         self.qos.update({record.name: record for record in batch.qos})
         for name in batch.qos_gone:

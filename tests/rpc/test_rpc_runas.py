@@ -30,7 +30,7 @@ def submitted(actor: Actor, **fields: int) -> SubmitJob:
 def test_root_and_slurm_user_submit_for_others(actor: Actor) -> None:
     event = submitted(actor, run_as_uid=NOBODY.pw_uid)
     group = grp.getgrgid(NOBODY.pw_gid).gr_name
-    assert event.actor == Actor(NOBODY.pw_uid, NOBODY.pw_gid, "nobody", group, (group,), Role.USER)
+    assert event.actor == Actor(NOBODY.pw_uid, NOBODY.pw_gid, "nobody", group, (group,), Role.USER, by=actor)
     assert event.job == WantedJob(name="x")  # whose it was is not the core's to know
 
 

@@ -1,0 +1,216 @@
+"""The audit log and the table of transactions: who has changed what, written in the batch of the change.
+
+A record is JSON text with sorted keys. Records are chained: the hash of one is SHA-256 over the hash before it and its own
+text, both as text, so that `printf '%s%s' PREVIOUS RECORD | sha256sum` says it again. Ids have no gaps. The head of the
+chain is kept here and read from the table at a start; the records themselves leave with the batch and are not kept.
+
+What is recorded: every change by somebody that needs rights beyond his own jobs, and every call that was denied. Which
+tables a request may change, and how that is seen, is in watch.py. Deliberately absent: what users do with their own jobs.
+
+A transaction is the same change of accounting in the words of sacctmgr, for `sacctmgr show transaction`.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from ctld.core.fairshare import AssocRow
+from penstock.values.limits import Limits
+from penstock.values.limits import texts as limit_texts
+
+if TYPE_CHECKING:
+    from ctld.core.events import Actor
+
+#: What stands before the first record.
+GENESIS: Final = "0" * 64
+#: Objects that one record names; a change of more makes several records.
+OBJECTS_MAX: Final = 500
+#: Characters of one value in a record: what is longer is cut, with its length and its hash in place of the rest.
+VALUE_CHARS_MAX: Final = 4096
+DONE: Final = "done"
+
+Fields = Mapping[str, Any]
+
+
+class AuditRow(NamedTuple):
+    """One record. Primary key audit_id; `record` is the text that was hashed."""
+
+    audit_id: int
+    at_us: int
+    user_name: str
+    record: str
+    hash: str  # hexadecimal
+
+
+class TxnRow(NamedTuple):
+    """One transaction, as sacctmgr shows it. Primary key txn_id. Lists have commas between their names."""
+
+    txn_id: int
+    at_us: int
+    action: str  # Add Users, Modify Associations, ...
+    actor: str
+    whom: str
+    info: str
+    accounts: str
+    users: str
+
+
+class AuditHead(NamedTuple):
+    """Where both go on."""
+
+    audit_id: int = 0
+    hash: str = GENESIS
+    txn_id: int = 0
+
+
+class Trail:
+    """What is new of both since the last batch, and what they go on from."""
+
+    def __init__(self) -> None:
+        self.head = AuditHead()
+        self.rows: list[AuditRow] = []
+        self.txns: list[TxnRow] = []
+        self.assocs: dict[int, AssocRow] = {}  # as the last batch left them: what a change is compared with
+
+    def note(
+        self,
+        now_us: int,
+        actor: "Actor | None",
+        action: str,
+        objects: Sequence[str] = (),
+        before: Fields | None = None,
+        after: Fields | None = None,
+        *,
+        asked: Fields | None = None,
+        result: str = DONE,
+        more: Fields | None = None,
+    ) -> None:
+        """Add a record, or some if there are very many objects. `asked`: the request's own words."""
+        content: dict[str, Any] = {"time": date_text(now_us), "action": action, "result": result, **who(actor)}
+        content |= {"before": plain(before), "after": plain(after)}
+        if asked:
+            content["asked"] = plain(asked)
+        content |= plain(more or {})
+        for at in range(0, max(1, len(objects)), OBJECTS_MAX):
+            self._append(now_us, {**content, "objects": [_cut(text) for text in objects[at : at + OBJECTS_MAX]]})
+
+    def _append(self, now_us: int, content: dict[str, Any]) -> None:
+        audit_id = self.head.audit_id + 1
+        text = canonical({"id": audit_id, **content})
+        self.head = self.head._replace(audit_id=audit_id, hash=chained(self.head.hash, text))
+        self.rows.append(AuditRow(audit_id, now_us, content["user"], text, self.head.hash))
+
+    def transact(
+        self, now_us: int, actor: "Actor", action: str, whom: str, info: str,
+        accounts: Sequence[str] = (), users: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Add a transaction."""
+        self.head = self.head._replace(txn_id=self.head.txn_id + 1)
+        name = (actor.by or actor).user_name
+        self.txns.append(
+            TxnRow(self.head.txn_id, now_us, action, name, whom, info, ",".join(accounts), ",".join(users))
+        )
+
+    def start_new_batch(self, assocs: Mapping[int, AssocRow]) -> None:
+        """What was new has been handed out, and so have these rows."""
+        if self.rows or self.txns:
+            self.rows, self.txns = [], []
+        for assoc_id, row in assocs.items():
+            if row.deleted:
+                self.assocs.pop(assoc_id, None)
+            else:
+                self.assocs[assoc_id] = row
+
+
+def chained(previous: str, text: str) -> str:
+    """The hash of a record, from the hash before it."""
+    return hashlib.sha256((previous + text).encode()).hexdigest()
+
+
+def canonical(content: Mapping[str, Any]) -> str:
+    """The one text of a record."""
+    try:
+        return msgspec.json.encode(content, order="sorted").decode()
+    except UnicodeEncodeError:  # a name that is not UTF-8
+        return msgspec.json.encode(_encodable(content), order="sorted").decode()
+
+
+def who(actor: "Actor | None") -> dict[str, Any]:
+    """Who has done it, how he was known, from where; with --uid also as whom. None = nobody who is known."""
+    if actor is None:
+        return {"uid": -1, "user": "", "role": "none", "auth": "", "from": ""}
+    real = actor.by or actor
+    told = {"uid": real.uid, "user": real.user_name, "role": real.role.name.lower(), "auth": real.via}
+    return {**told, "from": real.origin} | ({"as": actor.user_name} if actor.by is not None else {})
+
+
+def difference(before: Fields | None, after: Fields | None) -> tuple[Fields | None, Fields | None]:
+    """Both with only what differs. Of what is new or gone, what says something."""
+    if before is None or after is None:
+        said = {name: value for name, value in (before or after or {}).items() if value}
+        return (None, said) if before is None else (said, None)
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
+
+
+def image(row: Any) -> dict[str, Any]:
+    """The fields of a record of the state."""
+    return dict(row._asdict()) if hasattr(row, "_asdict") else msgspec.structs.asdict(row)
+
+
+def date_text(at_us: int) -> str:
+    """A time in UTC, by arithmetic alone: 2026-11-22T04:10:00.000000Z."""
+    days, in_day = divmod(at_us // 1_000_000, 86_400)
+    days += 719_468  # from 0000-03-01, so that the leap day is a year's last
+    era, of_era = divmod(days, 146_097)
+    year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    month += 3 if month < 10 else -9
+    hour, rest = divmod(in_day, 3_600)
+    date = f"{year + era * 400 + (month <= 2):04}-{month:02}-{day:02}"
+    return f"{date}T{hour:02}:{rest // 60:02}:{rest % 60:02}.{at_us % 1_000_000:06}Z"
+
+
+def plain(value: Any) -> Any:
+    """What JSON knows."""
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, Enum):
+        return str(value.name or value.value)
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Limits):
+        return limit_texts(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(one) for one in value]
+    return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= VALUE_CHARS_MAX:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+    return f"{text[:VALUE_CHARS_MAX]}... ({len(text)} characters, SHA-256 {digest})"
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_encodable(name): _encodable(one) for name, one in value.items()}
+    return [_encodable(one) for one in value] if isinstance(value, list) else value
+
+
+__all__ = [
+    "DONE", "GENESIS", "AuditHead", "AuditRow", "Trail", "TxnRow", "canonical", "chained", "difference", "image",
+    "limit_texts", "plain", "who",
+]  # fmt: skip
