@@ -9,6 +9,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("sim.compare:main", "two results side by side"),
     "openb": ("sim.openb_cli:main", "place pods with parts of GPUs: the lists of Alibaba's GPU cluster"),
     "worlds": ("sim.worlds_cli:main", "seeded fault worlds: crashes, losses and restarts, watched by oracles"),
+    "policy": ("sim.policyplay:main", "jobs under two policies, for penstock policy plan (JSON on stdin)"),
     "replay": ("sim.flight:main", "step a controller's flight record again"),
 }
 

@@ -184,7 +184,13 @@ def wanted_jobs(workload: Workload, options: Options) -> list[WantedJob]:
 
 
 def _wanted(config: Config | None, procs: int, limit_s: int, nodes: int, gpu_milli: int, mem_mb: int) -> WantedJob:
-    """Sizes of a whole job, as what is asked for on each node. Parts of a GPU count as whole ones."""
+    """Sizes of a whole job, as what is asked for on each node."""
+    fields = wanted_sizes(config, procs, nodes, gpu_milli, mem_mb)
+    return WantedJob(name="job", work_dir=b"/", time_limit_s=limit_s, **fields)
+
+
+def wanted_sizes(config: Config | None, procs: int, nodes: int, gpu_milli: int, mem_mb: int) -> dict[str, Any]:
+    """Of a WantedJob: what is asked for on each node. Parts of a GPU count as whole ones."""
     fields: dict[str, Any] = {}
     gpus = -(-max(0, gpu_milli) // 1000)
     if config is not None:
@@ -196,7 +202,7 @@ def _wanted(config: Config | None, procs: int, limit_s: int, nodes: int, gpu_mil
             fields |= {"nodes_min": nodes, "nodes_max": nodes}
         if mem_mb > 0 and config.memory_is_consumable():
             fields["mem_per_node_mb" if nodes > 0 else "mem_per_cpu_mb"] = -(-mem_mb // (nodes if nodes > 0 else procs))
-    return WantedJob(name="job", work_dir=b"/", ntasks=max(procs, nodes), time_limit_s=limit_s, **fields)
+    return {"ntasks": max(procs, nodes), **fields}
 
 
 class Running:
@@ -245,11 +251,19 @@ class Play:
                 cluster._step(Tick())
             cluster.seal()
             if cluster.refused:
-                number, text = next(iter(cluster.refused.items()))
-                raise BadValue(f"job {self.workload.job_id[number]} of the log cannot run on this machine: {text}")
+                self.refused(cluster.refused)
             while cluster.launched or cluster.stopped:
                 self.obey(now_s)
         cluster._step(Tick())
+
+    def refused(self, texts: dict[int, str]) -> None:
+        """Jobs were refused; by their numbers. A log that does not fit the machine is a mistake."""
+        number, text = next(iter(texts.items()))
+        raise BadValue(f"job {self.workload.job_id[number]} of the log cannot run on this machine: {text}")
+
+    def number_of(self, job_id: int) -> int:
+        """The job of the workload: ids are given in the order of submissions."""
+        return self.order[job_id - self.first_id]
 
     def next_s(self) -> int:
         """When something happens next. Raises BadValue when jobs wait and nothing ever will."""
@@ -279,7 +293,7 @@ class Play:
         launched, stopped = cluster.launched, cluster.stopped
         cluster.launched, cluster.stopped = [], []
         for launch in launched:
-            number = self.order[launch.job_id - self.first_id]
+            number = self.number_of(launch.job_id)
             if self.launches[number] is not None:
                 self.preemptions += 1
             limit_s = launch.job.time_limit_s

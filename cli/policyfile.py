@@ -1,0 +1,288 @@
+"""The policy file: accounts, users, QOS, limits and shares of a cluster in one YAML file, for version control.
+
+    qos:
+      normal: {}
+      long: {MaxWall: 7-00:00:00, Priority: 10, Flags: [DenyOnLimit]}
+    accounts:
+      science:
+        Fairshare: 70
+        accounts:                     # below it
+          physics:
+            GrpTRES: {gres/gpu: 8}
+            QOS: [normal, long]
+            Coordinators: [ann]
+            users:
+              ann: {Fairshare: 5, DefaultAccount: yes}
+              bob: {MaxJobs: 10, Partition: gpu}
+    users:
+      ann: {AdminLevel: Operator}
+
+Keys are sacctmgr's, in any case; accounts may also be nested through `parent: NAME`. What is read is a table of entities,
+each a kind, a name and texts by key: the same form in which cli/policystate.py puts what the cluster has, so that the
+difference (cli/policydiff.py) needs to know neither.
+
+All scalars are texts as they are written (YAML would read 12:00:00 as a number of seconds). Every mistake is told with its
+line; a file with a mistake is not used at all. The walk over a file is bounded: anchors could make it endless.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cli.run import CommandError
+from penstock.values import limits
+from penstock.values.duration import format_duration, parse_duration_s
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
+
+FILE_BYTES_MAX: Final = 8 * 1024 * 1024
+VALUES_MAX: Final = 1_000_000
+DEPTH_MAX: Final = 64
+MISTAKES_SHOWN: Final = 20
+ROOT: Final = "root"
+
+Key = tuple[str, ...]  # kind, then what names it: qos NAME; account NAME; member ACCOUNT USER PARTITION; user NAME
+
+
+class Policy(NamedTuple):
+    """Entities with their texts by lower-case key. `lines`: where the file says so, for words to people."""
+
+    entities: dict[Key, dict[str, str]]
+    lines: dict[Key, int]
+    cluster: str = ""
+
+
+def _list(text: str) -> str:
+    return ",".join(sorted(dict.fromkeys(word.strip() for word in text.split(",") if word.strip())))
+
+
+def _lower_list(text: str) -> str:
+    return _list(text.lower())
+
+
+def _shares(text: str) -> str:
+    return "parent" if text.lower() in ("parent", "-1") else str(parse_int(text, 0, 2**31 - 2, "Fairshare"))
+
+
+def _seconds(text: str) -> str:
+    if text in ("", "-1"):
+        return ""
+    return format_duration(int(text) if text.isdigit() else parse_duration_s(text))
+
+
+def _factor(text: str) -> str:
+    if text in ("", "-1"):
+        return ""
+    try:
+        return f"{float(text):.6f}".rstrip("0").rstrip(".")
+    except ValueError:
+        raise BadValue(f"expected a number such as 0.5, not {text[:64]}") from None
+
+
+def _count(text: str) -> str:
+    return "" if text in ("", "-1", "0") else str(parse_int(text, 0, 2**32 - 2, "number"))
+
+
+def _limit(limit: limits.Limit) -> Callable[[str], str]:
+    return lambda text: limits.texts(limits.change(limits.NO_LIMITS, limit, text)).get(limit.name, "")
+
+
+def _text(text: str) -> str:
+    return text
+
+
+_LIMITS_OF_ASSOC = {limit.name: _limit(limit) for limit in limits.LIMITS if limit.of_assoc}
+_LIMITS_OF_QOS = {limit.name: _limit(limit) for limit in limits.LIMITS if limit.of_qos}
+#: Keys of each kind, each with what brings its text into the one form in which texts are compared.
+KEYS: Final[dict[str, dict[str, Callable[[str], str]]]] = {
+    "qos": {
+        "description": _text, "priority": _count, "preempt": _list, "preemptmode": _lower_list, "flags": _lower_list,
+        "gracetime": _seconds, "preemptexempttime": _seconds, "usagefactor": _factor, "usagethreshold": _factor,
+        "limitfactor": _factor, **_LIMITS_OF_QOS,
+    },
+    "account": {
+        "description": _text, "organization": _text, "parent": str.lower, "fairshare": _shares, "priority": _count,
+        "qos": _lower_list, "defaultqos": str.lower, "budget": _text, "coordinators": _list, **_LIMITS_OF_ASSOC,
+    },
+    "member": {
+        "fairshare": _shares, "priority": _count, "qos": _lower_list, "defaultqos": str.lower, **_LIMITS_OF_ASSOC,
+    },
+    "user": {"adminlevel": str.lower, "defaultaccount": str.lower, "defaultwckey": _text},
+}  # fmt: skip
+#: Only compared when the file says them: nobody wants a description to go because a file has none.
+UNMANAGED: Final = frozenset(("description", "organization", "defaultaccount", "defaultwckey"))
+#: What a key that is not said means.
+NOTHING: Final = {"fairshare": "1", "parent": ROOT, "adminlevel": "none", "usagefactor": "1"}
+_OTHER_WORDS: Final = {"shares": "fairshare", "share": "fairshare", "qoslevel": "qos", "coordinator": "coordinators"}
+
+
+def read_policy(path: str) -> Policy:
+    """The file. Raises CommandError with all its mistakes."""
+    import yaml
+
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise CommandError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
+    try:
+        root = yaml.compose(data, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    reader = _Reader(path)
+    if root is not None:
+        reader.document(root)
+    return reader.policy()
+
+
+class _Reader:
+    """One walk over a document."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._mistakes: list[str] = []
+        self._entities: dict[Key, dict[str, str]] = {}
+        self._lines: dict[Key, int] = {}
+        self._cluster = ""
+        self._left = VALUES_MAX
+
+    def policy(self) -> Policy:
+        """What was read. Raises CommandError."""
+        self._check()
+        if self._mistakes:
+            more = len(self._mistakes) - MISTAKES_SHOWN
+            told = [*self._mistakes[:MISTAKES_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+            raise CommandError("\n".join(told), plain=True)
+        return Policy(self._entities, self._lines, self._cluster)
+
+    def document(self, root: Any) -> None:
+        """The file's three parts."""
+        for word, line, node in self._pairs(root, "the file"):
+            if word == "qos":
+                for name, at, values in self._pairs(node, "qos"):
+                    self._put(("qos", name.lower()), at, self._texts("qos", values, at, name))
+            elif word == "accounts":
+                self._accounts(node, ROOT, 0)
+            elif word == "users":
+                for name, at, values in self._pairs(node, "users"):
+                    self._put(("user", name), at, self._texts("user", values, at, name))
+            elif word == "cluster":
+                self._cluster = self._scalar(node, line, "cluster")
+            else:
+                self._wrong(line, f"{word}: expected cluster, qos, accounts, users")
+
+    def _accounts(self, node: Any, parent: str, depth: int) -> None:
+        if depth > DEPTH_MAX:
+            self._wrong(node.start_mark.line + 1, f"more than {DEPTH_MAX} accounts below one another")
+            return
+        for word, line, values in self._pairs(node, "accounts"):
+            name = word.lower()
+            own: list[tuple[str, int, Any]] = []
+            for key, at, value in self._pairs(values, f"account {name}"):
+                if key.lower() == "accounts":
+                    self._accounts(value, name, depth + 1)
+                elif key.lower() == "users":
+                    for user, user_line, said in self._pairs(value, f"users of {name}"):
+                        self._member(name, user, user_line, said)
+                else:
+                    own.append((key, at, value))
+            texts = self._read("account", own, name)
+            if parent != ROOT and texts.setdefault("parent", parent) != parent:
+                self._wrong(line, f"account {name} stands below {parent} and says parent: {texts['parent']}")
+            self._put(("account", name), line, texts)
+
+    def _member(self, account: str, user: str, line: int, node: Any) -> None:
+        """A user in an account; a list of such mappings = one association for each partition."""
+        for values in node.value if node.id == "sequence" else (node,):
+            partitions, pairs = [""], []
+            for key, at, value in self._pairs(values, f"user {user} of {account}"):
+                if key.lower() in ("partition", "partitions"):
+                    partitions = self._scalar(value, at, key).split(",")
+                elif key.lower() == "defaultaccount":
+                    if self._scalar(value, at, key).lower() in ("yes", "true", account):
+                        self._entities.setdefault(("user", user), {})["defaultaccount"] = account
+                        self._lines.setdefault(("user", user), at)
+                else:
+                    pairs.append((key, at, value))
+            texts = self._read("member", pairs, f"{user} of {account}")
+            for partition in partitions:
+                self._put(("member", account, user, partition.strip()), line, dict(texts))
+
+    def _texts(self, kind: str, node: Any, line: int, name: str) -> dict[str, str]:
+        return self._read(kind, list(self._pairs(node, f"{kind} {name}")), name)
+
+    def _read(self, kind: str, pairs: list[tuple[str, int, Any]], name: str) -> dict[str, str]:
+        known = KEYS[kind]
+        other = limits.OF_QOS if kind == "qos" else limits.OF_ASSOC
+        found: dict[str, str] = {}
+        for word, line, node in pairs:
+            low = word.lower().replace("_", "")
+            key = _OTHER_WORDS.get(low) or (other[low].name if low in other else low)
+            if key not in known:
+                self._wrong(line, f"{kind} {name}: there is no key {word[:64]}; known: {', '.join(sorted(known))}")
+                continue
+            if key in found:
+                self._wrong(line, f"{kind} {name}: {key} is said twice")
+                continue
+            try:
+                found[key] = known[key](self._scalar(node, line, word))
+            except BadValue as error:
+                self._wrong(line, f"{kind} {name}: {error}")
+        return {key: text for key, text in found.items() if text and text != NOTHING.get(key)}
+
+    def _put(self, key: Key, line: int, texts: dict[str, str]) -> None:
+        if key[0] == "user":
+            texts = {**self._entities.get(key, {}), **texts}
+        elif key in self._entities:
+            self._wrong(
+                line, f"{' '.join(part for part in key if part)} is there twice, first in line {self._lines[key]}"
+            )
+            return
+        self._entities[key] = texts
+        self._lines[key] = line
+
+    def _pairs(self, node: Any, what: str) -> Iterator[tuple[str, int, Any]]:
+        """A mapping's words, each with its line. An empty value is an empty mapping."""
+        line = node.start_mark.line + 1
+        if node.id == "scalar" and node.value in ("", "~", "null"):
+            return
+        if node.id != "mapping":
+            self._wrong(line, f"{what}: expected KEY: VALUE lines")
+            return
+        seen: dict[str, None] = {}
+        for key, value in node.value:
+            at = key.start_mark.line + 1
+            self._left -= 1
+            if self._left < 0:
+                raise CommandError(f"{self._path}: more than {VALUES_MAX} values")
+            if key.id != "scalar" or not key.value:
+                self._wrong(at, f"{what}: a key must be a word")
+            elif key.value in seen:
+                self._wrong(at, f"{what}: {key.value[:64]} is there twice")
+            else:
+                seen[key.value] = None
+                yield key.value, at, value
+
+    def _scalar(self, node: Any, line: int, what: str) -> str:
+        """A text; a list becomes a,b and a mapping (of TRES) a=1,b=2."""
+        if node.id == "scalar":
+            return "" if node.value in ("~", "null") else str(node.value)
+        if node.id == "mapping":
+            return ",".join(f"{word}={self._scalar(value, at, what)}" for word, at, value in self._pairs(node, what))
+        self._left -= len(node.value)
+        if any(one.id != "scalar" for one in node.value) or self._left < 0:
+            self._wrong(line, f"{what}: expected a word or a list of words")
+            return ""
+        return ",".join(one.value for one in node.value)
+
+    def _check(self) -> None:
+        """Parents that nobody has."""
+        for key, texts in self._entities.items():
+            parent = texts.get("parent", ROOT)
+            if key[0] == "account" and key[1] == parent:
+                self._wrong(self._lines[key], f"account {parent} is its own parent")
+
+    def _wrong(self, line: int, text: str) -> None:
+        self._mistakes.append(f"{self._path}:{line}: {text}")

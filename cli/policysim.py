@@ -1,0 +1,155 @@
+"""penstock policy plan: the jobs of the last days and the live queue, replayed under the present policy and the new one.
+
+The jobs come from the accounting records, the accounts as changes from nothing to what there is, the machine from the
+controller's configuration; the simulator (sim/policyplay.py) is a program of its own, since commands do not import it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cli.format import TableColumn, TableStyle, table_lines
+from cli.listing import now_us, pages
+from cli.policydiff import Difference, difference, name_of
+from cli.policyfile import Policy
+from cli.policystate import cluster_policy
+from cli.run import CommandError
+from penstock.client import Client
+from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
+from penstock.v1.controller_pb2 import RenderConfigRequest
+from penstock.v1.governance_pb2 import Change
+from penstock.values.duration import format_duration
+from penstock.values.tres import parse_tres
+
+#: A replay of so many takes some minutes.
+JOBS_MAX: Final = 100_000
+DAYS_MAX: Final = 366
+_US: Final = 1_000_000
+_DAY_S: Final = 86_400
+
+Json = dict[str, Any]
+
+
+def days_of(text: str | None, default: int) -> int:
+    """--days."""
+    if text is None:
+        return default
+    if not text.isdigit() or int(text[:6]) > DAYS_MAX:
+        raise CommandError(f"--days: expected a number from 0 to {DAYS_MAX}, not {text[:64]}")
+    return int(text)
+
+
+def compare(client: Client, changes: list[Change], days: int) -> Json:
+    """What sim/policyplay.py answers."""
+    present = difference(Policy({("qos", "normal"): {}}, {}), cluster_policy(client)).changes()
+    document = {
+        "conf": client.call("RenderConfig", RenderConfigRequest()).text,
+        "jobs": list(_jobs(client, days)),
+        "present": [_plain(change) for change in present],
+        "changes": [_plain(change) for change in changes],
+    }
+    if len(document["jobs"]) > JOBS_MAX:
+        raise CommandError(f"more than {JOBS_MAX} jobs in {days} days: replay fewer with --days")
+    command = [sys.executable, "-m", "sim", "policy"]
+    done = subprocess.run(command, input=json.dumps(document), capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise CommandError(f"the replay failed: {last[0]} (--days=0 plans without it)")
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+def _plain(change: Change) -> Json:
+    """A message as the simulator reads it."""
+    one = getattr(change, str(change.WhichOneof("what")))
+    found: Json = {"action": int(one.action), "names": list(one.names), "changes": dict(one.changes)}
+    if change.WhichOneof("what") == "accounts":
+        found["entity"] = one.entity
+        found |= {name: list(getattr(one, name)) for name in ("accounts", "partitions", "users")}
+    return found
+
+
+def _jobs(client: Client, days: int) -> Iterator[Json]:
+    """What was submitted in that time, or is there now."""
+    now = now_us()
+    since_us = now - days * _DAY_S * _US
+    request = ListRecordsRequest(start_at_us=since_us, no_steps=True)
+    for record in pages(client, "ListRecords", request, "records"):
+        if record.submit_at_us >= since_us or not record.end_at_us:
+            yield from _job(record, max(record.submit_at_us, since_us))
+
+
+def _job(record: JobRecord, submit_us: int) -> Iterator[Json]:
+    """One job; an array's waiting tasks are one each."""
+    asked = parse_tres(record.tres_alloc or record.tres_req)
+    limit_s = record.time_limit_s
+    if record.start_at_us and record.end_at_us:
+        run_s = (record.end_at_us - record.start_at_us) // _US
+    else:
+        run_s = limit_s if limit_s > 0 else _DAY_S
+    found = {
+        "user": record.user_name, "account": record.request.account or "root", "partition": record.partition,
+        "qos": record.request.qos, "submit_s": submit_us // _US, "run_s": max(0, run_s), "limit_s": limit_s,
+        "procs": max(1, record.cpus_alloc or record.cpus_req), "nodes": record.nodes_alloc or record.nodes_req,
+        "gpus": asked.get("gres/gpu", 0), "mem_mb": asked.get("mem", 0),
+    }  # fmt: skip
+    waiting = sum(1 for _ in _tasks(record.array_tasks)) if record.array_tasks else 1
+    if record.end_at_us and not record.start_at_us:
+        return  # cancelled before it began
+    for _ in range(min(waiting, JOBS_MAX + 1)):
+        yield found
+
+
+def _tasks(text: str) -> Iterator[int]:
+    for part in text.partition("%")[0].split(","):
+        first, _, rest = part.partition("-")
+        last, _, step = rest.partition(":")
+        yield from range(int(first), int(last or first) + 1, int(step or 1))
+
+
+# ---- words -------------------------------------------------------------------------------------------------------
+
+
+def table(effect: Json, days: int) -> list[str]:
+    """Waiting times by account, before and after."""
+    before, after = effect["before"], effect["after"]
+    names = sorted({*before, *after})
+    if not names:
+        return [f"No jobs in the last {days} days: nothing to replay."]
+    columns = [TableColumn("Account", 16, lambda name, view: name), *map(_column, _COLUMNS)]
+    total = sum(one["jobs"] for one in before.values())
+    heading = f"The last {days} days again ({total} jobs): waiting times under the present policy and under this one"
+    return ["", heading, *table_lines(columns, names, (before, after), TableStyle("", False, True))]
+
+
+#: Heading, width, which of the two, figure.
+_COLUMNS = (
+    ("Jobs", 8, 0, "jobs"), ("Mean", 12, 0, "mean_s"), ("-> Mean", 12, 1, "mean_s"), ("Median", 12, 0, "median_s"),
+    ("-> Median", 12, 1, "median_s"), ("95 %", 12, 0, "p95_s"), ("-> 95 %", 12, 1, "p95_s"), ("Refused", 8, 0, "refused"),
+    ("-> Refused", 10, 1, "refused"), ("Waiting", 8, 0, "waiting"), ("-> Waiting", 10, 1, "waiting"),
+)  # fmt: skip
+
+
+def _column(row: tuple[str, int, int, str]) -> TableColumn:
+    heading, width, which, figure = row
+
+    def value(name: str, view: Any) -> str:
+        found = view[which].get(name, {}).get(figure)
+        if found is None:
+            return "-"
+        return format_duration(found) if figure.endswith("_s") else str(found)
+
+    return TableColumn(heading, width, value)
+
+
+def document(found: Difference, effect: Json | None) -> str:
+    """The plan as JSON."""
+    steps = [
+        {"sign": step.sign, "what": name_of(step.key), "changes": {k: list(pair) for k, pair in step.told.items()}}
+        for step in found.steps
+    ]
+    return json.dumps(
+        {"steps": steps, "not_in_the_file": [name_of(k) for k in found.unnamed], "waits": effect}, indent=2
+    )
