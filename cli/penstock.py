@@ -37,6 +37,7 @@ PROGRAMS = (
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),
     Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),
     Program("adopt", "nodedaemon.adopt:main", "put an ssh session into a job (for pam_exec)", is_daemon=True),
+    Program("report", "cli.report:main", "use of the cluster as a page with plots"),
     Program("policy", "cli.policy:main", "accounts, QOS and limits from one file: plan, apply, export"),
     Program("config check", "cli.configcheck:main", "read a slurm.conf and say what is wrong with it"),
     Program("config diff", "cli.configdiff:main", "say what a reload would change, and which jobs it touches"),

@@ -64,7 +64,7 @@ def _shares(text: str) -> str:
     return "parent" if text.lower() in ("parent", "-1") else str(parse_int(text, 0, 2**31 - 2, "Fairshare"))
 
 
-def _seconds(text: str) -> str:
+def _duration(text: str) -> str:
     if text in ("", "-1"):
         return ""
     return format_duration(int(text) if text.isdigit() else parse_duration_s(text))
@@ -97,7 +97,7 @@ _LIMITS_OF_QOS = {limit.name: _limit(limit) for limit in limits.LIMITS if limit.
 KEYS: Final[dict[str, dict[str, Callable[[str], str]]]] = {
     "qos": {
         "description": _text, "priority": _count, "preempt": _list, "preemptmode": _lower_list, "flags": _lower_list,
-        "gracetime": _seconds, "preemptexempttime": _seconds, "usagefactor": _factor, "usagethreshold": _factor,
+        "gracetime": _duration, "preemptexempttime": _duration, "usagefactor": _factor, "usagethreshold": _factor,
         "limitfactor": _factor, **_LIMITS_OF_QOS,
     },
     "account": {

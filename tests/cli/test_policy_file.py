@@ -116,7 +116,11 @@ def present() -> Policy:
             Association(id=1, account="root", shares=1),
             Association(id=2, account="science", parent="root", shares=70),
             Association(
-                id=3, account="physics", parent="science", shares=1, limits={"grptres": "gres/gpu=8,mem=1G", "maxjobs": "5"}
+                id=3,
+                account="physics",
+                parent="science",
+                shares=1,
+                limits={"grptres": "gres/gpu=8,mem=1G", "maxjobs": "5"},
             ),
             Association(id=4, account="physics", user="ann", parent="physics", shares=5),
             Association(id=5, account="physics", user="eve", parent="physics", shares=1),
@@ -161,7 +165,9 @@ def test_an_export_is_what_the_cluster_has(tmp_path: Path) -> None:
 
 
 def test_a_qos_is_taken_back_to_nothing(tmp_path: Path) -> None:
-    has = Policy({("qos", "normal"): {}, ("qos", "long"): {"maxtresperjob": "cpu=4", "priority": "5", "flags": "nodecay"}}, {})
+    has = Policy(
+        {("qos", "normal"): {}, ("qos", "long"): {"maxtresperjob": "cpu=4", "priority": "5", "flags": "nodecay"}}, {}
+    )
     found = difference(has, read(tmp_path, "qos: {long: {MaxTRES: cpu=8}}"))
     (change,) = found.changes()
     assert change.qos.action == ChangeQosRequest.Action.MODIFY
