@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 def compare(document: Json) -> Json:
     """Both plays."""
     config = scheduling(_config(document["conf"]), SITE)
-    present, changes, jobs = document["present"], document["changes"], document["jobs"]
+    present, changes, jobs = document["present"], document["changes"], in_order(document["jobs"])
     return {"before": _play(config, present, jobs), "after": _play(config, [*present, *changes], jobs)}
 
 
@@ -73,7 +73,21 @@ def _event(change: Json, reply_to: int) -> ChangeAccounts | ChangeQos:
     )  # fmt: skip
 
 
+def play_of(conf: str, changes: list[Json], jobs: list[Json]) -> "_PolicyPlay":
+    """One play, over: for who wants more than the figures."""
+    return _played(scheduling(_config(conf), SITE), changes, jobs)
+
+
+def in_order(jobs: list[Json]) -> list[Json]:
+    """By submit time, as a workload has its rows."""
+    return sorted(jobs, key=lambda job: int(job["submit_s"]))
+
+
 def _play(config: Config, changes: list[Json], jobs: list[Json]) -> Json:
+    return _figures(jobs, _played(config, changes, jobs))
+
+
+def _played(config: Config, changes: list[Json], jobs: list[Json]) -> "_PolicyPlay":
     cluster = Cluster(config)
     for number, change in enumerate(changes):
         cluster._step(_event(change, _CHANGE_REPLIES + number + 1))
@@ -84,7 +98,7 @@ def _play(config: Config, changes: list[Json], jobs: list[Json]) -> Json:
     play = _PolicyPlay(cluster, workload, [_wanted(config, job) for job in jobs], jobs)
     if jobs:
         play.run()
-    return _figures(jobs, play)
+    return play
 
 
 def _workload(jobs: list[Json]) -> Workload:
