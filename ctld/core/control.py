@@ -44,7 +44,7 @@ def each_target(
             targets = targets_of(state, text)
             if not targets:
                 raise Refused(Code.INVALID_JOB_ID)
-            if not all(may_touch(actor, target.job) for target in targets):
+            if not all(may_touch(state, actor, target.job) for target in targets):
                 raise Refused(Code.ACCESS_DENIED)
             refusals: list[Refused] = []
             for target in targets:
@@ -89,9 +89,11 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         unseen = "jobs" in state.config.private_data and actor.role < Role.OPERATOR
         results = []
         for target in all_matching(state, which):
-            if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
+            if may_touch(state, actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
                 results.append(_result(act, target))
-            elif which.uids and not unseen and not may_touch(actor, target.job):  # others' that were meant: -u OTHER
+            elif (
+                which.uids and not unseen and not may_touch(state, actor, target.job)
+            ):  # others' that were meant: -u OTHER
                 denied = Refused(Code.ACCESS_DENIED)
                 results.append(JobResult(str(target.job.job_id), int(denied.code), denied.text))
     state.reply(event.reply_to, Results(tuple(results)))
@@ -178,7 +180,7 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
         raise Refused(Code.INVALID_JOB_ID, str(error)) from None
     if not targets:
         raise Refused(Code.INVALID_JOB_ID, event.id)
-    if not all(may_touch(event.actor, target.job) for target in targets):
+    if not all(may_touch(state, event.actor, target.job) for target in targets):
         raise Refused(Code.ACCESS_DENIED)
     if all(target.job.state not in HOLDING_STATES for target in targets):
         raise Refused(Code.JOB_NOT_RUNNING)

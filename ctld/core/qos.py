@@ -1,31 +1,33 @@
 """Qualities of service: records that jobs name with --qos. sacctmgr adds, changes and deletes them.
 
-A QOS says how its jobs rank (Priority), whom they may preempt (Preempt), and how they are preempted themselves
-(PreemptMode, GraceTime, PreemptExemptTime). `normal` is always there: jobs that name none have it. What a QOS limits is
-the accounting's business.
+A QOS says how its jobs rank (Priority), whom they may preempt (Preempt), how they are preempted themselves (PreemptMode,
+GraceTime, PreemptExemptTime), and what they may use (limits, Flags, UsageFactor, UsageThreshold, LimitFactor). `normal`
+is always there: jobs that name none have it. Each has a number, which it keeps when it is deleted and added again.
 
-A request names several records; all of it is done or nothing.
+One that somebody has (a job, an association's list or default, a partition) is not deleted: what these may do would
+change without a word.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from ctld.core import preempt
-from ctld.core.effects import Done, Refused
+from ctld.core.draft import Draft
+from ctld.core.effects import Changed, Refused
+from ctld.core.entity_keys import check_tres
 from ctld.core.events import ChangeQos, QosAction, Role
 from ctld.core.model import Qos
 from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
+from penstock.values import limits as lim
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
-from penstock.values.states import ACTIVE_STATES
-from penstock.values.text import check_name
+from penstock.values.text import check_name, shown
 
 #: The QOS of jobs that name none. Slurm's first QOS has this name and description.
 DEFAULT_QOS = "normal"
-NORMAL = Qos(DEFAULT_QOS, "Normal QOS default")
+NORMAL = Qos(DEFAULT_QOS, "Normal QOS default", qos_id=1)
 #: QOS of one cluster. Slurm's limit is 32 bits of a bit map wide in practice; no site has a hundred.
 QOS_MAX = 1024
 PRIORITY_MAX = 2**32 - 2
@@ -37,29 +39,30 @@ _MODES = ("OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN")
 _PPM = 1_000_000
 
 
-def change_qos(state: ClusterState, now_us: int, event: ChangeQos) -> None:
-    """sacctmgr add|modify|delete qos. Raises Refused."""
-    require_role(event.actor, Role.OPERATOR, "changing a QOS")
+def number_qos(state: ClusterState) -> None:
+    """Give a number to those of earlier versions, which had none."""
+    for record in list(state.qos.values()):
+        if not record.qos_id:
+            state.qos[record.name] = record._replace(qos_id=1 if record.name == DEFAULT_QOS else _next_id(state))
+            state.dirty_qos[record.name] = None
+
+
+def _next_id(state: ClusterState) -> int:
+    everything = (*state.qos.values(), *state.qos_deleted.values())
+    return max(1, *(record.qos_id for record in everything)) + 1
+
+
+def change(draft: Draft, event: ChangeQos) -> Changed:
+    """sacctmgr add|modify|delete qos. Raises Refused or BadValue."""
+    require_role(draft.actor, Role.OPERATOR, "changing a QOS")
     if not event.names:
         raise Refused(Code.INVALID_QOS, "no name is given")
-    records = _ACTIONS[event.action](state, event)
-    # -- apply
-    for name, record in records:
-        if record is None:
-            del state.qos[name]
-        else:
-            state.qos[name] = record
-        state.dirty_qos[name] = None
-    state.rules_changed()
-    preempt.tell_all(state)
-    state.changed()
-    state.reply(event.reply_to, Done())
+    _ACTIONS[event.action](draft, event)
+    return Changed(tuple(dict.fromkeys(event.names)), ())
 
 
-_Records = list[tuple[str, Qos | None]]
-
-
-def _added(state: ClusterState, event: ChangeQos) -> _Records:
+def _add(draft: Draft, event: ChangeQos) -> None:
+    state = draft.state
     for name in event.names:
         if not name or name != name.lower() or any(c in name for c in ", \t=+-"):
             raise Refused(Code.INVALID_QOS, f"{name!r} is not a name: lower case, without spaces, commas and signs")
@@ -71,31 +74,45 @@ def _added(state: ClusterState, event: ChangeQos) -> _Records:
             raise Refused(Code.QOS_EXISTS, name)
     if len(state.qos) + len(event.names) > QOS_MAX:
         raise Refused(Code.INVALID_QOS, f"there are {len(state.qos)} QOS, the limit is {QOS_MAX}")
-    return [(name, _changed(state, Qos(name), event.changes)) for name in event.names]
+    for name in dict.fromkeys(event.names):
+        gone = state.qos_deleted.get(name)
+        qos_id = gone.qos_id if gone is not None else _next_id(state)
+        draft.put_qos(_changed(state, Qos(name, qos_id=qos_id), event.changes))
 
 
-def _modified(state: ClusterState, event: ChangeQos) -> _Records:
-    return [(name, _changed(state, _known(state, name), event.changes)) for name in event.names]
+def _modify(draft: Draft, event: ChangeQos) -> None:
+    for name in event.names:
+        draft.put_qos(_changed(draft.state, _known(draft.state, name), event.changes))
 
 
-def _deleted(state: ClusterState, event: ChangeQos) -> _Records:
-    gone = {_known(state, name).name for name in event.names}
+def _delete(draft: Draft, event: ChangeQos) -> None:
+    state = draft.state
+    gone = {_known(state, name).name: None for name in event.names}
     if DEFAULT_QOS in gone:
         raise Refused(Code.QOS_IN_USE, f"{DEFAULT_QOS} is the QOS of jobs that name none")
-    users = [job.job_id for job in state.jobs.values() if job.state in ACTIVE_STATES and job.request.qos in gone]
-    if users:
-        raise Refused(Code.QOS_IN_USE, f"{len(users)} job(s) have it, among them {min(users)}")
-    records: _Records = [(name, None) for name in event.names]
-    for qos in state.qos.values():
-        if qos.name not in gone and gone & set(qos.preempt):
-            records.append((qos.name, qos._replace(preempt=tuple(p for p in qos.preempt if p not in gone))))
-    return records
+    for name in gone:
+        job_id = draft.active.of_qos.get(name, 0)
+        if job_id:
+            raise Refused(Code.QOS_IN_USE, f"job {job_id} has {name}")
+    for partition in state.partition_list:
+        if partition.config.qos in gone:
+            raise Refused(Code.QOS_IN_USE, f"partition {partition.name} has {partition.config.qos}")
+    for assoc in state.shares.by_id.values():
+        used = next((name for name in (*assoc.qos, assoc.default_qos) if name in gone), "")
+        if used:
+            whose = f"{assoc.user_name} in account {assoc.account}" if assoc.user_name else f"account {assoc.account}"
+            raise Refused(Code.QOS_IN_USE, f"{whose} has {used} among its QOS: take it out first, with qos-={used}")
+    for record in list(state.qos.values()):
+        if record.name in gone:
+            draft.put_qos(record._replace(deleted=True))
+        elif any(name in gone for name in record.preempt):
+            draft.put_qos(record._replace(preempt=tuple(name for name in record.preempt if name not in gone)))
 
 
-_ACTIONS: dict[QosAction, Callable[[ClusterState, ChangeQos], _Records]] = {
-    QosAction.ADD: _added,
-    QosAction.MODIFY: _modified,
-    QosAction.DELETE: _deleted,
+_ACTIONS: dict[QosAction, Callable[[Draft, ChangeQos], None]] = {
+    QosAction.ADD: _add,
+    QosAction.MODIFY: _modify,
+    QosAction.DELETE: _delete,
 }
 
 
@@ -109,13 +126,17 @@ def _known(state: ClusterState, name: str) -> Qos:
 def _changed(state: ClusterState, qos: Qos, changes: dict[str, str]) -> Qos:
     for key, text in changes.items():
         name, sign = (key[:-1], key[-1]) if key[-1:] in ("+", "-") else (key, "")
+        limit = lim.OF_QOS.get(name) if name not in _KEYS else None
+        if limit is not None and not sign:
+            limits = lim.change(qos.limits, limit, text)
+            check_tres(state, limit, limits)
+            qos = qos._replace(limits=limits if limits != lim.NO_LIMITS else lim.NO_LIMITS)
+            continue
         if name not in _KEYS:
-            raise Refused(Code.NOT_SUPPORTED, f"{name}= is not supported for QOS; known: {', '.join(_KEYS)}")
+            known = ", ".join((*_KEYS, *(one.name for one in lim.LIMITS if one.of_qos)))
+            raise Refused(Code.NOT_SUPPORTED, f"{key}= is not supported for QOS; known: {known}")
         field, read = _KEYS[name]
-        try:
-            value = read(state, text)
-        except BadValue as error:
-            raise Refused(Code.INVALID_VALUE, str(error)) from None
+        value = read(state, text)
         if sign:
             if not isinstance(value, tuple) or field == "preempt_mode":
                 raise Refused(Code.INVALID_VALUE, f"{name}{sign}= is for lists; use {name}=")
@@ -177,13 +198,22 @@ def _flags(state: ClusterState, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(known[word.lower()] for word in words))
 
 
-def _factor(state: ClusterState, text: str) -> int:
-    whole, _, part = text.partition(".")
-    if text == "-1":
-        return _PPM
-    if not whole.isdigit() or (part and not part.isdigit()) or len(whole) > 6:
-        raise BadValue(f"Invalid UsageFactor: expected a number such as 0.5, not {text}")
-    return int(whole) * _PPM + int(part[:6].ljust(6, "0") or 0)
+def _factor(what: str, nothing: int) -> Callable[[ClusterState, str], int]:
+    """A number with a point, in millionths; -1 = `nothing`."""
+
+    def read(state: ClusterState, text: str) -> int:
+        whole, _, part = text.partition(".")
+        if text in ("", "-1"):
+            return nothing
+        if (
+            not (whole.isascii() and whole.isdigit())
+            or (part and not (part.isascii() and part.isdigit()))
+            or len(whole) > 6
+        ):
+            raise BadValue(f"Invalid {what}: expected a number such as 0.5, not {shown(text)}")
+        return int(whole) * _PPM + int(part[:6].ljust(6, "0") or 0)
+
+    return read
 
 
 _KEYS: dict[str, tuple[str, Callable[[ClusterState, str], Any]]] = {
@@ -194,5 +224,7 @@ _KEYS: dict[str, tuple[str, Callable[[ClusterState, str], Any]]] = {
     "gracetime": ("grace_time_s", _grace_s),
     "preemptexempttime": ("preempt_exempt_time_s", _exempt),
     "flags": ("flags", _flags),
-    "usagefactor": ("usage_factor_ppm", _factor),
+    "usagefactor": ("usage_factor_ppm", _factor("UsageFactor", _PPM)),
+    "usagethreshold": ("usage_threshold_ppm", _factor("UsageThreshold", -1)),
+    "limitfactor": ("limit_factor_ppm", _factor("LimitFactor", -1)),
 }

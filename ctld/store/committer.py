@@ -222,13 +222,16 @@ class Store:
             (sql.replace_assocs, [rows.assoc_values(assoc) for assoc in batch.assocs]),
             (sql.replace_usage, batch.usage),
             (sql.replace_accounts, [rows.account_values(row) for row in batch.accounts]),
-            (sql.replace_users, batch.users),
+            (sql.replace_users, [rows.flagged_values(row) for row in batch.users]),
             (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),
             (sql.delete_reservations, [(name,) for name in batch.reservations_gone]),
             (sql.replace_crontabs, [rows.crontab_values(crontab) for crontab in batch.crontabs]),
             (sql.delete_crontabs, [(uid,) for uid in batch.crontabs_gone]),
             (sql.replace_triggers, [rows.trigger_values(trigger) for trigger in batch.triggers]),
             (sql.delete_triggers, [(trigger_id,) for trigger_id in batch.triggers_gone]),
+            (sql.replace_wckeys, [rows.flagged_values(row) for row in batch.wckeys]),
+            (sql.replace_resources, [rows.flagged_values(row) for row in batch.resources]),
+            (sql.replace_tres, batch.tres),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

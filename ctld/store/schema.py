@@ -16,7 +16,10 @@ from accounting.schema import (
     JOB_REQUEST,
     JOB_SPEC,
     METADATA,
+    RESOURCE,
     STEP,
+    TRES,
+    WCKEY,
 )
 
 #: What `meta.name` says in a database of ours.
@@ -97,6 +100,7 @@ QOS = Table(
     Column("usage_threshold_ppm", BigInteger, nullable=False, server_default="-1"),
     Column("limit_factor_ppm", BigInteger, nullable=False, server_default="-1"),
     Column("qos_id", Integer, nullable=False, server_default="0"),
+    Column("deleted", Integer, nullable=False, server_default="0"),
 )
 
 #: GPUs that nodes have named. `record` is JSON of ctld.core.gpu_model.Gpu.
@@ -168,6 +172,9 @@ __all__ = [
     "PARTITION_STATE",
     "QOS",
     "RESERVATION",
+    "RESOURCE",
     "SCHEMA_NAME",
     "STEP",
+    "TRES",
+    "WCKEY",
 ]

@@ -31,7 +31,10 @@ from ctld.store.schema import (
     PARTITION_STATE,
     QOS,
     RESERVATION,
+    RESOURCE,
     STEP,
+    TRES,
+    WCKEY,
 )
 
 #: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
@@ -71,6 +74,9 @@ class Statements:
     delete_crontabs: str
     replace_triggers: str
     delete_triggers: str
+    replace_wckeys: str
+    replace_resources: str
+    replace_tres: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -135,6 +141,9 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         delete_triggers=text(
             delete(EVENT_TRIGGER).where(EVENT_TRIGGER.c.trigger_id == bindparam("key_trigger_id")), ["key_trigger_id"]
         ),
+        replace_wckeys=insert(WCKEY, replace=True),
+        replace_resources=insert(RESOURCE, replace=True),
+        replace_tres=insert(TRES, replace=True),
     )
 
 
