@@ -7,7 +7,7 @@ it has written is taken back when it refuses. It asks rights.py first whether th
 
 from collections.abc import Callable, Iterable
 
-from ctld.core import account_changes, coordinators, qos, resources, user_changes, wckeys
+from ctld.core import account_changes, coordinators, qos_changes, resources, user_changes, wckeys
 from ctld.core.draft import Draft
 from ctld.core.effects import Changed, ChangedMany, Done, Refused
 from ctld.core.events import AccountAction, ChangeAccounts, ChangeMany, ChangeQos
@@ -83,7 +83,7 @@ def _run(draft: Draft, changes: Iterable[Change], check_only: bool, numbered: bo
 def _one(draft: Draft, change: Change) -> Changed:
     try:
         if isinstance(change, ChangeQos):
-            return qos.change(draft, change)
+            return qos_changes.change(draft, change)
         function = CHANGES.get((change.action, change.entity))
         if function is None:
             raise Refused(Code.NOT_SUPPORTED, f"{change.action.name.lower()} {change.entity[:64]}")

@@ -230,17 +230,3 @@ def qos_of(assoc: Assoc) -> tuple[str, ...]:
             return at.qos
         at = at.parent
     return QOS_AT_THE_TOP
-
-
-def default_qos_of(assoc: Assoc) -> str:
-    """What its jobs have that ask for none: its own word, or of those above it the nearest that is in its list.
-
-    Without any it is `normal`, or the first of a list without that.
-    """
-    found = qos_of(assoc)
-    at: Assoc | None = assoc
-    while at is not None:
-        if at.default_qos in found:
-            return at.default_qos
-        at = at.parent
-    return QOS_AT_THE_TOP[0] if QOS_AT_THE_TOP[0] in found else found[0]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ctld.core import layout, preempt
 from ctld.core.assocs import account_of
 from ctld.core.events import Actor
-from ctld.core.fairshare import AccountRow, Assoc, AssocRow, ResourceRow, UserRow, WckeyRow
+from ctld.core.fairshare import AccountRow, Assoc, AssocRow, ResourceRow, UsageRow, UserRow, WckeyRow
 from ctld.core.model import Qos
 from ctld.core.priority import calculate_soon
 from ctld.core.state import ClusterState
@@ -25,7 +25,7 @@ from penstock.values.states import ACTIVE_STATES
 
 _ABSENT: Final = object()
 
-Record = AccountRow | AssocRow | Qos | ResourceRow | UserRow | WckeyRow
+Record = AccountRow | AssocRow | Qos | ResourceRow | UsageRow | UserRow | WckeyRow
 
 
 class Told(NamedTuple):
@@ -160,8 +160,11 @@ class Draft:
     def forget_usage(self, assoc: Assoc) -> None:
         """What was charged to an association itself counts no more."""
         self._advance(assoc)
-        self.set(assoc, "usage", 0)
-        self.put(self.state.dirty_usage, assoc.assoc_id, None)
+        if assoc.usage:
+            before = assoc.usage_row()
+            self.set(assoc, "usage", 0)
+            self.put(self.state.dirty_usage, assoc.assoc_id, None)
+            self.told.append(Told(before, assoc.usage_row()))
 
     def _advance(self, assoc: Assoc) -> None:
         tree = self.state.shares
