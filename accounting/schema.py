@@ -193,6 +193,7 @@ ASSOC = Table(
     Column("qos", Text, nullable=False, server_default=""),  # with commas; "" = as the account above
     Column("default_qos", Text, nullable=False, server_default=""),
     Column("created_at_us", BigInteger, nullable=False, server_default="0"),
+    Column("budget", Text, nullable=False, server_default=""),  # of an account: penstock.values.budgets
 )
 
 #: What was charged to an association itself, in 1/10,000 billing seconds, as it counted at `at_us`. Written when a job
@@ -212,6 +213,7 @@ ACCOUNT = Table(
     Column("description", Text, nullable=False),
     Column("organization", Text, nullable=False),
     Column("coordinators", Text, nullable=False, server_default=""),  # with commas
+    Column("deleted", Integer, nullable=False, server_default="0"),
 )
 
 #: Users that somebody has added. (`user` is a word of SQL.)
@@ -222,6 +224,39 @@ ACCOUNT_USER = Table(
     Column("default_account", Text, nullable=False),
     Column("admin_level", Integer, nullable=False, server_default="0"),  # ctld.core.events.Role
     Column("default_wckey", Text, nullable=False, server_default=""),
+    Column("deleted", Integer, nullable=False, server_default="0"),
+)
+
+#: Wckeys that users may give to their jobs; one for each name and user. What was deleted stays.
+WCKEY = Table(
+    "wckey",
+    METADATA,
+    Column("wckey_id", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("deleted", Integer, nullable=False),
+)
+
+#: Licences that accounting knows: of a server outside of the cluster.
+RESOURCE = Table(
+    "resource",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("server", Text, primary_key=True),
+    Column("total", BigInteger, nullable=False),
+    Column("allowed_percent", Integer, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("manager", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("deleted", Integer, nullable=False),
+)
+
+#: Numbers of kinds of TRES. A number is never given to another kind.
+TRES = Table(
+    "tres",
+    METADATA,
+    Column("tres_id", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
 )
 
 #: The audit log: append-only, and never purged. `record` is the text that was hashed (ctld.core.audit).

@@ -10,7 +10,7 @@ A start and an end change the rate of one association; its usage row goes into t
 """
 
 from ctld.core.factors import billing
-from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares
+from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares, ShareTree
 from ctld.core.model import Job
 from ctld.core.state import ClusterState
 from penstock.values.states import ACTIVE_STATES, HOLDING_STATES
@@ -18,6 +18,8 @@ from penstock.values.tres import gres_keys
 
 #: Accounts that nobody has added. A site has some dozens of real ones.
 ACCOUNTS_BY_THEMSELVES_MAX = 1_000
+#: What root's associations may have when nobody has said anything.
+QOS_AT_THE_TOP = ("normal",)
 
 
 def account_of(state: ClusterState, job: Job) -> str:
@@ -47,6 +49,7 @@ def of(state: ClusterState, job: Job, now_us: int) -> Assoc:
         if name not in tree.accounts:
             state.own_accounts += 1
             about = tree.about[name] = AccountRow(name, name, name)
+            tree.gone_accounts.pop(name, None)
             state.dirty_accounts[name] = about
             _make(state, name, "", tree.root, now_us)
     return _make(state, name, job.user_name, tree.accounts[name], now_us)
@@ -64,8 +67,11 @@ def note(state: ClusterState, job: Job, now_us: int) -> None:
 def _make(state: ClusterState, account: str, user: str, parent: Assoc, now_us: int) -> Assoc:
     from ctld.core.priority import calculate_soon  # priority.py asks for associations of us
 
+    revived = (account, user, "") in state.shares.gone
     assoc = state.shares.add(account, user, parent)
-    assoc.made_by_itself, assoc.at_us = True, now_us
+    assoc.made_by_itself, assoc.at_us, assoc.created_at_us = True, now_us, now_us
+    if revived:  # what it used before it was deleted is its account's
+        state.dirty_usage[assoc.assoc_id] = None
     state.dirty_assocs[assoc.assoc_id] = assoc.row()
     calculate_soon(state, now_us)
     return assoc
@@ -148,17 +154,31 @@ def restore(state: ClusterState, loaded: LoadedShares) -> None:
     """From the rows of the database, at start; the rates come with the partitions (`resume`)."""
     tree, found = state.shares, loaded.assocs
     tree.next_id = max(tree.next_id, loaded.next_assoc_id)
-    tree.about.update({row.name: row for row in loaded.accounts})
-    tree.default_accounts.update({row.name: row.default_account for row in loaded.users if row.default_account})
-    tree.people.update({row.name: row for row in loaded.users})
+    accounts = {row.account for row in found if not row.user_name} | {tree.root.account}
+    for account in loaded.accounts:
+        (tree.gone_accounts if account.deleted or account.name not in accounts else tree.about)[account.name] = account
+    for name, about in tree.about.items():
+        for user in about.coordinators:
+            tree.coordinator_of[user] = (*tree.coordinator_of.get(user, ()), name)
+    for person in loaded.users:
+        (tree.gone_people if person.deleted else tree.people)[person.name] = person
+    tree.default_accounts.update({p.name: p.default_account for p in tree.people.values() if p.default_account})
+    tree.wckeys.update({(row.name, row.user_name): row for row in loaded.wckeys})
+    state.resources = {row.key: row for row in loaded.resources}
+    state.tres_ids = {row.name: row.tres_id for row in loaded.tres}
     for row in found:  # every account under root first: a parent may have a higher number than its children
-        if not row.user_name:
+        if not row.user_name and row.assoc_id != tree.root.assoc_id:
             _restore_one(tree.root, row, state)
     for row in found:
         if row.user_name:
             _restore_one(tree.accounts[row.account], row, state)
-        elif row.parent != tree.root.account:
+        elif row.assoc_id != tree.root.assoc_id and row.parent != tree.root.account:
             tree.move(tree.accounts[row.account], tree.accounts[row.parent])
+        elif row.assoc_id == tree.root.assoc_id:
+            _fill(tree.root, row)
+    tree.gone.update({(row.account, row.user_name, row.partition): row for row in loaded.gone})
+    for key in [key for key, row in tree.gone.items() if _is_there(tree, row)]:
+        del tree.gone[key]
     for entry in loaded.usage:
         assoc = tree.by_id.get(entry.assoc_id)
         if assoc is not None:
@@ -181,9 +201,32 @@ def resume(state: ClusterState) -> None:
 
 
 def _restore_one(parent: Assoc, row: AssocRow, state: ClusterState) -> None:
-    assoc = Assoc(row.assoc_id, row.account, row.user_name, parent, row.shares)
-    assoc.partition, assoc.priority, assoc.made_by_itself = row.partition, row.priority, row.made_by_itself
-    assoc.limits, assoc.qos, assoc.default_qos = row.limits, row.qos, row.default_qos
-    assoc.created_at_us = row.created_at_us
+    assoc = Assoc(row.assoc_id, row.account, row.user_name, parent)
+    _fill(assoc, row)
     state.own_accounts += row.made_by_itself and not row.user_name
     state.shares.enter(assoc)
+
+
+def _fill(assoc: Assoc, row: AssocRow) -> None:
+    assoc.shares, assoc.priority, assoc.made_by_itself = row.shares, row.priority, row.made_by_itself
+    assoc.partition, assoc.limits, assoc.qos, assoc.default_qos = row.partition, row.limits, row.qos, row.default_qos
+    assoc.budget, assoc.created_at_us = row.budget, row.created_at_us
+
+
+def _is_there(tree: ShareTree, row: AssocRow) -> bool:
+    if row.partition:
+        return (row.account, row.user_name, row.partition) in tree.in_partition
+    return (row.account, row.user_name) in tree.users if row.user_name else row.account in tree.accounts
+
+
+# ---- QOS ---------------------------------------------------------------------------------------------------------
+
+
+def qos_of(assoc: Assoc) -> tuple[str, ...]:
+    """What its jobs may have: its own list, or that of the nearest account above that has one; at the top `normal`."""
+    at: Assoc | None = assoc
+    while at is not None:
+        if at.qos:
+            return at.qos
+        at = at.parent
+    return QOS_AT_THE_TOP

@@ -48,7 +48,7 @@ def each_target(
             targets = targets_of(state, text)
             if not targets:
                 raise Refused(Code.INVALID_JOB_ID)
-            if not all(may_touch(actor, target.job) for target in targets):
+            if not all(may_touch(state, actor, target.job) for target in targets):
                 raise Refused(Code.ACCESS_DENIED)
             refusals: list[Refused] = []
             first = targets[0].job
@@ -97,9 +97,10 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
         unseen = "jobs" in state.config.private_data and actor.role < Role.OPERATOR
         results = []
         for target in all_matching(state, which):
-            if may_touch(actor, target.job) and (not event.signal_no or target.job.state is JobState.RUNNING):
+            mine = may_touch(state, actor, target.job)
+            if mine and (not event.signal_no or target.job.state is JobState.RUNNING):
                 results.append(_result(act, target, actor, meddling))
-            elif which.uids and not unseen and not may_touch(actor, target.job):  # others' that were meant: -u OTHER
+            elif which.uids and not unseen and not mine:  # others' that were meant: -u OTHER
                 denied = Refused(Code.ACCESS_DENIED)
                 results.append(JobResult(str(target.job.job_id), int(denied.code), denied.text))
     asked = {"signal": event.signal_no} if event.signal_no else {}
@@ -191,7 +192,7 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
         raise Refused(Code.INVALID_JOB_ID, str(error)) from None
     if not targets:
         raise Refused(Code.INVALID_JOB_ID, event.id)
-    if not all(may_touch(event.actor, target.job) for target in targets):
+    if not all(may_touch(state, event.actor, target.job) for target in targets):
         raise Refused(Code.ACCESS_DENIED)
     if all(target.job.state not in HOLDING_STATES for target in targets):
         raise Refused(Code.JOB_NOT_RUNNING)

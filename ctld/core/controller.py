@@ -40,7 +40,6 @@ from ctld.core import (
     node_life,
     preempt,
     priority,
-    qos,
     ready,
     reboot,
     reserve,
@@ -62,6 +61,7 @@ from ctld.core.events import (
     AwaitStep,
     CancelJobs,
     ChangeAccounts,
+    ChangeMany,
     ChangeQos,
     ClearTriggers,
     ClockJumped,
@@ -119,7 +119,7 @@ def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
     job, record = state.jobs.get(event.job_id), state.arrays.get(event.job_id)
     if job is None and record is None:
         raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
-    if job is not None and not may_touch(event.actor, job):
+    if job is not None and not may_touch(state, event.actor, job):
         raise Refused(Code.ACCESS_DENIED)
     if job is not None and job.user_id == event.actor.uid:
         state.calls.enter(job.job_id, event.reply_to)
@@ -179,12 +179,13 @@ _HANDLERS: dict[type, Callable[[ClusterState, int, Any], None]] = {
     ControlJobs: control.control_jobs,
     UpdateJobs: update.update_jobs,
     ChangeAccounts: accounts.change_accounts,
+    ChangeMany: accounts.change_many,
     UpdateNodes: node_admin.update_nodes,
     UpdatePartition: node_admin.update_partition,
     CreateReservation: reserve.create_reservation,
     UpdateReservation: reserve.update_reservation,
     DeleteReservation: reserve.delete_reservation,
-    ChangeQos: qos.change_qos,
+    ChangeQos: accounts.change_qos,
     NodeRegistered: node_life.node_registered,
     NodeDisconnected: node_life.node_disconnected,
     NodeNotice: node_life.node_noticed,
@@ -297,8 +298,7 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         batch.gpus = [of[name][uuid] for name, uuid in state.dirty_gpus if uuid in of.get(name, ())]
         batch.gpus_gone = [(name, uuid) for name, uuid in state.dirty_gpus if uuid not in of.get(name, ())]
     if state.dirty_qos:
-        batch.qos = [state.qos[name] for name in state.dirty_qos if name in state.qos]
-        batch.qos_gone = [name for name in state.dirty_qos if name not in state.qos]
+        batch.qos = [state.qos.get(name) or state.qos_deleted[name] for name in state.dirty_qos]
     if state.dirty_usage:
         tree = state.shares.by_id
         batch.usage = [tree[i].usage_row() for i in state.dirty_usage if i in tree]
@@ -313,6 +313,9 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
     if state.dirty_assocs or state.dirty_accounts or state.dirty_users:
         batch.assocs = list(state.dirty_assocs.values())
         batch.accounts, batch.users = list(state.dirty_accounts.values()), list(state.dirty_users.values())
+    if state.dirty_wckeys or state.dirty_resources or state.dirty_tres:
+        batch.wckeys, batch.resources = list(state.dirty_wckeys.values()), list(state.dirty_resources.values())
+        batch.tres = list(state.dirty_tres.values())
 
 
 def _add_periodic(state: ClusterState, batch: Batch) -> None:
@@ -437,7 +440,7 @@ class Core:
             h.update(encode(job_row(state.jobs[job_id])))
             for step in state.jobs[job_id].steps.values():
                 h.update(encode(step_row(step)))
-        for assoc in state.shares.by_id.values():
+        for _, assoc in sorted(state.shares.by_id.items()):
             h.update(encode((assoc.row(), assoc.usage_row(), assoc.rate)))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))

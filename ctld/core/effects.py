@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ctld.core.audit import AuditRow, TxnRow
-from ctld.core.fairshare import AccountRow, AssocRow, UsageRow, UserRow
+from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, TresRow, UsageRow, UserRow, WckeyRow
 from ctld.core.gpu_model import Gpu
 from ctld.core.model import (
     HistoryRow,
@@ -29,7 +29,7 @@ class Refused(Exception):
 
     def __init__(self, code: Code, detail: str = "") -> None:
         super().__init__(TEXT[code] + (f": {detail}" if detail else ""))
-        self.code = code
+        self.code, self.detail = code, detail
         self.text = str(self)
 
 
@@ -100,10 +100,16 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):
-    """Answer to ChangeAccounts: accounts or users, and associations as (account, user, parent)."""
+    """Answer to ChangeAccounts: what entities, and associations as (account, user, parent, partition)."""
 
     names: tuple[str, ...]
-    assocs: tuple[tuple[str, str, str], ...]
+    assocs: tuple[tuple[str, str, str, str], ...]
+
+
+class ChangedMany(msgspec.Struct, frozen=True, gc=False):
+    """Answer to ChangeMany: one for each change."""
+
+    changes: tuple[Changed, ...]
 
 
 class Created(msgspec.Struct, frozen=True, gc=False):
@@ -361,6 +367,9 @@ class Batch(msgspec.Struct):
     amendments_gone: list[tuple[str, str]] = []  # (kind, name)
     audit: list[AuditRow] = []
     txns: list[TxnRow] = []
+    wckeys: list[WckeyRow] = []
+    resources: list[ResourceRow] = []
+    tres: list[TresRow] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -389,6 +398,9 @@ class Batch(msgspec.Struct):
             or self.amendments
             or self.amendments_gone
             or self.audit
+            or self.wckeys
+            or self.resources
+            or self.tres
         )
 
 

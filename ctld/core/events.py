@@ -224,7 +224,7 @@ class AccountAction(IntEnum):
 
 
 class ChangeAccounts(Event, frozen=True):
-    """sacctmgr add, modify, delete. `entity`: account or user. `changes`: canonical lower-case key -> value."""
+    """sacctmgr add, modify, delete. `changes`: lower-case key, with + or - behind it for `+=` and `-=` -> value."""
 
     actor: Actor
     action: AccountAction
@@ -235,6 +235,9 @@ class ChangeAccounts(Event, frozen=True):
     parents: tuple[str, ...] = ()
     check_only: bool = False
     reply_to: int = 0
+    partitions: tuple[str, ...] = ()  # of users: only these associations; of new ones: one for each
+    users: tuple[str, ...] = ()  # of coordinators and wckeys: whom
+    where: dict[str, str] = {}  # further conditions, by sacctmgr's names
 
 
 class QosAction(IntEnum):
@@ -252,6 +255,16 @@ class ChangeQos(Event, frozen=True):
     action: QosAction
     names: tuple[str, ...]
     changes: dict[str, str]
+    reply_to: int = 0
+    check_only: bool = False
+
+
+class ChangeMany(Event, frozen=True):
+    """All of it or nothing, in order; the actor, check_only and reply_to of the parts do not count."""
+
+    actor: Actor
+    changes: tuple[ChangeAccounts | ChangeQos, ...]
+    check_only: bool = False
     reply_to: int = 0
 
 

@@ -24,7 +24,7 @@ Deliberately absent: what limits and QOS mean (limits.py), and who may change th
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ctld.core.decay import ONE, carry, half_power
 from ctld.core.resets import last_reset_us
@@ -59,6 +59,7 @@ class AssocRow(NamedTuple):
     qos: tuple[str, ...] = ()  # that its jobs may have; () = what the account above says
     default_qos: str = ""  # "" = what the account above says
     created_at_us: int = 0
+    budget: str = ""  # of an account: penstock.values.budgets
 
 
 class UsageRow(NamedTuple):
@@ -76,6 +77,7 @@ class AccountRow(NamedTuple):
     description: str
     organization: str
     coordinators: tuple[str, ...] = ()  # users who may change what is below it
+    deleted: bool = False
 
 
 class UserRow(NamedTuple):
@@ -85,16 +87,60 @@ class UserRow(NamedTuple):
     default_account: str
     admin_level: int = 0  # ctld.core.events.Role: what sacctmgr has given
     default_wckey: str = ""
+    deleted: bool = False
+
+
+class WckeyRow(NamedTuple):
+    """A wckey that a user may give to his jobs. Primary key wckey_id; one for each name and user."""
+
+    wckey_id: int
+    name: str
+    user_name: str
+    deleted: bool = False
+
+
+class ResourceRow(NamedTuple):
+    """Licences of a server outside of the cluster, and how much of them is the cluster's. Primary key (name, server)."""
+
+    name: str
+    server: str
+    total: int
+    allowed_percent: int = 0
+    type: str = "License"
+    manager: str = ""
+    description: str = ""
+    deleted: bool = False
+
+    @property
+    def key(self) -> str:
+        """What jobs ask for, as Slurm's: NAME@SERVER."""
+        return f"{self.name}@{self.server}"
+
+    @property
+    def ours(self) -> int:
+        """How many the cluster has."""
+        return self.total * self.allowed_percent // 100
+
+
+class TresRow(NamedTuple):
+    """The number of a kind of TRES, which it keeps. Primary key tres_id."""
+
+    tres_id: int
+    name: str  # cpu, gres/gpu:h200, license/matlab@server
 
 
 class LoadedShares(NamedTuple):
-    """What the database holds of all this; associations that are not deleted."""
+    """What the database holds of all this."""
 
     assocs: tuple[AssocRow, ...] = ()
     usage: tuple[UsageRow, ...] = ()
     accounts: tuple[AccountRow, ...] = ()
     users: tuple[UserRow, ...] = ()
     next_assoc_id: int = ROOT_ID + 1
+    gone: tuple[AssocRow, ...] = ()  # associations that were deleted
+    wckeys: tuple[WckeyRow, ...] = ()
+    resources: tuple[ResourceRow, ...] = ()
+    tres: tuple[TresRow, ...] = ()
 
 
 class Decay(NamedTuple):
@@ -108,7 +154,7 @@ class Assoc:
     """One association. What stands below the line is derived, at each recalculation."""
 
     __slots__ = (
-        "account", "assoc_id", "at_us", "children", "created_at_us", "default_qos", "factor", "level", "level_shares",
+        "account", "assoc_id", "at_us", "budget", "children", "created_at_us", "default_qos", "factor", "level", "level_shares",
         "level_usage", "limits", "made_by_itself", "parent", "partition", "priority", "qos", "rate", "shares", "total",
         "usage", "user_name",
     )  # fmt: skip
@@ -123,6 +169,7 @@ class Assoc:
         self.limits = NO_LIMITS
         self.qos: tuple[str, ...] = ()
         self.default_qos = ""
+        self.budget = ""
         self.created_at_us = 0
         self.usage = self.at_us = 0  # charged to it, as of
         self.rate = 0  # billing of its running jobs, decay.RATE_ONE = one unit
@@ -141,7 +188,7 @@ class Assoc:
         parent = "" if self.parent is None else self.parent.account
         return AssocRow(
             self.assoc_id, self.account, self.user_name, parent, self.shares, self.priority, self.made_by_itself,
-            deleted, self.partition, self.limits, self.qos, self.default_qos, self.created_at_us,
+            deleted, self.partition, self.limits, self.qos, self.default_qos, self.created_at_us, self.budget,
         )  # fmt: skip
 
     def usage_row(self) -> UsageRow:
@@ -161,47 +208,44 @@ class ShareTree:
         self.about: dict[str, AccountRow] = {ROOT: AccountRow(ROOT, "default root account", ROOT)}
         self.default_accounts: dict[str, str] = {}  # by user
         self.people: dict[str, UserRow] = {}  # by user: those that somebody has added
+        self.places: dict[str, tuple[Assoc, ...]] = {}  # by user: all of his associations
+        self.coordinator_of: dict[str, tuple[str, ...]] = {}  # by user: accounts, without those below them
+        self.wckeys: dict[tuple[str, str], WckeyRow] = {}  # by (name, user), with those that were deleted
+        # what was deleted, to be shown, and to have its number again when it is added again
+        self.gone: dict[tuple[str, str, str], AssocRow] = {}  # by (account, user, partition)
+        self.gone_accounts: dict[str, AccountRow] = {}
+        self.gone_people: dict[str, UserRow] = {}
         self.next_id = ROOT_ID + 1
         self.decay = Decay()
         self.user_count = 0  # as of the last ranking
 
     def add(self, account: str, user_name: str, parent: Assoc, shares: int = 1, partition: str = "") -> Assoc:
-        """A new association; the caller has checked that there is none."""
-        assoc = Assoc(self.next_id, account, user_name, parent, shares)
+        """A new association; the caller has checked that there is none. One that was deleted has its number again."""
+        gone = self.gone.pop((account, user_name, partition), None)
+        assoc = Assoc(self.next_id if gone is None else gone.assoc_id, account, user_name, parent, shares)
         assoc.partition = partition
-        self.next_id += 1
+        self.next_id += gone is None
         self.enter(assoc)
         return assoc
 
     def enter(self, assoc: Assoc) -> None:
         """Put an association into the indexes."""
         self.by_id[assoc.assoc_id] = assoc
+        index, key = self.index_of(assoc)
+        index[key] = assoc
+        if assoc.user_name:
+            self.places[assoc.user_name] = (*self.places.get(assoc.user_name, ()), assoc)
+
+    def index_of(self, assoc: Assoc) -> tuple[dict[Any, Assoc], Any]:
+        """Where an association is found by its names."""
         if assoc.partition:
-            self.in_partition[assoc.account, assoc.user_name, assoc.partition] = assoc
-        elif assoc.user_name:
-            self.users[assoc.account, assoc.user_name] = assoc
-        else:
-            self.accounts[assoc.account] = assoc
+            return self.in_partition, (assoc.account, assoc.user_name, assoc.partition)
+        return (self.users, (assoc.account, assoc.user_name)) if assoc.user_name else (self.accounts, assoc.account)
 
     def find(self, account: str, user_name: str, partition: str) -> Assoc | None:
         """A user's association for jobs in a partition: the one for just that partition goes before."""
         own = self.in_partition.get((account, user_name, partition)) if self.in_partition else None
         return own or self.users.get((account, user_name))
-
-    def remove(self, assoc: Assoc, now_us: int) -> None:
-        """Take one out that has nothing below it; what it used stays with its account."""
-        assert assoc.parent is not None and not assoc.children and not assoc.rate
-        parent = assoc.parent
-        self.advance(assoc, now_us)
-        self.advance(parent, now_us)
-        parent.usage += assoc.usage
-        del parent.children[assoc.assoc_id], self.by_id[assoc.assoc_id]
-        if assoc.partition:
-            del self.in_partition[assoc.account, assoc.user_name, assoc.partition]
-        elif assoc.user_name:
-            del self.users[assoc.account, assoc.user_name]
-        else:
-            del self.accounts[assoc.account]
 
     def move(self, assoc: Assoc, parent: Assoc) -> None:
         """Give an account another parent; its usage comes along."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ctld.core import gpu_care, gpu_kinds, gpu_types, gpus, mig, preempt, priority, shares
+from ctld.core import gpu_care, gpu_kinds, gpu_types, gpus, mig, preempt, priority, shares, tres
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -139,12 +139,14 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.policy = backfill_policy(config)
     state.full_pass_not_before_us = min(state.full_pass_not_before_us, now_us + state.policy.interval_us)
     state.license_totals = dict(config.licenses)
+    state.license_totals |= {key: row.ours for key, row in state.resources.items() if not row.deleted}
     state.license_kinds = {name: kind for kind, name in enumerate(state.license_totals)}
     state.free_licenses = np.array(list(state.license_totals.values()), np.int32)
     state.units_per_cpu = units_per_cpu(config)
     state.share_units = shares.most_units(node.inside for node in state.node_list)
     state.mix = mix_of(state)
     _build_partitions(state, config)
+    tres.number(state)
     mig.forget(state)
     _build_columns(state)
     state.masks = MaskTable(len(state.node_list))

@@ -515,6 +515,7 @@ class Qos(NamedTuple):
     usage_threshold_ppm: int = -1  # UsageThreshold in millionths; -1 = none
     limit_factor_ppm: int = -1  # LimitFactor likewise
     qos_id: int = 0  # Slurm's number of it; `normal` has 1
+    deleted: bool = False
 
 
 class Turns:

@@ -35,7 +35,7 @@ from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
 from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, job_from
 from ctld.core.periodic import Crontab, Trigger, next_start_us
-from ctld.core.qos import DEFAULT_QOS, NORMAL
+from ctld.core.qos import DEFAULT_QOS, NORMAL, number_qos
 from ctld.core.ready import PLANNER_REASONS
 from ctld.core.sharing import RELEASED
 from ctld.core.state import ClusterState
@@ -102,7 +102,9 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     state.audit.assocs = {row.assoc_id: row for row in loaded.shares.assocs}
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
-    state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos}
+    state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos if not record.deleted}
+    state.qos_deleted = {record.name: record for record in loaded.qos if record.deleted}
+    number_qos(state)
     _load_jobs(state, loaded)
     _load_arrays(state, config, loaded)
     _load_nodes(state, config, loaded)

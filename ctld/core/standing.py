@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from ctld.core.assocs import qos_of
 from ctld.core.defaults import find_qos
 from ctld.core.effects import Refused
 from ctld.core.events import Actor, Role, WantedJob
@@ -66,10 +67,7 @@ def has_association(state: ClusterState, account: str, user: str, partition: str
 
 def effective_qos(assoc: Assoc | None) -> tuple[str, ...]:
     """The QOS that jobs of an association may have."""
-    at = assoc
-    while at is not None and not at.qos:
-        at = at.parent
-    return at.qos if at is not None else (DEFAULT_QOS,)
+    return qos_of(assoc) if assoc is not None else (DEFAULT_QOS,)
 
 
 def default_qos(state: ClusterState, assoc: Assoc | None) -> str:

@@ -19,7 +19,7 @@ from ctld.core.audit import Trail
 from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
-from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
+from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, ShareTree, TresRow, UserRow, WckeyRow
 from ctld.core.histories import Histories
 from ctld.core.model import (
     ArrayRecord,
@@ -138,6 +138,7 @@ class ClusterState:
         self.mix: Mix | None = None  # fractions.py
         self.share_units: dict[str, int] = {}  # GRES name -> most shares of one GPU
         self.qos: dict[str, Qos] = {}
+        self.qos_deleted: dict[str, Qos] = {}
         self.dirty_qos: dict[str, None] = {}
         self.periodic = Periodic()  # crontabs and triggers
         self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
@@ -188,8 +189,8 @@ class ClusterState:
         self.full_pass_timer_us = 0  # for when the last timer was set
 
     def _open_books(self) -> None:
-        self.mailed_limits: dict[int, int] = {}  # job id -> shares of its time limit that mail has told of (mail.py)
         """Accounts, shares and usage, and what has changed of them since the last seal."""
+        self.mailed_limits: dict[int, int] = {}  # job id -> shares of its time limit that mail has told of (mail.py)
         self.shares = ShareTree()
         self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
         self.own_accounts = 0  # accounts that nobody has added
@@ -199,6 +200,11 @@ class ClusterState:
         self.dirty_usage: dict[int, None] = {}
         self.dirty_accounts: dict[str, AccountRow] = {}
         self.dirty_users: dict[str, UserRow] = {}
+        self.resources: dict[str, ResourceRow] = {}  # licences that accounting knows, by NAME@SERVER, deleted ones too
+        self.tres_ids: dict[str, int] = {}  # tres.py
+        self.dirty_wckeys: dict[int, WckeyRow] = {}
+        self.dirty_resources: dict[str, ResourceRow] = {}
+        self.dirty_tres: dict[int, TresRow] = {}
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
@@ -266,6 +272,7 @@ class ClusterState:
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
             or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.amended.dirty
             or self.audit.rows
+            or self.dirty_qos or self.dirty_wckeys or self.dirty_resources or self.dirty_tres
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -295,6 +302,8 @@ class ClusterState:
         self.audit.start_new_batch(self.dirty_assocs)
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
         self.dirty_reservations = {}
+        if self.dirty_wckeys or self.dirty_resources or self.dirty_tres:
+            self.dirty_wckeys, self.dirty_resources, self.dirty_tres = {}, {}, {}
 
     # ---- jobs ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from ctld.core.defaults import let_through
 from ctld.core.effects import Refusal, Refused, SignalStep, StepCreated, StepSeen
 from ctld.core.events import Actor, AwaitStep, CreateStep
 from ctld.core.model import NO_STEPS, Job, job_row
-from ctld.core.rights import may_touch
+from ctld.core.rights import is_own
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, StepRequest, live_nodes, step_row
 from ctld.core.step_parts import limit_step
@@ -337,7 +337,7 @@ def await_step(state: ClusterState, now_us: int, event: AwaitStep) -> None:
     step = job.steps.get(event.step_id) if job is not None and job.attempt == event.attempt else None
     if job is None or step is None:
         raise Refused(Code.INVALID_STEP, f"{event.job_id}.{event.step_id}")
-    if not may_touch(event.actor, job):
+    if not is_own(event.actor, job):
         raise Refused(Code.ACCESS_DENIED)
     if event.actor.uid == job.user_id:
         state.calls.enter(het.whole_id(job), event.reply_to)

@@ -17,7 +17,7 @@ from ctld.core.events import ClearTriggers, Role, SetTrigger, TriggerEnded
 from ctld.core.expect import limit_at_us
 from ctld.core.model import Job, Node
 from ctld.core.periodic import OF_JOB, OF_NODES, Trigger, TriggerKind
-from ctld.core.rights import may_touch, require_role
+from ctld.core.rights import is_own, require_role
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.errors import BadValue
@@ -103,7 +103,7 @@ def _check_job(state: ClusterState, event: SetTrigger) -> None:
         job = state.jobs.get(next(iter(record.members.values()), next(iter(record.holders), 0)))
     if job is None:
         raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
-    if not may_touch(event.actor, job):
+    if not is_own(event.actor, job):
         raise Refused(Code.ACCESS_DENIED)
     if _is_over(state, event.job_id):
         raise Refused(Code.ALREADY_DONE)

@@ -16,7 +16,7 @@ from ctld.core.feasible import can_ever_run
 from ctld.core.model import Job
 from ctld.core.ready import refresh
 from ctld.core.reserve import check_asked
-from ctld.core.rights import may_touch
+from ctld.core.rights import is_own
 from ctld.core.select import Target, all_matching
 from ctld.core.state import ClusterState
 from ctld.core.submit import tres_requested
@@ -39,6 +39,8 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
     values = _read(state, event)
 
     def act(target: Target) -> None:
+        if not is_own(event.actor, target.job):
+            raise Refused(Code.ACCESS_DENIED)
         resolved = _resolved(target.job, values)
         _check(state, event, target.job, resolved)
         request = _changed(event, target.job, resolved)
@@ -64,7 +66,7 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
 
 def _of_name(state: ClusterState, event: UpdateJobs, which: JobFilter) -> list[Job]:
     """The jobs of a name that the caller may change."""
-    return [target.job for target in all_matching(state, which) if may_touch(event.actor, target.job)]
+    return [target.job for target in all_matching(state, which) if is_own(event.actor, target.job)]
 
 
 def _read(state: ClusterState, event: UpdateJobs) -> dict[str, Any]:

@@ -17,15 +17,16 @@ import asyncio
 import grp
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 from cryptography import x509
 
 from ctld.core.events import Actor, Role
+from ctld.core.fairshare import UserRow
 from penstock.client import TOKEN_KEY
 from penstock.security.ca import BadCertificate, Identity, check_certificate
 from penstock.security.tokens import TokenRefused, TokenVerifier
@@ -61,23 +62,26 @@ class User(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who is more than a user. Replaced as a whole when the configuration is."""
+    """Who is more than a user. Replaced as a whole when the configuration is; what accounting says counts at once."""
 
     administrators: frozenset[str] = frozenset()
     operators: frozenset[str] = frozenset()
     administrator_uids: frozenset[int] = frozenset({0})
+    people: Mapping[str, UserRow] = field(default_factory=dict)  # the core's, which changes while we look
 
     @classmethod
-    def of(cls, config: Config) -> "Roles":
-        """root, who runs the controller, SlurmUser and the two lists."""
+    def of(cls, config: Config, people: Mapping[str, UserRow]) -> "Roles":
+        """root, who runs the controller, SlurmUser and the two lists; and those to whom sacctmgr has given a level."""
         administrators = frozenset((config.slurm_user, *config.penstock_administrators))
-        return cls(administrators, frozenset(config.penstock_operators), frozenset((0, os.geteuid())))
+        return cls(administrators, frozenset(config.penstock_operators), frozenset((0, os.geteuid())), people)
 
     def role(self, uid: int, name: str) -> Role:
-        """What this user may do."""
+        """What this user may do: the highest of what is said of him."""
         if uid in self.administrator_uids or name in self.administrators:
             return Role.ADMINISTRATOR
-        return Role.OPERATOR if name in self.operators else Role.USER
+        person = self.people.get(name)
+        given = Role(person.admin_level) if person is not None else Role.USER
+        return max(given, Role.OPERATOR) if name in self.operators else given
 
 
 class UserDirectory:

@@ -14,12 +14,10 @@ from ctld.core.events import (
     Actor,
     AwaitJob,
     CancelJobs,
-    ChangeQos,
     ControlAction,
     ControlJobs,
     CreateReservation,
     DeleteReservation,
-    QosAction,
     RecordAct,
     Role,
     SubmitJob,
@@ -32,6 +30,7 @@ from ctld.core.update_keys import DATES
 from ctld.rpc import clusterinfo, gpuinfo, reservations, wanted
 from ctld.rpc.administration import Administration
 from ctld.rpc.auth import caller, current_peer
+from ctld.rpc.changes import qos_event
 from ctld.rpc.denials import address_of
 from ctld.rpc.joblists import JobLists
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
@@ -207,13 +206,7 @@ class ControllerService(Administration):
     @translated
     async def ChangeQos(self, request: Any, context: Any) -> Any:
         """sacctmgr add, modify, delete qos."""
-        try:
-            action = QosAction(request.action)
-        except ValueError:
-            raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
-        changes = wanted.changes_of(request.changes)
-        names = tuple(dict.fromkeys(request.names))
-        await self._ask(ChangeQos(caller(), action, names, changes, self._runtime.new_reply_to()), context)
+        await self._ask(qos_event(caller(), request, self._runtime.new_reply_to()), context)
         return controller_pb2.Empty()
 
     async def _acting(self, request: Any) -> Actor:
@@ -295,7 +288,8 @@ class ControllerService(Administration):
     @translated
     async def ListQos(self, request: Any, context: Any) -> Any:
         """Qualities of service, in the order of their names."""
-        known = self._runtime.core.state.qos
+        state = self._runtime.core.state
+        known = state.qos_deleted | state.qos if request.with_deleted else state.qos
         names = [name for name in sorted(known) if not request.names or name in request.names]
         return controller_pb2.ListQosReply(qos=[_qos(known[name]) for name in names])
 

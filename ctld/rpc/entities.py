@@ -1,10 +1,22 @@
-"""Of the Governance service: wckeys, TRES, licences that accounting knows, and many changes at once."""
+"""Of the Governance service: many changes at once, and lists of wckeys, TRES and licences that accounting knows.
+
+Lists are read from the core between two steps, like those of nodes.
+"""
 
 from typing import Any
 
-from ctld.rpc.refusals import BadRequest, refuse_as
+from ctld.core import tres
+from ctld.core.effects import ChangedMany, Refusal
+from ctld.core.mig_model import shown_gres
+from ctld.core.rights import coordinates
+from ctld.core.state import ClusterState
+from ctld.rpc.auth import caller
+from ctld.rpc.changes import changed_reply, many_event
+from ctld.rpc.refusals import refuse_as, translated
 from ctld.rpc.services import Services
-from penstock.values.refusals import Code
+from ctld.rpc.sight import is_private
+from penstock.v1 import governance_pb2
+from penstock.values.tres import gres_keys
 
 
 class Entities:
@@ -13,18 +25,81 @@ class Entities:
     def __init__(self, services: Services) -> None:
         self._services = services
 
+    @translated
     async def ChangeMany(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "ChangeMany"))
+        """All of it or nothing."""
+        runtime = self._services.runtime
+        body: ChangedMany | Refusal = await runtime.ask(many_event(caller(), request, runtime.new_reply_to()))
+        if isinstance(body, Refusal):
+            await refuse_as(context, body)
+        return governance_pb2.ChangeManyReply(replies=[changed_reply(one) for one in body.changes])
 
+    @translated
     async def ListWckeys(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "ListWckeys"))
+        """By user and name; with PrivateData=users one's own, and those of users below accounts that one coordinates."""
+        state, actor = self._services.runtime.core.state, caller()
+        people, found = state.shares.people, []
+        for (name, user), row in sorted(state.shares.wckeys.items(), key=lambda item: (item[0][1], item[0][0])):
+            if row.deleted and not request.with_deleted:
+                continue
+            if is_private(state.config, actor, "users") and user != actor.user_name and not _coordinated(state, user):
+                continue
+            is_default = user in people and people[user].default_wckey == name
+            found.append(
+                governance_pb2.WckeyInfo(
+                    id=row.wckey_id, name=name, user=user, is_default=is_default, deleted=row.deleted
+                )
+            )
+        return governance_pb2.ListWckeysReply(wckeys=found)
 
+    @translated
     async def ListTres(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "ListTres"))
+        """By number."""
+        state = self._services.runtime.core.state
+        counts = tres_counts(state)
+        found = []
+        for name, number in sorted(tres.known(state).items(), key=lambda item: item[1]):
+            type_, _, rest = name.partition("/")
+            found.append(governance_pb2.TresInfo(id=number, type=type_, name=rest, count=counts.get(name, 0)))
+        return governance_pb2.ListTresReply(tres=found)
 
+    @translated
     async def ListResources(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "ListResources"))
+        """By name and server."""
+        state = self._services.runtime.core.state
+        rows = [row for _, row in sorted(state.resources.items()) if not row.deleted]
+        found = []
+        for row in rows:
+            free = int(state.free_licenses[state.license_kinds[row.key]]) if row.key in state.license_kinds else 0
+            found.append(
+                governance_pb2.ResourceInfo(
+                    name=row.name,
+                    server=row.server,
+                    type=row.type,
+                    count=row.total,
+                    allowed=row.allowed_percent,
+                    last_consumed=max(0, row.ours - free),
+                    manager=row.manager,
+                    description=row.description,
+                )
+            )
+        return governance_pb2.ListResourcesReply(resources=found)
+
+
+def _coordinated(state: ClusterState, user: str) -> bool:
+    """Whether the caller coordinates one of the user's accounts."""
+    name = caller().user_name
+    return any(coordinates(state, name, assoc.account) for assoc in state.shares.places.get(user, ()))
+
+
+def tres_counts(state: ClusterState) -> dict[str, int]:
+    """What the cluster has of each kind."""
+    cpus = sum(node.cpus for node in state.node_list)
+    counts = {"cpu": cpus, "mem": sum(node.real_memory_mb for node in state.node_list), "node": len(state.node_list)}
+    counts["billing"] = cpus
+    for node in state.node_list:
+        for gres in shown_gres(node):
+            for key in gres_keys(gres.name, gres.type):
+                counts[key] = counts.get(key, 0) + gres.count
+    counts |= {f"license/{name}": count for name, count in state.license_totals.items()}
+    return counts

@@ -10,15 +10,16 @@ import math
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
-from ctld.core import factors, priority
+from ctld.core import assocs, factors, priority
 from ctld.core.decay import USAGE_ONE
 from ctld.core.effects import Changed, Refusal
-from ctld.core.events import AccountAction, ChangeAccounts
-from ctld.core.fairshare import LEVEL_BITS, LEVEL_MAX, Assoc
+from ctld.core.events import Role
+from ctld.core.fairshare import LEVEL_BITS, LEVEL_MAX, AccountRow, Assoc, AssocRow, UserRow
 from ctld.core.model import Job, JobRow, Partition
+from ctld.core.rights import level_of
 from ctld.core.state import ClusterState
-from ctld.rpc import wanted
 from ctld.rpc.auth import caller
+from ctld.rpc.changes import accounts_event, changed_reply
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
@@ -27,7 +28,6 @@ from ctld.rpc.users import job_filter
 from ctld.runtime.errors import NotTaken
 from penstock.v1 import shares_pb2
 from penstock.values.limits import texts
-from penstock.values.refusals import Code
 from penstock.values.states import JobState
 from penstock.values.weights import WEIGHT_ONE, Weight
 
@@ -52,19 +52,21 @@ class SharesService:
         config, tree = state.config, state.shares
         fair_tree = "NO_FAIR_TREE" not in config.priority_flags
         actor = caller()
-        messages = seen_associations(config, actor, associations(state, fair_tree))
+        found = list(associations(state, fair_tree))
+        if request.with_deleted:
+            found += [_deleted(row) for _, row in sorted(tree.gone.items())]
+        messages = seen_associations(config, actor, found)
         seen = {message.account for message in messages}
-        users = dict.fromkeys(message.user for message in messages if message.user)
+        users = {message.user for message in messages if message.user}
+        all_seen = len(messages) == len(found)  # also who has no association
         first = shares_pb2.ListAssociationsReply(
             cluster=config.cluster_name,
             multifactor=config.is_multifactor(),
             fair_tree=fair_tree,
             controller_host=config.controller_host,
             controller_port=config.slurmctld_port,
-            accounts=[
-                shares_pb2.AccountInfo(**tree.about[name]._asdict()) for name in sorted(tree.accounts) if name in seen
-            ],
-            users=[_user(state, name) for name in dict.fromkeys(u for _, u in sorted(tree.users)) if name in users],
+            accounts=[shares_pb2.AccountInfo(**row._asdict()) for row in _accounts(state, request) if row.name in seen],
+            users=[_user(state, name) for name in _people(state, request) if all_seen or name in users],
             associations=messages[:PAGE_ASSOCS],
         )
         yield first
@@ -95,32 +97,44 @@ class SharesService:
     async def ChangeAccounts(self, request: Any, context: Any) -> Any:
         """sacctmgr add, modify, delete."""
         try:
-            action = AccountAction(request.action)
-            event = ChangeAccounts(
-                caller(), action, request.entity, tuple(request.names), wanted.changes_of(request.changes),
-                tuple(request.accounts), tuple(request.parents), request.check_only, self._runtime.new_reply_to(),
-            )  # fmt: skip
+            event = accounts_event(caller(), request, self._runtime.new_reply_to())
             body: Changed | Refusal = await self._runtime.ask(event)
-        except ValueError:
-            await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known"))
         except (BadRequest, NotTaken) as error:
             await refuse_as(context, error)
         if isinstance(body, Refusal):
             await refuse_as(context, body)
-        return shares_pb2.ChangeAccountsReply(
-            names=body.names,
-            associations=[shares_pb2.Association(account=a, user=u, parent=p) for a, u, p in body.assocs],
-        )
+        return changed_reply(body)
+
+
+def _accounts(state: ClusterState, request: Any) -> list[AccountRow]:
+    tree = state.shares
+    rows = [tree.about[name] for name in sorted(tree.accounts) if name in tree.about]
+    if request.with_deleted:
+        rows += [row._replace(deleted=True) for _, row in sorted(tree.gone_accounts.items())]
+    return rows
+
+
+def _people(state: ClusterState, request: Any) -> list[str]:
+    """Who has a record, or an association that made itself."""
+    tree = state.shares
+    return sorted({**tree.people, **tree.places, **(tree.gone_people if request.with_deleted else {})})
+
+
+#: As Slurm writes AdminLevel.
+_LEVELS: Final = {Role.USER: "None", Role.OPERATOR: "Operator", Role.ADMINISTRATOR: "Administrator"}
 
 
 def _user(state: ClusterState, name: str) -> shares_pb2.UserInfo:
-    config, level = state.config, "None"
-    if name in config.penstock_administrators or name in ("root", config.slurm_user):
-        level = "Administrator"
-    elif name in config.penstock_operators:
-        level = "Operator"
-    default = state.shares.default_accounts.get(name, "")
-    return shares_pb2.UserInfo(name=name, default_account=default, admin_level=level)
+    tree = state.shares
+    row = tree.people.get(name, UserRow(name, ""))
+    return shares_pb2.UserInfo(
+        name=name,
+        default_account=row.default_account,
+        admin_level=_LEVELS[level_of(state, name)],
+        default_wckey=row.default_wckey,
+        coordinator_of=sorted(tree.coordinator_of.get(name, ())),
+        deleted=name in tree.gone_people,
+    )
 
 
 # ---- associations ------------------------------------------------------------------------------------------------
@@ -165,7 +179,9 @@ def _association(
         user=assoc.user_name,
         partition=assoc.partition,
         limits=texts(assoc.limits),
+        qos=assocs.qos_of(assoc),
         own_qos=assoc.qos,
+        budget=assoc.budget,
         default_qos=assoc.default_qos,
         parent=assoc.parent.account if assoc.parent is not None else "",
         shares=assoc.shares,
@@ -178,6 +194,24 @@ def _association(
         fair_share=above / below if assoc.user_name else 0.0,
         level_fs=math.inf if assoc.level >= LEVEL_MAX else assoc.level / 2.0**LEVEL_BITS,
         made_by_itself=assoc.made_by_itself,
+    )
+
+
+def _deleted(row: AssocRow) -> shares_pb2.Association:
+    return shares_pb2.Association(
+        id=row.assoc_id,
+        account=row.account,
+        user=row.user_name,
+        partition=row.partition,
+        parent=row.parent,
+        shares=row.shares,
+        priority=row.priority,
+        limits=texts(row.limits),
+        own_qos=row.qos,
+        qos=row.qos,
+        default_qos=row.default_qos,
+        budget=row.budget,
+        deleted=True,
     )
 
 

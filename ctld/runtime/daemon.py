@@ -232,7 +232,14 @@ class Controller:
         cluster = credentials.identity.cluster
         verifier = TokenVerifier(credentials.ca, cluster, self._boot_at_us, denied)
         verifier.has_job = partial(has_job, self._runtime.core.state)
-        return Authenticator(verifier, credentials.ca, cluster, Roles.of(config), self._clock, denied)
+        return Authenticator(
+            verifier,
+            credentials.ca,
+            cluster,
+            Roles.of(config, self._runtime.core.state.shares.people),
+            self._clock,
+            denied,
+        )
 
     def _amended(self, config: Config, loaded: LoadedState) -> Config:
         """The file's configuration with what was changed by hand."""
@@ -312,7 +319,7 @@ class Controller:
         body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped, act))
         if isinstance(body, Refusal):
             raise BadRequest(Code(body.code), body.text)
-        self._authenticator.roles = Roles.of(loaded.config)
+        self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
         self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
         self._registry.tell_settings()

@@ -222,7 +222,7 @@ class Store:
             (sql.replace_assocs, [rows.assoc_values(assoc) for assoc in batch.assocs]),
             (sql.replace_usage, batch.usage),
             (sql.replace_accounts, [rows.account_values(row) for row in batch.accounts]),
-            (sql.replace_users, batch.users),
+            (sql.replace_users, [rows.flagged_values(row) for row in batch.users]),
             (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),
             (sql.delete_reservations, [(name,) for name in batch.reservations_gone]),
             (sql.replace_crontabs, [rows.crontab_values(crontab) for crontab in batch.crontabs]),
@@ -231,6 +231,9 @@ class Store:
             (sql.delete_triggers, [(trigger_id,) for trigger_id in batch.triggers_gone]),
             (sql.insert_audit, batch.audit),
             (sql.insert_txns, batch.txns),
+            (sql.replace_wckeys, [rows.flagged_values(row) for row in batch.wckeys]),
+            (sql.replace_resources, [rows.flagged_values(row) for row in batch.resources]),
+            (sql.replace_tres, batch.tres),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, or_, select
 
 from ctld.core.audit import AuditHead
-from ctld.core.fairshare import ROOT_ID, LoadedShares, UsageRow, UserRow
+from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
 from ctld.core.stepdesk import ENDED_KEPT
@@ -39,8 +39,11 @@ from ctld.store.schema import (
     PARTITION_STATE,
     QOS,
     RESERVATION,
+    RESOURCE,
     STEP,
+    TRES,
     TXN,
+    WCKEY,
 )
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
@@ -114,15 +117,20 @@ def _last_attempts(jobs: list[JobRow]) -> list[JobRow]:
 
 def _shares(connection: Connection) -> LoadedShares:
     """Accounts, users and what they have used."""
-    highest = connection.execute(select(func.max(ASSOC.c.assoc_id))).scalar() or ROOT_ID
-    present = select(ASSOC).where(ASSOC.c.deleted == 0).order_by(ASSOC.c.assoc_id)
+    all_of_them = [rows.assoc_from(tuple(r)) for r in connection.execute(select(ASSOC).order_by(ASSOC.c.assoc_id))]
     usage = select(ASSOC_USAGE).order_by(ASSOC_USAGE.c.assoc_id)
     return LoadedShares(
-        tuple(rows.assoc_from(tuple(r)) for r in connection.execute(present)),
+        tuple(row for row in all_of_them if not row.deleted),
         tuple(UsageRow(*r) for r in connection.execute(usage)),
         tuple(rows.account_from(tuple(r)) for r in connection.execute(select(ACCOUNT).order_by(ACCOUNT.c.name))),
-        tuple(UserRow(*r) for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))),
-        highest + 1,
+        tuple(rows.user_from(tuple(r)) for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))),
+        max((row.assoc_id for row in all_of_them), default=ROOT_ID) + 1,
+        tuple(row for row in all_of_them if row.deleted),
+        tuple(rows.wckey_from(tuple(r)) for r in connection.execute(select(WCKEY).order_by(WCKEY.c.wckey_id))),
+        tuple(
+            rows.resource_from(tuple(r)) for r in connection.execute(select(RESOURCE).order_by(*RESOURCE.primary_key))
+        ),
+        tuple(TresRow(*r) for r in connection.execute(select(TRES).order_by(TRES.c.tres_id))),
     )
 
 

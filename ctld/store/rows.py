@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from accounting.schema import join_strings, split_strings
-from ctld.core.fairshare import AccountRow, AssocRow
+from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, UserRow, WckeyRow
 from ctld.core.gpu_model import Gpu, GpuOpinion
 from ctld.core.model import (
     GpuShare,
@@ -243,7 +243,7 @@ def assoc_values(row: AssocRow) -> Params:
     return (
         row.assoc_id, row.account, row.user_name, row.parent, row.shares, row.priority, int(row.made_by_itself),
         int(row.deleted), row.partition, _limits_text(row.limits), ",".join(row.qos), row.default_qos,
-        row.created_at_us,
+        row.created_at_us, row.budget,
     )  # fmt: skip
 
 
@@ -272,13 +272,33 @@ def _words(joined: str) -> tuple[str, ...]:
 
 def account_values(row: AccountRow) -> Params:
     """A row of account."""
-    return (row.name, row.description, row.organization, ",".join(row.coordinators))
+    return (row.name, row.description, row.organization, ",".join(row.coordinators), int(row.deleted))
 
 
 def account_from(values: Params) -> AccountRow:
     """The reverse of `account_values`."""
-    name, description, organization, coordinators = values
-    return AccountRow(name, description, organization, _words(coordinators))
+    name, description, organization, coordinators, deleted = values
+    return AccountRow(name, description, organization, _words(coordinators), bool(deleted))
+
+
+def flagged_values(row: UserRow | WckeyRow | ResourceRow) -> Params:
+    """A row of account_user, wckey or resource: `deleted` is the last column."""
+    return (*row[:-1], int(row.deleted))
+
+
+def user_from(values: Params) -> UserRow:
+    """The reverse, for a user."""
+    return UserRow(*values)._replace(deleted=bool(values[-1]))
+
+
+def wckey_from(values: Params) -> WckeyRow:
+    """The reverse, for a wckey."""
+    return WckeyRow(*values)._replace(deleted=bool(values[-1]))
+
+
+def resource_from(values: Params) -> ResourceRow:
+    """The reverse, for licences."""
+    return ResourceRow(*values)._replace(deleted=bool(values[-1]))
 
 
 def reservation_values(row: Reservation) -> Params:
@@ -335,7 +355,7 @@ def trigger_from(record: bytes) -> Trigger:
 
 def qos_values(record: Qos) -> Params:
     """A row of qos; lists are joined by commas, which no name of theirs holds."""
-    values = {**record._asdict(), "limits": _limits_text(record.limits)}
+    values = {**record._asdict(), "limits": _limits_text(record.limits), "deleted": int(record.deleted)}
     return tuple(",".join(value) if isinstance(value, tuple) else value for value in values.values())
 
 
@@ -344,7 +364,7 @@ def qos_from(values: Params) -> Qos:
     fields = dict(zip(Qos._fields, values, strict=True))
     for name in ("preempt", "preempt_mode", "flags"):
         fields[name] = _words(fields[name])
-    fields["limits"] = _limits_from(fields["limits"])
+    fields["limits"], fields["deleted"] = _limits_from(fields["limits"]), bool(fields["deleted"])
     return Qos(**fields)
 
 

@@ -17,8 +17,11 @@ from accounting.schema import (
     JOB_REQUEST,
     JOB_SPEC,
     METADATA,
+    RESOURCE,
     STEP,
+    TRES,
     TXN,
+    WCKEY,
 )
 
 #: What `meta.name` says in a database of ours.
@@ -99,6 +102,7 @@ QOS = Table(
     Column("usage_threshold_ppm", BigInteger, nullable=False, server_default="-1"),
     Column("limit_factor_ppm", BigInteger, nullable=False, server_default="-1"),
     Column("qos_id", Integer, nullable=False, server_default="0"),
+    Column("deleted", Integer, nullable=False, server_default="0"),
 )
 
 #: GPUs that nodes have named. `record` is JSON of ctld.core.gpu_model.Gpu.
@@ -171,7 +175,10 @@ __all__ = [
     "PARTITION_STATE",
     "QOS",
     "RESERVATION",
+    "RESOURCE",
     "SCHEMA_NAME",
     "STEP",
+    "TRES",
     "TXN",
+    "WCKEY",
 ]

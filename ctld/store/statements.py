@@ -32,8 +32,11 @@ from ctld.store.schema import (
     PARTITION_STATE,
     QOS,
     RESERVATION,
+    RESOURCE,
     STEP,
+    TRES,
     TXN,
+    WCKEY,
 )
 
 #: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
@@ -75,6 +78,9 @@ class Statements:
     delete_triggers: str
     insert_audit: str
     insert_txns: str
+    replace_wckeys: str
+    replace_resources: str
+    replace_tres: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -141,6 +147,9 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         ),
         insert_audit=insert(AUDIT),
         insert_txns=insert(TXN),
+        replace_wckeys=insert(WCKEY, replace=True),
+        replace_resources=insert(RESOURCE, replace=True),
+        replace_tres=insert(TRES, replace=True),
     )
 
 

@@ -582,10 +582,12 @@ class UpdateJobsRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., job_name: _Optional[str] = ..., user: _Optional[str] = ..., as_uid: _Optional[int] = ...) -> None: ...
 
 class ListQosRequest(_message.Message):
-    __slots__ = ("names",)
+    __slots__ = ("names", "with_deleted")
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    WITH_DELETED_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+    with_deleted: bool
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., with_deleted: bool = ...) -> None: ...
 
 class ListQosReply(_message.Message):
     __slots__ = ("qos",)
@@ -594,7 +596,7 @@ class ListQosReply(_message.Message):
     def __init__(self, qos: _Optional[_Iterable[_Union[Qos, _Mapping]]] = ...) -> None: ...
 
 class Qos(_message.Message):
-    __slots__ = ("name", "description", "priority", "preempt", "preempt_mode", "grace_time_s", "preempt_exempt_time_s", "flags", "usage_factor_ppm", "limits", "usage_threshold_ppm", "limit_factor_ppm", "id")
+    __slots__ = ("name", "description", "priority", "preempt", "preempt_mode", "grace_time_s", "preempt_exempt_time_s", "flags", "usage_factor_ppm", "limits", "usage_threshold_ppm", "limit_factor_ppm", "id", "deleted")
     class LimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -615,6 +617,7 @@ class Qos(_message.Message):
     USAGE_THRESHOLD_PPM_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FACTOR_PPM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     priority: int
@@ -628,7 +631,8 @@ class Qos(_message.Message):
     usage_threshold_ppm: int
     limit_factor_ppm: int
     id: int
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., priority: _Optional[int] = ..., preempt: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[_Iterable[str]] = ..., grace_time_s: _Optional[int] = ..., preempt_exempt_time_s: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., usage_factor_ppm: _Optional[int] = ..., limits: _Optional[_Mapping[str, str]] = ..., usage_threshold_ppm: _Optional[int] = ..., limit_factor_ppm: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
+    deleted: bool
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., priority: _Optional[int] = ..., preempt: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[_Iterable[str]] = ..., grace_time_s: _Optional[int] = ..., preempt_exempt_time_s: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., usage_factor_ppm: _Optional[int] = ..., limits: _Optional[_Mapping[str, str]] = ..., usage_threshold_ppm: _Optional[int] = ..., limit_factor_ppm: _Optional[int] = ..., id: _Optional[int] = ..., deleted: bool = ...) -> None: ...
 
 class ChangeQosRequest(_message.Message):
     __slots__ = ("action", "names", "changes", "check_only")

@@ -84,6 +84,9 @@ class Code(IntEnum):
     NO_CRONTAB = 9303
     TRIGGER_DUP = 9304
     NO_TRIGGER = 9305
+    OVER_ALLOCATE = 7005
+    NO_REMOVE_DEFAULT_ACCOUNT = 7009
+    NO_REMOVE_DEFAULT_QOS = 7011
 
 
 TEXT: dict[Code, str] = {
@@ -161,4 +164,9 @@ TEXT: dict[Code, str] = {
     Code.TRIGGER_DUP: "Duplicate event trigger",
     Code.NO_TRIGGER: "There is no such trigger",
     Code.INVALID_WCKEY: "Invalid wckey specification",
+    Code.OVER_ALLOCATE: "You can not allocate more than 100% of a resource",
+    Code.NO_REMOVE_DEFAULT_ACCOUNT: "You can not remove the default account of a user",
+    Code.NO_REMOVE_DEFAULT_QOS: (
+        "This request would make it so some associations would not have access to their default qos."
+    ),
 }

@@ -295,7 +295,7 @@ def test_an_unknown_user_has_numbers_for_names(tmp_path):
 
 def test_roles():
     config = Config(slurm_user="slurm", penstock_operators=("op", "both"), penstock_administrators=("adm", "both"))
-    roles = Roles.of(config)
+    roles = Roles.of(config, {})
     found = {name: roles.role(uid, name) for uid, name in [(0, "root"), (os.geteuid(), "me"), (USER_UID, "slurm"),
              (USER_UID, "adm"), (USER_UID, "both"), (USER_UID, "op"), (USER_UID, "eve"), (USER_UID, "")]}  # fmt: skip
     assert found == {"root": Role.ADMINISTRATOR, "me": Role.ADMINISTRATOR, "slurm": Role.ADMINISTRATOR,

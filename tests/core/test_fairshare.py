@@ -7,8 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctld.core.decay import ONE, RATE_ONE, USAGE_ONE, carry, half_power
+from ctld.core.draft import Draft
 from ctld.core.fairshare import LEVEL_BITS, LEVEL_MAX, PARENT_SHARES, Assoc, Decay, ShareTree
 from ctld.core.resets import DAY_US, last_reset_us
+from ctld.core.state import ClusterState
+from tests.core.world import World
 
 US = 1_000_000
 WEEK_US = 7 * 86_400 * US
@@ -243,7 +246,10 @@ def test_a_reset_forgets_what_was_before() -> None:
 
 def test_what_a_removed_user_used_stays_with_the_account() -> None:
     tree = plant("a root 1", "a/ann 1 500", "a/bob 1 20")
-    tree.remove(tree.users["a", "ann"], 0)
+    state = ClusterState()
+    state.shares = tree
+    draft = Draft(state, 0, World.actor("root"))
+    draft.remove_assoc(tree.users["a", "ann"])
     tree.rank(0)
     assert tree.accounts["a"].total == 520 * USAGE_ONE
     assert list(tree.users) == [("a", "bob")]

@@ -17,6 +17,7 @@ from ctld.core.effects import (
     Allocation,
     Batch,
     Changed,
+    ChangedMany,
     ClearGpu,
     Created,
     CrontabUpdated,
@@ -60,7 +61,16 @@ from ctld.core.events import (
     Tick,
     WantedJob,
 )
-from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
+from ctld.core.fairshare import (
+    AccountRow,
+    AssocRow,
+    LoadedShares,
+    ResourceRow,
+    TresRow,
+    UsageRow,
+    UserRow,
+    WckeyRow,
+)
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.model import HistoryRow, JobRow, Node, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
 from ctld.core.periodic import Crontab, Trigger
@@ -116,6 +126,9 @@ class World:
         self.usage_rows: dict[int, UsageRow] = {}
         self.account_rows: dict[str, AccountRow] = {}
         self.user_rows: dict[str, UserRow] = {}
+        self.wckey_rows: dict[int, WckeyRow] = {}
+        self.resource_rows: dict[str, ResourceRow] = {}
+        self.tres_rows: dict[int, TresRow] = {}
         self.reservations: dict[str, Reservation] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
@@ -183,7 +196,8 @@ class World:
         return LoadedShares(
             tuple(row for row in self.assoc_rows.values() if not row.deleted),
             tuple(self.usage_rows.values()), tuple(self.account_rows.values()), tuple(self.user_rows.values()),
-            max(self.assoc_rows, default=1) + 1,
+            max(self.assoc_rows, default=1) + 1, tuple(row for row in self.assoc_rows.values() if row.deleted),
+            tuple(self.wckey_rows.values()), tuple(self.resource_rows.values()), tuple(self.tres_rows.values()),
         )  # fmt: skip
 
     @staticmethod
@@ -244,6 +258,9 @@ class World:
         self.usage_rows.update({u.assoc_id: u for u in batch.usage})
         self.account_rows.update({a.name: a for a in batch.accounts})
         self.user_rows.update({u.name: u for u in batch.users})
+        self.wckey_rows.update({row.wckey_id: row for row in batch.wckeys})
+        self.resource_rows.update({row.key: row for row in batch.resources})
+        self.tres_rows.update({row.tres_id: row for row in batch.tres})
         self.reservations.update({r.name: r for r in batch.reservations})
         for name in batch.reservations_gone:
             self.reservations.pop(name, None)
@@ -429,7 +446,7 @@ class World:
             return f"crontab: jobs {','.join(map(str, body.job_ids)) or 'none'}"
         if isinstance(body, TriggersChanged):
             return f"triggers {','.join(map(str, body.trigger_ids))}"
-        assert isinstance(body, Done | Changed)
+        assert isinstance(body, Done | Changed | ChangedMany)
         return "done"
 
     # ---- what people and nodes do --------------------------------------------------------------------------------

@@ -2,7 +2,17 @@
 
 from pathlib import Path
 
-from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
+from ctld.core.fairshare import (
+    AccountRow,
+    AssocRow,
+    LoadedShares,
+    ResourceRow,
+    TresRow,
+    UsageRow,
+    UserRow,
+    WckeyRow,
+)
+from penstock.values.limits import from_texts
 from tests.store.making import NOW_US, leading, make_batch
 
 ACCOUNT = AssocRow(2, "physics", "", "root", 30, 0, False, False)
@@ -25,5 +35,36 @@ def test_round_trip(tmp_path: Path) -> None:
         (AccountRow("physics", "Physics", "uni"),),
         (UserRow("ann", "physics"),),
         5,  # the number of one that was deleted is not given again
+        (GONE,),
     )
+    store.close()
+
+
+FULL = AssocRow(
+    5, "physics", "cy", "physics", 2, 7, False, False, "gpu", from_texts({"grptres": "cpu=4,gres/gpu=2", "maxjobs": "3"}),
+    ("normal", "high"), "high", 12, "",
+)  # fmt: skip
+BUDGET = ACCOUNT._replace(budget="1000gpu-hours/month")
+KEY, GONE_KEY = WckeyRow(1, "genome", "cy"), WckeyRow(2, "old", "cy", True)
+LICENCES = ResourceRow("matlab", "flex", 50, 60, "License", "flexlm", "of the site", False)
+
+
+def test_all_columns_of_accounting_come_back(tmp_path: Path) -> None:
+    store = leading(tmp_path / "penstock.db")
+    account = AccountRow("physics", "Physics", "uni", ("cy", "ann"))
+    gone_account = AccountRow("old", "", "", (), True)
+    person, gone_person = UserRow("cy", "physics", 2, "genome"), UserRow("old", "", 0, "", True)
+    store.commit(
+        make_batch(
+            1, assocs=[BUDGET, FULL], accounts=[account, gone_account], users=[person, gone_person],
+            wckeys=[KEY._replace(name="x"), GONE_KEY], resources=[LICENCES._replace(total=1)], tres=[TresRow(1001, "gres/gpu")],
+        )
+    )  # fmt: skip
+    store.commit(make_batch(2, wckeys=[KEY], resources=[LICENCES], tres=[TresRow(1002, "license/matlab@flex")]))
+    store.close()
+    store = leading(tmp_path / "penstock.db", 3)
+    assert store.load(NOW_US, 0, 0).shares == LoadedShares(
+        (BUDGET, FULL), (), (gone_account, account), (person, gone_person), 6, (), (KEY, GONE_KEY), (LICENCES,),
+        (TresRow(1001, "gres/gpu"), TresRow(1002, "license/matlab@flex")),
+    )  # fmt: skip
     store.close()

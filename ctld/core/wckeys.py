@@ -1,0 +1,128 @@
+"""Wckeys: words that users give to their jobs, by which usage is counted beside accounts (TrackWCKey).
+
+A wckey belongs to a user. With AccountingStorageEnforce=wckeys a job's must be among its user's; without, what a user
+names is added by itself (`note`). A job that names none has its user's default one, which is written with a star
+before it, as Slurm does: `*name`, and a single star when there is none.
+"""
+
+from ctld.core.draft import Draft
+from ctld.core.effects import Changed, Refused
+from ctld.core.entity_keys import name_of, wckey_name
+from ctld.core.events import ChangeAccounts
+from ctld.core.fairshare import WckeyRow
+from ctld.core.rights import Deed, authorize
+from ctld.core.state import ClusterState
+from penstock.values.refusals import Code
+
+#: Of one cluster.
+WCKEYS_MAX = 100_000
+#: Those that made themselves, of one user: whoever needs more has them added.
+WCKEYS_BY_THEMSELVES_MAX = 100
+
+
+def wckey_allowed(state: ClusterState, user: str, wckey: str) -> bool:
+    """True when the user's jobs may have it. No wckey: when he has a default one."""
+    if wckey.startswith("*") or not wckey:
+        person = state.shares.people.get(user)
+        return person is not None and bool(person.default_wckey) and wckey in ("", "*", f"*{person.default_wckey}")
+    row = state.shares.wckeys.get((wckey, user))
+    return row is not None and not row.deleted
+
+
+def wckey_of(state: ClusterState, user: str, asked: str) -> str:
+    """What a job has that asks for this one, as it is kept and shown; "" without TrackWCKey."""
+    if not state.config.track_wckey:
+        return asked
+    if asked and not asked.startswith("*"):
+        return asked
+    person = state.shares.people.get(user)
+    return f"*{person.default_wckey}" if person is not None else "*"
+
+
+def note(state: ClusterState, user: str, wckey: str) -> None:
+    """A job has named it: with TrackWCKey and nobody to refuse it, it is the user's from now on."""
+    table = state.shares.wckeys
+    if not state.config.track_wckey or not wckey or wckey.startswith("*"):
+        return
+    before = table.get((wckey, user))
+    if (before is not None and not before.deleted) or len(table) >= WCKEYS_MAX:
+        return
+    if sum(owner == user for _, owner in table) >= WCKEYS_BY_THEMSELVES_MAX:
+        return
+    row = WckeyRow(before.wckey_id if before is not None else _next_id(state), wckey, user)
+    table[wckey, user] = state.dirty_wckeys[row.wckey_id] = row
+
+
+def _next_id(state: ClusterState) -> int:
+    """One a row, and none is ever taken out."""
+    return len(state.shares.wckeys) + 1
+
+
+# ---- changes -----------------------------------------------------------------------------------------------------
+
+
+def ensure(draft: Draft, user: str, name: str) -> bool:
+    """The user has this wckey from now on. False = he had it."""
+    state = draft.state
+    before = state.shares.wckeys.get((name, user))
+    if before is not None and not before.deleted:
+        return False
+    if before is None and len(state.shares.wckeys) >= WCKEYS_MAX:
+        raise Refused(Code.INVALID_WCKEY, f"there are {WCKEYS_MAX} wckeys, which is the limit")
+    draft.put_wckey(WckeyRow(before.wckey_id if before is not None else _next_id(state), name, user))
+    return True
+
+
+def forget_all(draft: Draft, user: str) -> None:
+    """The user is gone."""
+    for row in _of_user(draft.state, user):
+        draft.put_wckey(row._replace(deleted=True))
+
+
+def rename_all(draft: Draft, user: str, new: str) -> None:
+    """The user has another name."""
+    for row in _of_user(draft.state, user):
+        draft.put_wckey(row._replace(deleted=True))
+        ensure(draft, new, row.name)
+
+
+def _of_user(state: ClusterState, user: str) -> list[WckeyRow]:
+    return [row for row in state.shares.wckeys.values() if row.user_name == user and not row.deleted]
+
+
+def add_wckeys(draft: Draft, event: ChangeAccounts) -> Changed:
+    """Sacctmgr add user NAME wckey=..., and the same by itself."""
+    authorize(draft.state, draft.actor, Deed("adding a wckey", event.changes))
+    _check(event)
+    names = [name_of(wckey_name(name), "wckey") for name in dict.fromkeys(event.names)]
+    for user in event.users:
+        if user not in draft.state.shares.people:
+            raise Refused(Code.INVALID_USER, f"there is no user {user}; add him first")
+    new = [name for name in names for user in event.users if ensure(draft, user, name)]
+    return Changed(tuple(dict.fromkeys(new)), ())
+
+
+def remove_wckeys(draft: Draft, event: ChangeAccounts) -> Changed:
+    """Of the users named, or of all."""
+    authorize(draft.state, draft.actor, Deed("removing a wckey", event.changes))
+    names = [wckey_name(name) for name in dict.fromkeys(event.names)]
+    if not names and not event.users:
+        raise Refused(Code.INVALID_VALUE, "no condition given: name wckeys or users")
+    table, people = draft.state.shares.wckeys, draft.state.shares.people
+    rows = [
+        r for r in table.values() if (not names or r.name in names) and (not event.users or r.user_name in event.users)
+    ]
+    gone = [row for row in rows if not row.deleted]
+    for row in gone:
+        person = people.get(row.user_name)
+        if person is not None and person.default_wckey == row.name:
+            draft.put_user(person._replace(default_wckey=""))
+        draft.put_wckey(row._replace(deleted=True))
+    return Changed(tuple(dict.fromkeys(row.name for row in gone)), ())
+
+
+def _check(event: ChangeAccounts) -> None:
+    if event.changes:
+        raise Refused(Code.NOT_SUPPORTED, f"{next(iter(event.changes))}= is not supported for a wckey")
+    if not event.names or not event.users:
+        raise Refused(Code.INVALID_WCKEY, "name wckeys and users")
