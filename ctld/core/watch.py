@@ -16,6 +16,7 @@ from ctld.core.effects import Done
 from ctld.core.events import (
     Actor,
     ChangeAccounts,
+    ChangeMany,
     ChangeQos,
     ClearTriggers,
     CreateReservation,
@@ -113,6 +114,7 @@ class Watch(NamedTuple):
 WATCHED: Final[dict[type, Watch]] = {
     ChangeAccounts: Watch(books, ("changes",), True),
     ChangeQos: Watch(books, ("changes",), True),
+    ChangeMany: Watch(books, (), True),
     CreateReservation: Watch(_reservations),
     UpdateReservation: Watch(_reservations),
     DeleteReservation: Watch(_reservations),
