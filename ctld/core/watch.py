@@ -42,9 +42,10 @@ _TXN_WORDS: Final = {ACCOUNT: "Accounts", ASSOC: "Associations", QOS: "QOS", USE
 #: Fields that say nothing to people, that are what the object is called by, or that are private (text of a crontab).
 _SKIPPED: Final = frozenset(
     (
-        "account", "anchor_at_us", "assoc_id", "boot_id", "created_at_us", "deleted", "float_us", "idle_since_us",
-        "jobs", "last_busy_at_us", "made_by_itself", "name", "node", "parts", "previous_end_at_us", "qos_id",
-        "spool_id", "text", "user_name", "uuid", "version",
+        "account", "anchor_at_us", "assoc_id", "boot_id", "changed_at_us", "created_at_us", "deleted", "drain_at_us",
+        "drain_uid", "float_us", "idle_since_us", "jobs", "last_busy_at_us", "made_by_itself", "name", "node", "parts",
+        "previous_end_at_us", "qos_id", "reason_at_us", "reason_uid", "spool_id", "text", "user_name", "uuid",
+        "version",
     )
 )  # fmt: skip
 
