@@ -73,6 +73,11 @@ class Traces:
         found = self._read(select(AUDIT.c.hash).where(AUDIT.c.audit_id == audit_id))
         return str(found[0].hash) if found else ""
 
+    def head(self) -> tuple[int, str]:
+        """The last record's number and hash; (0, "") = there is none. Raises TracesUnavailable."""
+        found = self._read(select(AUDIT.c.audit_id, AUDIT.c.hash).order_by(AUDIT.c.audit_id.desc()).limit(1))
+        return (int(found[0].audit_id), str(found[0].hash)) if found else (0, "")
+
     def transactions(self, asked: TxnQuestion) -> Iterator[list[Any]]:
         """Pages of rows of TXN, by id. Raises TracesUnavailable."""
         statement = _in_time(select(TXN), TXN, asked.since_us, asked.until_us)

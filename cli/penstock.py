@@ -42,6 +42,7 @@ PROGRAMS = (
     Program("config check", "cli.configcheck:main", "read a slurm.conf and say what is wrong with it"),
     Program("config diff", "cli.configdiff:main", "say what a reload would change, and which jobs it touches"),
     Program("ca", "cli.ca:main", "the cluster's certificate authority (penstock ca init)"),
+    Program("audit", "cli.audit:main", "show the audit log, and verify that nobody has changed it"),
     Program("node", "cli.node:main", "join tokens for new nodes (penstock node token)"),
 )
 

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from ctld.core.fairshare import AssocRow
+from penstock.values.auditchain import GENESIS, chained
 from penstock.values.limits import Limits
 from penstock.values.limits import texts as limit_texts
 
 if TYPE_CHECKING:
     from ctld.core.events import Actor
 
-#: What stands before the first record.
-GENESIS: Final = "0" * 64
 #: Objects that one record names; a change of more makes several records.
 OBJECTS_MAX: Final = 500
 #: Characters of one value in a record: what is longer is cut, with its length and its hash in place of the rest.
@@ -123,11 +122,6 @@ class Trail:
                 self.assocs.pop(assoc_id, None)
             else:
                 self.assocs[assoc_id] = row
-
-
-def chained(previous: str, text: str) -> str:
-    """The hash of a record, from the hash before it."""
-    return hashlib.sha256((previous + text).encode()).hexdigest()
 
 
 def canonical(content: Mapping[str, Any]) -> str:

@@ -37,15 +37,18 @@ Handler = Callable[["ClusterState", int, Any], None]
 #: By kind and key, records as they are.
 Tables = dict[str, dict[Any, Any]]
 
-ACCOUNT, ASSOC, QOS, USER = "account", "association", "qos", "user"
+ACCOUNT, ASSOC, QOS, USER, WCKEY, RESOURCE = "account", "association", "qos", "user", "wckey", "resource"
 #: What sacctmgr's transactions are about, by our kinds.
-_TXN_WORDS: Final = {ACCOUNT: "Accounts", ASSOC: "Associations", QOS: "QOS", USER: "Users"}
+_TXN_WORDS: Final = {
+    ACCOUNT: "Accounts", ASSOC: "Associations", QOS: "QOS", USER: "Users", WCKEY: "WCKeys", RESOURCE: "Resources",
+}  # fmt: skip
 #: Fields that say nothing to people, that are what the object is called by, or that are private (text of a crontab).
 _SKIPPED: Final = frozenset(
     (
-        "account", "anchor_at_us", "assoc_id", "boot_id", "created_at_us", "deleted", "float_us", "idle_since_us",
-        "jobs", "last_busy_at_us", "made_by_itself", "name", "node", "parts", "previous_end_at_us", "qos_id",
-        "spool_id", "text", "user_name", "uuid", "version",
+        "account", "anchor_at_us", "assoc_id", "boot_id", "changed_at_us", "created_at_us", "deleted", "drain_at_us",
+        "drain_uid", "float_us", "idle_since_us", "jobs", "last_busy_at_us", "made_by_itself", "name", "node", "parts",
+        "previous_end_at_us", "qos_id", "reason_at_us", "reason_uid", "spool_id", "text", "user_name", "uuid",
+        "version", "wckey_id",
     )
 )  # fmt: skip
 
@@ -65,13 +68,15 @@ class Change(NamedTuple):
 
 
 def books(state: "ClusterState", event: Any) -> Tables:
-    """Accounts, users, associations and QOS."""
+    """Accounts, users, associations, QOS, wckeys and licences."""
     tree = state.shares
     return {
         ACCOUNT: dict(tree.about),
         USER: {**tree.people, **state.dirty_users},
         ASSOC: dict(state.dirty_assocs),
         QOS: dict(state.qos),
+        WCKEY: {f"{name}/{user}": row for (name, user), row in tree.wckeys.items()},
+        RESOURCE: dict(state.resources),
     }
 
 
@@ -136,10 +141,20 @@ def _eye(handler: Handler, watch: Watch) -> Handler:
         handler(state, now_us, event)
         asked = {name: getattr(event, name) for name in watch.asked if getattr(event, name)}
         write(state, now_us, event.actor, list(_changes(state, before, watch.look(state, event))), asked, watch)
-        if watch.transacts and "rawusage" in getattr(event, "changes", ()) and not event.check_only:
-            state.audit.note(now_us, event.actor, "reset usage", (*event.names, *event.accounts), asked=asked)
+        if watch.transacts:
+            _usage_reset(state, now_us, event)
 
     return handle
+
+
+def _usage_reset(state: "ClusterState", now_us: int, event: Any) -> None:
+    """rawusage=0 changes no record that is compared."""
+    if getattr(event, "check_only", False):
+        return
+    for one in event.changes if isinstance(event, ChangeMany) else (event,):
+        if isinstance(one, ChangeAccounts) and "rawusage" in one.changes:
+            asked = {"changes": one.changes}
+            state.audit.note(now_us, event.actor, "reset usage", (*one.names, *one.accounts), asked=asked)
 
 
 def _changes(state: "ClusterState", before: Tables, after: Tables) -> Iterable[Change]:
@@ -151,6 +166,8 @@ def _changes(state: "ClusterState", before: Tables, after: Tables) -> Iterable[C
             was, now = old.get(key), new.get(key)
             if kind == USER:  # who was removed stays as a row that says nothing
                 was, now = (row if row is not None and any(row[1:]) else None for row in (was, now))
+            elif kind in (WCKEY, RESOURCE):
+                was, now = (None if row is None or row.deleted else row for row in (was, now))
             if was is not now and was != now:
                 yield _change(kind, key, was, now)
 

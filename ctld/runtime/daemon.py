@@ -37,6 +37,7 @@ from ctld.rpc.refusals import BadRequest
 from ctld.rpc.server import listen, make_server
 from ctld.rpc.services import Services
 from ctld.runtime.amending import Amender
+from ctld.runtime.auditfile import AuditCopies
 from ctld.runtime.clock import Clock
 from ctld.runtime.errors import NotTaken
 from ctld.runtime.flightrec import FlightRecorder
@@ -154,6 +155,9 @@ class Controller:
         self._mails = MailRunner(runtime)
         self._triggers = TriggerRunner(runtime, config.cluster_name)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
+        self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
+        self._copies.start()
+        runtime.observers.append(self._copies.committed)
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
         self._services = services = Services(
@@ -209,6 +213,7 @@ class Controller:
         self._mails.stop()
         self._triggers.stop()
         await self._server.stop(STOP_GRACE_S)
+        self._copies.stop()
         self._records.close()
         self._traces.close()
         self._store.close()

@@ -164,6 +164,8 @@ _SUPPORTED_GLOBALS = (
     Key("StateSaveLocation", "state_save_location", kinds.PATH),
     Key("SlurmdSpoolDir", "slurmd_spool_dir", kinds.PATH),
     Key("PenstockDatabaseUrl", "penstock_database_url", kinds.URL),
+    Key("PenstockAuditFile", "penstock_audit_file", kinds.OPTIONAL_PATH),
+    Key("PenstockAuditSyslog", "penstock_audit_syslog", kinds.BOOL),
     Key("PenstockOperators", "penstock_operators", kinds.NAMES),
     Key("PenstockAdministrators", "penstock_administrators", kinds.NAMES),
     Key("PenstockNodeFailPolicy", "node_fail_policy", kinds.choice("requeue", "stop", "keep")),

@@ -145,6 +145,8 @@ class Config:
     state_save_location: str = "/var/spool/penstock/ctld"
     slurmd_spool_dir: str = "/var/spool/penstock/noded"
     penstock_database_url: str = ""  # "" = SQLite in the state folder
+    penstock_audit_file: str = ""  # "" = the database has the only copy
+    penstock_audit_syslog: bool = False
     penstock_operators: tuple[str, ...] = ()
     penstock_administrators: tuple[str, ...] = ()
     slurmctld_log_file: str = ""

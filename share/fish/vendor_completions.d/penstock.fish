@@ -19,4 +19,5 @@ complete -c penstock -f -n __fish_use_subcommand -a policy -d 'accounts, QOS and
 complete -c penstock -f -n __fish_use_subcommand -a config -d 'read a slurm.conf and say what is wrong with it'
 complete -c penstock -f -n __fish_use_subcommand -a config -d 'say what a reload would change, and which jobs it touches'
 complete -c penstock -f -n __fish_use_subcommand -a ca -d 'the cluster\'s certificate authority (penstock ca init)'
+complete -c penstock -f -n __fish_use_subcommand -a audit -d 'show the audit log, and verify that nobody has changed it'
 complete -c penstock -f -n __fish_use_subcommand -a node -d 'join tokens for new nodes (penstock node token)'
