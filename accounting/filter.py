@@ -13,7 +13,9 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     """All that is given must hold; of several values of one field, one must. Empty = anything.
 
     Time: a job is listed when it existed, in one of the states, at some time from `start_at_us` until `end_at_us`;
-    0 = no bound. Defaults such as "since midnight" or "with ids, ever" are the caller's.
+    0 = no bound. Defaults such as "since midnight" or "with ids, ever" are the caller's. Jobs that are not eligible yet (held,
+    a time to begin, a dependency) are found by id, or without a window, as in Slurm.
+    A default wckey (`*key`) is found by its name.
     """
 
     ids: tuple[str, ...] = ()
@@ -24,6 +26,9 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+    wckeys: tuple[str, ...] = ()
+    group_ids: tuple[int, ...] = ()
+    assoc_ids: tuple[int, ...] = ()
     start_at_us: int = 0
     end_at_us: int = 0
     duplicates: bool = False
@@ -116,3 +121,5 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     het_offset: int = 0
     script: bytes = b""
     environment: tuple[bytes, ...] = ()
+    wckey: str = ""
+    assoc_id: int = 0

@@ -35,6 +35,9 @@ HAS_ENDED = JOB.c.end_at_us > literal_column("0")
 IS_OF_ARRAY = JOB.c.array_job_id > literal_column("0")
 IS_OF_HET = JOB.c.het_job_id > literal_column("0")
 
+#: Not one that is held, or waits for its time or for others. What has ended without having been eligible counts.
+_WAS_ELIGIBLE = or_(JOB.c.eligible_at_us > 0, JOB.c.end_at_us > 0)
+
 #: What `Question.matches` looks at, beside the key.
 COLUMNS = (
     JOB.c.job_id, JOB.c.attempt, JOB.c.array_job_id, JOB.c.array_task_id, JOB.c.array_tasks, JOB.c.node_list,
@@ -100,7 +103,10 @@ def _expanded(text: str) -> frozenset[str]:
 
 def question(asked: RecordFilter) -> Question:
     """Check a filter and find the way to its rows. Raises BadValue."""
-    fields = (asked.uids, asked.accounts, asked.partitions, asked.names, asked.states, asked.qos)
+    fields = (
+        asked.uids, asked.accounts, asked.partitions, asked.names, asked.states, asked.qos, asked.wckeys, asked.group_ids,
+        asked.assoc_ids,
+    )  # fmt: skip
     if sum(map(len, fields)) > VALUES_MAX:
         raise BadValue(f"more than {VALUES_MAX} values in one question; ask for less at a time")
     if len(asked.ids) > IDS_MAX:
@@ -131,6 +137,9 @@ def _plain(asked: RecordFilter, nodes: frozenset[str]) -> Iterator[ColumnElement
         (JOB.c.partition, asked.partitions),
         (JOB.c.name, asked.names),
         (JOB.c.qos, asked.qos),
+        (JOB.c.wckey, tuple(spelling for key in asked.wckeys for spelling in (key, f"*{key}"))),
+        (JOB.c.group_id, asked.group_ids),
+        (JOB.c.assoc_id, asked.assoc_ids),
     ):
         if values:
             yield column.in_(values)
@@ -143,6 +152,8 @@ def _in_time(asked: RecordFilter) -> ColumnElement[bool]:
     states, every = parse_job_states(",".join(asked.states) or "all")
     if every:
         existed = [*_overlap(JOB.c.submit_at_us, JOB.c.end_at_us, start_us, end_us)]
+        if not asked.ids and existed:
+            existed.append(_WAS_ELIGIBLE)
         return and_(true(), *existed, *([JOB.c.eligible_at_us <= end_us] if end_us else []))
     if not (start_us or end_us):
         return or_(JOB.c.state.in_(sorted(int(state) for state in states)), *(map(_also, sorted(states))))
@@ -154,7 +165,7 @@ def _in_state(state: JobState, start_us: int, end_us: int) -> ColumnElement[bool
     if state is JobState.PENDING:
         since = case((JOB.c.eligible_at_us > JOB.c.submit_at_us, JOB.c.eligible_at_us), else_=JOB.c.submit_at_us)
         until = case((JOB.c.start_at_us > 0, JOB.c.start_at_us), else_=JOB.c.end_at_us)
-        return and_(true(), *_overlap(since, until, start_us, end_us))
+        return and_(_WAS_ELIGIBLE, *_overlap(since, until, start_us, end_us))
     if state in HOLDING_STATES:
         # CONFIGURING and COMPLETING pass in seconds and are not recorded with times of their own.
         now = true() if state is JobState.RUNNING else JOB.c.state == int(state)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from cli.document import Json, document, exit_object, minutes, number, time_object
 from cli.format import Clock, seconds_us, text_of
+from cli.jobids import layout_name
 from cli.sacct_fields import (
     SHOWN_STATE,
     RecordRow,
@@ -14,8 +15,9 @@ from cli.sacct_fields import (
     end_us,
     planned_s,
     suspended_us,
+    wckey_of,
 )
-from cli.stepusage import SIZES_KB, TRES_IN, K, recorded
+from cli.stepusage import SIZES_KB, TRES_IN, TRES_OUT, K, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.hostlist import expand
 from penstock.values.jobid import format_sluid, format_step
@@ -39,7 +41,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
     memory = parse_tres(job.tres_req).get("mem") if job.tres_req else None
     return {
         "account": request.account,
-        "comment": {"administrator": job.admin_comment, "job": request.comment, "system": ""},
+        "comment": {"administrator": job.admin_comment, "job": request.comment, "system": job.system_comment},
         "allocation_nodes": job.nodes_alloc,
         "block": "",
         "array": {
@@ -95,9 +97,15 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
         "submit_line": request.submit_line,
         "tres": {"allocated": _tres_list(job.tres_alloc), "requested": _tres_list(job.tres_req)},
         "user": job.user_name,
-        "wckey": {"wckey": request.wckey, "flags": []},
+        "used_gres": ",".join(part for part in job.tres_alloc.split(",") if part.startswith("gres/")),
+        "wckey": _wckey(job),
         "working_directory": text_of(request.work_dir),
     }
+
+
+def _wckey(job: JobRecord) -> Json:
+    key = wckey_of(job)
+    return {"wckey": key.lstrip("*"), "flags": ["ASSIGNED_DEFAULT"] if key.startswith("*") else []}
 
 
 def _record_state(state: str) -> str:
@@ -144,10 +152,19 @@ def _step_object(job: JobRecord, step: StepRecord, now_us: int) -> Json:
             "list": expand(step.node_list) if step.node_list else [],
         },
         "tasks": {"count": step.tasks},
+        "pid": "",
+        "CPU": {"requested_frequency": {"min": number(None), "max": number(None)}, "governor": "0"},
+        "kill_request_user": str(step.cancelled_by_uid) if step.cancelled_by_uid > 0 else "",
+        "task": {"distribution": layout_name(step.distribution) if step.step_id >= 0 else "Unknown"},
+        "submit_line": step.submit_line,
         "state": [_record_state(step.state)],
         "step": {"id": f"{job.job_id}.{name}", "name": step.name or name},
-        "statistics": {"energy": {"consumed": number(_consumed(step))}},
-        "tres": {"allocated": _tres_list(step.tres_alloc), "requested": _used(step)},
+        "statistics": {"CPU": {"actual_frequency": 0}, "energy": {"consumed": number(_consumed(step))}},
+        "tres": {
+            "allocated": _tres_list(step.tres_alloc),
+            "requested": _used(step, TRES_IN),
+            "consumed": _used(step, TRES_OUT),
+        },
     }
 
 
@@ -155,11 +172,11 @@ def _consumed(step: StepRecord) -> int | None:
     return next((metric.total for metric in step.metrics if metric.kind == K.ENERGY_J), None)
 
 
-def _used(step: StepRecord) -> Json:
-    """TRESUsageIn*, under the name that Slurm has for them there."""
+def _used(step: StepRecord, names: Mapping[str, int]) -> Json:
+    """TRESUsageIn* or TRESUsageOut*, under the names that Slurm has for them there."""
     metrics = recorded(step.metrics, step.tasks).metrics
     found: dict[str, list[Json]] = {"max": [], "min": [], "average": [], "total": []}
-    for full_name, kind in TRES_IN.items() if metrics else ():
+    for full_name, kind in names.items() if metrics else ():
         if kind not in metrics:
             continue
         one, factor = metrics[kind], 1024 if kind in SIZES_KB else 1

@@ -1,38 +1,23 @@
 """sacct: the jobs that were, from the accounting records.
 
-One call (ListRecords), one table. The controller filters by what the database has indexes for; what else Slurm can
-filter by (node and CPU counts, constraints, ...) is dropped here. The default time window is Slurm's, and surprises
-people there too: from midnight on; with -j everything; with -s only what is in that state now (or at -S).
+One call (ListRecords), one table. What is asked for is sacct_query.py's, how a field looks sacct_fields.py's. With -c the
+jobs that have ended are shown as a job completion log has them; with -f such a log of Slurm's is read (jobcomp.py).
 """
 
-import grp
-import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
 from cli.format import Clock, TableColumn, TableStyle, parse_table, table_lines
-from cli.listing import (
-    STATE_OF_WORD,
-    check_clusters,
-    emit,
-    environment,
-    find_user,
-    now_us,
-    numbers_in,
-    pages,
-    words,
-)
-from cli.options import MAYBE, YES, Command, Option, later, parse
-from cli.run import CommandError, run
-from cli.sacct_fields import COLUMNS, RecordRow, RecordView, association_id
+from cli.listing import check_clusters, emit, environment, now_us, pages, words
+from cli.options import ACCEPTED, MAYBE, YES, Command, Option, parse
+from cli.run import CommandError, complain, run
+from cli.sacct_fields import COLUMNS, Numbers, RecordRow, RecordView
+from cli.sacct_query import build_query, fatal, window_text
 from penstock.client import Client
-from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
-from penstock.values.dates import format_date, parse_date_us
-from penstock.values.duration import parse_duration_s
+from penstock.v1.accounting_pb2 import JobRecord
 from penstock.values.errors import BadValue
-from penstock.values.jobid import JobSelector, parse_selectors
+from penstock.values.jobid import JobSelector
 
 FORMAT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 FORMAT_BRIEF = "jobid,state,exitcode"
@@ -45,10 +30,29 @@ FORMAT_LONG = (
     "tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,"
     "tresusageouttot"
 )
+#: Fields by the names that they had before Slurm 23.02.
+OLD_NAMES = {"reserved": "Planned", "resvcpu": "PlannedCPU", "resvcpuraw": "PlannedCPURAW"}
 UNITS = "KMGTP"
 RULE = "-" * 80
 #: With --array a line per waiting task.
 EXPANDED_ROWS_MAX = 1_000_000
+
+#: Of -c: the format, and those with -l and -b.
+FORMATS_OF_COMPLETION = {
+    "": "jobid,uid,jobname,partition,nnodes,nodelist,state,end",
+    "long": "jobid,uid,jobname,partition,nnodes,nodelist,state,start,end,timelimit",
+    "brief": "jobid,uid,state",
+}
+SCHED_FLAGS = ("schedsubmit", "schedmain", "schedbackfill")
+
+
+def _sched_flags(text: str) -> str:
+    """The words of -F."""
+    wrong = [word for word in words(text) if word.lower() not in SCHED_FLAGS]
+    if wrong or not words(text):
+        raise BadValue("write SchedSubmit, SchedMain or SchedBackfill")
+    return text
+
 
 COMMAND = Command(
     "sacct",
@@ -103,20 +107,20 @@ COMMAND = Command(
         Option("wckeys", "W", YES, help="jobs with these wckeys", metavar="wckey_list"),
         Option("whole-hetjob", value=MAYBE, help="all components of a heterogeneous job", metavar="yes|no"),
         Option("associations", "x", YES, help="jobs of these associations, by number", metavar="assoc_list"),
-        *later("flags/F", note="the records do not say which kind of pass has started a job"),
-        *later("file/f", note="there is no job completion file; the records are in the database"),
-        *later("completion/c", value="no", note="there is no job completion plug-in; the records are in the database"),
+        Option("completion", "c", help="jobs that have ended, as a job completion log has them"),
+        Option(
+            "file", "f", YES, help="read a job completion file (jobcomp/filetxt) instead; implies -c", metavar="file"
+        ),
+        Option(
+            "flags",
+            "F",
+            YES,
+            convert=_sched_flags,
+            standing=ACCEPTED,
+            note="one planner starts jobs at once and past others, so no record says which kind of pass it was",
+        ),
     ),
 )
-
-
-class Query(NamedTuple):
-    """What to ask for and what to keep."""
-
-    request: ListRecordsRequest
-    selectors: list[JobSelector]
-    keep: list[Callable[[JobRecord], bool]]
-    nothing: bool  # only states that no job of this version enters were asked for
 
 
 def main() -> None:
@@ -131,20 +135,25 @@ def body(argv: list[str]) -> int:
         emit(field_list())
         return 0
     given = parse(COMMAND, argv).values
+    if options.get("file"):
+        options["completion"] = True
     _check(options, given)
     columns = _columns(options, given)
     clock = Clock.of_environment(now_us())
     query = build_query(options, clock)
-    wanted = _association_ids(options)
-    with Client.open() as client:
-        cluster = client.cluster.cluster_name
-        check_clusters(options.get("clusters"), cluster)
-        records = [] if query.nothing else pages(client, "ListRecords", query.request, "records")
-        needs_ids = wanted or is_wanted(options) or any(column.name == "AssocID" for column in columns)
-        assoc_ids = _load_association_ids(client) if records and needs_ids else {}
+    if options.get("verbose"):
+        complain("sacct", window_text(query, clock), plain=True)
+    if options.get("file"):
+        from cli.jobcomp import read
+
+        records, cluster, numbers = read(options["file"], query.request, clock.now_us), "", Numbers()
+    else:
+        with Client.open() as client:
+            cluster = client.cluster.cluster_name
+            check_clusters(options.get("clusters"), cluster)
+            records = [] if query.nothing else pages(client, "ListRecords", query.request, "records")
+            numbers = _load_numbers(client, records, columns, is_wanted(options))
     records = [record for record in records if all(keep(record) for keep in query.keep)]
-    if wanted:
-        records = [one for one in records if association_id(assoc_ids, one) in wanted]
     if "batch_script" in options or "env_vars" in options:
         emit(list(_texts(records, environment_wanted="env_vars" in options)))
         return 0
@@ -152,54 +161,54 @@ def body(argv: list[str]) -> int:
         from cli.document import write_document
         from cli.jsonacct import records_document
 
-        write_document(records_document(records, cluster, clock.now_us, assoc_ids), options)
+        write_document(records_document(records, cluster, clock.now_us, numbers.assoc_ids), options)
         return 0
-    view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster, assoc_ids)
+    view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster, numbers)
     rows = make_rows(records, query.selectors, bool(options.get("array")))
-    if options.get("allocations"):
+    if options.get("allocations") or options.get("completion"):
         rows = (row for row in rows if row.step is None)
     emit(list(table_lines(columns, rows, view, _style(options))))
     return 0
 
 
-def _association_ids(options: dict[str, Any]) -> frozenset[int]:
-    """-x."""
-    named = words(options.get("associations"))
-    for text in named:
-        if not (text.isascii() and text.isdigit()):
-            raise _fatal(f"Invalid association id: {text}")
-    return frozenset(int(text[:10]) for text in named)
+def _load_numbers(client: Client, records: list[JobRecord], columns: list[TableColumn], everything: bool) -> Numbers:
+    """The numbers of associations, QOS and wckeys, as far as a column shows them."""
+    shown = {column.name for column in columns}
+    found = Numbers()
+    if records and (everything or "AssocID" in shown) and not all(record.assoc_id for record in records):
+        from penstock.v1.shares_pb2 import ListAssociationsRequest
 
+        assocs = pages(client, "ListAssociations", ListAssociationsRequest(), "associations")
+        found = found._replace(assoc_ids={(one.account, one.user): one.id for one in assocs if not one.partition})
+    if records and "QOSRAW" in shown:
+        from penstock.v1.controller_pb2 import ListQosRequest
 
-def _load_association_ids(client: Client) -> dict[tuple[str, str], int]:
-    """The numbers of today's associations, by account and user."""
-    from penstock.v1.shares_pb2 import ListAssociationsRequest
+        found = found._replace(qos_ids={one.name: one.id for one in client.call("ListQos", ListQosRequest()).qos})
+    if records and "WCKeyID" in shown:
+        from penstock.v1.governance_pb2 import ListWckeysRequest
 
-    found = pages(client, "ListAssociations", ListAssociationsRequest(), "associations")
-    return {(one.account, one.user): one.id for one in found}
+        keys = client.call("ListWckeys", ListWckeysRequest(with_deleted=True)).wckeys
+        found = found._replace(wckey_ids={(one.name, one.user): one.id for one in keys})
+    return found
 
 
 def _check(options: dict[str, Any], given: dict[str, Any]) -> None:
     """What contradicts itself."""
     if "format" in given and options.get("long"):
-        raise _fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
+        raise fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
     if "batch_script" in options and "env_vars" in options:
-        raise _fatal("Options --batch-script and --env-vars are mutually exclusive")
+        raise fatal("Options --batch-script and --env-vars are mutually exclusive")
     for key, what in (("batch_script", "job script"), ("env_vars", "job environment")):
         if key in options and not options.get("jobs"):
-            raise _fatal(f"When requesting {what} you must also request specific jobs with the '-j' option.")
+            raise fatal(f"When requesting {what} you must also request specific jobs with the '-j' option.")
     unit = options.get("units", "K")
     if len(unit) != 1 or unit.upper() not in UNITS:
-        raise _fatal(f"Invalid unit type '{unit}': one of {', '.join(UNITS)}")
+        raise fatal(f"Invalid unit type '{unit}': one of {', '.join(UNITS)}")
     if "units" in options:
         options["units"] = unit.upper()
     whole = options.get("whole_hetjob", "yes")
     if isinstance(whole, str) and whole.lower() not in ("yes", "no"):
-        raise _fatal(f'Invalid --whole-hetjob value "{whole}". Valid values: [yes|no].')
-
-
-def _fatal(text: str) -> CommandError:
-    return CommandError(f"sacct: fatal: {text}", plain=True)
+        raise fatal(f'Invalid --whole-hetjob value "{whole}". Valid values: [yes|no].')
 
 
 def field_list() -> list[str]:
@@ -211,154 +220,30 @@ def field_list() -> list[str]:
 def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[TableColumn]:
     if "format" in given:
         text = given["format"]
+    elif options.get("completion"):
+        text = FORMATS_OF_COMPLETION["long" if options.get("long") else "brief" if options.get("brief") else ""]
     elif options.get("long"):
         text = FORMAT_LONG
     else:
         text = FORMAT_BRIEF if options.get("brief") else options.get("format", FORMAT)
-    columns, unknown = parse_table(text, COLUMNS)
+    if text.strip().upper() == "ALL":
+        return list(COLUMNS)
+    columns, unknown = parse_table(_renamed(text), COLUMNS)
     if unknown:
         raise CommandError(f'Invalid field requested: "{unknown[0].what}"')
     return columns
+
+
+def _renamed(text: str) -> str:
+    """Names that late releases of Slurm have changed."""
+    parts = (part.strip().partition("%") for part in text.split(","))
+    return ",".join(OLD_NAMES.get(name.lower(), name) + percent + width for name, percent, width in parts)
 
 
 def _style(options: dict[str, Any]) -> TableStyle:
     parsable = options.get("parsable") or options.get("parsable2")
     delimiter = options.get("delimiter", "|") if parsable else ""
     return TableStyle(delimiter, bool(options.get("parsable")), not options.get("noheader"))
-
-
-def build_query(options: dict[str, Any], clock: Clock) -> Query:
-    """The options as a question to the controller."""
-    selectors = _selectors(options.get("jobs", ""))
-    if "whole_hetjob" in options and str(options["whole_hetjob"]).lower() != "no":
-        selectors = [s if s.het_offset is None else replace(s, het_offset=None) for s in selectors]
-    states = _states(options)
-    start_us, end_us = _window(options, clock.now_us)
-    request = ListRecordsRequest(
-        ids=[_id(s) for s in selectors],
-        users=_users(options, bool(selectors)),
-        accounts=words(options.get("accounts")),
-        partitions=words(options.get("partition")),
-        names=words(options.get("name")),
-        states=sorted(states - {""}),
-        nodes=[options["nodelist"]] if options.get("nodelist") else (),
-        start_at_us=start_us,
-        end_at_us=end_us,
-        duplicates=bool(options.get("duplicates")),
-        no_steps=bool(options.get("allocations")),
-        truncate=bool(options.get("truncate")),
-        qos=words(options.get("qos")),
-        with_script=bool(options.get("batch_script")),
-        with_environment=bool(options.get("env_vars")),
-    )
-    return Query(request, selectors, list(_extra_filters(options, selectors)), states == {""})
-
-
-def _selectors(text: str) -> list[JobSelector]:
-    try:
-        return parse_selectors(",".join(words(text))) if words(text) else []
-    except BadValue as error:
-        raise _fatal(f"Bad job/step specified: {text}") from error
-
-
-def _id(selector: JobSelector) -> str:
-    tasks = f"_[{selector.tasks.format()}]" if selector.tasks is not None else ""
-    component = f"+{selector.het_offset}" if selector.het_offset is not None else ""
-    return f"{selector.job_id}{tasks}{component}"
-
-
-def _states(options: dict[str, Any]) -> set[str]:
-    """State names; "" stands for words of states that no job of this version enters."""
-    found: set[str] = set()
-    for word in words(options.get("state")):
-        if word.lower() == "all":
-            return set()
-        if word.upper() not in STATE_OF_WORD:
-            raise _fatal(f"unrecognized job state value '{word}'")
-        found.add(STATE_OF_WORD[word.upper()])
-    return found | ({"CONFIGURING", "COMPLETING"} if "RUNNING" in found else set())
-
-
-def _window(options: dict[str, Any], now: int) -> tuple[int, int]:
-    """The time window; 0 = open."""
-    start = _date(options, "starttime", now)
-    end = _date(options, "endtime", now)
-    has_states = bool(words(options.get("state")))
-    if start is None:
-        if options.get("jobs"):
-            start = 0
-        else:
-            start = now if has_states else parse_date_us("midnight", now, past=True)
-    if end is None:
-        end = (start or now) if has_states else 0
-    if end and start > end:
-        raise CommandError(f"Start time ({format_date(start)}) requested is after end time ({format_date(end)}).")
-    return start, end
-
-
-def _date(options: dict[str, Any], key: str, now: int) -> int | None:
-    text = options.get(key)
-    if not text:
-        return None
-    try:
-        return parse_date_us(text, now, past=True)
-    except BadValue as error:
-        raise CommandError(f"Invalid time specification (pos=0): {text}\nsacct: {error}", plain=True) from error
-
-
-def _users(options: dict[str, Any], has_jobs: bool) -> list[str]:
-    """Uids; nobody in particular for root, for -a and for named jobs."""
-    if options.get("allusers"):
-        return []
-    named = words(options.get("user"))
-    if not named:
-        return [] if has_jobs or os.getuid() == 0 else [str(os.getuid())]
-    uids = []
-    for name in named:
-        uid = find_user(name)
-        if uid is None:
-            raise CommandError(f"Invalid user id: {name}")
-        uids.append(uid)
-    return uids
-
-
-def _extra_filters(options: dict[str, Any], selectors: list[JobSelector]) -> Iterator[Callable[[JobRecord], bool]]:
-    if str(options.get("whole_hetjob", "")).lower() == "no" and selectors:
-        named = {s.job_id + (s.het_offset or 0) for s in selectors}
-        yield lambda job: not job.het_offset or job.job_id in named
-    if options.get("nnodes"):
-        yield _between("nodes_alloc", *numbers_in(options["nnodes"], "node range -i"))
-    if options.get("ncpus"):
-        yield _between("cpus_alloc", *numbers_in(options["ncpus"], "cpu range -I"))
-    if options.get("constraints"):
-        features = words(options["constraints"])
-        yield lambda job: all(feature in job.request.features for feature in features)
-    if options.get("reason"):
-        reasons = {reason.lower() for reason in words(options["reason"])}
-        yield lambda job: job.reason.lower() in reasons
-    if options.get("wckeys"):
-        keys = words(options["wckeys"])
-        yield lambda job: job.request.wckey in keys
-    if options.get("group"):
-        gids = {_group_id(name) for name in words(options["group"])}
-        yield lambda job: job.group_id in gids
-    if options.get("timelimit_min"):
-        least_s = parse_duration_s(options["timelimit_min"])
-        most_s = parse_duration_s(options.get("timelimit_max", options["timelimit_min"]))
-        yield lambda job: least_s <= job.time_limit_s <= most_s
-
-
-def _between(name: str, low: int, high: int | None) -> Callable[[JobRecord], bool]:
-    return lambda job: low <= getattr(job, name) and (high is None or getattr(job, name) <= high)
-
-
-def _group_id(name: str) -> int:
-    if name.isascii() and name.isdigit():
-        return int(name[:10])
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError as error:
-        raise CommandError(f"Invalid group id: {name}") from error
 
 
 def make_rows(records: Iterable[JobRecord], selectors: list[JobSelector], by_task: bool) -> Iterator[RecordRow]:

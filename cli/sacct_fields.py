@@ -55,6 +55,14 @@ class RecordRow(NamedTuple):
         return f"{base}.{format_step(self.step.step_id)}" if self.step else base
 
 
+class Numbers(NamedTuple):
+    """What has a number in the controller's tables, by name; loaded when a column needs it."""
+
+    assoc_ids: Mapping[tuple[str, str], int] = {}  # by account and user
+    qos_ids: Mapping[str, int] = {}
+    wckey_ids: Mapping[tuple[str, str], int] = {}  # by key and user
+
+
 class RecordView(NamedTuple):
     """What else a column may depend on."""
 
@@ -62,12 +70,22 @@ class RecordView(NamedTuple):
     unit: str = ""  # --units
     convert: bool = True
     cluster: str = ""
-    assoc_ids: Mapping[tuple[str, str], int] = {}  # by account and user; loaded when a column needs it
+    numbers: Numbers = Numbers()
 
 
 def association_id(ids: Mapping[tuple[str, str], int], job: JobRecord) -> int:
     """The number of the association that a job is charged to; 0 = it is gone."""
-    return ids.get((job.request.account, job.user_name), 0)
+    return job.assoc_id or ids.get((job.request.account, job.user_name), 0)
+
+
+def wckey_of(job: JobRecord) -> str:
+    """Its wckey, with `*` before one that its user's default gave."""
+    return job.wckey or job.request.wckey
+
+
+def database_number(job: JobRecord) -> int:
+    """One number for each record: the job's, and from the second attempt on 2^32 more for each."""
+    return job.attempt << 32 | job.job_id
 
 
 Value = Callable[[RecordRow, RecordView], str]
@@ -274,7 +292,7 @@ VALUES: dict[str, Value] = {
     "AllocCPUS": lambda r, v: str(alloc_cpus(r)),
     "AllocNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc),
     "AllocTRES": lambda r, v: r.step.tres_alloc if r.step else r.job.tres_alloc,
-    "AssocID": job_only(lambda r, v: str(association_id(v.assoc_ids, r.job))),
+    "AssocID": job_only(lambda r, v: str(association_id(v.numbers.assoc_ids, r.job))),
     "AveCPU": measured(_average_cpu),
     "AveDiskRead": step_bytes("disk_read_bytes"),
     "AveDiskWrite": step_bytes("disk_write_bytes"),
@@ -288,6 +306,7 @@ VALUES: dict[str, Value] = {
     "Container": of_job(lambda j: j.request.container),
     "CPUTime": lambda r, v: format_duration(elapsed_s(r, v) * alloc_cpus(r)),
     "CPUTimeRAW": lambda r, v: str(elapsed_s(r, v) * alloc_cpus(r)),
+    "DBIndex": of_job(database_number),
     "DerivedExitCode": of_job(lambda j: format_exit(j.derived_exit.code, j.derived_exit.signal)),
     "Elapsed": lambda r, v: format_duration(elapsed_s(r, v)),
     "ElapsedRaw": lambda r, v: str(elapsed_s(r, v)),
@@ -327,6 +346,7 @@ VALUES: dict[str, Value] = {
     "PlannedCPURAW": job_only(lambda r, v: str(planned_s(r, v) * r.job.cpus_req)),
     "Priority": of_job(lambda j: j.priority),
     "QOS": of_job(lambda j: j.request.qos),
+    "QOSRAW": job_only(lambda r, v: str(v.numbers.qos_ids.get(r.job.request.qos, 0))),
     "QOSREQ": of_job(lambda j: j.request.qos),
     "Reason": of_job(lambda j: j.reason or "None"),
     "ReqCPUS": lambda r, v: str(r.step.cpus_alloc if r.step else r.job.cpus_req),
@@ -346,6 +366,7 @@ VALUES: dict[str, Value] = {
     "Submit": lambda r, v: v.clock.text(_submit_us(r), "Unknown"),
     "SubmitLine": lambda r, v: r.step.submit_line if r.step else r.job.request.submit_line,
     "Suspended": lambda r, v: format_duration(suspended_us(r, end_us(r) or v.clock.now_us) // 1_000_000),
+    "SystemComment": of_job(lambda j: j.system_comment),
     "SystemCPU": lambda r, v: cpu_text(cpu_us(r, user=False, system=True)),
     "Timelimit": job_only(_time_limit),
     "TimelimitRaw": job_only(_time_limit_raw),
@@ -361,7 +382,8 @@ VALUES: dict[str, Value] = {
     "UID": of_job(lambda j: j.user_id),
     "User": of_job(lambda j: j.user_name or j.user_id),
     "UserCPU": lambda r, v: cpu_text(cpu_us(r, user=True, system=False)),
-    "WCKey": of_job(lambda j: j.request.wckey),
+    "WCKey": of_job(wckey_of),
+    "WCKeyID": job_only(lambda r, v: str(v.numbers.wckey_ids.get((wckey_of(r.job).lstrip("*"), r.job.user_name), 0))),
     "WorkDir": of_job(lambda j: text_of(j.request.work_dir)),
 }
 

@@ -173,7 +173,8 @@ def main() -> None:
 
 def body(argv: list[str]) -> int:
     """One run of seff. Slurm's -h, -v and -d are taken; -d adds nothing."""
-    line = parse(COMMAND, [word for word in argv if word != "-d"], os.environ)
+    said = ("--version" if word == "-v" else word for word in argv if word != "-d")
+    line = parse(COMMAND, list(said), os.environ)
     if len(line.positional) != 1:
         raise CommandError("Usage: seff [--json] JOB (a job id, like 12 or 12_3)", plain=True)
     clock = Clock.of_environment(now_us())

@@ -18,6 +18,7 @@ from cli.options import YES, Command, Option, parse
 from cli.run import CommandError, complain, run
 from cli.sprio import NOT_MULTIFACTOR
 from penstock.client import Client
+from penstock.errors import PenstockError
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply, ListAssociationsRequest
 
 FORMAT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
@@ -115,6 +116,8 @@ def body(argv: list[str]) -> int:
     with Client.open() as client:
         heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
         answer = load(client)
+        if answer.multifactor and _needs_counters(options, answer.fair_tree):
+            add_counters(client, answer)
     if not answer.multifactor:
         complain("sshare", NOT_MULTIFACTOR, plain=True)
         return 1
@@ -170,6 +173,31 @@ def load(client: Client) -> ListAssociationsReply:
     for page in client.stream("ListAssociations", ListAssociationsRequest()):
         whole.MergeFrom(page)
     return whole
+
+
+#: Columns that show what limits count.
+_COUNTED = frozenset(("GrpTRESRaw", "TRESRunMins"))
+
+
+def _needs_counters(options: dict[str, Any], fair_tree: bool) -> bool:
+    return is_wanted(options) or not _COUNTED.isdisjoint(column.name for column in _columns(options, fair_tree))
+
+
+def add_counters(client: Client, answer: ListAssociationsReply) -> None:
+    """Into the associations: TRES minutes used, and those that running jobs may still use."""
+    from penstock.v1.governance_pb2 import ListCountersRequest
+    from penstock.values.refusals import Code
+
+    by_id = {one.id: one for one in answer.associations}
+    try:
+        pages = list(client.stream("ListCounters", ListCountersRequest(what=["assoc"])))
+    except PenstockError as error:
+        if error.code != Code.NOT_SUPPORTED:  # a controller that counts nothing: the columns stay empty
+            raise
+        return
+    for counted in (one for page in pages for one in page.counters if one.assoc_id in by_id):
+        by_id[counted.assoc_id].tres_mins.update(_pairs(counted.used.get("grptresmins", "")))
+        by_id[counted.assoc_id].tres_run_mins.update(_pairs(counted.used.get("grptresrunmins", "")))
 
 
 def select(found: list[Association], options: dict[str, Any]) -> list[Association]:

@@ -19,7 +19,9 @@ from penstock.values.hostlist import expand
 #: Values of one field of a query.
 VALUES_MAX: Final = 100_000
 
-_LISTS: Final = ("ids", "accounts", "partitions", "names", "states", "qos")
+_LISTS: Final = (
+    "ids", "accounts", "partitions", "names", "states", "qos", "wckeys", "group_ids", "assoc_ids",
+)  # fmt: skip
 _PLAIN: Final = (
     "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "with_script", "with_environment",
 )  # fmt: skip
@@ -28,7 +30,7 @@ _RECORD_FIELDS: Final = (
     "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s",
     "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tres_req", "tres_alloc", "cancelled_by_uid",
     "admin_comment", "failed_node", "script", "environment", "suspended_us", "suspended_at_us", "het_job_id",
-    "het_offset",
+    "het_offset", "assoc_id", "wckey",
 )  # fmt: skip
 _STEP_FIELDS: Final = (
     "step_id", "name", "start_at_us", "end_at_us", "cpus_alloc", "tasks", "tres_alloc", "submit_at_us",
@@ -72,6 +74,7 @@ def record_message(record: Record, only_uid: int | None, cluster: str) -> accoun
         request=request_message(request, detail=True),
         steps=step_messages(record.steps, record.cancelled_by_uid),
         cluster=cluster,
+        system_comment=request.system_comment,
     )
 
 

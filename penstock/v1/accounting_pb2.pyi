@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ListRecordsRequest(_message.Message):
-    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment")
+    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "wckeys", "group_ids", "assoc_ids")
     IDS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,9 @@ class ListRecordsRequest(_message.Message):
     QOS_FIELD_NUMBER: _ClassVar[int]
     WITH_SCRIPT_FIELD_NUMBER: _ClassVar[int]
     WITH_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WCKEYS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
+    ASSOC_IDS_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     users: _containers.RepeatedScalarFieldContainer[str]
     accounts: _containers.RepeatedScalarFieldContainer[str]
@@ -39,7 +42,10 @@ class ListRecordsRequest(_message.Message):
     qos: _containers.RepeatedScalarFieldContainer[str]
     with_script: bool
     with_environment: bool
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ...) -> None: ...
+    wckeys: _containers.RepeatedScalarFieldContainer[str]
+    group_ids: _containers.RepeatedScalarFieldContainer[int]
+    assoc_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListRecordsReply(_message.Message):
     __slots__ = ("records",)
@@ -48,7 +54,7 @@ class ListRecordsReply(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tasks", "exit", "derived_exit", "tres_req", "tres_alloc", "request", "cancelled_by_uid", "admin_comment", "failed_node", "steps", "cluster", "script", "environment", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "het_job_id", "het_offset")
+    __slots__ = ("job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tasks", "exit", "derived_exit", "tres_req", "tres_alloc", "request", "cancelled_by_uid", "admin_comment", "failed_node", "steps", "cluster", "script", "environment", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "het_job_id", "het_offset", "assoc_id", "wckey", "system_comment")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +99,9 @@ class JobRecord(_message.Message):
     SUSPENDED_AT_US_FIELD_NUMBER: _ClassVar[int]
     HET_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ASSOC_ID_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_COMMENT_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     attempt: int
     array_job_id: int
@@ -137,7 +146,10 @@ class JobRecord(_message.Message):
     suspended_at_us: int
     het_job_id: int
     het_offset: int
-    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus_req: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., nodes_req: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., cancelled_by_uid: _Optional[int] = ..., admin_comment: _Optional[str] = ..., failed_node: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cluster: _Optional[str] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ...) -> None: ...
+    assoc_id: int
+    wckey: str
+    system_comment: str
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus_req: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., nodes_req: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., cancelled_by_uid: _Optional[int] = ..., admin_comment: _Optional[str] = ..., failed_node: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cluster: _Optional[str] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., assoc_id: _Optional[int] = ..., wckey: _Optional[str] = ..., system_comment: _Optional[str] = ...) -> None: ...
 
 class StepRecord(_message.Message):
     __slots__ = ("step_id", "name", "state", "start_at_us", "end_at_us", "exit", "node_list", "cpus_alloc", "nodes_alloc", "tasks", "usage", "tres_alloc", "cancelled_by_uid", "metrics", "distribution", "submit_line", "submit_at_us")

@@ -145,11 +145,13 @@ def test_window_without_states(past: Past) -> None:
         life(9, 1, 0, 0, eligible_at_us=at(60)),
         life(10, 1, 0, 0, eligible_at_us=0),
     )
-    assert past.ids(start_at_us=at(20), end_at_us=at(50)) == [2, 3, 4, 5, 6, 7, 10]
-    assert past.ids(start_at_us=at(20)) == [2, 3, 4, 5, 6, 7, 8, 9, 10]
-    assert past.ids(end_at_us=at(5)) == [1, 2, 3, 4, 5, 7, 10]
+    assert past.ids(start_at_us=at(20), end_at_us=at(50)) == [2, 3, 4, 5, 6, 7]
+    assert past.ids(start_at_us=at(20)) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert past.ids(end_at_us=at(5)) == [1, 2, 3, 4, 5, 7]
     assert past.ids() == list(range(1, 11))
-    assert past.ids(start_at_us=at(20), end_at_us=at(50), states=("all",)) == [2, 3, 4, 5, 6, 7, 10]
+    assert past.ids(start_at_us=at(20), end_at_us=at(50), states=("all",)) == [2, 3, 4, 5, 6, 7]
+    assert past.ids(start_at_us=at(20), end_at_us=at(50), states=("PD",)) == [6, 7]
+    assert past.ids(ids=("9", "10"), start_at_us=at(20)) == [9, 10]  # named, it need not be eligible
     assert past.ids(ids=("1", "3"), start_at_us=at(20)) == [3]
     assert past.ids(names=("job1", "job3"), start_at_us=at(20)) == [3]
 
@@ -202,6 +204,20 @@ def test_other_filters(past: Past) -> None:
     assert past.ids(names=("same",)) == [1, 2, 3]
     assert past.ids(names=("same",), uids=(7,), qos=("high",)) == [3]
     assert past.ids(names=("sam",)) == []
+    assert past.ids(group_ids=(1, 2)) == []
+
+
+def test_wckeys_and_associations(past: Past) -> None:
+    """A key that its user's default has given (`*key`) is the key; the record has it as it was written."""
+    past.put(
+        life(1, 1, 2, 3, request=JobRequest(name="a", wckey="key"), assoc_id=7),
+        life(2, 1, 2, 3, request=JobRequest(name="b", wckey="*key"), assoc_id=8),
+        life(3, 1, 2, 3, assoc_id=7),
+    )
+    assert past.ids(wckeys=("key",)) == [1, 2]
+    assert past.ids(wckeys=("*key", "x")) == [2]
+    assert past.ids(assoc_ids=(7,)) == [1, 3]
+    assert [(record.wckey, record.assoc_id) for record in past.ask()] == [("key", 7), ("*key", 8), ("", 7)]
 
 
 def test_nodes_overlap(past: Past) -> None:

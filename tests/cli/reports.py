@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cluster import ClusterFile, write_cluster
-from penstock.v1 import accounting_pb2, controller_pb2, shares_pb2
+from penstock.v1 import accounting_pb2, controller_pb2, governance_pb2, shares_pb2
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation, Usage
 from penstock.v1.controller_pb2 import JobInfo, NodeInfo, PartitionInfo
@@ -217,6 +217,8 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
         "ListReservations": controller_pb2.ListReservationsReply(),
         "ListSteps": lambda asked: ListStepsReply(steps=job_steps()),
         "ListRecords": [accounting_pb2.ListRecordsReply(records=records())],
+        "ListQos": controller_pb2.ListQosReply(qos=[controller_pb2.Qos(name="normal", id=1)]),
+        "ListWckeys": governance_pb2.ListWckeysReply(),
         "ListAssociations": [
             shares_pb2.ListAssociationsReply(associations=[shares_pb2.Association(id=7, account="proj", user="ann")])
         ],

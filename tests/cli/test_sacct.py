@@ -217,6 +217,112 @@ def test_filters_are_sent(client, capsys):
     }  # fmt: skip
 
 
+def test_owners_and_keys_are_sent(client, capsys):
+    out(capsys, "-W", "key,other", "-g", f"100,{grp.getgrgid(0).gr_name}", "-x", "7,8", "-j", "20")
+    assert asked(client) == {"ids": ["20"], "wckeys": ["key", "other"], "group_ids": [100, 0], "assoc_ids": [7, 8]}
+
+
+def test_numbers_of_the_database(monkeypatch, capsys):
+    """DBIndex is one for each record; the numbers of QOS and wckeys are asked for when they are shown."""
+    from penstock.v1.controller_pb2 import ListQosReply, Qos
+    from penstock.v1.governance_pb2 import ListWckeysReply, WckeyInfo
+
+    request = reports.request("x", account="proj", qos="high")
+    made = [
+        reports.record(20, "COMPLETED", assoc_id=9, wckey="*key", request=request, system_comment="sys"),
+        reports.record(20, "FAILED", attempt=2, request=request),
+    ]
+    client = reports.install(
+        monkeypatch, ListRecords=[ListRecordsReply(records=made)], ListQos=ListQosReply(qos=[Qos(name="high", id=3)]),
+        ListWckeys=ListWckeysReply(wckeys=[WckeyInfo(name="key", user="ann", id=5)]),
+    )  # fmt: skip
+    fields = "dbindex,associd,qosraw,wckey,wckeyid,systemcomment"
+    assert out(capsys, "-nP", "-o", fields).splitlines() == ["20|9|3|*key|5|sys", "8589934612|7|3||0|"]
+    client.calls.clear()
+    out(capsys, "-n")
+    assert [method for method, _ in client.calls] == ["ListRecords"]
+
+
+def test_all_fields_and_old_names(client, capsys):
+    assert out(capsys, "-P", "-o", "ALL").splitlines()[0].split("|") == [column.name for column in COLUMNS]
+    assert out(capsys, "-P", "-X", "-o", "Reserved%20,resvcpu,ResvCPURAW").splitlines()[:2] == [
+        "Planned|PlannedCPU|PlannedCPURAW", "00:00:10|00:00:20|20",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        ([], "eligible in the time window from 2026-11-21T00:00:00 to Now"),
+        (["-j", "20"], "eligible in the time window from Epoch 0 to Now"),
+        (["-s", "F"], "in states FAILED at the time instant 2026-11-21T03:04:00"),
+    ],
+)
+def test_what_the_window_is(client, capsys, argv, text):
+    assert run(capsys, "-v", *argv)[2] == f"sacct: Jobs {text}\n"
+
+
+def test_the_kind_of_pass_is_not_known(client, capsys):
+    status, shown, told = run(capsys, "-F", "SchedMain,schedbackfill", "-n")
+    assert (status, len(shown.splitlines())) == (0, 9)
+    assert told.startswith("sacct: warning: ") and "one planner" in told
+
+
+def test_completion(client, capsys):
+    """Jobs that have ended, without their steps, in the format of a completion log."""
+    assert out(capsys, "-c").splitlines()[:3] == [
+        "JobID           UID    JobName  Partition   NNodes        NodeList      State                 End ",
+        "------------ ------ ---------- ---------- -------- --------------- ---------- ------------------- ",
+        "20             1000 simulatio+       main        1              n1  COMPLETED 2026-11-21T02:59:10 ",
+    ]
+    assert client.request.no_steps
+    assert out(capsys, "-cbnP").splitlines() == [
+        "20|1000|COMPLETED", "21|1000|CANCELLED by 1000", "22|1000|CANCELLED by 0", "25|1000|FAILED",
+    ]  # fmt: skip
+
+
+JOBCOMP = """\
+JobId=3 UserId=ann(1000) GroupId=users(100) Name=two words=x JobState=COMPLETED Partition=main TimeLimit=90 \
+StartTime=2026-11-20T10:00:00 EndTime=2026-11-20T11:00:00 NodeList=n[1-2] NodeCnt=2 ProcCnt=8 WorkDir=/home/ann \
+ReservationName= Tres=cpu=8,mem=4G,node=2 Account=proj QOS=normal WcKey=key Cluster=old \
+SubmitTime=2026-11-20T09:00:00 EligibleTime=2026-11-20T09:00:00 DerivedExitCode=1:0 ExitCode=0:0
+
+JobId=4 ArrayJobId=4 ArrayTaskId=7 UserId=bob(1001) GroupId=users(100) Name=b JobState=FAILED Partition=main \
+TimeLimit=UNLIMITED StartTime=Unknown EndTime=2026-11-20T12:00:00 NodeList=(null) NodeCnt=0 ProcCnt=1 \
+SubmitTime=2026-11-20T09:00:00 ExitCode=2:0
+"""
+
+
+def test_a_file_of_completed_jobs(client, capsys, tmp_path):
+    path = tmp_path / "jobcomp"
+    path.write_text(JOBCOMP)
+    fields = "jobid,jobname,user,account,state,elapsed,timelimit,nnodes,nodelist,alloctres,wckey,cluster,exitcode"
+    assert out(capsys, "-f", str(path), "-a", "-S", "11/20", "-nP", "-o", fields).splitlines() == [
+        "3|two words=x|ann|proj|COMPLETED|01:00:00|01:30:00|2|n[1-2]|cpu=8,mem=4G,node=2|key|old|0:0",
+        "4_7|b|bob||FAILED|00:00:00|UNLIMITED|0|None assigned|||tiny|2:0".replace("tiny", ""),
+    ]
+    assert client.calls == []
+
+    def ids(*argv):
+        return out(capsys, "-f", str(path), "-nP", "-o", "jobid", "-S", "11/20", *argv).split()
+
+    assert ids("-j", "4_7") == ["4_7"]
+    assert ids("-u", "1000") == ["3"]
+    assert ids("-a", "-s", "F", "-E", "now") == ["4_7"]
+    assert ids("-a", "-N", "n2") == ["3"]
+    assert ids("-a", "-W", "key") == ["3"]
+    assert ids("-a", "-E", "2026-11-20T08:00") == []
+
+
+def test_a_file_that_is_none(client, capsys, tmp_path):
+    path = tmp_path / "notes"
+    path.write_text("JobId=1 JobState=COMPLETED\nhello\n")
+    status, _, told = run(capsys, "-f", str(path), "-a", "-S", "11/20")
+    assert status == 1 and told.startswith(f"sacct: error: {path}:2: no line of a job completion file")
+    assert run(capsys, "-f", str(tmp_path))[2] == f"sacct: error: {tmp_path} is not a valid file\n"
+    assert "No such file" in run(capsys, "-f", str(tmp_path / "none"))[2]
+
+
 def test_states_of_other_versions_match_nothing(client, capsys):
     assert out(capsys, "-n", "-s", "SPECIAL_EXIT,RV", "-S", "now-1day", "-E", "now") == ""
     assert client.calls == []
@@ -274,9 +380,6 @@ def test_array_tasks_one_by_one(monkeypatch, capsys):
         (["-I", "0-1"], ["22", "23"]),
         (["-R", "resources"], ["23"]),
         (["-C", "x"], []),
-        (["-W", "key"], []),
-        (["-g", "100"], ["20", "21", "22", "23", "24", "25"]),
-        (["-g", grp.getgrgid(0).gr_name], []),
         (["-k", "5"], []),
         (["-k", "5", "-K", "10"], ["20", "21", "22", "23", "25"]),
     ],
@@ -347,6 +450,9 @@ def test_json(client, capsys):
     assert by_id[24]["time"]["limit"]["infinite"]
     assert {"type": "mem", "name": "", "id": 2, "count": 4096} in job["tres"]["allocated"]
     assert [step["step"] for step in job["steps"]] == [{"id": "20.batch", "name": "batch"}]
+    assert set(job["steps"][0]["tres"]) == {"allocated", "requested", "consumed"}
+    assert job["steps"][0]["task"] == {"distribution": "Unknown"}
+    assert job["wckey"] == {"wckey": "", "flags": []} and job["used_gres"] == ""
     assert by_id[21]["exit_code"]["signal"] == {
         "id": {"set": True, "infinite": False, "number": 15}, "name": "TERM",
     }  # fmt: skip
@@ -354,10 +460,7 @@ def test_json(client, capsys):
 
 
 def test_associations(client, capsys):
-    """-x keeps the jobs of associations, AssocID shows them, and so does --json."""
-    of_ann = out(capsys, "-X", "-n", "-P", "-o", "jobid,user,account", "-x", "7").splitlines()
-    assert of_ann and {line.split("|", 1)[1] for line in of_ann} == {"ann|proj"}
-    assert out(capsys, "-X", "-n", "-P", "-x", "99") == ""
+    """AssocID shows them, also of records of a version that did not note them, and so does --json."""
     shown = {*out(capsys, "-X", "-n", "-P", "-o", "user,account,associd").splitlines()}
     assert shown == {"ann|proj|7"}
     assert {job["association"]["id"] for job in json.loads(out(capsys, "--json"))["jobs"]} == {7}
@@ -398,8 +501,8 @@ def test_no_records(monkeypatch, capsys):
         (["-i", "x"], "sacct: error: invalid node range -i 'x'\n"),
         (["-S", "2026-11-22", "-E", "2026-11-20"],
          "sacct: error: Start time (2026-11-22T00:00:00) requested is after end time (2026-11-20T00:00:00).\n"),
-        (["-c"], "sacct: error: option --completion is not supported yet by Penstock: there is no job completion plug-in; "
-         "the records are in the database\n"),
+        (["-F", "SchedNever"], "sacct: error: Invalid --flags specification\n"
+         "sacct: write SchedSubmit, SchedMain or SchedBackfill\n"),
         (["--name"], "sacct: option '--name' requires an argument\nTry \"sacct --help\" for more information\n"),
         (["--whole-hetjob=maybe"], 'sacct: fatal: Invalid --whole-hetjob value "maybe". Valid values: [yes|no].\n'),
     ],

@@ -241,3 +241,11 @@ def test_what_is_no_job_id(monkeypatch, capsys):
 )
 def test_sizes(kb, text):
     assert size_text(kb) == text
+
+
+def test_options_of_slurms(monkeypatch, capsys):
+    """-v is the version there, -d shows raw data for debugging."""
+    status, shown, _ = run_body(capsys, "seff", body, "-v")
+    assert status == 0 and shown.startswith("slurm ")
+    status, shown, told = run(monkeypatch, capsys, "-d", "12", records=[record()])
+    assert (status, told) == (0, "") and shown.startswith("Job ID: 12\n")

@@ -10,6 +10,7 @@ import yaml
 from cli import confirm, sacctmgr, sprio, sshare
 from penstock.cluster import ClusterFile
 from penstock.errors import PenstockError, Unreachable
+from penstock.v1.governance_pb2 import Counters, ListCountersReply
 from penstock.v1.shares_pb2 import (
     AccountInfo,
     Association,
@@ -72,6 +73,7 @@ def client(monkeypatch):
     fake = FakeClient(
         ListPriorities=lambda request: [ListPrioritiesReply(weights=WEIGHTS), ListPrioritiesReply(jobs=JOBS)],
         ListAssociations=lambda request: [REPLY],
+        ListCounters=[],
     )
     fake.cluster = ClusterFile("tiny")
     return fake.install(monkeypatch)
@@ -187,8 +189,11 @@ def test_sshare_of_partitions_and_limits(client, capsys):
     """A user's association for one partition is a line of its own; limits and what runs are by TRES."""
     one = Association(
         id=9, account="bio", user="bob", parent="bio", partition="gpu", shares=2, depth=2, limits={"grptresmins": "cpu=100"},
-        tres_mins={"cpu": "50", "gres/gpu": "7"}, tres_run_mins={"cpu": "3", "mem": "2G"},
     )  # fmt: skip
+    used = {"grptresmins": "cpu=50,gres/gpu=7", "grptresrunmins": "cpu=3,mem=2G"}
+    client.answers["ListCounters"] = [
+        ListCountersReply(counters=[Counters(assoc_id=9, used=used), Counters(assoc_id=99)])
+    ]
     client.answers["ListAssociations"] = [
         ListAssociationsReply(associations=[*ASSOCIATIONS[:3], one], cluster="tiny", multifactor=True, fair_tree=True)
     ]

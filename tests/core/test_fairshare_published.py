@@ -42,7 +42,7 @@ def printed(tree: ShareTree, fair_tree: bool, monkeypatch, capsys, *argv: str) -
     tree.rank(0, fair_tree)
     found = list(associations(SimpleNamespace(shares=tree), fair_tree))
     reply = ListAssociationsReply(associations=found, cluster="c", multifactor=True, fair_tree=fair_tree)
-    fake = FakeClient(ListAssociations=[reply])
+    fake = FakeClient(ListAssociations=[reply], ListCounters=[])
     fake.cluster = ClusterFile("c")
     fake.install(monkeypatch)
     status, shown, wrong = run_body(capsys, "sshare", sshare.body, "-a", "-n", *argv)

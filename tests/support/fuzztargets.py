@@ -6,18 +6,21 @@ as a command gets it from the system: what is not UTF-8 is kept by surrogateesca
 """
 
 import importlib
+import io
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from cli import sacct_fields, sinfo_fields, squeue_fields
+from cli import jobcomp, sacct_fields, sinfo_fields, squeue_fields, sreport_usage
 from cli.format import parse_names, parse_percent, parse_table
 from cli.jobopts import JOB_OPTIONS
 from cli.options import NO, Option, parse
 from cli.run import Answered, CommandError
 from cli.script import directives
+from cli.sreport_fields import choose
+from cli.sreport_words import CONDITIONS, read
 from penstock.config.load import load
 from penstock.config.problem import ConfigError
 from penstock.errors import PenstockError
@@ -72,6 +75,11 @@ def _config(file_name: str) -> Callable[[str], object]:
     return run
 
 
+def _sreport(text: str) -> object:
+    """What stands behind each type of report."""
+    return [read(kind, text.split(), NOW_US) for kind in CONDITIONS]
+
+
 def _options(module: str) -> Callable[[str], object]:
     """A command line, one word a line."""
 
@@ -115,6 +123,9 @@ TARGETS = (
     Target("squeue -O", lambda t: parse_names(t, squeue_fields.NAMES), ("JobID:.10,Name:20x", "StartTime", "x:y:z")),
     Target("sinfo -o", lambda t: parse_percent(t, sinfo_fields.LETTERS), ("%#P %.5a %20E",)),
     Target("sacct --format", lambda t: parse_table(t, sacct_fields.COLUMNS), ("jobid%-20,state", "jobn%99999999", "max")),
+    Target("sreport words", _sreport, ("user top start=11/1 end=now group", "job s grouping=1,50 gid=0 Jobs=3", "x")),
+    Target("sreport format", lambda t: choose(t, sreport_usage.FIELDS, sreport_usage.ALIASES), ("login%20,us%-9,cpucount",)),
+    Target("jobcomp", lambda t: list(jobcomp.records("x", io.StringIO(t), NOW_US)), ("JobId=3 UserId=a(1) JobState=FAILED TimeLimit=5 EndTime=2026-11-20T12:00:00 ExitCode=2:0\n",)),
     Target("directives", lambda t: directives(os.fsencode(t)), ("#!/bin/sh\n#SBATCH -n 4 --job-name='a b' # c\n\n#SBATCH hetjob\n#SBATCH -N2\nsleep 1\n",)),
     Target("slurm.conf", _config("slurm.conf"), (SMALL_CONF, "Include x\n", "NodeSet=s Feature=a\n", "DownNodes=n1 State=DOWN\n", "A=\\\nB\n")),
     Target("gres.conf", _config("gres.conf"), ("NodeName=n1 Name=gpu File=/dev/null\n", "AutoDetect=nvml\n")),
