@@ -7,8 +7,8 @@ it has written is taken back when it refuses. It asks rights.py first whether th
 
 from collections.abc import Callable, Iterable
 
-from ctld.core import account_changes, coordinators, qos_changes, resources, user_changes, wckeys
-from ctld.core.draft import Draft
+from ctld.core import account_changes, coordinators, qos_changes, resources, user_changes, watch, wckeys
+from ctld.core.draft import Draft, Told
 from ctld.core.effects import Changed, ChangedMany, Done, Refused
 from ctld.core.events import AccountAction, ChangeAccounts, ChangeMany, ChangeQos
 from ctld.core.state import ClusterState
@@ -63,10 +63,13 @@ def change_many(state: ClusterState, now_us: int, event: ChangeMany) -> None:
 
 
 def _run(draft: Draft, changes: Iterable[Change], check_only: bool, numbered: bool = False) -> list[Changed]:
-    bodies = []
+    bodies: list[Changed] = []
+    acts: list[tuple[Change, list[Told]]] = []
     for number, change in enumerate(changes, 1):
         try:
+            begun = len(draft.told)
             bodies.append(_one(draft, change))
+            acts.append((change, draft.told[begun:]))
         except Refused as refused:
             draft.undo()
             if not numbered:
@@ -77,6 +80,8 @@ def _run(draft: Draft, changes: Iterable[Change], check_only: bool, numbered: bo
         draft.undo()
     else:
         draft.finish()
+        for change, told in acts:
+            watch.tell(draft.state, draft.now_us, draft.actor, change, told)
     return bodies
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from ctld.core.fairshare import AssocRow
 from penstock.values.auditchain import GENESIS, chained
 from penstock.values.limits import Limits
 from penstock.values.limits import texts as limit_texts
@@ -72,7 +71,6 @@ class Trail:
         self.head = AuditHead()
         self.rows: list[AuditRow] = []
         self.txns: list[TxnRow] = []
-        self.assocs: dict[int, AssocRow] = {}  # as the last batch left them: what a change is compared with
 
     def note(
         self,
@@ -113,15 +111,10 @@ class Trail:
             TxnRow(self.head.txn_id, now_us, action, name, whom, info, ",".join(accounts), ",".join(users))
         )
 
-    def start_new_batch(self, assocs: Mapping[int, AssocRow]) -> None:
-        """What was new has been handed out, and so have these rows."""
+    def start_new_batch(self) -> None:
+        """What was new has been handed out."""
         if self.rows or self.txns:
             self.rows, self.txns = [], []
-        for assoc_id, row in assocs.items():
-            if row.deleted:
-                self.assocs.pop(assoc_id, None)
-            else:
-                self.assocs[assoc_id] = row
 
 
 def canonical(content: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ made one after another, each seeing what those before have done, and when one is
 change leads to outside of the records (a new ranking, licences of the cluster, jobs that may start now) is done once, by
 `finish`, when nothing can be refused any more.
 
-`told` is what has happened, record by record, before and after: whoever keeps a trace of changes reads it in `finish`.
+`told` is what has happened, record by record, before and after: what the audit log is written from.
 
 Deliberately absent: rules. What may be done, and by whom, is decided before by accounts.py and its relatives.
 """

@@ -99,7 +99,6 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     state.epoch = loaded.epoch
     state.amended.load(loaded.amendments)
     state.audit.head = loaded.audit
-    state.audit.assocs = {row.assoc_id: row for row in loaded.shares.assocs}
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
     state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos if not record.deleted}

@@ -299,7 +299,7 @@ class ClusterState:
         self.dirty_qos, self.dirty_gpus, self.periodic.dirty, self.amended.dirty = {}, {}, {}, {}
         self.ended_attempts, self.new_requests, self.new_specs = [], [], []
         self.history, self.effects, self.purged = [], [], []
-        self.audit.start_new_batch(self.dirty_assocs)
+        self.audit.start_new_batch()
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
         self.dirty_reservations = {}
         if self.dirty_wckeys or self.dirty_resources or self.dirty_tres:

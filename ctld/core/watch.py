@@ -2,8 +2,8 @@
 
 A handler that changes what is everybody's is wrapped by `watched`, and does not know of it: what it has changed is seen in
 the state, so that no change can be forgotten and none is recorded that has not happened. Records of the state are replaced
-and never changed, so that a shallow copy of a table is how it was. Of associations, which are changed in place, the rows
-that the last batch left are compared with those that wait for the next one.
+and never changed, so that a shallow copy of a table is how it was. Accounting has too many records for that: there every
+change goes through a draft (draft.py), which says what it has changed when it holds (`tell`).
 
 Jobs are not copied: who acts on somebody else's says so (`meddles`, `Meddling`). A user's own jobs cost one comparison.
 """
@@ -16,7 +16,6 @@ from ctld.core.effects import Done
 from ctld.core.events import (
     Actor,
     ChangeAccounts,
-    ChangeMany,
     ChangeQos,
     ClearTriggers,
     CreateReservation,
@@ -28,7 +27,8 @@ from ctld.core.events import (
     UpdatePartition,
     UpdateReservation,
 )
-from ctld.core.model import Job, node_row
+from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, UserRow, WckeyRow
+from ctld.core.model import Job, Qos, node_row
 
 if TYPE_CHECKING:
     from ctld.core.state import ClusterState
@@ -40,7 +40,7 @@ Tables = dict[str, dict[Any, Any]]
 ACCOUNT, ASSOC, QOS, USER, WCKEY, RESOURCE = "account", "association", "qos", "user", "wckey", "resource"
 #: What sacctmgr's transactions are about, by our kinds.
 _TXN_WORDS: Final = {
-    ACCOUNT: "Accounts", ASSOC: "Associations", QOS: "QOS", USER: "Users", WCKEY: "WCKeys", RESOURCE: "Resources",
+    ACCOUNT: "Accounts", USER: "Users", ASSOC: "Associations", QOS: "QOS", WCKEY: "WCKeys", RESOURCE: "Resources",
 }  # fmt: skip
 #: Fields that say nothing to people, that are what the object is called by, or that are private (text of a crontab).
 _SKIPPED: Final = frozenset(
@@ -65,19 +65,6 @@ class Change(NamedTuple):
     def verb(self) -> str:
         """As sacctmgr calls it."""
         return "add" if self.before is None else "remove" if self.after is None else "modify"
-
-
-def books(state: "ClusterState", event: Any) -> Tables:
-    """Accounts, users, associations, QOS, wckeys and licences."""
-    tree = state.shares
-    return {
-        ACCOUNT: dict(tree.about),
-        USER: {**tree.people, **state.dirty_users},
-        ASSOC: dict(state.dirty_assocs),
-        QOS: dict(state.qos),
-        WCKEY: {f"{name}/{user}": row for (name, user), row in tree.wckeys.items()},
-        RESOURCE: dict(state.resources),
-    }
 
 
 def _reservations(state: "ClusterState", event: Any) -> Tables:
@@ -113,13 +100,9 @@ class Watch(NamedTuple):
 
     look: Callable[["ClusterState", Any], Tables]
     asked: tuple[str, ...] = ()  # fields of the event
-    transacts: bool = False  # it is accounting
 
 
 WATCHED: Final[dict[type, Watch]] = {
-    ChangeAccounts: Watch(books, ("changes",), True),
-    ChangeQos: Watch(books, ("changes",), True),
-    ChangeMany: Watch(books, (), True),
     CreateReservation: Watch(_reservations),
     UpdateReservation: Watch(_reservations),
     DeleteReservation: Watch(_reservations),
@@ -140,44 +123,70 @@ def _eye(handler: Handler, watch: Watch) -> Handler:
         before = watch.look(state, event)
         handler(state, now_us, event)
         asked = {name: getattr(event, name) for name in watch.asked if getattr(event, name)}
-        write(state, now_us, event.actor, list(_changes(state, before, watch.look(state, event))), asked, watch)
-        if watch.transacts:
-            _usage_reset(state, now_us, event)
+        write(state, now_us, event.actor, list(_changes(before, watch.look(state, event))), asked)
 
     return handle
 
 
-def _usage_reset(state: "ClusterState", now_us: int, event: Any) -> None:
-    """rawusage=0 changes no record that is compared."""
-    if getattr(event, "check_only", False):
-        return
-    for one in event.changes if isinstance(event, ChangeMany) else (event,):
-        if isinstance(one, ChangeAccounts) and "rawusage" in one.changes:
-            asked = {"changes": one.changes}
-            state.audit.note(now_us, event.actor, "reset usage", (*one.names, *one.accounts), asked=asked)
-
-
-def _changes(state: "ClusterState", before: Tables, after: Tables) -> Iterable[Change]:
+def _changes(before: Tables, after: Tables) -> Iterable[Change]:
     for kind, old in before.items():
         new = after[kind]
-        if kind == ASSOC:
-            old = {assoc_id: old.get(assoc_id) or state.audit.assocs.get(assoc_id) for assoc_id in new}
         for key in dict.fromkeys((*old, *new)):
             was, now = old.get(key), new.get(key)
-            if kind == USER:  # who was removed stays as a row that says nothing
-                was, now = (row if row is not None and any(row[1:]) else None for row in (was, now))
-            elif kind in (WCKEY, RESOURCE):
-                was, now = (None if row is None or row.deleted else row for row in (was, now))
             if was is not now and was != now:
                 yield _change(kind, key, was, now)
 
 
 def _change(kind: str, key: Any, was: Any, now: Any) -> Change:
-    if kind == ASSOC:
-        # What had made itself counts as not there, as it does for sacctmgr.
-        key = "/".join(word for word in (now.account, now.user_name, now.partition) if word)
-        was, now = None if was is None or was.made_by_itself else was, None if now.deleted else now
     return Change(kind, key, *audit.difference(_image(was), _image(now)))
+
+
+# ---- accounting --------------------------------------------------------------------------------------------------
+
+#: By the kind of a row: what it is called, and its key as people say it.
+_BOOKS: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
+    AccountRow: (ACCOUNT, lambda row: row.name),
+    UserRow: (USER, lambda row: row.name),
+    AssocRow: (ASSOC, lambda row: "/".join(word for word in (row.account, row.user_name, row.partition) if word)),
+    Qos: (QOS, lambda row: row.name),
+    WckeyRow: (WCKEY, lambda row: f"{row.name} of {row.user_name}"),
+    ResourceRow: (RESOURCE, lambda row: row.key),
+}
+
+
+def tell(
+    state: "ClusterState",
+    now_us: int,
+    actor: Actor,
+    request: ChangeAccounts | ChangeQos,
+    told: Iterable[tuple[Any, Any]],
+) -> None:
+    """One request's changes of accounting, record by record: (before, after), in the order in which they were made."""
+    asked = {"changes": request.changes} if request.changes else {}
+    write(state, now_us, actor, _merged(told), asked, transacts=True)
+    if "rawusage" in request.changes:
+        names = (*request.names, *(request.accounts if isinstance(request, ChangeAccounts) else ()))
+        state.audit.note(now_us, actor, "reset usage", names, asked=asked)
+
+
+def _merged(told: Iterable[tuple[Any, Any]]) -> list[Change]:
+    """What has become of each record in the end, by kinds. What had made itself counts as not there, as for sacctmgr."""
+    ends: dict[tuple[str, Any], tuple[str, Any, Any]] = {}
+    for was, now in told:
+        row = was if now is None else now
+        if type(row) in _BOOKS:
+            kind, name_of = _BOOKS[type(row)]
+            name = name_of(row)
+            key = (kind, row.assoc_id if kind == ASSOC else name)
+            ends[key] = (name, ends[key][1] if key in ends else was, now)
+    found = []
+    for (kind, _), (name, was, now) in ends.items():
+        if kind == ASSOC and was is not None and was.made_by_itself:
+            was = None
+        if was != now:
+            found.append(_change(kind, name, was, now))
+    order = list(_TXN_WORDS)
+    return sorted(found, key=lambda change: order.index(change.kind))
 
 
 def _image(row: Any) -> audit.Fields | None:
@@ -190,7 +199,12 @@ def _image(row: Any) -> audit.Fields | None:
 
 
 def write(
-    state: "ClusterState", now_us: int, actor: Actor, changes: list[Change], asked: audit.Fields, watch: Watch
+    state: "ClusterState",
+    now_us: int,
+    actor: Actor,
+    changes: list[Change],
+    asked: audit.Fields,
+    transacts: bool = False,
 ) -> None:
     """One record for all objects that the same has happened to."""
     alike: dict[str, list[Change]] = {}
@@ -203,7 +217,7 @@ def write(
         state.audit.note(
             now_us, actor, f"{first.verb} {first.kind}", objects, first.before, first.after, asked=asked
         )  # fmt: skip
-        if watch.transacts:
+        if transacts:
             _transact(state, now_us, actor, same)
 
 

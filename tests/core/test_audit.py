@@ -12,6 +12,7 @@ from ctld.core.events import (
     Actor,
     CancelJobs,
     ChangeAccounts,
+    ChangeMany,
     ChangeQos,
     ControlAction,
     ControlJobs,
@@ -241,4 +242,36 @@ def test_every_request_with_an_actor_is_watched_or_known_to_leave_no_record() ->
         "SetTrigger", "RecordAct",
     }  # fmt: skip
     asked = {kind.__name__ for kind in HANDLERS if "actor" in getattr(kind, "__struct_fields__", ())}
-    assert asked == of_own_jobs | {kind.__name__ for kind in watch.WATCHED}
+    told = {"ChangeAccounts", "ChangeQos", "ChangeMany"}  # by their draft (watch.tell)
+    assert asked == of_own_jobs | told | {kind.__name__ for kind in watch.WATCHED}
+
+
+def test_many_changes_leave_what_each_of_them_would() -> None:
+    """With the words of each; what is added and then changed in one request is added."""
+    world = make()
+    script = (
+        ChangeAccounts(ROOT, A.ADD, "account", ("physics",), {}),
+        ChangeQos(ROOT, QosAction.ADD, ("gold",), {"grptres": "cpu=4"}),
+        ChangeAccounts(ROOT, A.ADD, "user", ("ann",), {"maxjobs": "3", "qos": "gold"}, ("physics",)),
+        ChangeAccounts(ROOT, A.MODIFY, "account", ("physics",), {"grptres": "cpu=9"}),
+        ChangeAccounts(ROOT, A.ADD, "wckey", ("genome",), {}, users=("ann",)),
+    )
+    world.do(ChangeMany(ROOT, (*script, script[0], script[1]), reply_to=world.reply_to()))  # the QOS exists already
+    world.do(ChangeMany(ROOT, script, check_only=True))
+    assert world.audit == []
+    world.do(ChangeMany(ROOT, script))
+    assert [(r["action"], r["objects"], r.get("asked", {}).get("changes", {})) for r in records(world)] == [
+        ("add account", ["account physics"], {}),
+        ("add association", ["association physics"], {}),
+        ("add qos", ["qos gold"], {"grptres": "cpu=4"}),
+        ("add user", ["user ann"], {"maxjobs": "3", "qos": "gold"}),
+        ("add association", ["association physics/ann"], {"maxjobs": "3", "qos": "gold"}),
+        ("modify association", ["association physics"], {"grptres": "cpu=9"}),
+        ("add wckey", ["wckey genome of ann"], {}),
+    ]
+    assert [(r["before"], r["after"]) for r in records(world)[4:]] == [
+        (None, {"maxjobs": "3", "parent": "physics", "qos": ["gold"], "shares": 1}),
+        ({"grptres": None}, {"grptres": "cpu=9"}),
+        (None, {}),
+    ]
+    assert [txn.action for txn in world.txns[-2:]] == ["Modify Associations", "Add WCKeys"]
