@@ -1,20 +1,51 @@
-"""sacctmgr's question before it changes anything."""
+"""sacctmgr's questions before it changes anything.
 
+A line is read byte by byte when the input is a file or a pipe: the same input may hold the next command (interactive
+mode), so nothing may be read ahead.
+"""
+
+import os
 import select
 import sys
 
 DECIDE_S = 30
+COMMIT = "Would you like to commit changes?"
+#: Characters of an answer.
+ANSWER_MAX = 4096
 
 
-def confirmed() -> bool:
+def confirmed(question: str = COMMIT) -> bool:
     """Slurm's question; no answer within DECIDE_S seconds is no."""
-    print(f"Would you like to commit changes? (You have {DECIDE_S} seconds to decide)")  # noqa: T201
-    print("(N/y): ", end="", flush=True)  # noqa: T201
+    print(f"{question} (You have {DECIDE_S} seconds to decide)")  # noqa: T201
+    while True:
+        print("(N/y): ", end="", flush=True)  # noqa: T201
+        answer = _answer()
+        if answer is None:
+            print("timeout")  # noqa: T201
+            return False
+        letter = answer.lstrip()[:1].lower()
+        if letter in ("y", "n", ""):
+            return letter == "y"
+        print("Y or N please")  # noqa: T201
+
+
+def _answer() -> str | None:
+    """A line without its end, "" at the end of the input; None: nobody has answered in time."""
+    if sys.stdin is None:
+        return None
     try:
-        ready = select.select([sys.stdin], [], [], DECIDE_S)[0]
-    except (ValueError, OSError):  # no stdin, or one that cannot be waited for
-        ready = []
-    answer = sys.stdin.readline() if ready else ""
-    if not ready:
-        print("timeout")  # noqa: T201
-    return answer[:1].lower() == "y"
+        fd = sys.stdin.fileno()
+    except (ValueError, OSError):  # no real file, as in tests
+        return sys.stdin.readline()
+    line = b""
+    while len(line) < ANSWER_MAX:
+        try:
+            if not select.select([fd], [], [], DECIDE_S)[0]:
+                return None
+            byte = os.read(fd, 1)
+        except (ValueError, OSError):  # closed, or not to be waited for
+            return None
+        if not byte or byte == b"\n":
+            break
+        line += byte
+    return line.decode("utf-8", "replace")

@@ -184,7 +184,7 @@ def _used(step: StepRecord, names: Mapping[str, int]) -> Json:
         for word, count in counts.items():
             places = {"max": (one.max_node, one.max_task), "min": (one.min_node, one.min_task)}.get(word)
             more = {"node": places[0], "task": places[1]} if places else {}
-            found[word].append(_tres(full_name, count * factor) | more)
+            found[word].append(tres_object(full_name, count * factor) | more)
     return dict(found)
 
 
@@ -195,10 +195,11 @@ _TRES_ID = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "fs": 6, "
 def _tres_list(text: str) -> list[Json]:
     items = []
     for full_name, count in parse_tres(text).items() if text else ():
-        items.append(_tres(full_name, count))
+        items.append(tres_object(full_name, count))
     return items
 
 
-def _tres(full_name: str, count: int) -> Json:
+def tres_object(full_name: str, count: int) -> Json:
+    """One amount: a TRES by its type and name, with its number."""
     kind, _, name = full_name.partition("/")
     return {"type": kind, "name": name, "id": _TRES_ID.get(kind, 1001), "count": count}

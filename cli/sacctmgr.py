@@ -1,37 +1,32 @@
-"""sacctmgr: accounts, users and their associations, looked at and changed.
+"""sacctmgr: accounts, users, associations, QOS and all else that accounting keeps, looked at and changed.
 
     sacctmgr add account physics parent=science fairshare=30
     sacctmgr add user ann account=physics
-    sacctmgr modify user where name=ann account=physics set fairshare=5
-    sacctmgr delete user ann
+    sacctmgr modify user where name=ann account=physics set fairshare=5 maxjobs=20
     sacctmgr show association tree format=account,user,share
+    sacctmgr dump tiny file=accounts.cfg
 
-Words are Slurm's: keywords and names of conditions may be cut short, `where` and `set` part conditions from changes, a
-word without `=` is a name. A change is first asked of the controller without being made, shown, and made when the
-person at the terminal says yes or -i was given.
-
-Here are accounts, users, associations and clusters with shares; QOS records are in sacctmgr_qos.py. Limits come with the
-accounting issue, which adds rows to KEYS and to the tables of sacctmgr_show.py. What Slurm has and this version has not fails and
-says so.
+Words, headings, questions and their answers are Slurm's. This module finds the keyword and the entity and hands the
+rest on: how a line is read is in sacctmgr_words.py with the tables in sacctmgr_grammar.py, changes are in
+sacctmgr_change.py and sacctmgr_qos.py, tables in sacctmgr_show.py and sacctmgr_lists.py. Without a keyword lines are
+read one after another (sacctmgr_prompt.py).
 """
 
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-from cli.confirm import confirmed
-from cli.listing import words
-from cli.options import YES, Command, Option, later, parse
-from cli.run import CommandError, run
+from cli.document import DOCUMENT_OPTIONS
+from cli.options import VERSION_TEXT, YES, Command, Option, accepted, parse
+from cli.run import CommandError, need_own_process, run
 from penstock.client import Client
-from penstock.errors import PenstockError
-from penstock.v1.shares_pb2 import Association, ChangeAccountsReply, ChangeAccountsRequest
 
 NAME = "sacctmgr"
-Action = ChangeAccountsRequest.Action
 
 COMMAND = Command(
     NAME,
-    "[OPTIONS...] COMMAND ENTITY [OPTIONS...]",
+    "[OPTIONS...] [COMMAND [ENTITY] [WORDS...]]",
     (
+        Option("associations", "s", help="show associations with accounts and users"),
         Option("immediate", "i", help="commit changes without asking"),
         Option("noheader", "n", help="no header will be added to the beginning of output"),
         Option("oneliner", "o", help="one record on each line"),
@@ -39,47 +34,55 @@ COMMAND = Command(
         Option("parsable2", "P", help="output will be '|' delimited without a '|' at the end"),
         Option("quiet", "Q", help="print no messages other than error messages"),
         Option("readonly", "r", help="no modification will be allowed"),
-        Option("associations", "s", help="show associations with accounts and users"),
         Option("verbose", "v", help="verbosity level", counted=True),
-        *later("json", "yaml", value=YES),
+        *DOCUMENT_OPTIONS,
+        *accepted("autocomplete", value=YES, note="`penstock completion` writes what a shell needs"),
     ),
     footer="""Commands:
-  add|create account|user NAME[,NAME] [KEY=VALUE...]
-  modify account|user where KEY=VALUE... set KEY=VALUE...
-  delete|remove account|user [where] NAME|KEY=VALUE...
-  add|modify|delete qos ...   (Priority, Preempt, PreemptMode, GraceTime, PreemptExemptTime, Flags, UsageFactor)
-  show|list account|user|association|cluster|qos [where KEY=VALUE...] [format=FIELD[%WIDTH],...]
-Keys: account, cluster, defaultaccount, description, fairshare, name, organization, parent, priority, rawusage, user""",
+  add|create ENTITY WORDS          account association cluster coordinator qos resource user wckey
+  modify ENTITY where WORDS set WORDS   account cluster job qos resource user
+  delete|remove ENTITY where WORDS      as add
+  show|list ENTITY [WORDS]         account association cluster configuration event federation instance problem qos
+                                   reservation resource runawayjobs stats transaction tres user wckey
+  dump CLUSTER [file=FILE]         write accounts and users to a file
+  load FILE [clean]                make what the file says
+  archive dump WORDS               write old records to files and remove them
+  clear stats, ping, reconfigure, version; without a command: a prompt
+Words are KEY=VALUE, KEY+=VALUE, KEY-=VALUE, names, and flags (withassoc, tree, ...);
+format=FIELD[%WIDTH],... chooses columns.""",
 )
 
-#: Keys by their whole name; a word that begins one of them means it, the first that fits.
-KEYS = (
-    "account", "acct", "adminlevel", "clusters", "defaultaccount", "defaultqos", "description", "fairshare", "format",
-    "grpjobs", "grpjobsaccrue", "grpsubmitjobs", "grptres", "grptresmins", "grptresrunmins", "grpwall", "maxjobs",
-    "maxjobsaccrue", "maxsubmitjobs", "maxtres", "maxtresmins", "maxwall", "names", "newname", "organization",
-    "parents", "partitions", "priority", "qos", "qoslevel", "rawusage", "shares", "users", "wckeys",
+#: Entities with the letters that are enough, in the order in which they are looked up.
+ENTITIES = (
+    ("account", 1), ("accounts", 1), ("acct", 4), ("association", 2), ("associations", 2), ("cluster", 2), ("clusters", 2),
+    ("configuration", 2), ("coordinator", 4), ("coordinators", 4), ("event", 1), ("events", 1), ("federation", 1),
+    ("federations", 1), ("instance", 1), ("instances", 1), ("job", 1), ("jobs", 1), ("problem", 1), ("problems", 1), ("qos", 1),
+    ("qoss", 4), ("resource", 4), ("resources", 4), ("reservation", 4), ("reservations", 4), ("resv", 4), ("runawayjobs", 2),
+    ("orphanjobs", 1), ("lostjobs", 1), ("stats", 1), ("transaction", 1), ("transactions", 1), ("txn", 1), ("tres", 2),
+    ("user", 1),    ("users", 1), ("wckey", 1), ("wckeys", 1),
 )  # fmt: skip
-_SAME = {"acct": "account", "shares": "fairshare", "names": "name", "parents": "parent", "users": "user"}
-_SETTINGS = frozenset(("fairshare", "priority", "parent", "defaultaccount", "description", "organization", "rawusage"))
-#: Words of `show` that are no keys.
-FLAGS = ("tree", "withassoc", "withcoord", "withdeleted", "wolimits", "wopinfo", "onlydefaults", "withsubaccounts")
-ENTITIES = ("account", "association", "cluster", "user", "qos")
-ENTITIES_LATER = (
-    "archive", "configuration", "coordinator", "event", "federation", "instance", "job", "problem", "reservation",
-    "resource", "runawayjobs", "stats", "transaction", "tres", "wckey",
-)  # fmt: skip
-VERBS = {"add": "add", "create": "add", "modify": "modify", "delete": "remove", "remove": "remove",
+_SAME = {"acct": "account", "resv": "reservation", "orphanjobs": "runawayjobs", "lostjobs": "runawayjobs", "txn": "transaction",
+         "qoss": "qos"}  # fmt: skip
+#: Keywords with an entity behind them: what they do, and to what.
+VERBS = {"add": "add", "create": "add", "modify": "modify", "update": "modify", "delete": "remove", "remove": "remove",
          "show": "show", "list": "show"}  # fmt: skip
-VERBS_LATER = ("archive", "clear", "dump", "load", "ping", "reconfigure", "shutdown", "version")
-
-
-class Words(NamedTuple):
-    """What a line says: names without a key, conditions, changes, and words that stand alone."""
-
-    names: list[str]
-    where: dict[str, str]
-    changes: dict[str, str]
-    flags: frozenset[str]
+_LEAST = {"add": 3, "create": 2, "delete": 3, "dump": 3, "list": 3, "load": 2, "modify": 1, "remove": 3, "show": 3, "update": 1,
+          "archive": 3, "clear": 2, "ping": 4, "reconfigure": 3, "shutdown": 4, "version": 4, "help": 2, "associations": 2,
+          "exit": 1, "quit": 4}  # fmt: skip
+CHANGED = {
+    "add": ("account", "cluster", "coordinator", "federation", "qos", "resource", "user", "wckey"),
+    "modify": ("account", "cluster", "federation", "job", "qos", "resource", "user"),
+    "remove": ("account", "cluster", "coordinator", "federation", "qos", "resource", "user", "wckey"),
+}
+_EXPECTED = {
+    "add": '"Account", "Cluster", "Coordinator", "Federation", "QOS", "Resource", or "User"',
+    "modify": '"Account", "Cluster", "Federation", "Job", "QOS", "Resource" or "User"',
+    "remove": '"Account", "Cluster", "Coordinator", "Federation", "QOS", "Resource", or "User"',
+    "show": '"Account", "Association", "Cluster", "Configuration",\n"Event", "Federation", "Problem", "QOS", "Resource", '
+    '"Reservation",\n"RunAwayJobs", "Stats", "Transaction", "TRES", "User", or "WCKey"',
+}
+_VERB_SHOWN = {"add": "add", "modify": "modify", "remove": "delete", "show": "list"}
+_ASSOC_ONLY_SHOWN = "an association is added and removed with its account or user: sacctmgr {verb} user|account"
 
 
 def main() -> NoReturn:
@@ -88,209 +91,177 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Find the keyword and the entity, and do it."""
+    """One line of the command line, or a prompt."""
     line = parse(COMMAND, argv)
     if not line.positional:
-        raise CommandError("interactive mode is not supported by Penstock: give a command (sacctmgr --help lists them)")
-    verb = _find(line.positional[0], (*VERBS, *VERBS_LATER), f"invalid keyword: {line.positional[0]}")
-    if verb not in VERBS:
-        raise CommandError(f"{verb} is not supported yet by Penstock")
-    if len(line.positional) < 2:
-        raise CommandError(f"No entity given for keyword: {verb}; one of {', '.join(ENTITIES)}")
-    entity = _find(line.positional[1], (*ENTITIES, *ENTITIES_LATER), f"invalid entity: {line.positional[1]}")
-    if entity == "qos":
-        from cli.sacctmgr_qos import run_qos
+        from cli.sacctmgr_prompt import read_lines
 
-        return run_qos(VERBS[verb], line.positional[2:], line.values)
-    if entity not in ENTITIES or (VERBS[verb] != "show" and entity not in ("account", "user")):
-        raise CommandError(f"{verb} {entity} is not supported yet by Penstock")
-    said = read_words(line.positional[2:], VERBS[verb])
-    with Client.open() as client:
-        check_cluster(said, client.cluster.cluster_name)
-        if VERBS[verb] == "show":
-            from cli.sacctmgr_show import show
-
-            return show(client, entity, said, line.values)
-        if line.values.get("readonly"):
-            raise CommandError("Can't run this command in readonly mode.")
-        return change(client, VERBS[verb], entity, said, line.values)
+        return read_lines(line.values)
+    return do(line.positional, line.values)
 
 
-def _find(word: str, known: tuple[str, ...], error: str) -> str:
-    """A keyword that may be cut short, or stand in the plural."""
-    low = word.lower()
-    for text in (low, low.removesuffix("s")):
-        if text in known:
-            return text
-    found = [name for name in known if name.startswith(low)] if low else []
-    if not found:
-        raise CommandError(error, plain=True)
-    return found[0]
-
-
-def read_words(texts: list[str], verb: str) -> Words:
-    """The words behind the entity."""
-    said = Words([], {}, {}, frozenset())
-    flags: set[str] = set()
-    into = said.where if verb in ("remove", "show", "modify") else said.changes
-    for text in texts:
-        low = text.lower()
-        if low in ("where", "set"):
-            into = said.where if low == "where" else said.changes
-            continue
-        key, equals, value = text.partition("=")
-        if not equals:
-            if low in FLAGS:
-                flags.add(low)
-            else:
-                said.names.extend(words(text))
-            continue
-        if key.endswith(("+", "-")):
-            raise CommandError(f"{key}= is not supported yet by Penstock")
-        into[_key(key, text)] = value.strip("\"'")
-    if verb == "add":
-        for key in ("account", "name", "user", "cluster"):
-            if key in said.changes:
-                said.where[key] = said.changes.pop(key)
-    elif verb == "modify":
-        for key in [key for key in said.where if key in _SETTINGS - {"parent", "defaultaccount"}]:
-            raise CommandError(
-                f" Unknown condition: {key}={said.where[key]}\n Use keyword 'set' to modify value", plain=True
-            )
-    return said._replace(flags=frozenset(flags))
-
-
-def _key(word: str, text: str) -> str:
-    low = word.lower()
-    found = low if low in KEYS else next((name for name in KEYS if len(low) > 1 and name.startswith(low)), None)
-    if found is None:
-        raise CommandError(f" Unknown option: {text}", plain=True)
-    found = _SAME.get(found, "cluster" if found == "clusters" else found)
-    if found not in (*_SETTINGS, "account", "cluster", "name", "user", "format", "qos", "partitions"):
-        raise CommandError(f"{found}= is not supported yet by Penstock")
-    return found
-
-
-def check_cluster(said: Words, own: str) -> None:
-    """There is one cluster; another one is a mistake."""
-    for name in words(said.where.get("cluster")):
-        if name != own:
-            raise CommandError(
-                f" This cluster '{name}' doesn't exist.\n        Contact your admin to add it to accounting.",
-                plain=True,
-            )
-
-
-# ---- changes -----------------------------------------------------------------------------------------------------
-
-
-def change(client: Client, verb: str, entity: str, said: Words, options: dict[str, Any]) -> int:
-    """Ask what would be done, show it, ask the person, do it."""
-    request = make_request(verb, entity, said)
-    look = make_request(verb, entity, said)
-    look.check_only = True
-    plan = _ask(client, look, verb, entity)
-    quiet = options.get("quiet")
-    if not plan.associations:
-        nothing = {"add": " Nothing new added.", "modify": "  Nothing modified", "remove": " Nothing deleted"}[verb]
-        print(nothing)  # noqa: T201
-        return 1
-    if not quiet:
-        print("\n".join(describe(client.cluster.cluster_name, verb, entity, plan, request)))  # noqa: T201
-    if not options.get("immediate") and not confirmed():
-        print(" Changes Discarded")  # noqa: T201
+def do(words: list[str], options: dict[str, Any]) -> int:
+    """One keyword with its words."""
+    verb = find_keyword(words[0])
+    if verb in VERBS:
+        return _with_entity(VERBS[verb], words[1:], options)
+    if verb == "version":
+        if len(words) > 1:
+            raise CommandError("too many arguments for version keyword", plain=True)
+        print(VERSION_TEXT)  # noqa: T201
         return 0
-    _ask(client, request, verb, entity)
-    return 0
+    if verb == "help":
+        from cli.options import help_text
+
+        print(help_text(COMMAND))  # noqa: T201
+        return 0
+    return _without_entity(verb, words[1:], options)
 
 
-def make_request(verb: str, entity: str, said: Words) -> ChangeAccountsRequest:
-    """The line as the controller takes it."""
-    where = said.where
-    names = [*said.names, *words(where.get("name"))]
-    accounts = words(where.get("account"))
-    if entity == "user":
-        names += words(where.get("user"))
-    else:
-        names, accounts = names + accounts, []
-        if where.get("user"):
-            raise CommandError(" Can not run this command on users: use sacctmgr ... user", plain=True)
-    if verb == "add" and not names:
-        raise CommandError(f" Need name of {entity} to add.", plain=True)
-    if verb != "add" and not names and not accounts and "parent" not in where:
+def find_keyword(word: str) -> str:
+    """The keyword that a word means. Raises CommandError."""
+    low = word.lower()
+    for name, least in _LEAST.items():
+        if low == name or (len(low) >= least and name.startswith(low)):
+            return name
+    raise CommandError(f"invalid keyword: {word}", plain=True)
+
+
+def find_entity(word: str) -> str | None:
+    """The entity that a word means."""
+    low = word.lower()
+    for name, least in ENTITIES:
+        if low == name or (len(low) >= least and name.startswith(low)):
+            found = _SAME.get(name, name)
+            return found if found in ("qos", "tres", "runawayjobs", "stats") else found.removesuffix("s")
+    return None
+
+
+def _with_entity(verb: str, words: list[str], options: dict[str, Any]) -> int:
+    entity = find_entity(words[0]) if words else None
+    known = entity is not None and (verb == "show" or entity in CHANGED[verb])
+    if not known or (verb == "show" and entity in ("coordinator", "job")):
+        detail = _ASSOC_ONLY_SHOWN.format(verb=_VERB_SHOWN[verb]) if entity == "association" else ""
         raise CommandError(
-            " No conditions given to " + ("remove" if verb == "remove" else "change") + ", not executing.", plain=True
+            f"No valid entity in {_VERB_SHOWN[verb]} command\nInput line must include {_EXPECTED[verb]}",
+            plain=True,
+            detail=detail,
         )
-    changes = said.changes
-    if verb == "modify" and not changes:
-        raise CommandError(" You didn't give me anything to set", plain=True)
-    action = {"add": Action.ADD, "modify": Action.MODIFY, "remove": Action.REMOVE}[verb]
-    return ChangeAccountsRequest(
-        action=action,
-        entity=entity,
-        names=names,
-        accounts=accounts,
-        parents=words(where.get("parent")),
-        changes=changes,
-    )
+    assert entity is not None
+    if verb != "show":
+        if options.get("readonly"):
+            raise CommandError("Can't run this command in readonly mode.", plain=True)
+        return _change(verb, entity, words[1:], options)
+    return _show(entity, words[1:], options)
 
 
-def _ask(client: Client, request: ChangeAccountsRequest, verb: str, entity: str) -> ChangeAccountsReply:
-    try:
-        reply: ChangeAccountsReply = client.call("ChangeAccounts", request)
-    except PenstockError as error:
-        if error.code:
-            raise CommandError(f" Problem {_DOING[verb]} {entity}s: {error.text}", plain=True) from error
-        raise
-    return reply
+def _change(verb: str, entity: str, words: list[str], options: dict[str, Any]) -> int:
+    from cli import sacctmgr_grammar as grammar
+    from cli.sacctmgr_change import Asker, run_change
+    from cli.sacctmgr_words import read_line
 
+    if entity == "federation":
+        raise CommandError(
+            f" Problem {'adding federation(s)' if verb == 'add' else 'with request'}: Requested operation not "
+            f"supported on this system",
+            plain=True, detail="a Penstock controller has one cluster; there are no federations",
+        )  # fmt: skip
+    if not options.get("immediate"):
+        need_own_process()
+    if entity == "job":
+        from cli.sacctmgr_job import GRAMMAR, modify_jobs
 
-_DOING = {"add": "adding", "modify": "modifying", "remove": "deleting"}
+        said = read_line(words, GRAMMAR, verb)
+        with Client.open() as client:
+            return modify_jobs(Asker(client, options), said)
+    if entity in ("resource", "wckey"):
+        from cli.sacctmgr_lists import LISTINGS
 
-
-def describe(
-    cluster: str, verb: str, entity: str, plan: ChangeAccountsReply, request: ChangeAccountsRequest
-) -> list[str]:
-    """What Slurm prints before it asks."""
-    changes = dict(request.changes)
-    lines = _lines_of(cluster, plan.associations)
-    if verb == "modify":
-        return [f" Modified {entity} associations...", *lines]
-    if verb == "remove":
-        return [f" Deleting {entity}s...", *(f"  {name}" for name in plan.names)]
-    if entity == "account":
-        told = [
-            f"  Description     = {changes.get('description', 'Account Name')}",
-            f"  Organization    = {changes.get('organization', 'Parent/Account Name')}",
-        ]
-        head = [
-            " Adding Account(s)",
-            *(f"  {name}" for name in plan.names),
-            " Settings",
-            *told,
-            " Associations",
-            *lines,
-        ]
+        found = LISTINGS[entity].grammar
+        if entity == "wckey":
+            found = found._replace(who=found.conditions)
     else:
-        default = changes.get("defaultaccount") or (request.accounts[0] if request.accounts else "")
-        head = [" Adding User(s)", *(f"  {name}" for name in plan.names), " Settings =", f"  Default Account = {default}",
-                " Associations =", *lines]  # fmt: skip
-    rest = [
-        f"  {label:<14}= {changes[key]}"
-        for key, label in (("parent", "Parent"), ("fairshare", "Fairshare"), ("priority", "Priority"))
-        if key in changes
-    ]
-    return head + ([" Settings" if entity == "account" else " Non Default Settings", *rest] if rest else [])
+        found = getattr(grammar, entity.upper())
+    said = read_line(words, found, verb)
+    with Client.open() as client:
+        asker = Asker(client, options)
+        if entity == "qos":
+            from cli.sacctmgr_qos import run_qos
+
+            return run_qos(asker, verb, said)
+        if entity == "resource":
+            from cli.sacctmgr_resource import change_resources
+
+            return change_resources(asker, verb, said)
+        return run_change(asker, verb, entity, said)
 
 
-def _lines_of(cluster: str, associations: Any) -> list[str]:
-    return [_line_of(cluster, one) for one in associations]
+def _show(entity: str, words: list[str], options: dict[str, Any]) -> int:
+    from cli.sacctmgr_words import read_line
+
+    if entity in ("configuration", "stats"):
+        from cli import sacctmgr_server as server
+
+        with Client.open() as client:
+            return (server.show_configuration if entity == "configuration" else server.show_stats)(
+                client, words, options
+            )
+    if entity in ("account", "user", "association", "cluster"):
+        from cli import sacctmgr_grammar as grammar
+        from cli.sacctmgr_change import check_cluster
+        from cli.sacctmgr_show import show
+
+        said = read_line(words, getattr(grammar, entity.upper()), "show")
+        with Client.open() as client:
+            if entity != "cluster":
+                check_cluster(said, client.cluster.cluster_name)
+            return show(client, entity, said, options)
+    if entity == "qos":
+        from cli.sacctmgr_grammar import QOS
+        from cli.sacctmgr_qos import show as show_qos
+
+        said = read_line(words, QOS, "show")
+        with Client.open() as client:
+            return show_qos(client, said, options)
+    from cli import sacctmgr_lists
+
+    said = read_line(words, sacctmgr_lists.LISTINGS[entity].grammar, "show")
+    if entity == "runawayjobs" and not options.get("immediate"):
+        need_own_process()
+    with Client.open() as client:
+        return sacctmgr_lists.show(client, entity, said, options)
 
 
-def _line_of(cluster: str, one: Association) -> str:
-    if one.user:
-        return f"  U = {one.user:<9} A = {one.account:<10} C = {cluster:<10}"
-    return f"  A = {one.account:<10} C = {cluster:<10}"
+#: Keywords without an entity: the module and function that does them, whether they change something, how many words
+#: they take (-1: any).
+_PLAIN: dict[str, tuple[str, str, bool, int]] = {
+    "archive": ("sacctmgr_server", "archive", True, -1),
+    "clear": ("sacctmgr_server", "clear", True, 1),
+    "dump": ("sacctmgr_dump", "dump", False, -1),
+    "load": ("sacctmgr_load", "load", True, -1),
+    "ping": ("sacctmgr_server", "ping", False, 0),
+    "reconfigure": ("sacctmgr_server", "reconfigure", True, 0),
+    "shutdown": ("sacctmgr_server", "shutdown", True, 0),
+}
+
+
+def _without_entity(verb: str, words: list[str], options: dict[str, Any]) -> int:
+    from importlib import import_module
+
+    from cli.sacctmgr_change import Asker
+
+    if verb not in _PLAIN:
+        raise CommandError(f"invalid keyword: {verb}", plain=True)
+    module, name, changes, most = _PLAIN[verb]
+    if 0 <= most < len(words):
+        raise CommandError(f"too many arguments for {verb} keyword", plain=True)
+    if changes and options.get("readonly"):
+        raise CommandError("Can't run this command in readonly mode.", plain=True)
+    if changes and not options.get("immediate"):
+        need_own_process()
+    act: Callable[[Asker, list[str]], int] = getattr(import_module(f"cli.{module}"), name)
+    with Client.open() as client:
+        return act(Asker(client, options), words)
 
 
 if __name__ == "__main__":

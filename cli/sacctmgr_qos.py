@@ -1,184 +1,224 @@
 """sacctmgr add|modify|delete|show qos: quality-of-service records.
 
-    sacctmgr add qos high Priority=1000 Preempt=normal PreemptMode=requeue
+    sacctmgr add qos high Priority=1000 Preempt=normal MaxTRESPerUser=gres/gpu=8
     sacctmgr modify qos where name=high set GraceTime=60 Preempt+=low
     sacctmgr delete qos high
     sacctmgr show qos format=Name,Priority,Preempt
 
-`run_qos` is what sacctmgr.py calls for the entity `qos`. Values are read by the controller, which knows the other QOS. A
-change is shown first, and made when the person at the terminal says yes or -i was given. Limits of a QOS come with the
-accounting issue: to set one fails and says so, and its column is empty.
+Which records a condition means is found out here from the list of all; what a setting may be, and which QOS there are
+to preempt, the controller judges. A change is told first, and made when the person at the terminal says yes or -i was
+given.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from cli.confirm import confirmed
-from cli.format import TableColumn, TableStyle, parse_table, table_lines
+from cli.document import is_wanted
+from cli.refusal import parted
 from cli.run import CommandError
+from cli.sacctmgr_change import NO_WHERE, Asker
+from cli.sacctmgr_fields import Value, columns_of, put_table
+from cli.sacctmgr_grammar import OLD_LIMITS
+from cli.sacctmgr_tree import limit_text
+from cli.sacctmgr_values import QOS_LABELS, checked, told
+from cli.sacctmgr_words import Said
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
-from penstock.values.duration import format_duration
+from penstock.values.duration import format_duration, parse_duration_s
+from penstock.values.errors import BadValue
+from penstock.values.limits import OF_QOS, from_texts
 
-NAME = "sacctmgr"
 Action = pb.ChangeQosRequest.Action
 _ACTIONS = {"add": Action.ADD, "modify": Action.MODIFY, "remove": Action.DELETE}
-_DONE = {"add": " Added QOS(s)", "modify": " Modified qos...", "remove": " Deleting QOS(s)..."}
-
-#: Keys that can be set, by their whole name; a word of three letters or more that begins one means it.
-_KEYS = ("description", "priority", "preempt", "preemptmode", "gracetime", "preemptexempttime", "flags", "usagefactor")
-_KEYS_LATER = (
-    "grpjobs", "grpjobsaccrue", "grpsubmitjobs", "grptres", "grptresmins", "grptresrunmins", "grpwall", "limitfactor",
-    "maxjobsaccrueperaccount", "maxjobsaccrueperuser", "maxjobsperaccount", "maxjobsperuser", "maxsubmitjobsperaccount",
-    "maxsubmitjobsperuser", "maxtresminsperjob", "maxtresperaccount", "maxtresperjob", "maxtrespernode",
-    "maxtresperuser", "maxtresrunminsperaccount", "maxtresrunminsperuser", "maxwalldurationperjob", "minpriothreshold",
-    "mintresperjob", "rawusage", "usagethreshold",
+FLAGS = (
+    "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
+    "PartitionMinNodes", "PartitionTimeLimit", "Relative", "RequiresReservation", "UsageFactorSafe",
 )  # fmt: skip
-_NAMES = ("name", "names", "qos", "qosids", "id")
-_SHORTEST = 3
+_FACTORS = ("usagefactor", "usagethreshold", "limitfactor")
+_MODES = ("cancel", "cluster", "gang", "off", "requeue", "suspend", "within", "priority")
 
 
-class Words(NamedTuple):
-    """What a line says."""
+def run_qos(asker: Asker, verb: str, said: Said) -> int:
+    """One line that changes QOS."""
+    changes = checked(said.changes, OF_QOS)
+    _check(changes)
+    if verb == "add":
+        return _add(asker, said, changes)
+    if verb == "modify" and not changes:
+        raise CommandError(" You didn't give me anything to set", plain=True)
+    if not said.has_conditions():
+        if verb == "remove":
+            raise CommandError(" No conditions given to remove, not executing.", plain=True)
+        if not asker.agreed(NO_WHERE):
+            print("Aborted")  # noqa: T201
+            return 0
+    found = [one.name for one in _chosen(asker.client, said)]
+    if not found:
+        print({"modify": " Nothing modified", "remove": " Nothing deleted"}[verb])  # noqa: T201
+        return 1
+    return _commit(
+        asker, verb, found, changes, {"modify": " Modified qos...", "remove": " Deleting QOS(s)..."}[verb], []
+    )
 
-    names: list[str]
-    changes: dict[str, str]
-    columns: str
+
+def _add(asker: Asker, said: Said, changes: dict[str, str]) -> int:
+    names = list(dict.fromkeys(name.lower() for name in said.names()))
+    if not names:
+        raise CommandError(" Need name of qos to add.", plain=True)
+    there = {one.name for one in list_qos(asker.client)}
+    new = [name for name in names if name not in there]
+    if not new:
+        print(" Nothing new added.")  # noqa: T201
+        return 1
+    settings = [
+        " Settings",
+        f"  Description    = {changes.get('description', 'QOS Name')}",
+        *told(changes, QOS_LABELS, 25),
+    ]
+    return _commit(asker, "add", new, changes, " Adding QOS(s)", settings)
 
 
-def run_qos(verb: str, words: list[str], options: dict[str, Any]) -> int:
-    """`verb` is add, modify, remove or show; `words` what stands behind the entity; `options` those of sacctmgr."""
-    said = read_words(words, verb)
-    if verb == "show":
-        return show(said, options)
-    if options.get("readonly"):
-        raise CommandError("Can't run this command in readonly mode.")
-    if not said.names:
-        raise CommandError(f"Need name of qos to {verb}.", plain=True)
-    if verb == "modify" and not said.changes:
-        raise CommandError("You didn't give me anything to set", plain=True)
-    if not options.get("quiet"):
-        tell(verb, said)
-    if not options.get("immediate") and not confirmed():
+def _commit(asker: Asker, verb: str, names: list[str], changes: dict[str, str], head: str, settings: list[str]) -> int:
+    before = " Problem adding QOS: " if verb == "add" else " Error with request: "
+    request = pb.ChangeQosRequest(action=_ACTIONS[verb], names=names, changes=changes)
+    asker.put(head, *(f"  {name}" for name in names), *settings)
+    if not asker.agreed(
+        "Would you like to reset usage?" if set(changes) == {"rawusage"} else "Would you like to commit changes?"
+    ):
         print(" Changes Discarded")  # noqa: T201
         return 0
-    request = pb.ChangeQosRequest(action=_ACTIONS[verb], names=said.names, changes=said.changes)
-    ask("ChangeQos", request)
+    _ask(asker.client, request, before)
     return 0
 
 
-def read_words(words: list[str], verb: str) -> Words:
-    """Names, changes and columns. Raises CommandError for a key that is not one."""
-    said = Words([], {}, "")
-    for word in words:
-        key, equals, value = word.partition("=")
-        low = key.lower()
-        if not equals:
-            if low not in ("where", "set"):
-                said.names.extend(name.lower() for name in word.split(",") if name)
-        elif low in _NAMES:
-            said.names.extend(name.lower() for name in value.split(",") if name)
-        elif "format".startswith(low) and verb == "show":
-            said = said._replace(columns=value)
-        else:
-            sign = low[-1] if low[-1:] in ("+", "-") else ""
-            said.changes[_key(low.removesuffix(sign) if sign else low, word) + sign] = value.strip("\"'")
-    return said
+def _ask(client: Client, request: pb.ChangeQosRequest, before: str) -> None:
+    try:
+        client.call("ChangeQos", request)
+    except PenstockError as error:
+        if not error.code:
+            raise
+        words, detail = parted(error)
+        raise CommandError(f"{before}{words}", plain=True, detail=detail.replace("\n", " ")) from error
 
 
-def _key(low: str, word: str) -> str:
-    if low in _KEYS:
-        return low
-    if len(low) >= _SHORTEST:
-        for key in (*_KEYS, *_KEYS_LATER):
-            if key.startswith(low):
-                if key in _KEYS_LATER:
-                    raise CommandError(f"{key}= is not supported yet by Penstock")
-                return key
-    raise CommandError(f" Unknown option: {word}", plain=True)
+def _check(changes: dict[str, str]) -> None:
+    """What can be known here: flags, factors, times."""
+    for key in ("flags", "flags+", "flags-"):
+        known = {flag.lower() for flag in FLAGS}
+        if any(
+            word.strip().lower() not in known
+            for word in changes.get(key, "").split(",")
+            if word.strip() not in ("", "-1")
+        ):
+            raise CommandError(
+                f" Unknown QOS flag used in:\n  '{changes[key]}'\n Valid QOS flags are\n  '{','.join(FLAGS)}'",
+                plain=True,
+            )
+    for key in _FACTORS:
+        if key in changes:
+            _check_factor(key, changes[key])
+    for mode in changes.get("preemptmode", "").lower().split(","):
+        if mode and not any(known.startswith(mode) for known in _MODES):
+            raise CommandError(f" Bad Preempt Mode given: {changes['preemptmode']}", plain=True)
+    for key, name in (("gracetime", "GraceTime"), ("preemptexempttime", "PreemptExemptTime")):
+        if changes.get(key, "-1") not in ("-1", ""):
+            try:
+                parse_duration_s(changes[key])
+            except BadValue:
+                if key == "gracetime":
+                    raise CommandError(f"Invalid value for {name} ({changes[key]})") from None
+                raise CommandError(f" Bad {name} format: {changes[key]}", plain=True) from None
 
 
-def tell(verb: str, said: Words) -> None:
-    """What is about to be done, in Slurm's form."""
-    print(_DONE[verb])  # noqa: T201
-    for name in said.names:
-        print(f"  {name}")  # noqa: T201
-    if said.changes and verb != "remove":
-        print(" Settings")  # noqa: T201
-        for key, value in said.changes.items():
-            print(f"  {key:<20}= {value}")  # noqa: T201
+def _check_factor(key: str, text: str) -> None:
+    whole, _, part = text.partition(".")
+    digits = whole + part
+    if text != "-1" and not (text.isascii() and digits.isdigit() and len(digits) <= 18 and whole):
+        names = {"usagefactor": "UsageFactor", "usagethreshold": "UsageThreshold", "limitfactor": "LimitFactor"}
+        raise CommandError(f"Invalid value for {names[key]} ({text})")
 
 
-def ask(method: str, request: Any) -> Any:
-    """One request; a refusal is told in its own words."""
-    with Client.open() as client:
-        try:
-            return client.call(method, request)
-        except PenstockError as error:
-            raise CommandError(f" {error.text}", plain=True) from error
+# ---- show --------------------------------------------------------------------------------------------------------
 
 
-def show(said: Words, options: dict[str, Any]) -> int:
+def list_qos(client: Client) -> list[pb.Qos]:
+    """All QOS, by their numbers."""
+    found: list[pb.Qos] = list(client.call("ListQos", pb.ListQosRequest()).qos)
+    return sorted(found, key=lambda one: (one.id, one.name))
+
+
+def _chosen(client: Client, said: Said) -> list[pb.Qos]:
+    names = {name.lower() for name in said.names()}
+    wanted = said.conditions
+    return [
+        one
+        for one in list_qos(client)
+        if ("name" not in wanted or one.name in names)
+        and ("id" not in wanted or str(one.id) in wanted["id"])
+        and ("description" not in wanted or one.description.lower() in (text.lower() for text in wanted["description"]))
+        and (
+            "preemptmode" not in wanted
+            or bool({mode.lower() for mode in wanted["preemptmode"]} & set(_modes(one).split(",")))
+        )
+    ]
+
+
+def show(client: Client, said: Said, options: dict[str, Any]) -> int:
     """The table of QOS."""
-    columns: list[TableColumn] = list(DEFAULT)
-    if said.columns:
-        columns, unknown = parse_table(said.columns, COLUMNS)
-        if unknown:
-            raise CommandError(f' Unknown field "{unknown[0].what}"', plain=True)
-    records = ask("ListQos", pb.ListQosRequest(names=said.names)).qos
-    bars = "|" if options.get("parsable") or options.get("parsable2") else ""
-    style = TableStyle(bars, bool(options.get("parsable")), not options.get("noheader"))
-    for line in table_lines(columns, records, None, style):
-        print(line)  # noqa: T201
+    columns = columns_of(said.columns or DEFAULT, VALUES)
+    found = _chosen(client, said)
+    if is_wanted(options):
+        from cli.jsonacctmgr import put_qos
+
+        return put_qos(found, client.cluster.cluster_name, options)
+    put_table(columns, found, None, options)
     return 0
 
 
-def _modes(qos: pb.Qos, view: Any) -> str:
+def _modes(qos: pb.Qos) -> str:
     return ",".join(mode.lower() for mode in qos.preempt_mode) or "cluster"
 
 
-def _exempt(qos: pb.Qos, view: Any) -> str:
-    return "" if qos.preempt_exempt_time_s < 0 else format_duration(qos.preempt_exempt_time_s)
+def _factor(ppm: int) -> str:
+    return f"{ppm / 1_000_000:.6f}" if ppm >= 0 else ""
 
 
-def _column(name: str, width: int, value: Callable[[pb.Qos, Any], str]) -> TableColumn:
-    return TableColumn(name, width, value)
+def _of(value: Callable[[pb.Qos], str]) -> Value:
+    return lambda qos, view: value(qos)
 
 
-COLUMNS = (
-    _column("Name", 10, lambda qos, view: qos.name),
-    _column("Priority", 10, lambda qos, view: str(qos.priority)),
-    _column("GraceTime", 10, lambda qos, view: format_duration(qos.grace_time_s)),
-    _column("Preempt", 10, lambda qos, view: ",".join(qos.preempt)),
-    _column("PreemptExemptTime", 19, _exempt),
-    _column("PreemptMode", 11, _modes),
-    _column("Flags", 40, lambda qos, view: ",".join(qos.flags)),
-    _column("UsageThres", 10, lambda qos, view: ""),
-    _column("UsageFactor", 11, lambda qos, view: f"{qos.usage_factor_ppm / 1_000_000:.6f}"),
-    *(
-        _column(name, width, lambda qos, view: "")
-        for name, width in (
-            ("GrpTRES", 13),
-            ("GrpTRESMins", 13),
-            ("GrpTRESRunMins", 13),
-            ("GrpJobs", 7),
-            ("GrpSubmit", 9),
-            ("GrpWall", 11),
-            ("MaxTRES", 13),
-            ("MaxTRESPerNode", 14),
-            ("MaxTRESMins", 13),
-            ("MaxWall", 11),
-            ("MaxTRESPU", 13),
-            ("MaxJobsPU", 9),
-            ("MaxSubmitPU", 11),
-            ("MaxTRESPA", 13),
-            ("MaxJobsPA", 9),
-            ("MaxSubmitPA", 11),
-            ("MinTRES", 13),
-        )
-    ),
-    _column("Description", 20, lambda qos, view: qos.description),
+def _limit(name: str) -> Value:
+    limit = OF_QOS[name]
+    return lambda qos, view: limit_text(from_texts(qos.limits), limit)
+
+
+def _of_tres(name: str, tres: str) -> Value:
+    field = OF_QOS[name].field
+
+    def value(qos: pb.Qos, view: Any) -> str:
+        amount = dict(getattr(from_texts(qos.limits), field)).get(tres)
+        return "" if amount is None else str(amount)
+
+    return value
+
+
+VALUES: dict[str, Value] = {
+    "name": _of(lambda qos: qos.name), "id": _of(lambda qos: str(qos.id)), "priority": _of(lambda qos: str(qos.priority)),
+    "description": _of(lambda qos: qos.description), "flags": _of(lambda qos: ",".join(qos.flags)),
+    "gracetime": _of(lambda qos: format_duration(qos.grace_time_s)), "preempt": _of(lambda qos: ",".join(qos.preempt)),
+    "preemptmode": _of(_modes),
+    "preemptexempttime": _of(lambda qos: "" if qos.preempt_exempt_time_s < 0 else format_duration(qos.preempt_exempt_time_s)),
+    "usagefactor": _of(lambda qos: _factor(qos.usage_factor_ppm)),
+    "usagethreshold": _of(lambda qos: _factor(qos.usage_threshold_ppm)),
+    "limitfactor": _of(lambda qos: _factor(qos.limit_factor_ppm)),
+    **{limit.name: _limit(limit.name) for limit in OF_QOS.values()},
+    "maxjobs": _limit("maxjobsperuser"), "maxsubmitjobs": _limit("maxsubmitjobsperuser"),
+    **{old: _of_tres(*new) for old, new in OLD_LIMITS.items()},
+}  # fmt: skip
+DEFAULT = (
+    "Name,Prio,GraceT,Preempt,PreemptE,PreemptM,Flags%40,UsageThres,UsageFactor,GrpTRES,GrpTRESMins,GrpTRESRunMins,"
+    "GrpJ,GrpS,GrpW,"
+    "MaxTRES,MaxTRESPerN,MaxTRESMins,MaxW,MaxTRESPerUser,MaxJobsPerUser,MaxSubmitJobsPerUser,MaxTRESPerAcct,MaxJobsPerAcct,"
+    "MaxSubmitJobsPerAcct,MinTRES"
 )
-#: What is shown without format=: all but the description.
-DEFAULT = COLUMNS[:-1]

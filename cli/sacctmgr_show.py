@@ -1,202 +1,280 @@
-"""sacctmgr show: tables of accounts, users, associations, clusters and QOS.
+"""sacctmgr show account, user, association, cluster.
 
-Columns of things that this version has not (limits, QOS of associations) are there and empty, in Slurm's order and
-width, because scripts cut lines by position.
+Fields are in cli/sacctmgr_fields.py; here is what they show (a function of the row and the tree), which columns are
+shown when none are asked for, and which rows there are. A condition that only concerns associations needs withassoc, as
+in Slurm.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from cli.format import TableColumn, TableStyle, table_lines
-from cli.listing import emit, words
+from cli.confirm import confirmed
+from cli.document import is_wanted
+from cli.options import SLURM_VERSION
 from cli.run import CommandError
-from cli.sacctmgr import Words
-from cli.sshare import load
+from cli.sacctmgr_fields import Value, columns_of, put_table
+from cli.sacctmgr_grammar import OLD_LIMITS
+from cli.sacctmgr_tree import Tree, limit_text
+from cli.sacctmgr_words import Said
 from penstock.client import Client
-from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsReply, UserInfo
+from penstock.v1.shares_pb2 import AccountInfo, Association, UserInfo
+from penstock.values.limits import OF_ASSOC
+
+#: Slurm's number of the protocol that is spoken.
+RPC_VERSION = {"25.05": 11008}[SLURM_VERSION.rpartition(".")[0]]
+ASKED_WITHOUT_ASSOC = (
+    "You requested options that are only valid when querying with the withassoc option.\n"
+    "Are you sure you want to continue?"
+)
 
 
 class Row(NamedTuple):
-    """A line: an association, and the account or user that it is of. Any of them may be None."""
+    """A line: an association, the account or the user that it is of. Any of them may be None."""
 
     assoc: Association | None = None
     account: AccountInfo | None = None
     user: UserInfo | None = None
     indent: int = 0
+    with_coordinators: bool = True
 
 
-Value = Callable[[Row, Any], str]
+def _of_assoc(value: Callable[[Association, Tree], str]) -> Value:
+    return lambda row, view: value(row.assoc, view) if row.assoc is not None else ""
 
 
-def _account(row: Row, view: Any) -> str:
+def _account(row: Row, view: Tree) -> str:
     if row.account is not None:
         return row.account.name
     return " " * row.indent + row.assoc.account if row.assoc is not None else ""
 
 
-def _user(row: Row, view: Any) -> str:
+def _user(row: Row, view: Tree) -> str:
     if row.user is not None:
         return row.user.name
     return row.assoc.user if row.assoc is not None else ""
 
 
-def _share(row: Row, view: Any) -> str:
-    if row.assoc is None:
+def _coordinators(row: Row, view: Tree) -> str:
+    if not row.with_coordinators:
         return ""
-    return "parent" if row.assoc.shares < 0 else str(row.assoc.shares)
+    if row.user is not None:
+        return ",".join(row.user.coordinator_of)
+    return ",".join(row.account.coordinators) if row.account is not None else ""
 
 
 def _of(part: str, name: str) -> Value:
-    def value(row: Row, view: Any) -> str:
+    def value(row: Row, view: Tree) -> str:
         found = getattr(row, part)
         return str(getattr(found, name)) if found is not None else ""
 
     return value
 
 
-def _parent(row: Row, view: Any) -> str:
-    return row.assoc.parent if row.assoc is not None and not row.assoc.user else ""
+def _limit(name: str) -> Value:
+    limit = OF_ASSOC[name]
+    return _of_assoc(lambda assoc, view: limit_text(view.limits(assoc), limit))
 
 
-def _priority(row: Row, view: Any) -> str:
-    return str(row.assoc.priority) if row.assoc is not None and row.assoc.priority else ""
+def _of_tres(name: str, tres: str) -> Value:
+    field = OF_ASSOC[name].field
+
+    def value(assoc: Association, view: Tree) -> str:
+        amount = dict(getattr(view.limits(assoc), field)).get(tres)
+        return "" if amount is None else str(amount)
+
+    return _of_assoc(value)
 
 
-def _empty(row: Row, view: Any) -> str:
-    return ""
+def _parent_id(assoc: Association, view: Tree) -> str:
+    above = view.above(assoc)
+    return str(above.id) if above is not None else ""
 
 
-#: By the name that format= takes, in the order in which a name that was cut short is looked for.
-FIELDS: dict[str, TableColumn] = {
-    "account": TableColumn("Account", 10, _account),
-    "adminlevel": TableColumn("Admin", 9, _of("user", "admin_level")),
-    "cluster": TableColumn("Cluster", 10, lambda row, view: view.cluster),
-    "controlhost": TableColumn("ControlHost", 15, lambda row, view: view.controller_host),
-    "controlport": TableColumn("ControlPort", 12, lambda row, view: str(view.controller_port)),
-    "rpc": TableColumn("RPC", 5, lambda row, view: "0"),
-    "coordinators": TableColumn("Coord", 20, _empty),
-    "defaultaccount": TableColumn("Def Acct", 10, _of("user", "default_account")),
-    "defaultqos": TableColumn("Def QOS", 9, _empty),
-    "description": TableColumn("Descr", 20, _of("account", "description")),
-    "fairshare": TableColumn("Share", 9, _share),
-    "grpjobs": TableColumn("GrpJobs", 7, _empty),
-    "grpsubmitjobs": TableColumn("GrpSubmit", 9, _empty),
-    "grptres": TableColumn("GrpTRES", 13, _empty),
-    "grptresmins": TableColumn("GrpTRESMins", 13, _empty),
-    "grptresrunmins": TableColumn("GrpTRESRunMin", 13, _empty),
-    "grpwall": TableColumn("GrpWall", 11, _empty),
-    "id": TableColumn("ID", 6, _of("assoc", "id")),
-    "maxjobs": TableColumn("MaxJobs", 7, _empty),
-    "maxsubmitjobs": TableColumn("MaxSubmit", 9, _empty),
-    "maxtres": TableColumn("MaxTRES", 13, _empty),
-    "maxtresmins": TableColumn("MaxTRESMins", 13, _empty),
-    "maxtrespernode": TableColumn("MaxTRESPerNode", 14, _empty),
-    "maxwall": TableColumn("MaxWall", 11, _empty),
-    "name": TableColumn("Name", 10, lambda row, view: "normal"),
-    "organization": TableColumn("Org", 20, _of("account", "organization")),
-    "parentname": TableColumn("Par Name", 10, _parent),
-    "partition": TableColumn("Partition", 10, _empty),
-    "priority": TableColumn("Priority", 10, _priority),
-    "qos": TableColumn("QOS", 20, lambda row, view: "normal"),
-    "share": TableColumn("Share", 9, _share),
-    "user": TableColumn("User", 10, _user),
+VALUES: dict[str, Value] = {
+    "account": _account, "accounts": _account, "user": _user, "coordinators": _coordinators,
+    "adminlevel": _of("user", "admin_level"), "defaultaccount": _of("user", "default_account"),
+    "defaultwckey": _of("user", "default_wckey"), "description": _of("account", "description"),
+    "organization": _of("account", "organization"),
+    "cluster": lambda row, view: view.cluster,
+    "partition": _of("assoc", "partition"), "id": _of("assoc", "id"),
+    "parentname": _of_assoc(lambda assoc, view: "" if assoc.user else assoc.parent),
+    "parentid": _of_assoc(_parent_id),
+    "share": _of_assoc(lambda assoc, view: "parent" if assoc.shares < 0 else str(assoc.shares)),
+    "priority": _of_assoc(lambda assoc, view: str(view.priority(assoc) or "")),
+    "qos": _of_assoc(lambda assoc, view: ",".join(view.qos(assoc))),
+    "qosraw": _of_assoc(lambda assoc, view: ",".join(assoc.own_qos)),
+    "defaultqos": _of_assoc(lambda assoc, view: view.default_qos(assoc)),
+    "lft": _of_assoc(lambda assoc, view: str(view.spans[assoc.id][0])),
+    "rgt": _of_assoc(lambda assoc, view: str(view.spans[assoc.id][1])),
+    "rawusage": _of_assoc(lambda assoc, view: str(assoc.usage_s)),
+    "budget": _of_assoc(lambda assoc, view: assoc.budget),
+    **{limit.name: _limit(limit.name) for limit in OF_ASSOC.values()},
+    **{old: _of_tres(*new) for old, new in OLD_LIMITS.items() if new[0] in OF_ASSOC},
+}  # fmt: skip
+_CLUSTER: dict[str, Value] = VALUES | {
+    "controlhost": lambda row, view: view.whole.controller_host,
+    "controlport": lambda row, view: str(view.whole.controller_port),
+    "rpc": lambda row, view: str(RPC_VERSION),
+    "name": lambda row, view: view.cluster,
+    "parentname": lambda row, view: "",
 }
+
 _LIMITS = (
-    "grpjobs,grptres,grpsubmitjobs,grpwall,grptresmins,maxjobs,maxtres,maxtrespernode,maxsubmitjobs,maxwall,"
-    "maxtresmins,qos,defaultqos,grptresrunmins"
+    "Share,Priority,GrpJ,GrpTRES,GrpS,GrpWall,GrpTRESMins,MaxJ,MaxTRES,"
+    "MaxTRESPerN,MaxS,MaxW,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMins"
 )
-FORMATS = {
-    "account": "account,description,organization",
-    "user": "user,defaultaccount,adminlevel",
-    "association": f"cluster,account,user,partition,share,priority,{_LIMITS}",
-    "cluster": f"cluster,controlhost,controlport,rpc,share,{_LIMITS.rpartition(',')[0]}",
-}
-WITH_ASSOC = {
-    "account": f"account,description,organization,cluster,parentname,user,share,priority,{_LIMITS}",
-    "user": f"user,defaultaccount,adminlevel,cluster,account,partition,share,priority,{_LIMITS}",
-}
+_OF_ACCOUNT = (
+    "Cl,ParentN,U,Share,Priority,GrpJ,GrpN,"
+    "GrpCPUs,GrpMEM,GrpS,GrpWall,GrpCPUMins,MaxJ,MaxN,MaxCPUs,MaxS,MaxW,MaxCPUMins,QOS,DefaultQOS"
+)
+_OF_USER = "Cl,Acc,Part,Share,Priority,MaxJ,MaxN,MaxCPUs,MaxS,MaxW,MaxCPUMins,QOS,DefaultQOS"
 
 
-def show(client: Client, entity: str, said: Words, options: dict[str, Any]) -> int:
-    """One table."""
-    answer = load(client)
-    with_assoc = "withassoc" in said.flags or bool(options.get("associations"))
-    text = said.where.get("format") or said.changes.get("format")
-    default = WITH_ASSOC.get(entity, FORMATS[entity]) if with_assoc else FORMATS[entity]
-    columns = parse_fields(text or default)
-    if "tree" in said.flags:
-        columns = [c._replace(width=-20) if c.name == "Account" else c for c in columns]
-    delimited = bool(options.get("parsable") or options.get("parsable2"))
-    style = TableStyle("|" if delimited else "", bool(options.get("parsable")), not options.get("noheader"))
-    emit(list(table_lines(columns, ROWS[entity](answer, said, with_assoc), answer, style)))
+def show(client: Client, entity: str, said: Said, options: dict[str, Any]) -> int:
+    """One table, or a document."""
+    flags = said.flags | ({"withassoc"} if options.get("associations") else set())
+    columns = columns_of(said.columns or default_columns(entity, flags), _CLUSTER if entity == "cluster" else VALUES)
+    for text in said.conditions.get("id", ()):
+        if not (text.isascii() and text.isdigit() and len(text) < 12):
+            raise CommandError(f" Unknown condition: {text}", plain=True)
+    needs = set(said.conditions) & _OF_ASSOC_ONLY.get(entity, frozenset())
+    if needs and "withassoc" not in flags and not options.get("immediate") and not confirmed(ASKED_WITHOUT_ASSOC):
+        print("Aborted")  # noqa: T201
+        return 0
+    tree = Tree.load(client, "withdeleted" in flags)
+    if flags & {"woplimits", "wopinfo"}:
+        tree = tree._replace(own_only=True)
+    rows = list(ROWS[entity](tree, said._replace(flags=frozenset(flags))))
+    if is_wanted(options):
+        from cli.jsonacctmgr import put_tree
+
+        return put_tree(tree, entity, rows, options)
+    if "tree" in flags:
+        columns = [c._replace(width=-20 if c.width == 10 else c.width) if c.name == "Account" else c for c in columns]
+    if "wopinfo" in flags:
+        columns = [c for c in columns if c.name not in ("Par Name", "Par ID")]
+    put_table(columns, rows, tree, options)
     return 0
 
 
-def parse_fields(text: str) -> list[TableColumn]:
-    """format=account,user%-20: names may be cut short."""
-    columns = []
-    for part in words(text):
-        name, percent, width = part.partition("%")
-        low = name.lower()
-        found = FIELDS.get(low) or next((c for key, c in FIELDS.items() if low and key.startswith(low)), None)
-        if found is None:
-            raise CommandError(f"Unknown field '{name}'", plain=True)
-        if percent and width.removeprefix("-").isdigit() and int(width[:7]):
-            found = found._replace(width=int(width[:7]))
-        columns.append(found)
-    return columns
+def default_columns(entity: str, flags: set[str] | frozenset[str]) -> str:
+    """What is shown without format=."""
+    with_assoc = "withassoc" in flags
+    if entity == "account":
+        return (
+            "Acc,Des,O" + (f",{_OF_ACCOUNT}" if with_assoc else "") + (",Coord" if "withcoordinators" in flags else "")
+        )
+    if entity == "user":
+        key = ",DefaultW" if "with_wckeys" in flags else ""
+        text = f"U,DefaultA{key},Ad" + (f",{_OF_USER}" if with_assoc else "")
+        return text + (",Coord" if "withcoordinators" in flags else "")
+    if entity == "cluster":
+        text = "Cl,Controlh,Controlp,RPC" + ("" if "wolimits" in flags else _CLUSTER_LIMITS)
+        return text + (",Federation,ID,Features,FedState" if "withfed" in flags else "")
+    return "Cluster,Account,User,Part" + ("" if "wolimits" in flags else f",{_LIMITS}")
 
 
-def _wanted(said: Words, key: str, fold: bool = True) -> set[str]:
-    names = words(said.where.get(key))
-    return {name.lower() for name in names} if fold else set(names)
+_CLUSTER_LIMITS = ",Fa,GrpJ,GrpTRES,GrpS,MaxJ,MaxTRES,MaxS,MaxW,QOS,DefaultQOS"
+#: Conditions that concern associations and not the account or user itself.
+_OF_ASSOC_ONLY = {
+    "account": frozenset(("user", "parent", "defaultqos", "qos", "id")),
+    "user": frozenset(("account", "partition", "parent", "defaultqos", "qos", "id", "wckey")),
+}
 
 
-def _account_rows(answer: ListAssociationsReply, said: Words, with_assoc: bool) -> Iterable[Row]:
-    names = {name.lower() for name in said.names} | _wanted(said, "name") | _wanted(said, "account")
-    for info in answer.accounts:
-        if names and info.name not in names:
+def _one_of(said: Said, key: str, value: str, fold: bool = True) -> bool:
+    """Whether the condition (none: always) holds for a value."""
+    wanted = said.conditions.get(key)
+    if wanted is None:
+        return True
+    return value.lower() in (word.lower() for word in wanted) if fold else value in wanted
+
+
+def _fits(said: Said, tree: Tree, assoc: Association) -> bool:
+    """Whether the conditions on associations hold."""
+    wanted_qos = said.conditions.get("qos")
+    ids = said.conditions.get("id")
+    return (
+        _one_of(said, "account", assoc.account)
+        and _one_of(said, "user", assoc.user, False)
+        and _one_of(said, "partition", assoc.partition, False)
+        and _one_of(said, "parent", assoc.parent)
+        and _one_of(said, "defaultqos", tree.default_qos(assoc))
+        and (ids is None or assoc.id in (int(text) for text in ids))
+        and (wanted_qos is None or bool(set(wanted_qos) & set(tree.qos(assoc))))
+    )
+
+
+def account_rows(tree: Tree, said: Said) -> Iterator[Row]:
+    """Accounts, with their associations if these are asked for."""
+    with_coordinators = "withcoordinators" in said.flags
+    for info in sorted(tree.accounts.values(), key=lambda one: one.name):
+        if not (
+            _one_of(said, "name", info.name)
+            and _one_of(said, "description", info.description)
+            and _one_of(said, "organization", info.organization)
+        ):
             continue
-        if not with_assoc:
-            yield Row(account=info)
+        if "withassoc" not in said.flags:
+            yield Row(account=info, with_coordinators=with_coordinators)
             continue
-        for assoc in answer.associations:
-            if assoc.account == info.name:
-                yield Row(assoc, info)
+        found = [one for one in tree.whole.associations if one.account == info.name and _fits(said, tree, one)]
+        yield from (Row(one, info, with_coordinators=with_coordinators) for one in found)
+        if not found and not set(said.conditions) & _OF_ASSOC_ONLY["account"]:
+            yield Row(account=info, with_coordinators=with_coordinators)
 
 
-def _user_rows(answer: ListAssociationsReply, said: Words, with_assoc: bool) -> Iterable[Row]:
-    names = set(said.names) | _wanted(said, "name", False) | _wanted(said, "user", False)
-    accounts = _wanted(said, "account")
-    defaults = _wanted(said, "defaultaccount")
-    for info in answer.users:
-        if (names and info.name not in names) or (defaults and info.default_account not in defaults):
+def user_rows(tree: Tree, said: Said) -> Iterator[Row]:
+    """Users, with their associations if these are asked for."""
+    with_coordinators = "withcoordinators" in said.flags
+    for info in sorted(tree.users.values(), key=lambda one: one.name):
+        if not (
+            _one_of(said, "name", info.name, False)
+            and _one_of(said, "adminlevel", info.admin_level)
+            and _one_of(said, "defaultaccount", info.default_account)
+            and _one_of(said, "defaultwckey", info.default_wckey)
+        ):
             continue
-        own = [a for a in answer.associations if a.user == info.name and (not accounts or a.account in accounts)]
-        if accounts and not own:
+        if "withassoc" not in said.flags:
+            yield Row(user=info, with_coordinators=with_coordinators)
             continue
-        yield from (Row(assoc, user=info) for assoc in own) if with_assoc else (Row(user=info),)
+        found = [one for one in tree.whole.associations if one.user == info.name and _fits(said, tree, one)]
+        yield from (Row(one, user=info, with_coordinators=with_coordinators) for one in found)
+        if not found and not set(said.conditions) & _OF_ASSOC_ONLY["user"]:
+            yield Row(user=info, with_coordinators=with_coordinators)
 
 
-def _assoc_rows(answer: ListAssociationsReply, said: Words, with_assoc: bool) -> Iterable[Row]:
-    accounts, users = _wanted(said, "account"), _wanted(said, "user", False)
-    parents = _wanted(said, "parent")
-    tree = "tree" in said.flags
-    for assoc in answer.associations:
-        if (accounts and assoc.account not in accounts) or (users and assoc.user not in users):
-            continue
-        if parents and assoc.parent not in parents:
-            continue
-        yield Row(assoc, indent=assoc.depth if tree else 0)
+def assoc_rows(tree: Tree, said: Said) -> Iterator[Row]:
+    """Associations in the order of the tree."""
+    if "withsubaccounts" in said.flags and "account" in said.conditions:
+        said = said._replace(conditions=said.conditions | {"account": _with_below(tree, said.conditions["account"])})
+    for assoc in tree.whole.associations:
+        if "onlydefaults" in said.flags:
+            info = tree.users.get(assoc.user)
+            if info is None or info.default_account != assoc.account:
+                continue
+        if _fits(said, tree, assoc):
+            yield Row(assoc, indent=assoc.depth if "tree" in said.flags else 0)
 
 
-def _cluster_rows(answer: ListAssociationsReply, said: Words, with_assoc: bool) -> Iterable[Row]:
-    return [Row(answer.associations[0])]
+def _with_below(tree: Tree, names: list[str]) -> list[str]:
+    found = {name.lower() for name in names}
+    for one in tree.whole.associations:  # parents come first
+        if not one.user and one.parent in found:
+            found.add(one.account)
+    return sorted(found)
 
 
-ROWS: dict[str, Callable[[ListAssociationsReply, Words, bool], Iterable[Row]]] = {
-    "account": _account_rows,
-    "user": _user_rows,
-    "association": _assoc_rows,
-    "cluster": _cluster_rows,
+def cluster_rows(tree: Tree, said: Said) -> Iterator[Row]:
+    """The one cluster, with the limits of its root account."""
+    told = {"federations", "classification", "flags", "rpcversions"} & set(said.conditions)
+    if _one_of(said, "name", tree.cluster, False) and not any(said.conditions[key] for key in told):
+        yield Row(next((one for one in tree.whole.associations if not one.parent and not one.user), None))
+
+
+ROWS: dict[str, Callable[[Tree, Said], Iterator[Row]]] = {
+    "account": account_rows,
+    "user": user_rows,
+    "association": assoc_rows,
+    "cluster": cluster_rows,
 }

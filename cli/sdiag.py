@@ -116,10 +116,10 @@ def report(d: Any, order: Any = None) -> list[str]:
         f"\tMean:        {_mean(d.commit_us, d.commits)}",
         "",
         "Remote Procedure Call statistics by message type",
-        *_calls(d.by_type, order),
+        *calls(d.by_type, order),
         "",
         "Remote Procedure Call statistics by user",
-        *_calls(d.by_user, order, users=True),
+        *calls(d.by_user, order, users=True),
         "",
         "Pending RPC statistics",
         "\tNo pending RPCs",
@@ -172,7 +172,8 @@ def _backfill(d: Any) -> list[str]:
     ]
 
 
-def _calls(counts: Any, order: Any, users: bool = False) -> list[str]:
+def calls(counts: Any, order: Any, users: bool = False) -> list[str]:
+    """The rows of one table of calls, in the order of the key `order`."""
     found = list(counts) if order is None else sorted(counts, key=order)
     return [
         (f"\t{one.name:<16}({one.uid:>8}) " if users else "\t{:<40}({:>5}) ".format(*message(one.name)))

@@ -1,110 +1,124 @@
-"""sacctmgr's part for QOS: what is sent, what is shown, what is refused."""
+"""sacctmgr's part for QOS: what is told, what is sent, what is refused."""
 
-import io
 from typing import Any
 
 import pytest
 
-from cli import confirm, sacctmgr_qos
-from cli.run import CommandError
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from tests.cli.fake_controller import FakeClient
+from tests.cli.treeworld import changes_of, out, world
 
 Action = pb.ChangeQosRequest.Action
-NORMAL = pb.Qos(name="normal", description="Normal QOS default", preempt_exempt_time_s=-1, usage_factor_ppm=1_000_000)
-GOLD = pb.Qos(
-    name="gold", priority=1000, preempt=["low", "normal"], preempt_mode=["CANCEL", "WITHIN"], grace_time_s=90,
-    preempt_exempt_time_s=600, flags=["NoDecay"], usage_factor_ppm=1_500_000,
-)  # fmt: skip
-
-
-def run(verb: str, *words: str, **options: Any) -> int:
-    return sacctmgr_qos.run_qos(verb, list(words), {"immediate": True, **options})
 
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    answers = {"ChangeQos": pb.Empty(), "ListQos": pb.ListQosReply(qos=[NORMAL, GOLD])}
-    return FakeClient(**answers).install(monkeypatch)
+    return world(monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("verb", "words", "request_"),
+    ("words", "request_"),
     [
         (
-            "add",
-            ["Gold,silver", "Priority=10", "prio=11", "Preempt+=low", "PreemptM=requeue"],
+            [
+                "add",
+                "qos",
+                "Silver,gold,iron",
+                "Priority=10",
+                "prio=11",
+                "Preempt+=normal",
+                "Preempt+=gold",
+                "PreemptM=requeue",
+            ],
             pb.ChangeQosRequest(
                 action=Action.ADD,
-                names=["gold", "silver"],
-                changes={"priority": "11", "preempt+": "low", "preemptmode": "requeue"},
+                names=["silver", "iron"],
+                changes={"priority": "11", "preempt+": "normal,gold", "preemptmode": "requeue"},
             ),
         ),
         (
-            "modify",
-            ["where", "name=gold", "set", "GraceTime=60", "flags-=NoDecay"],
-            pb.ChangeQosRequest(action=Action.MODIFY, names=["gold"], changes={"gracetime": "60", "flags-": "NoDecay"}),
+            [
+                "modify",
+                "qos",
+                "where",
+                "name=gold",
+                "set",
+                "GraceTime=60",
+                "flags-=NoDecay",
+                "MaxTRESPU=cpu=4",
+                "maxjobs=3",
+            ],
+            pb.ChangeQosRequest(
+                action=Action.MODIFY,
+                names=["gold"],
+                changes={"gracetime": "60", "flags-": "NoDecay", "maxtresperuser": "cpu=4", "maxjobsperuser": "3"},
+            ),
         ),
-        ("remove", ["gold"], pb.ChangeQosRequest(action=Action.DELETE, names=["gold"])),
+        (
+            ["modify", "qos", "set", "usagefactor=2.5"],
+            pb.ChangeQosRequest(action=Action.MODIFY, names=["normal", "gold"], changes={"usagefactor": "2.5"}),
+        ),
+        (["delete", "qos", "where", "id=2"], pb.ChangeQosRequest(action=Action.DELETE, names=["gold"])),
     ],
 )
-def test_what_is_sent(client: FakeClient, verb: str, words: list[str], request_: Any) -> None:
-    assert run(verb, *words) == 0
-    assert client.request == request_
+def test_what_is_sent(client, capsys, words, request_):
+    out(capsys, "-iQ", *words)
+    assert changes_of(client) == [request_]
 
 
-def test_a_change_is_shown_and_asked_about(client: FakeClient, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(confirm.select, "select", lambda *_: ([1], [], []))
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run("add", "gold", "priority=10", immediate=False) == 0
-    assert capsys.readouterr().out == (
-        " Added QOS(s)\n  gold\n Settings\n  priority            = 10\n"
-        "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y):  Changes Discarded\n"
+def test_what_is_told(client, capsys):
+    assert out(
+        capsys,
+        "-i",
+        "add",
+        "qos",
+        "iron",
+        "priority=10",
+        "maxwall=90",
+        "usagefactor=0.5",
+        "grptres=cpu=4",
+        "grpjobs=-1",
+    ) == (
+        " Adding QOS(s)\n  iron\n Settings\n  Description    = QOS Name\n  GrpJobs                  = NONE\n"
+        "  GrpTRES                  = cpu=4\n  MaxWall                  = 01:30:00\n  Priority                 = 10\n"
+        "  UsageFactor              = 0.5000\n"
     )
-    assert client.calls == []
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    run("add", "gold", immediate=False, quiet=True)
-    assert client.request.names == ["gold"]
-    monkeypatch.setattr(confirm.select, "select", lambda *_: ([], [], []))
-    client.calls.clear()
-    run("add", "gold", immediate=False, quiet=True)
-    assert capsys.readouterr().out.endswith("(N/y): timeout\n Changes Discarded\n")
-    assert client.calls == []
-
-
-def test_the_table(client: FakeClient, capsys: Any) -> None:
-    run("show", "format=name,prio,grace,preempt%12,preemptexempt,preemptm%14,flags%10,usagef")
-    assert capsys.readouterr().out.splitlines() == [
-        "      Name   Priority  GraceTime      Preempt   PreemptExemptTime    PreemptMode      Flags UsageFactor ",
-        "---------- ---------- ---------- ------------ ------------------- -------------- ---------- ----------- ",
-        "    normal          0   00:00:00                                         cluster               1.000000 ",
-        "      gold       1000   00:01:30   low,normal            00:10:00  cancel,within    NoDecay    1.500000 ",
-    ]
-    run("show", "gold", "format=Name,Description,MaxWall", parsable2=True, noheader=True)
-    assert capsys.readouterr().out == "normal|Normal QOS default|\ngold||\n"
-    assert client.calls[-1][1].names == ["gold"]
+    assert out(capsys, "-i", "modify", "qos", "gold", "set", "prio=3") == " Modified qos...\n  gold\n"
+    assert out(capsys, "-i", "delete", "qos", "gold") == " Deleting QOS(s)...\n  gold\n"
+    assert out(capsys, "-i", "add", "qos", "gold", status=1) == " Nothing new added.\n"
+    assert out(capsys, "-i", "modify", "qos", "lead", "set", "prio=3", status=1) == " Nothing modified\n"
+    assert out(capsys, "-i", "delete", "qos", "lead", status=1) == " Nothing deleted\n"
 
 
 @pytest.mark.parametrize(
-    ("verb", "words", "text"),
+    ("words", "text"),
     [
-        ("add", ["priority=1"], "Need name of qos to add."),
-        ("modify", ["gold"], "You didn't give me anything to set"),
-        ("add", ["gold", "maxwall=3"], "maxwalldurationperjob= is not supported yet by Penstock"),
-        ("add", ["gold", "prioritee=3"], " Unknown option: prioritee=3"),
-        ("show", ["format=nonsense"], ' Unknown field "nonsense"'),
+        (["add", "qos", "priority=1"], " Need name of qos to add."),
+        (["modify", "qos", "gold"], " You didn't give me anything to set"),
+        (["delete", "qos"], " No conditions given to remove, not executing."),
+        (["add", "qos", "iron", "prioritee=3"], " Unknown option: prioritee=3"),
+        (["add", "qos", "iron", "preemptmode=kill"], " Bad Preempt Mode given: kill"),
+        (["add", "qos", "iron", "preemptexempt=soon"], " Bad PreemptExemptTime format: soon"),
+        (["add", "qos", "iron", "gracetime=soon"], "sacctmgr: error: Invalid value for GraceTime (soon)"),
+        (["add", "qos", "iron", "usagefactor=1e400"], "sacctmgr: error: Invalid value for UsageFactor (1e400)"),
+        (
+            ["add", "qos", "iron", "prio+=3"],
+            " Unknown option: priority+=3\n += is for lists: features, flags, preempt, qos",
+        ),
+        (
+            ["add", "qos", "iron", "flags=NoDecay,Slow"],
+            " Unknown QOS flag used in:\n  'NoDecay,Slow'\n Valid QOS flags are\n  'DenyOnLimit,EnforceUsageThreshold,NoDecay,"
+            "NoReserve,OverPartQOS,PartitionMaxNodes,PartitionMinNodes,PartitionTimeLimit,Relative,RequiresReservation,UsageFactorSafe'",
+        ),
     ],
 )
-def test_mistakes(client: FakeClient, verb: str, words: list[str], text: str) -> None:
-    with pytest.raises(CommandError) as error:
-        run(verb, *words)
-    assert str(error.value) == text and not client.calls
+def test_mistakes(client, capsys, words, text):
+    assert out(capsys, "-i", *words, status=1, err=text + "\n") == ""
+    assert not changes_of(client)
 
 
-def test_a_refusal_in_its_own_words(monkeypatch: Any) -> None:
-    FakeClient(ChangeQos=PenstockError(9010, "This QOS already exists: gold")).install(monkeypatch)
-    with pytest.raises(CommandError, match="This QOS already exists: gold"):
-        run("add", "gold", quiet=True)
-    with pytest.raises(CommandError, match="readonly"):
-        run("add", "gold", readonly=True)
+def test_a_refusal_in_its_own_words(monkeypatch: Any, capsys: Any) -> None:
+    world(monkeypatch, ChangeQos=PenstockError(9011, "The QOS is in use: 2 job(s) have it"))
+    wrong = " Error with request: The QOS is in use\nsacctmgr: 2 job(s) have it\n"
+    out(capsys, "-i", "delete", "qos", "gold", status=1, err=wrong)

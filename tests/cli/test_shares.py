@@ -1,4 +1,4 @@
-"""sprio, sshare and sacctmgr over a made-up cluster, compared literally."""
+"""sprio and sshare over a made-up cluster, compared literally."""
 
 import getpass
 import json
@@ -7,15 +7,13 @@ import math
 import pytest
 import yaml
 
-from cli import confirm, sacctmgr, sprio, sshare
+from cli import sacctmgr, sprio, sshare
 from penstock.cluster import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.governance_pb2 import Counters, ListCountersReply
 from penstock.v1.shares_pb2 import (
     AccountInfo,
     Association,
-    ChangeAccountsReply,
-    ChangeAccountsRequest,
     JobPriority,
     ListAssociationsReply,
     ListPrioritiesReply,
@@ -242,115 +240,6 @@ def test_sshare_filters(client, capsys):
     assert out(capsys, sshare, "-n", "-P", "-U", "-u", "bob", "-o", "account,user,levelfs") == "  bio|bob|0.277778\n"
     assert out(capsys, sshare, "-nPA", "physics", "-o", "Account,ID") == " physics|3\n  physics|5\n"
     out(capsys, sshare, "-o", "nope", status=1, err='sshare: error: Invalid field requested: "nope"\n')
-
-
-# ---- sacctmgr ----------------------------------------------------------------------------------------------------
-
-
-def test_sacctmgr_tables(client, capsys):
-    assert out(capsys, sacctmgr, "show", "account") == (
-        "   Account                Descr                  Org \n"
-        "---------- -------------------- -------------------- \n"
-        "       bio                  Bio                 root \n"
-        "   physics                                           \n"
-    )
-    assert out(capsys, sacctmgr, "-n", "list", "users", "bob") == "       bob        bio      None \n"
-    assert out(capsys, sacctmgr, "-nP", "list", "assoc", "tree", "format=account,user,share") == (
-        f"root||1\n bio||10\n  bio|bob|parent\n physics||30\n  physics|{ME}|1\n"
-    )
-    assert out(capsys, sacctmgr, "-nP", "show", "user", "withassoc", "where", "name=bob", "format=user,acc,fair%5") == (
-        "bob|bio|parent\n"
-    )
-    assert out(capsys, sacctmgr, "-p", "show", "cluster", "format=cluster,controlhost,controlport") == (
-        "Cluster|ControlHost|ControlPort|\ntiny|ctl|6817|\n"
-    )
-    head = out(capsys, sacctmgr, "show", "assoc", "user=bob").splitlines()[0]
-    assert head.startswith("   Cluster    Account       User  Partition     Share   Priority GrpJobs       GrpTRES ")
-
-
-ADDED = ChangeAccountsReply(
-    names=["ann", "bob"],
-    associations=[Association(account="physics", user=u, parent="physics") for u in ("ann", "bob")],
-)
-
-
-def test_sacctmgr_adds_users(client, capsys):
-    client.answers["ChangeAccounts"] = ADDED
-    assert out(capsys, sacctmgr, "-i", "add", "user", "ann,bob", "account=physics", "fairshare=5") == (
-        " Adding User(s)\n  ann\n  bob\n Settings =\n  Default Account = physics\n Associations =\n"
-        "  U = ann       A = physics    C = tiny      \n  U = bob       A = physics    C = tiny      \n"
-        " Non Default Settings\n  Fairshare     = 5\n"
-    )
-    looked, done = (request for _, request in client.calls)
-    assert looked.check_only and not done.check_only
-    expected = ChangeAccountsRequest(
-        action=1, entity="user", names=["ann", "bob"], accounts=["physics"], changes={"fairshare": "5"}
-    )
-    assert done == expected
-
-
-def test_sacctmgr_words(client, capsys):
-    client.answers["ChangeAccounts"] = ChangeAccountsReply(
-        names=["bio"], associations=[Association(account="bio", parent="root")]
-    )
-    shown = out(
-        capsys, sacctmgr, "-i", "create", "acc", "name=bio", "cluster=tiny", "descr=x y", "parent=root", "org=u"
-    )
-    assert shown == (
-        " Adding Account(s)\n  bio\n Settings\n  Description     = x y\n  Organization    = u\n Associations\n"
-        "  A = bio        C = tiny      \n Settings\n  Parent        = root\n"
-    )
-    assert dict(client.calls[-1][1].changes) == {"description": "x y", "parent": "root", "organization": "u"}
-    shown = out(capsys, sacctmgr, "-i", "modify", "account", "where", "name=bio", "set", "fairshare=parent")
-    assert shown == " Modified account associations...\n  A = bio        C = tiny      \n"
-    assert out(capsys, sacctmgr, "-iQ", "delete", "account", "bio") == ""
-    assert client.calls[-1][1] == ChangeAccountsRequest(action=3, entity="account", names=["bio"])
-
-
-@pytest.mark.parametrize(("answer", "calls"), [("y\n", 2), ("n\n", 1), ("", 1)])
-def test_sacctmgr_asks(client, capsys, monkeypatch, tmp_path, answer, calls):
-    client.answers["ChangeAccounts"] = ADDED
-    file = tmp_path / "answer"
-    file.write_text(answer)
-    monkeypatch.setattr(confirm.select, "select", lambda *args: ([1], [], []))
-    with open(file) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        shown = out(capsys, sacctmgr, "remove", "user", "ann")
-    question = "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): "
-    assert shown == " Deleting users...\n  ann\n  bob\n" + question + ("" if calls == 2 else " Changes Discarded\n")
-    assert len(client.calls) == calls
-
-
-def test_sacctmgr_refusals(client, capsys):
-    client.answers["ChangeAccounts"] = ChangeAccountsReply()
-    for words, text in (
-        (("add", "account", "x"), " Nothing new added.\n"),
-        (("modify", "user", "x", "set", "fairshare=1"), "  Nothing modified\n"),
-        (("delete", "user", "x"), " Nothing deleted\n"),
-    ):
-        assert out(capsys, sacctmgr, "-i", *words, status=1) == text
-    for words, text in (
-        (("frobnicate", "user"), "invalid keyword: frobnicate"),
-        (("show", "thing"), "invalid entity: thing"),
-        (("add", "user", "ann", "colour=red"), " Unknown option: colour=red"),
-        (("modify", "user", "ann"), " You didn't give me anything to set"),
-        (("delete", "user"), " No conditions given to remove, not executing."),
-        (("add", "account", "x", "cluster=other"), " This cluster 'other' doesn't exist.\n        Contact your admin to add it to accounting."),
-        (("modify", "user", "name=a", "fairshare=2"), " Unknown condition: fairshare=2\n Use keyword 'set' to modify value"),
-    ):  # fmt: skip
-        assert out(capsys, sacctmgr, "-i", *words, status=1, err=text + "\n") == ""
-    for words, text in (
-        (("add", "wckey", "x"), "add wckey is not supported yet by Penstock"),
-        (("show", "wckey"), "show wckey is not supported yet by Penstock"),
-        (("modify", "user", "a", "set", "maxjobs=2"), "maxjobs= is not supported yet by Penstock"),
-        (("dump", "file"), "dump is not supported yet by Penstock"),
-        (("-r", "add", "account", "x"), "Can't run this command in readonly mode."),
-        ((), "interactive mode is not supported by Penstock: give a command (sacctmgr --help lists them)"),
-    ):
-        assert out(capsys, sacctmgr, *words, status=1, err=f"sacctmgr: error: {text}\n") == ""
-    client.answers["ChangeAccounts"] = PenstockError(Code.ACCESS_DENIED, "Access/permission denied")
-    wrong = " Problem adding accounts: Access/permission denied\n"
-    out(capsys, sacctmgr, "-i", "add", "account", "x", status=1, err=wrong)
 
 
 @pytest.mark.parametrize("command", [sprio, sshare])

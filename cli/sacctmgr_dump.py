@@ -1,0 +1,157 @@
+"""sacctmgr dump CLUSTER [file=FILE]: all accounts and users with their settings, in Slurm's flat file.
+
+What stands there is each association's own; what it has from above comes back from above. QOS, resources and usage are
+not in such a file, as in Slurm. The file is written beside its name first and then put in its place, so that nobody
+sees half of it.
+"""
+
+import os
+import pwd
+import stat
+import tempfile
+from collections.abc import Iterator
+
+from cli.run import CommandError
+from cli.sacctmgr_change import Asker
+from cli.sacctmgr_file import quoted
+from cli.sacctmgr_tree import Tree
+from cli.sacctmgr_words import Grammar, keywords, read_line
+from penstock.client import Client
+from penstock.v1.governance_pb2 import ListWckeysRequest
+from penstock.v1.shares_pb2 import Association
+from penstock.values.limits import OF_ASSOC, from_texts, texts
+
+_GRAMMAR = Grammar(keywords("Clusters:1>name Names:1>name File:1"), use_set=False)
+#: Limits in Slurm's order; our own come last.
+_ORDER = (
+    "GrpTRESMins", "GrpTRESRunMins", "GrpTRES", "GrpJobs", "GrpJobsAccrue", "GrpSubmitJobs", "GrpWall", "MaxTRESMinsPerJob",
+    "MaxTRESPerJob", "MaxTRESPerNode", "MaxJobs", "MaxJobsAccrue", "MaxSubmitJobs", "MaxWallDurationPerJob", "MinPrioThreshold",
+    "Lend", "Borrow",
+)  # fmt: skip
+HEAD = (
+    "# Accounts and users of one cluster, written by sacctmgr dump and read by sacctmgr load.",
+    "# Parent - says what the accounts and users below it are in; it has to be an account of a line before it, or root.",
+    "# Options stand behind colons and may be left out.",
+)
+
+
+def dump(asker: Asker, words: list[str]) -> int:
+    """`dump`."""
+    said = read_line(words, _GRAMMAR, "show")
+    names = said.names()
+    if not names:
+        raise CommandError(" We need a cluster to dump.", plain=True)
+    if len(names) > 1:
+        raise CommandError(f" Can only do one cluster at a time.  Already doing {names[0]}", plain=True)
+    files = said.conditions.get("file", [])
+    if len(files) > 1:
+        raise CommandError(f" File name already set to {files[0]}", plain=True)
+    if names[0] != asker.cluster:
+        raise CommandError(f" Cluster {names[0]} doesn't exist.", plain=True)
+    file = files[0] if files else f"./{asker.cluster}.cfg"
+    if not files:
+        asker.put(f" No filename given, using {file}.")
+    tree = Tree.load(asker.client)
+    own = tree.users.get(_own_name())
+    if own is not None and own.admin_level in ("", "None") and os.getuid() != 0:
+        raise CommandError(" Your user does not have sufficient privileges to dump clusters.", plain=True)
+    write_whole(file, "\n".join(lines_of(tree, wckeys_of(asker.client, tree))) + "\n")
+    return 0
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
+
+
+def wckeys_of(client: Client, tree: Tree) -> dict[str, list[str]]:
+    """The wckeys of each user."""
+    found: dict[str, list[str]] = {}
+    for one in client.call("ListWckeys", ListWckeysRequest()).wckeys:
+        if not one.deleted and one.name:
+            found.setdefault(one.user, []).append(one.name)
+    return {user: sorted(names) for user, names in found.items()}
+
+
+def write_whole(file: str, text: str) -> None:
+    """Put a text into a file: all of it or nothing. What is no plain file (/dev/stdout) is written to."""
+    try:
+        if os.path.lexists(file) and not stat.S_ISREG(os.stat(file).st_mode):
+            with open(file, "w", encoding="utf-8", errors="surrogateescape") as stream:
+                stream.write(text)
+            return
+        folder = os.path.dirname(os.path.abspath(file))
+        handle, name = tempfile.mkstemp(prefix=".sacctmgr-", dir=folder)
+        try:
+            with open(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+                stream.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+            os.replace(name, file)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise CommandError(f"Can't open file {file}, {error.strerror}", plain=True) from error
+
+
+def lines_of(tree: Tree, wckeys: dict[str, list[str]]) -> Iterator[str]:
+    """The lines of the file."""
+    yield from HEAD
+    below: dict[str, list[Association]] = {}
+    for one in tree.whole.associations:
+        if one.user or one.parent:
+            below.setdefault(one.account if one.user else one.parent, []).append(one)
+    root = tree.nodes.get("root")
+    yield f"Cluster - {quoted(tree.cluster)}" + (settings_of(root) if root is not None else "")
+    told: set[str] = set()
+    names = ["root"]
+    while names:
+        name = names.pop()
+        children = below.get(name, [])
+        if not children:
+            continue
+        yield f"Parent - {quoted(name)}"
+        for one in children:
+            yield _user_line(tree, one, wckeys, told) if one.user else _account_line(tree, one)
+        names += [one.account for one in reversed(children) if not one.user]
+
+
+def _account_line(tree: Tree, one: Association) -> str:
+    info = tree.accounts.get(one.account)
+    about = (
+        f":Description={quoted(info.description)}:Organization={quoted(info.organization)}" if info is not None else ""
+    )
+    return f"Account - {quoted(one.account)}{about}{settings_of(one)}"
+
+
+def _user_line(tree: Tree, one: Association, wckeys: dict[str, list[str]], told: set[str]) -> str:
+    line = f"User - {quoted(one.user)}"
+    if one.partition:
+        line += f":Partition={quoted(one.partition)}"
+    info = tree.users.get(one.user)
+    if info is not None and one.user not in told:
+        told.add(one.user)
+        rows = (
+            ("DefaultAccount", info.default_account),
+            ("DefaultWCKey", info.default_wckey),
+            ("AdminLevel", info.admin_level if info.admin_level != "None" else ""),
+            ("Coordinator", ",".join(sorted(info.coordinator_of))),
+            ("WCKeys", ",".join(wckeys.get(one.user, ()))),
+        )
+        line += "".join(f":{key}={quoted(value)}" for key, value in rows if value)
+    return line + settings_of(one)
+
+
+def settings_of(one: Association) -> str:
+    """The options of an association."""
+    own = texts(from_texts(one.limits))
+    line = f":DefaultQOS={quoted(one.default_qos)}" if one.default_qos else ""
+    line += ":Fairshare=" + ("parent" if one.shares < 0 else str(one.shares))
+    line += "".join(f":{name}={own[OF_ASSOC[name.lower()].name]}" for name in _ORDER if name.lower() in own)
+    line += f":Priority={one.priority}" if one.priority else ""
+    line += f":QOS={quoted(','.join(sorted(one.own_qos)))}" if one.own_qos else ""
+    return line + (f":Budget={quoted(one.budget)}" if one.budget else "")

@@ -1,0 +1,243 @@
+"""sacctmgr load FILE [clean] [cluster=NAME]: a flat file is compared with what is there, told, and made as one
+transaction.
+
+Without `clean` nothing is removed and only what the file names is changed. With it the accounts are in the end what the
+file says and no more; unlike Slurm, which removes everything first, what stays keeps its usage and its running jobs.
+
+Default accounts are set when all associations are there, removals come last.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cli.confirm import COMMIT
+from cli.run import CommandError
+from cli.sacctmgr_change import ACTIONS, Asker
+from cli.sacctmgr_dump import wckeys_of
+from cli.sacctmgr_file import FILE_MAX, AccountsFile, Entry, read_file
+from cli.sacctmgr_tree import Tree
+from cli.sacctmgr_words import Grammar, keywords, read_line
+from penstock.v1.shares_pb2 import Association, ChangeAccountsRequest
+from penstock.values.limits import NO_LIMITS, OF_ASSOC, Kind, change, from_texts, get, texts
+
+_GRAMMAR = Grammar(keywords("File:1>name Clusters:3>cluster"), flags=keywords("Clean:3"), use_set=False)
+FLUSH = "You requested to flush the cluster before adding it again.\nAre you sure you want to continue?"
+
+
+class Step(NamedTuple):
+    """One change, and the line that tells of it."""
+
+    request: ChangeAccountsRequest
+    line: str
+
+
+def load(asker: Asker, words: list[str]) -> int:
+    """`load`."""
+    said = read_line(words, _GRAMMAR, "show")
+    names = said.names()
+    if not names:
+        raise CommandError(" No filename given, specify one with file=''", plain=True)
+    if len(names) > 1:
+        raise CommandError(f" File name already set to {names[0]}", plain=True)
+    text = _read(names[0])
+    tree = Tree.load(asker.client)
+    clean = "clean" in said.flags
+    there = frozenset() if clean else frozenset(tree.accounts)
+    file = read_file(text, there)
+    cluster = (said.conditions.get("cluster") or [file.cluster])[-1]
+    if cluster != asker.cluster:
+        raise CommandError(
+            f" This cluster '{cluster}' doesn't exist.\n        Contact your admin to add it to accounting.", plain=True,
+            detail=f"the controller's cluster is {asker.cluster}: load with cluster={asker.cluster} to put these accounts there",
+        )  # fmt: skip
+    if clean and not asker.agreed(FLUSH):
+        print(" Changes Discarded")  # noqa: T201
+        return 0
+    steps = list(plan(tree, file, wckeys_of(asker.client, tree), clean))
+    asker.put(f"For cluster {cluster}")
+    if not steps:
+        print(" Nothing new added.")  # noqa: T201
+        return 0
+    before = " Problem with requests: "
+    requests = [step.request for step in steps]
+    asker.put(*(step.line for step in steps if step.line))
+    asker.send(requests, before, True)
+    return asker.commit(requests, before, COMMIT)
+
+
+def _read(name: str) -> str:
+    try:
+        with open(name, encoding="utf-8", errors="surrogateescape") as stream:
+            text = stream.read(FILE_MAX + 1)
+    except OSError as error:
+        raise CommandError(f' Unable to read "{name}": {error.strerror}', plain=True) from error
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise CommandError(f" Problem with line({line}): a NUL byte; this is no text", plain=True)
+    for number, line_text in enumerate(text.split("\n"), 1):
+        if any("\udc80" <= char <= "\udcff" for char in line_text):
+            raise CommandError(f" Problem with line({number}): it is not valid UTF-8", plain=True)
+    return text
+
+
+# ---- what is to be done ------------------------------------------------------------------------------------------
+
+
+def plan(tree: Tree, file: AccountsFile, wckeys: dict[str, list[str]], clean: bool) -> Iterator[Step]:
+    """All changes, in an order in which they can be made."""
+    root = tree.nodes.get("root")
+    if root is not None and (changes := difference(root, file.settings, clean)):
+        yield Step(_request("modify", "account", ["root"], changes), _told("Changed", "Cluster", file.cluster, changes))
+    for entry in file.accounts:
+        yield from _account(tree, entry, clean)
+    firsts: dict[str, Entry] = {}
+    for entry in file.users:
+        firsts.setdefault(entry.name, entry)
+        yield from _association(tree, entry, clean)
+    for entry in firsts.values():
+        yield from _user(tree, entry, wckeys)
+    if clean:
+        yield from _removed(tree, file)
+
+
+def _account(tree: Tree, entry: Entry, clean: bool) -> Iterator[Step]:
+    node, info = tree.nodes.get(entry.name), tree.accounts.get(entry.name)
+    if node is None or info is None or node.made_by_itself:
+        changes = {"parent": entry.parent} | entry.own | entry.settings
+        yield Step(_request("add", "account", [entry.name], changes), _told("Adding", "Account", entry.name, changes))
+        return
+    changes = difference(node, entry.settings, clean)
+    if node.parent != entry.parent:
+        changes["parent"] = entry.parent
+    changes |= {key: value for key, value in entry.own.items() if getattr(info, key) != value}
+    if changes:
+        yield Step(
+            _request("modify", "account", [entry.name], changes), _told("Changed", "Account", entry.name, changes)
+        )
+
+
+def _association(tree: Tree, entry: Entry, clean: bool) -> Iterator[Step]:
+    found = _find(tree, entry)
+    name = f"{entry.name}@{entry.parent}" + (f"/{entry.partition}" if entry.partition else "")
+    partitions = [entry.partition] if entry.partition else []
+    if found is None or found.made_by_itself:
+        request = _request("add", "user", [entry.name], entry.settings, [entry.parent], partitions)
+        yield Step(request, _told("Adding", "User", name, entry.settings))
+    elif changes := difference(found, entry.settings, clean):
+        request = _request("modify", "user", [entry.name], changes, [entry.parent], partitions)
+        yield Step(request, _told("Changed", "User", name, changes))
+
+
+def _find(tree: Tree, entry: Entry) -> Association | None:
+    for one in tree.whole.associations:
+        if (one.user, one.account, one.partition) == (entry.name, entry.parent, entry.partition):
+            return one
+    return None
+
+
+def _user(tree: Tree, entry: Entry, wckeys: dict[str, list[str]]) -> Iterator[Step]:
+    """What is the user's own, when his associations are there."""
+    info = tree.users.get(entry.name)
+    keys = [key for key in _words(entry.own.get("wckeys", "")) if key not in wckeys.get(entry.name, ())]
+    if keys:
+        request = ChangeAccountsRequest(action=ACTIONS["add"], entity="wckey", names=keys, users=[entry.name])
+        yield Step(request, f" Adding WCKey(s) '{','.join(keys)}' for user '{entry.name}'")
+    now = {
+        "defaultaccount": info.default_account if info is not None else "",
+        "defaultwckey": info.default_wckey if info is not None else "",
+        "adminlevel": (info.admin_level if info is not None else "") or "None",
+    }
+    changes = {key: entry.own[key] for key, value in now.items() if key in entry.own and entry.own[key] != value}
+    if changes:
+        yield Step(_request("modify", "user", [entry.name], changes), _told("Changed", "User", entry.name, changes))
+    has = set(info.coordinator_of) if info is not None else set()
+    if accounts := [name for name in _words(entry.own.get("coordinator", "").lower()) if name not in has]:
+        request = ChangeAccountsRequest(action=ACTIONS["add"], entity="coordinator", names=accounts, users=[entry.name])
+        yield Step(request, f" Making User '{entry.name}' coordinator for account(s) '{','.join(accounts)}'")
+
+
+def _removed(tree: Tree, file: AccountsFile) -> Iterator[Step]:
+    """What the file does not have: associations of users, then accounts from below."""
+    users = {(entry.name, entry.parent, entry.partition) for entry in file.users}
+    accounts = {entry.name for entry in file.accounts}
+    for one in tree.whole.associations:
+        if one.user and (one.user, one.account, one.partition) not in users and not one.made_by_itself:
+            partitions = [one.partition] if one.partition else []
+            request = _request("remove", "user", [one.user], {}, [one.account], partitions)
+            yield Step(request, f" Removing User    {one.user} from {one.account}")
+    for one in reversed(tree.whole.associations):
+        if not one.user and one.parent and one.account not in accounts and not one.made_by_itself:
+            yield Step(_request("remove", "account", [one.account], {}), f" Removing Account {one.account}")
+
+
+def difference(one: Association, wanted: dict[str, str], clean: bool) -> dict[str, str]:
+    """The settings that make `one` what is wanted; with `clean` what is not wanted is taken away."""
+    now = from_texts(one.limits)
+    changes: dict[str, str] = {}
+    for limit in {limit.name: limit for limit in OF_ASSOC.values()}.values():
+        text = wanted.get(limit.name)
+        if text is None:
+            if clean and limit.name in texts(now):
+                changes[limit.name] = "-1"
+            continue
+        after = change(NO_LIMITS if clean else now, limit, text)
+        if get(after, limit) != get(now, limit):
+            gone = (
+                set(dict(get(now, limit))) - set(dict(get(after, limit)))
+                if limit.kind is Kind.TRES and clean
+                else set()
+            )
+            changes[limit.name] = (
+                ",".join([*([text] if text else []), *(f"{name}=-1" for name in sorted(gone))]) or "-1"
+            )
+    rest = {
+        "fairshare": ("parent" if one.shares < 0 else str(one.shares), "1"),
+        "priority": (str(one.priority), "0"),
+        "defaultqos": (one.default_qos, ""),
+        "budget": (one.budget, ""),
+    }
+    for key, (value, nothing) in rest.items():
+        text = wanted.get(key, nothing if clean else value)
+        if _plain(text, nothing) != _plain(value, nothing):
+            changes[key] = text or "-1"
+    return changes | _qos_difference(one, wanted, clean)
+
+
+def _plain(text: str, nothing: str) -> str:
+    return nothing if text in ("-1", "") else str(int(text)) if text.isascii() and text.isdigit() else text.lower()
+
+
+def _qos_difference(one: Association, wanted: dict[str, str], clean: bool) -> dict[str, str]:
+    own = set(one.own_qos)
+    if "qos" in wanted or (clean and not {"qos+", "qos-"} & set(wanted)):
+        names = _words(wanted.get("qos", ""))
+        return {} if set(names) == own else {"qos": ",".join(names)}
+    found = {}
+    if more := [name for name in _words(wanted.get("qos+", "")) if name not in own]:
+        found["qos+"] = ",".join(more)
+    if less := [name for name in _words(wanted.get("qos-", "")) if name in (own or set(one.qos))]:
+        found["qos-"] = ",".join(less)
+    return found
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(word for word in (part.strip() for part in text.split(",")) if word))
+
+
+def _request(
+    verb: str,
+    entity: str,
+    names: list[str],
+    changes: dict[str, str],
+    accounts: list[str] | None = None,
+    partitions: list[str] | None = None,
+) -> ChangeAccountsRequest:
+    return ChangeAccountsRequest(
+        action=ACTIONS[verb], entity=entity, names=names, changes=changes, accounts=accounts, partitions=partitions
+    )
+
+
+def _told(doing: str, kind: str, name: str, changes: dict[str, str]) -> str:
+    """` Changed Account physics     Fairshare=5 GrpJobs=9`."""
+    settings = " ".join(f"{key}={value}" for key, value in sorted(changes.items()))
+    return f" {doing:<8} {kind:<7} {name:<20} {settings}".rstrip()

@@ -1,0 +1,134 @@
+"""The tree of associations as sacctmgr shows it: what an association has of its own and what it has from above.
+
+`Tree.load` asks once. Max limits, QOS and the default QOS of an account hold for what is below it until something below
+says otherwise; of TRES each kind by itself. Group limits, shares and priority are an association's own.
+"""
+
+from typing import Any, NamedTuple
+
+from penstock.client import Client
+from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsReply, ListAssociationsRequest, UserInfo
+from penstock.values.limits import LIMITS, NO_LIMIT, Kind, Limit, Limits, from_texts, tres_text
+
+#: Limits that are handed down: all that begin with Max.
+_HANDED_DOWN = tuple(limit for limit in LIMITS if limit.of_assoc and limit.keyword.startswith("Max"))
+
+
+class Tree(NamedTuple):
+    """All associations that the caller may see, in the order of the tree."""
+
+    whole: ListAssociationsReply
+    accounts: dict[str, AccountInfo]
+    users: dict[str, UserInfo]
+    nodes: dict[str, Association]  # the associations of accounts
+    spans: dict[int, tuple[int, int]]  # lft and rgt by the association's number
+    own_only: bool = False  # show nothing that comes from above
+
+    @property
+    def cluster(self) -> str:
+        return self.whole.cluster
+
+    @classmethod
+    def load(cls, client: Client, with_deleted: bool = False) -> "Tree":
+        """Ask the controller."""
+        whole = ListAssociationsReply()
+        for page in client.stream("ListAssociations", ListAssociationsRequest(with_deleted=with_deleted)):
+            whole.MergeFrom(page)
+        return cls.of(whole)
+
+    @classmethod
+    def of(cls, whole: ListAssociationsReply) -> "Tree":
+        """The same of an answer."""
+        nodes = {one.account: one for one in reversed(whole.associations) if not one.user}
+        return cls(
+            whole,
+            {one.name: one for one in whole.accounts},
+            {one.name: one for one in whole.users},
+            nodes,
+            _spans(list(whole.associations)),
+        )
+
+    def above(self, assoc: Association) -> Association | None:
+        """The account that an association is in; of an account the one above it."""
+        name = assoc.account if assoc.user else assoc.parent
+        found = self.nodes.get(name)
+        return found if found is not assoc else None
+
+    def chain(self, assoc: Association) -> list[Association]:
+        """The association and all above it, the nearest first."""
+        found = [assoc]
+        while (above := self.above(found[-1])) is not None and len(found) <= len(self.nodes) + 1:
+            found.append(above)
+        return found
+
+    def limits(self, assoc: Association) -> Limits:
+        """As they are shown."""
+        own = from_texts(assoc.limits)
+        if self.own_only:
+            return own
+        for above in self.chain(assoc)[1:]:
+            own = _with_from_above(own, from_texts(above.limits))
+        return own
+
+    def default_qos(self, assoc: Association) -> str:
+        chain = [assoc] if self.own_only else self.chain(assoc)
+        return next((one.default_qos for one in chain if one.default_qos), "")
+
+    def qos(self, assoc: Association) -> list[str]:
+        return sorted(assoc.own_qos if self.own_only else assoc.qos or self._qos_from_above(assoc))
+
+    def _qos_from_above(self, assoc: Association) -> list[str]:
+        return next((list(one.own_qos) for one in self.chain(assoc) if one.own_qos), [])
+
+    def priority(self, assoc: Association) -> int:
+        chain = [assoc] if self.own_only else self.chain(assoc)
+        return next((one.priority for one in chain if one.priority), 0)
+
+
+def _with_from_above(own: Limits, above: Limits) -> Limits:
+    changed: dict[str, Any] = {}
+    for limit in _HANDED_DOWN:
+        mine, theirs = getattr(own, limit.field), getattr(above, limit.field)
+        if limit.kind is Kind.TRES:
+            changed[limit.field] = tuple(sorted((dict(theirs) | dict(mine)).items()))
+        elif mine == NO_LIMIT:
+            changed[limit.field] = theirs
+    return own._replace(**changed)
+
+
+def _spans(found: list[Association]) -> dict[int, tuple[int, int]]:
+    """Numbers on the way down and up, as a nested set has them."""
+    spans: dict[int, tuple[int, int]] = {}
+    count, path = 0, list[Association]()
+
+    def close(depth: int) -> None:
+        nonlocal count
+        while path and path[-1].depth >= depth:
+            count += 1
+            done = path.pop()
+            spans[done.id] = (spans[done.id][0], count)
+
+    for one in found:
+        close(one.depth)
+        count += 1
+        spans[one.id] = (count, 0)
+        path.append(one)
+    close(0)
+    return spans
+
+
+def wall_text(minutes: int) -> str:
+    """Minutes as a table shows them: 01:30:00, 1-00:00:00."""
+    days, rest = divmod(minutes, 24 * 60)
+    text = f"{rest // 60:02d}:{rest % 60:02d}:00"
+    return f"{days}-{text}" if days else text
+
+
+def limit_text(limits: Limits, limit: Limit) -> str:
+    """One limit as a table shows it; "" = there is none."""
+    value = getattr(limits, limit.field)
+    if limit.kind is Kind.TRES:
+        return tres_text(value)
+    if value == NO_LIMIT:
+        return ""
+    return wall_text(value) if limit.kind is Kind.WALL else str(value)
