@@ -1,7 +1,5 @@
 """Accounts, shares and usage through a real file; a database of the version before gets their tables."""
 
-from pathlib import Path
-
 from ctld.core.fairshare import AccountRow, AssocRow, LoadedShares, UsageRow, UserRow
 from tests.store.making import NOW_US, leading, make_batch
 
@@ -10,8 +8,8 @@ USER = AssocRow(3, "physics", "ann", "physics", -1, 5, True, False)
 GONE = AssocRow(4, "physics", "bob", "physics", 1, 0, False, True)
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    store = leading(tmp_path / "penstock.db")
+def test_round_trip(any_store: str) -> None:
+    store = leading(any_store)
     store.commit(
         make_batch(
             1, assocs=[ACCOUNT, USER, GONE], usage=[UsageRow(3, 2**62, NOW_US)],
