@@ -76,6 +76,7 @@ class Code(IntEnum):
     BUSY = 9004
     CONFIG_INVALID = 9005
     STORAGE_FULL = 9006
+    STORAGE_AWAY = 9007
     RATE_LIMITED = 9030
     INTERNAL = 9099
     CRON_DISABLED = 9300
@@ -161,4 +162,5 @@ TEXT: dict[Code, str] = {
     Code.TRIGGER_DUP: "Duplicate event trigger",
     Code.NO_TRIGGER: "There is no such trigger",
     Code.INVALID_WCKEY: "Invalid wckey specification",
+    Code.STORAGE_AWAY: "The controller's database does not answer; try again later",
 }
