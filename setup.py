@@ -160,6 +160,7 @@ setup(
     ],
     extras_require={
         "sim": ["matplotlib>=3.9", "rich>=13.9"],
+        "postgresql": ["psycopg[binary]>=3.2"],
         "dev": [
             "pytest>=8.3",
             "pytest-xdist>=3.6",

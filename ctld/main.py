@@ -3,8 +3,8 @@
     configuration -> lock and state folder -> certificates -> database, lease, load -> core -> sockets -> serve
 
 Exit status: 0 after a clean stop; 78 when the configuration, a key or the state folder cannot be used (with the file
-and line, or the path); 75 when another controller leads; 70 when something happened that cannot be (the log says
-what; the next start goes on from the database).
+and line, or the path); 75 when another controller leads or the database's server does not answer; 70 when something
+happened that cannot be (the log says what; the next start goes on from the database).
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Final
 from ctld.runtime.daemon import Daemon, serve
 from ctld.runtime.logs import LogFile
 from ctld.runtime.statefolder import StateFolder
-from ctld.store.errors import LeaseHeld, StorageFull, StoreError
+from ctld.store.errors import LeaseHeld, StorageWaits, StoreError
 from penstock.cluster import conf_path
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         _say(f"error: {error.text}")
     except OSError as error:
         _say(f"error: {error.filename or ''}: {error.strerror}")
-    except (LeaseHeld, StorageFull) as error:
+    except (LeaseHeld, StorageWaits) as error:
         _say(f"error: {error}")
         return EX_TEMPFAIL
     except StoreError as error:

@@ -12,7 +12,8 @@ class Metrics:
 
     __slots__ = (
         "batches", "commands_sent", "commit_us_total", "commits", "effects", "events", "inbox_full", "links_dropped",
-        "links_opened", "plans", "reports", "rows", "spec_hits", "spec_misses", "storage_full", "submits",
+        "links_opened", "plans", "reports", "rows", "spec_hits", "spec_misses", "storage_away", "storage_full",
+        "submits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class Metrics:
     rows: int
     spec_hits: int
     spec_misses: int
+    storage_away: int  # commits and renewals of the lease tried while the database's server did not answer
     storage_full: int  # commits tried in vain
     submits: int
 

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from itertools import groupby
 
 import pytest
+from postgres import any_database, any_store, postgresql  # noqa: F401 (fixtures)
 
 try:
     from hypothesis import HealthCheck, settings

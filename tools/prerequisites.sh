@@ -1,7 +1,17 @@
 #!/bin/sh
 # Checks what `make build` needs from the machine and prints the Python to use. Each thing that is missing is named with
 # the Debian package that has it; exit 1 then. The first argument, when not empty, is the Python to take.
+# With --postgresql it says instead whether there is a PostgreSQL server for the tests, which are skipped without.
 set -u
+
+if [ "${1:-}" = --postgresql ]; then
+    command -v initdb && exit
+    for binary in /usr/lib/postgresql/*/bin/initdb; do
+        [ -x "$binary" ] && echo "$binary" && exit
+    done
+    echo "penstock: a PostgreSQL server is missing: install the Debian package postgresql" >&2
+    exit 1
+fi
 
 missing=""
 lack() { # what, package

@@ -11,9 +11,12 @@ from typing import Final
 
 from ctld.core.model import SpecRow
 from ctld.metrics import Metrics
+from ctld.store.errors import StorageAway
 from penstock.v1.common_pb2 import JobSpec
 
 SPEC_BYTES_MAX: Final = 24 * 1024 * 1024
+#: Between two tries to read from a server that is away.
+AWAY_RETRY_S: Final = 1.0
 #: What a message costs beside its content.
 _OVERHEAD_BYTES: Final = 512
 
@@ -57,10 +60,18 @@ class SpecCache:
 
     async def _load(self, spec_hash: bytes) -> JobSpec | None:
         try:
-            row = await asyncio.get_running_loop().run_in_executor(self._reader, self._fetch, spec_hash)
+            row = await self._read(spec_hash)
         finally:
             del self._under_way[spec_hash]
         return None if row is None else self._put(row)
+
+    async def _read(self, spec_hash: bytes) -> SpecRow | None:
+        """From the database; while its server is away, again and again: a launch waits for it."""
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._reader, self._fetch, spec_hash)
+            except StorageAway:
+                await asyncio.sleep(AWAY_RETRY_S)
 
     def _put(self, row: SpecRow) -> JobSpec:
         message = JobSpec(script=row.script, argv=row.argv, environment=row.environment)

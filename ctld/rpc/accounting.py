@@ -4,11 +4,13 @@ All users see all records, with PrivateData=jobs their own; scripts and environm
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final
 
+from accounting.records import RecordsUnavailable
 from ctld.core.events import Role
 from ctld.rpc.auth import caller
 from ctld.rpc.records import record_filter, record_message
@@ -18,6 +20,8 @@ from ctld.rpc.sight import own_uids
 from penstock.v1 import accounting_pb2
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
+
+log = logging.getLogger("penstock.ctld")
 
 PAGE_RECORDS: Final = 200
 #: Queries at a time: each may read for seconds; the rest stand in line.
@@ -51,6 +55,9 @@ class AccountingService:
                 yield page
         except BadValue as error:  # found out while reading: more records than one answer may have
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+        except RecordsUnavailable as error:
+            log.error("%s", error)
+            await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
 
 
 def _pages(records: Iterator[Any], only_uid: int | None, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:

@@ -10,8 +10,9 @@ import grpc
 from ctld.core.effects import Refusal
 from ctld.rpc.rights import refuse
 from ctld.runtime.errors import NotTaken
+from ctld.store.errors import StorageAway
 from penstock.errors import PenstockError
-from penstock.values.refusals import Code
+from penstock.values.refusals import TEXT, Code
 
 _S = grpc.StatusCode
 
@@ -36,6 +37,7 @@ STATUS: Final[dict[int, grpc.StatusCode]] = {
     Code.NOT_SUPPORTED: _S.UNIMPLEMENTED,
     Code.MAX_JOB_COUNT: _S.RESOURCE_EXHAUSTED,
     Code.STORAGE_FULL: _S.RESOURCE_EXHAUSTED,
+    Code.STORAGE_AWAY: _S.RESOURCE_EXHAUSTED,
     Code.BUSY: _S.RESOURCE_EXHAUSTED,
     Code.RATE_LIMITED: _S.RESOURCE_EXHAUSTED,
     Code.INTERNAL: _S.INTERNAL,
@@ -66,6 +68,8 @@ def translated(handler: Callable[[Any, Any, Any], Awaitable[Any]]) -> Callable[[
             return await handler(self, request, context)
         except (BadRequest, NotTaken) as error:
             await refuse_as(context, error)
+        except StorageAway:
+            await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
         except PenstockError as error:
             await refuse_as(context, BadRequest(Code(error.code), error.text))
 

@@ -50,7 +50,8 @@ from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
 from ctld.runtime.triggers import TriggerRunner
 from ctld.store.committer import Store
-from ctld.store.errors import StorageFull
+from ctld.store.errors import StorageAway, StorageFull
+from ctld.store.place import database_place
 from penstock.cluster import ClusterFile, write_cluster
 from penstock.config import Loaded, changes
 from penstock.config.amend import amend_all, kept
@@ -128,7 +129,8 @@ class Controller:
         config, folder, clock = self._daemon.config, self._daemon.folder, self._clock
         credentials = self._certificates(config)
         secret = folder.stream_secret()
-        self._store = store = Store.open(config.penstock_database_url or folder.database, folder.holder)
+        place = database_place(config.penstock_database_url, self._daemon.config_path, folder.database)
+        self._store = store = Store.open(place, folder.holder)
         epoch = store.acquire_lease(clock())
         loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
         loaded, now_us = loaded._replace(epoch=epoch), clock()
@@ -143,11 +145,11 @@ class Controller:
         del loaded
         self._runtime = runtime = Runtime(
             core, store, Snapshot(core.state.jobs.values()), clock, self._fail, recorder, Metrics(), StorageFull,
-            clock.take_jump,
+            StorageAway, clock.take_jump,
         )  # fmt: skip
         self._amender = Amender(runtime, self._config_folder)
-        self._records = Records(config.penstock_database_url or folder.database)
-        self._traces = Traces(config.penstock_database_url or folder.database)
+        self._records = Records(place)
+        self._traces = Traces(place)
         specs = SpecCache(store.spec, self._reader, runtime.metrics)
         self._registry = Registry(runtime, specs, epoch, version(), secret)
         self._fencer = Fencer(runtime)

@@ -6,8 +6,8 @@ Rules
       the snapshot is advanced, the effects leave, and everything since is sealed as the next batch. No timer.
     - What cannot be understood ends the process (`fail`): an exception out of the core, a lost leadership, a commit
       that fails in an unknown way. The database is the truth, and the next process starts from it.
-    - A full disk is none of these: the same batch is tried again after a pause, submissions are refused meanwhile,
-      everything else waits for the commit that will come.
+    - A full disk is none of these, nor a database server that does not answer: the same batch is tried again after a
+      pause. What becomes of requests meanwhile says storage.py.
     - The inbox is bounded. A request beyond the limit is refused; a node's stream is not read on (`room`).
 
 No task per event or job: callbacks and one timer.
@@ -43,6 +43,7 @@ from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.points import crash_point
 from ctld.runtime.ports import StoreLike
 from ctld.runtime.snapshot import Snapshot
+from ctld.runtime.storage import Storage
 from penstock.values.refusals import Code
 
 log = logging.getLogger("penstock.ctld")
@@ -62,6 +63,8 @@ CHECK_JOBS_MAX: Final = 1_000
 
 #: Requests whose callers may go away before they are answered.
 WAITING: Final = frozenset((AwaitJob, AwaitAllocation, AwaitStep, CreateStep))
+#: Those that change nothing.
+LOOKING: Final = frozenset((AwaitJob, AwaitAllocation, AwaitStep))
 
 Fail = Callable[[str, BaseException | None], None]
 
@@ -79,6 +82,7 @@ class Runtime:
         recorder: FlightRecorder | None = None,
         metrics: Metrics | None = None,
         storage_full: type[Exception] = MemoryError,
+        storage_away: type[Exception] = ConnectionError,
         take_jump: Callable[[], int] = lambda: 0,
     ) -> None:
         self.core = core
@@ -86,11 +90,10 @@ class Runtime:
         self.clock_us = clock_us
         self.metrics = metrics or Metrics()
         self.diagnostics = Diagnostics(clock_us())
-        self.storage_is_full = False
+        self.storage = Storage(self.metrics, storage_full, storage_away)
         self.handlers: dict[type[Effect], Callable[[Any], None]] = {Reply: self._reply, StartPlan: self._start_plan}
         self.observers: list[Callable[[Batch], None]] = []  # see each committed batch before its effects leave
         self._store = store
-        self._storage_full = storage_full
         self._take_jump = take_jump
         self._fail = fail
         self._recorder = recorder or FlightRecorder(None)
@@ -99,6 +102,7 @@ class Runtime:
         self._next_reply_to = 1
         self._pump_due = False
         self._committing = False
+        self._renewing = False
         self._closing = False
         self._over = False  # failed or stopped: nothing is stepped any more
         self._timer: asyncio.TimerHandle | None = None
@@ -142,12 +146,14 @@ class Runtime:
 
     async def ask(self, event: Any) -> Any:
         """Post a request with a `reply_to` of `new_reply_to` and wait for the body of its Reply. Raises NotTaken."""
+        if self.storage.is_away and type(event) not in LOOKING:
+            await self.storage.wait()
         if self._closing:
             raise NotTaken(Code.BUSY, "the controller is stopping", passing=True)
         if len(self._inbox) >= INBOX_EVENTS_MAX:
             self.metrics.inbox_full += 1
             raise NotTaken(Code.BUSY, f"{INBOX_EVENTS_MAX} requests are waiting")
-        if self.storage_is_full and type(event) is SubmitJob:
+        if self.storage.is_full and type(event) is SubmitJob:
             raise NotTaken(Code.STORAGE_FULL, "")
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting[event.reply_to] = future
@@ -240,15 +246,14 @@ class Runtime:
         if self._over or future.cancelled():
             return
         error = future.exception()
-        if isinstance(error, self._storage_full):
-            self._wait_for_storage(batch, error)
+        if isinstance(error, self.storage.passing):
+            self.storage.failed(error)
+            self._loop.call_later(STORAGE_RETRY_S, self._commit, batch)
             return
         if error is not None:
             self._die("the commit failed", error)
             return
-        if self.storage_is_full:
-            log.warning("the database takes writes again")
-            self.storage_is_full = False
+        self.storage.answers()
         metrics = self.metrics
         metrics.commits += 1
         took_us = (time.perf_counter_ns() - begun_ns) // 1000
@@ -266,13 +271,6 @@ class Runtime:
         if not (self._inbox or self._committing or self._pump_due):
             self._idle.set()
         self._arm_timer()
-
-    def _wait_for_storage(self, batch: Batch, error: BaseException) -> None:
-        self.metrics.storage_full += 1
-        if not self.storage_is_full:
-            log.error("the database has no room: %s; submissions are refused until it has", error)
-            self.storage_is_full = True
-        self._loop.call_later(STORAGE_RETRY_S, self._commit, batch)
 
     def _release(self, batch: Batch) -> None:
         """The batch is committed, or had nothing to commit: readers may see it and its effects may leave."""
@@ -345,14 +343,23 @@ class Runtime:
         if self._over or self._closing:
             return
         self._loop.call_later(LEASE_RENEW_S, self._renew_lease)
+        if self._renewing:  # a server that is away answers late
+            return
+        self._renewing = True
         future = self._loop.run_in_executor(self._committer, self._store.renew_lease, self.clock_us())
         future.add_done_callback(self._renewed)
 
     def _renewed(self, future: "asyncio.Future[None]") -> None:
-        error = None if self._over or future.cancelled() else future.exception()
-        if isinstance(error, self._storage_full):
+        self._renewing = False
+        if self._over or future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self.storage.answered()
+        elif isinstance(error, self.storage.passing):
             log.error("the lease cannot be renewed: %s", error)
-        elif error is not None:
+            self.storage.failed(error)
+        else:
             self._die("the lease cannot be renewed", error)
 
     def _check(self) -> None:
@@ -371,6 +378,7 @@ class Runtime:
     async def stop(self) -> None:
         """Take no more requests, commit and release everything that was taken."""
         self._closing = True
+        self.storage.give_up()
         if not self._over:
             self._schedule_pump()
             await self._idle.wait()

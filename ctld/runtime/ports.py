@@ -13,10 +13,10 @@ class StoreLike(Protocol):
     """The calls of the running controller; opening and loading are main's."""
 
     def commit(self, batch: Batch) -> None:
-        """Write all of the batch or nothing. Raises Deposed or StorageFull."""
+        """Write all of the batch or nothing. Raises Deposed, StorageFull or StorageAway."""
 
     def renew_lease(self, now_us: int) -> None:
-        """Say that this controller still leads. Raises Deposed."""
+        """Say that this controller still leads. Raises Deposed, StorageFull or StorageAway."""
 
     def spec(self, spec_hash: bytes) -> SpecRow | None:
         """A script with its environment."""

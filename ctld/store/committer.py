@@ -4,6 +4,9 @@ The order in a transaction: the fence first (a deposed controller must not even 
 COMMIT is lost, `meta` tells: our epoch and the batch's number = it is in; our epoch and the number before = it is not;
 another epoch = somebody else leads.
 
+A connection to a server may be lost at any time. A commit then connects again, once and at once, reads `meta` and goes
+on from there; when that fails, it raises StorageAway, and the same batch is to be given again (loop.py).
+
 A job's row is inserted when its id is one that the last batch had not yet given out, and updated otherwise; rows of
 later attempts, and those whose request has changed, are few and replaced whole. An update that meets no row means that
 memory and database disagree: the batch is rolled back and the process must end.
@@ -14,17 +17,17 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from accounting.database import DatabaseUrlError
+from accounting.database import DatabaseUrlError, shown
 from ctld.core.effects import Batch
 from ctld.core.model import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import Loaded
 from ctld.store import loader, rows, steprows
 from ctld.store.dialect import Dialect, dialect_of, reader_engine, write_engine
-from ctld.store.errors import Deposed, LeaseHeld, StorageFull, StoreError
+from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageFull, StorageWaits, StoreError
 from ctld.store.migrate import migrate
 from ctld.store.schema import META
 from ctld.store.statements import Statements, compile_statements
@@ -41,15 +44,13 @@ class Store:
 
     def __init__(self, place: str, holder: str, engine: Engine) -> None:
         """Use `open`."""
-        self._place = place
+        self._place = shown(place)
         self._holder = holder
         self._engine = engine
         self._reader = reader_engine(place, engine)
         self._dialect: Dialect = dialect_of(engine)
         self._sql: Statements = compile_statements(engine, self._dialect)
-        handle = engine.raw_connection()
-        self._raw: Any = handle.dbapi_connection  # the pool has only this one, and keeps it
-        handle.close()
+        self._raw: Any = self._connect()  # None = lost; the next call that writes makes another
         self._closed = False
         self._epoch = 0  # 0 = not leading
         self._sequence = 0
@@ -66,15 +67,15 @@ class Store:
             raise StoreError(str(error)) from error
         try:
             with engine.begin() as connection:
+                dialect_of(engine).check(connection)
                 migrate(connection)
         except DBAPIError as error:
             engine.dispose()
-            if dialect_of(engine).is_full(error.orig if isinstance(error.orig, Exception) else error):
-                raise StorageFull(f"database {place}: {error.orig}") from error
-            raise StoreError(f"database {place}: {error.orig}") from error
+            kind, said = _kind_of(dialect_of(engine), error)
+            raise kind(f"database {shown(place)}: {said}") from error
         except StoreError as error:
             engine.dispose()
-            raise type(error)(f"database {place}: {error}") from error
+            raise type(error)(f"database {shown(place)}: {error}") from error
         return cls(str(place), holder, engine)
 
     @property
@@ -88,8 +89,8 @@ class Store:
             return
         self._closed = True
         try:
-            # Without room for that the lease ends by itself.
-            with suppress(StorageFull), self._translated(), self._engine.begin() as connection:
+            # Without room for that, or without a server, the lease ends by itself.
+            with suppress(StorageWaits), self._writing(), self._engine.begin() as connection:
                 connection.execute(update(META).where(META.c.epoch == (self._epoch or -1)).values(expires_at_us=0))
         finally:
             self._reader.dispose()
@@ -99,8 +100,8 @@ class Store:
 
     def acquire_lease(self, now_us: int) -> int:
         """Become the leader; returns the new epoch. Raises LeaseHeld while another holder's lease has not expired."""
-        with self._translated(), self._engine.begin() as connection:
-            meta = connection.execute(select(META)).one()
+        with self._writing(), self._engine.begin() as connection:
+            meta = connection.execute(select(META).with_for_update()).one()
             if meta.holder != self._holder and meta.expires_at_us > now_us:
                 raise LeaseHeld(meta.holder, meta.expires_at_us)
             epoch = meta.epoch + 1
@@ -112,8 +113,8 @@ class Store:
         return self._epoch
 
     def renew_lease(self, now_us: int) -> None:
-        """Lead for another LEASE_US. Raises Deposed."""
-        with self._translated(), self._engine.begin() as connection:
+        """Lead for another LEASE_US. Raises Deposed, StorageWaits."""
+        with self._writing(), self._engine.begin() as connection:
             statement = update(META).where(META.c.epoch == self._epoch).values(expires_at_us=now_us + LEASE_US)
             if connection.execute(statement).rowcount != 1:
                 raise Deposed(self._deposed_text())
@@ -126,7 +127,7 @@ class Store:
     def commit(self, batch: Batch) -> None:
         """Make a batch durable, whole. A batch without rows is not written.
 
-        Raises StorageFull (nothing was written, the batch may be given again), Deposed or another StoreError (end).
+        Raises StorageWaits (the batch may be given again), Deposed or another StoreError (end).
         """
         if not batch.is_durable():
             return
@@ -134,41 +135,60 @@ class Store:
             raise ValueError(f"batch {batch.sequence} after {self._sequence} in leadership {self._epoch}")
         work = self._work(batch)
         crash_point("commit:before")
-        try:
+        with self._writing():
             self._write(batch, work)
-        except self._dialect.error as error:
-            raise self._translate(error) from error
         self._sequence = batch.sequence
         self._next_job_id, self._next_request_id = batch.next_job_id, batch.next_request_id
         crash_point("commit:after")
 
     def _write(self, batch: Batch, work: _Work) -> None:
+        if self._raw is not None:
+            try:
+                return self._write_once(batch, work)
+            except self._dialect.error as error:
+                if not self._dialect.is_away(error):
+                    raise
+                self._lose()
+        self._raw = self._connect()
+        if not self._is_committed(batch):
+            self._write_once(batch, work)
+
+    def _write_once(self, batch: Batch, work: _Work) -> None:
         with closing(self._raw.cursor()) as cursor:
-            self._write_rows(cursor, batch, work)
+            try:
+                self._write_rows(cursor, batch, work)
+            except BaseException:
+                self._roll_back()
+                raise
             try:
                 self._raw.commit()
-            except self._dialect.error:
+            except self._dialect.error as error:
+                if self._dialect.is_away(error):
+                    raise
                 self._roll_back()
                 if not self._is_committed(batch):
                     raise
 
     def _write_rows(self, cursor: Any, batch: Batch, work: _Work) -> None:
-        try:
+        fence = (batch.sequence, batch.next_job_id, batch.next_request_id, self._epoch, self._sequence)
+        with self._dialect.pipeline(self._raw):
             cursor.execute(self._dialect.begin)
-            fence = (batch.sequence, batch.next_job_id, batch.next_request_id, self._epoch, self._sequence)
-            if cursor.execute(self._sql.fence, fence).rowcount != 1:
-                raise Deposed(self._deposed_text())
-            crash_point("commit:begun")
-            for sql, params in work:
-                if not params:
-                    continue
-                cursor.executemany(sql, params)
-                if sql is self._sql.update_jobs and cursor.rowcount != len(params):
-                    raise StoreError(f"{len(params) - cursor.rowcount} rows of known jobs are not in the database")
-            crash_point("commit:before-commit")
-        except BaseException:
-            self._roll_back()
-            raise
+            cursor.execute(self._sql.fence, fence)
+        if cursor.rowcount != 1:
+            raise Deposed(self._deposed_text())
+        crash_point("commit:begun")
+        known: Sequence[rows.Params] = ()
+        with closing(self._raw.cursor()) as updates:
+            with self._dialect.pipeline(self._raw):
+                for sql, params in work:
+                    if sql is self._sql.update_jobs and params:
+                        known = params
+                        updates.executemany(sql, params)
+                    elif params:
+                        cursor.executemany(sql, params)
+            if known and updates.rowcount != len(known):
+                raise StoreError(f"{len(known) - updates.rowcount} rows of known jobs are not in the database")
+        crash_point("commit:before-commit")
 
     def _roll_back(self) -> None:
         # Some errors end the transaction by themselves; to ask for it again would be another error.
@@ -176,12 +196,28 @@ class Store:
             self._raw.rollback()
 
     def _is_committed(self, batch: Batch) -> bool:
-        """After a lost answer: is the batch in? Raises Deposed when the leadership is another's."""
-        with self._translated(), self._reader.connect() as connection:
-            epoch, sequence = connection.execute(select(META.c.epoch, META.c.sequence)).one()
+        """After a lost answer: is the batch in? Raises Deposed when the leadership is another's.
+
+        The row is asked for as a writer: the server may still be at work on the COMMIT whose answer was lost.
+        """
+        with closing(self._raw.cursor()) as cursor:
+            epoch, sequence = cursor.execute(self._sql.standing).fetchone()
         if epoch != self._epoch:
             raise Deposed(self._deposed_text())
         return bool(sequence == batch.sequence)
+
+    def _connect(self) -> Any:
+        """The driver's own connection: the pool has only this one, and keeps it."""
+        handle = self._engine.raw_connection()
+        try:
+            return handle.dbapi_connection
+        finally:
+            handle.close()
+
+    def _lose(self) -> None:
+        """Forget the connection."""
+        self._raw = None
+        self._engine.dispose()
 
     def _work(self, batch: Batch) -> _Work:
         """The statements of a batch with their parameters; empty ones are skipped later."""
@@ -240,7 +276,9 @@ class Store:
 
     def load(self, now_us: int, min_job_age_us: int, submit_key_age_us: int) -> Loaded:
         """What the core starts with: the live queue, and what ended less than `min_job_age_us` ago."""
-        with self._translated(), self._engine.begin() as connection:
+        with self._writing(), self._engine.begin() as connection:
+            if self._dialect.snapshot:
+                connection.execute(text(self._dialect.snapshot))
             return loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
 
     def spec(self, spec_hash: bytes) -> SpecRow | None:
@@ -256,14 +294,29 @@ class Store:
     # ---- errors --------------------------------------------------------------------------------------------------
 
     @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._translated():
+                yield
+        except StorageAway:
+            self._lose()
+            raise
+
+    @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
-            raise self._translate(error.orig if isinstance(error.orig, Exception) else error) from error
+        except (DBAPIError, self._dialect.error) as error:
+            kind, said = _kind_of(self._dialect, error)
+            raise kind(f"database {self._place}: {said}") from error
         except PoolTimeout as error:
             raise StoreError(f"database {self._place}: all connections for look-ups are in use") from error
 
-    def _translate(self, error: Exception) -> StoreError:
-        kind = StorageFull if self._dialect.is_full(error) else StoreError
-        return kind(f"database {self._place}: {error}")
+
+def _kind_of(dialect: Dialect, error: Exception) -> tuple[type[StoreError], str]:
+    """What an error of the driver means, and its words in one line."""
+    cause = error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
+    said = "; ".join(filter(None, map(str.strip, str(cause).splitlines())))
+    if dialect.is_full(cause):
+        return StorageFull, said
+    return (StorageAway if dialect.is_away(cause) else StoreError), said

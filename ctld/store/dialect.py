@@ -1,7 +1,7 @@
 """All that differs between database systems: how to connect, how to begin to write, how to read an error.
 
 Everything else in the store is SQLAlchemy Core text, compiled once, run through the driver's own cursor. Another system
-is another entry in `_DIALECTS`.
+is another entry in `_DIALECTS`; what only PostgreSQL's has is in postgresql.py, which is imported for one.
 
 SQLite: WAL with synchronous=FULL, since NORMAL may lose acknowledged commits when power fails. The driver's implicit
 transactions are off, so that a transaction begins where we say, as a writer (BEGIN IMMEDIATE): one that begins as a
@@ -11,14 +11,15 @@ reader can fail in its middle.
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import StaticPool
 
-from accounting.database import database_url, read_engine
+from accounting.database import database_url, is_server, read_engine
 from ctld.store.errors import StoreError
 
 #: How long a commit waits for another writer (a second controller that asks for the lease, a shell) before it fails.
@@ -50,10 +51,15 @@ class Dialect:
     """One database system."""
 
     begin: str  # starts a transaction that will write
+    snapshot: str  # makes what a transaction reads all of one moment; "" = it is anyway
     insert: Callable[[Any], Any]  # SQLAlchemy's INSERT with ON CONFLICT
+    paramstyle: str  # of the driver's positional parameters
     error: type[Exception]  # base of the driver's errors
     is_full: Callable[[Exception], bool]
+    is_away: Callable[[Exception], bool]  # the server, or the way to it; nothing is known of what was under way
     in_transaction: Callable[[Any], bool]
+    pipeline: Callable[[Any], AbstractContextManager[Any]]  # statements inside are sent without waiting for each answer
+    check: Callable[[Connection], None]  # before migrations: may this database be used at all? Raises StoreError
     parameters_max: int  # in one statement
 
 
@@ -63,25 +69,41 @@ def _sqlite_is_full(error: Exception) -> bool:
 
 SQLITE = Dialect(
     begin="BEGIN IMMEDIATE",
+    snapshot="",
     insert=sqlite.insert,
+    paramstyle="qmark",
     error=sqlite3.Error,
     is_full=_sqlite_is_full,
+    is_away=lambda error: False,
     in_transaction=lambda connection: bool(connection.in_transaction),
+    pipeline=lambda connection: nullcontext(),
+    check=lambda connection: None,
     parameters_max=32_766,
 )
 
-_DIALECTS = {"sqlite": SQLITE}
+
+def _postgresql() -> Dialect:
+    from ctld.store.postgresql import DIALECT
+
+    return DIALECT
+
+
+_DIALECTS: dict[str, Callable[[], Dialect]] = {"sqlite": lambda: SQLITE, "postgresql": _postgresql}
 
 
 def dialect_of(engine: Engine) -> Dialect:
     """The entry for an engine made by `write_engine`."""
-    return _DIALECTS[engine.dialect.name]
+    return _DIALECTS[engine.dialect.name]()
 
 
 def write_engine(place: str) -> Engine:
-    """An engine for the one writing connection. Creates the file, readable by its owner only."""
+    """An engine for the one writing connection. Creates an SQLite file, readable by its owner only."""
     if place == ":memory:":
         url = URL.create("sqlite")
+    elif is_server(place):
+        from ctld.store.postgresql import write_engine as server_write_engine
+
+        return server_write_engine(database_url(place))
     else:
         url = database_url(place)
         _create_private(str(url.database))

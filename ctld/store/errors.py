@@ -24,5 +24,13 @@ class SchemaTooNew(StoreError):
     """A newer program has written the database."""
 
 
-class StorageFull(StoreError):
-    """Nothing was written for lack of space. The same batch may be committed again later."""
+class StorageWaits(StoreError):
+    """It passes: the same batch may be committed again later, as often as need be."""
+
+
+class StorageFull(StorageWaits):
+    """Nothing was written for lack of space."""
+
+
+class StorageAway(StorageWaits):
+    """The server of the database does not answer. Whether the last batch is in is seen when it does again."""

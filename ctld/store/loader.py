@@ -10,7 +10,7 @@ index will do.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, literal_column, or_, select
 
 from ctld.core.audit import AuditHead
 from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
@@ -177,7 +177,7 @@ def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Itera
         JOB.c.state != int(JobState.REQUEUED),
     )
     is_ok = case((JOB.c.state == int(JobState.COMPLETED), 1), else_=0)
-    highest = func.max(JOB.c.exit_signal * _CODE_ROOM + JOB.c.exit_code)
+    highest = func.max(cast(JOB.c.exit_signal, BigInteger) * _CODE_ROOM + JOB.c.exit_code)
     query = select(JOB.c.array_job_id, func.sum(is_ok), func.count(), highest).where(ended).group_by(JOB.c.array_job_id)
     more_ok: dict[int, int] = {}
     more_failed: dict[int, int] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, update
+from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, select, update
 from sqlalchemy.sql.elements import CompilerElement
 
 from ctld.core.step_model import PLAIN_COLUMNS
@@ -50,6 +50,7 @@ class Statements:
     """Compiled text of everything a commit may run."""
 
     fence: str
+    standing: str  # epoch and number of the last batch
     insert_jobs: str
     replace_jobs: str
     update_jobs: str
@@ -86,10 +87,13 @@ class Statements:
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
     """All statements for the engine's database."""
 
+    kind: Any = type(engine.dialect)
+    positional = kind(paramstyle=dialect.paramstyle)
+
     def text(statement: Executable, order: Sequence[str]) -> str:
         assert isinstance(statement, CompilerElement)
-        compiled: Any = statement.compile(engine)
-        assert list(compiled.positiontup) == list(order), compiled.positiontup
+        compiled: Any = statement.compile(dialect=positional)
+        assert list(compiled.positiontup or ()) == list(order), compiled.positiontup
         return str(compiled)
 
     def insert(table: Table, columns: int | None = None, **keywords: Any) -> str:
@@ -109,6 +113,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
     change = change.where(JOB.c.job_id == bindparam("key_job_id"), JOB.c.attempt == bindparam("key_attempt"))
     return Statements(
         fence=text(_fence(), _FENCE_ORDER),
+        standing=text(select(META.c.epoch, META.c.sequence).with_for_update(), ()),
         insert_jobs=insert(JOB),
         replace_jobs=insert(JOB, replace=True),
         update_jobs=text(change, [*life, "key_job_id", "key_attempt"]),

@@ -76,6 +76,7 @@ class Code(IntEnum):
     BUSY = 9004
     CONFIG_INVALID = 9005
     STORAGE_FULL = 9006
+    STORAGE_AWAY = 9007
     RATE_LIMITED = 9030
     INTERNAL = 9099
     CRON_DISABLED = 9300
@@ -169,4 +170,5 @@ TEXT: dict[Code, str] = {
     Code.NO_REMOVE_DEFAULT_QOS: (
         "This request would make it so some associations would not have access to their default qos."
     ),
+    Code.STORAGE_AWAY: "The controller's database does not answer; try again later",
 }

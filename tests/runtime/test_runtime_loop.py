@@ -12,11 +12,12 @@ from ctld.core.events import Actor, AwaitJob, CancelJobs, JobFilter, NodeRegiste
 from ctld.core.model import SpecRow
 from ctld.core.submit import SUBMIT_KEY_AGE_US
 from ctld.runtime import loop as loop_module
+from ctld.runtime import storage as storage_module
 from ctld.runtime.errors import NotTaken
 from ctld.runtime.loop import Runtime
 from ctld.runtime.snapshot import Snapshot
 from ctld.store.committer import Store
-from ctld.store.errors import Deposed, StorageFull, StoreError
+from ctld.store.errors import Deposed, StorageAway, StorageFull, StoreError
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.refusals import Code
 from penstock.values.states import JobState
@@ -69,6 +70,7 @@ class World:
             lambda: self.now_us,
             lambda what, error: self.fails.append((what, error)),
             storage_full=StorageFull,
+            storage_away=StorageAway,
         )
         self.effects: list[object] = []
         self.keys = 0
@@ -153,7 +155,7 @@ def test_commits_grow_with_the_load(tmp_path):
         world.store.gate.set()
         bodies = await asyncio.gather(first, *others)
         assert [body.job_id for body in bodies] == list(range(1, 52))
-        assert [number for _, number in world.store.committed] == [1, 50]
+        assert [number for _, number in world.store.committed if number] == [1, 50]
 
     run(tmp_path, story)
 
@@ -169,16 +171,44 @@ def test_a_full_disk_refuses_submissions_and_keeps_the_rest(tmp_path, monkeypatc
         world.store.at_gate.clear()
         world.store.gate.set()
         async with asyncio.timeout(10):
-            while not world.runtime.storage_is_full:
+            while not world.runtime.storage.is_full:
                 await asyncio.sleep(0.001)
         with pytest.raises(NotTaken) as refused:
             await world.runtime.ask(world.submission())
         assert refused.value.code is Code.STORAGE_FULL
         assert await first == Submitted(1)  # as soon as there is room
-        assert not world.runtime.storage_is_full
+        assert not world.runtime.storage.is_full
         assert await world.runtime.ask(world.submission()) == Submitted(2)
-        assert [number for _, number in world.store.committed] == [1, 1]
+        assert [number for _, number in world.store.committed if number] == [1, 1]
         assert world.runtime.metrics.storage_full == 3
+
+    run(tmp_path, story)
+
+
+def test_a_server_that_is_away_lets_changes_wait_and_then_refuses_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop_module, "STORAGE_RETRY_S", 0.02)
+
+    async def story(world):
+        world.close_gate()
+        world.store.failures = [StorageAway("no answer")] * 3
+        first = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        await world.blocked()
+        world.store.gate.set()
+        async with asyncio.timeout(10):
+            while not world.runtime.storage.is_away:
+                await asyncio.sleep(0.001)
+        waits = asyncio.ensure_future(world.runtime.ask(world.submission()))
+        assert await first == Submitted(1)  # as soon as it answers
+        assert await waits == Submitted(2)  # at the door until then
+        assert not world.runtime.storage.is_away and world.runtime.metrics.storage_away == 3
+
+        monkeypatch.setattr(storage_module, "STORAGE_AWAY_WAIT_S", 0.05)
+        world.runtime.storage.failed(StorageAway("no answer"))
+        with pytest.raises(NotTaken, match="does not answer; try again later") as refused:
+            await world.runtime.ask(world.submission())
+        assert refused.value.code is Code.STORAGE_AWAY
+        world.runtime.storage.answered()
+        assert await world.runtime.ask(world.submission()) == Submitted(3)  # the refused one has changed nothing
 
     run(tmp_path, story)
 

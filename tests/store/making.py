@@ -72,7 +72,7 @@ def submitted(sequence: int, jobs: list[JobRow], **changes: Any) -> Batch:
     )
 
 
-def leading(place: Path, holder: str = "first", now_us: int = NOW_US) -> Store:
+def leading(place: str | Path, holder: str = "first", now_us: int = NOW_US) -> Store:
     """An open store that leads."""
     store = Store.open(place, holder)
     store.acquire_lease(now_us)

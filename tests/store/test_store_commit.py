@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres import change, dump, rows
 
 from ctld.core.effects import Batch, Done, Reply
 from ctld.core.model import HistoryRow, JobRequest, NodeRow, PartitionRow
@@ -28,22 +29,19 @@ from tests.store.making import (
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(any_store: str) -> str:
+    return any_store
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> Path:
     return tmp_path / "penstock.db"
-
-
-def dump(place: Path) -> list[str]:
-    """Everything in the database, as SQL."""
-    with sqlite3.connect(place) as connection:
-        lines = list(connection.iterdump())
-    connection.close()
-    return lines
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
 
 
-def test_life_of_a_job(place: Path) -> None:
+def test_life_of_a_job(place: str) -> None:
     store = leading(place)
     job = make_job(1)
     store.commit(submitted(1, [job]))
@@ -66,7 +64,7 @@ def test_life_of_a_job(place: Path) -> None:
     again.close()
 
 
-def test_counters_and_epoch_survive(place: Path) -> None:
+def test_counters_and_epoch_survive(place: str) -> None:
     store = leading(place)
     assert store.epoch == 1
     store.commit(submitted(1, [make_job(7)], next_id=20))
@@ -78,7 +76,7 @@ def test_counters_and_epoch_survive(place: Path) -> None:
     store.close()
 
 
-def test_numbers_rise_and_may_leave_out_batches_without_rows(place: Path) -> None:
+def test_numbers_rise_and_may_leave_out_batches_without_rows(place: str) -> None:
     store = leading(place)
     before = dump(place)
     store.commit(make_batch(1, effects=[Reply(1, Done())], purged=[4]))
@@ -91,14 +89,14 @@ def test_numbers_rise_and_may_leave_out_batches_without_rows(place: Path) -> Non
     store.close()
 
 
-def test_without_lease_nothing_is_written(place: Path) -> None:
+def test_without_lease_nothing_is_written(place: str) -> None:
     store = Store.open(place, "me")
     with pytest.raises(ValueError, match="leadership 0"):
         store.commit(submitted(1, [make_job(1)]))
     store.close()
 
 
-def test_requeue_keeps_both_attempts_and_loads_the_last(place: Path) -> None:
+def test_requeue_keeps_both_attempts_and_loads_the_last(place: str) -> None:
     store = leading(place)
     job = make_job(1)
     running = start(job)
@@ -112,14 +110,12 @@ def test_requeue_keeps_both_attempts_and_loads_the_last(place: Path) -> None:
     store.commit(make_batch(4, [again], next_id=2, steps=[make_step(again)]))
     loaded = store.load(NOW_US, NOW_US, NOW_US)
     assert (loaded.jobs, loaded.steps) == ([again], [make_step(again)])
-    with sqlite3.connect(place) as connection:
-        found = connection.execute("SELECT attempt, state FROM job ORDER BY attempt").fetchall()
-    connection.close()
+    found = rows(place, "SELECT attempt, state FROM job ORDER BY attempt")
     assert found == [(0, JobState.REQUEUED), (1, JobState.RUNNING)]
     store.close()
 
 
-def test_changed_request_replaces_what_came_from_it(place: Path) -> None:
+def test_changed_request_replaces_what_came_from_it(place: str) -> None:
     store = leading(place)
     job = make_job(1)
     store.commit(submitted(1, [job]))
@@ -132,14 +128,12 @@ def test_changed_request_replaces_what_came_from_it(place: Path) -> None:
     loaded = store.load(NOW_US, 0, NOW_US)
     assert loaded.jobs == [changed]
     assert loaded.submit_keys == [(job.submit_key, 1, NOW_US)]
-    with sqlite3.connect(place) as connection:
-        assert connection.execute("SELECT name, account, cpus_req FROM job").fetchall() == [("renamed", "physics", 4)]
-        assert connection.execute("SELECT request_id FROM job_request").fetchall() == [(1,), (3,)]
-    connection.close()
+    assert rows(place, "SELECT name, account, cpus_req FROM job") == [("renamed", "physics", 4)]
+    assert rows(place, "SELECT request_id FROM job_request ORDER BY 1") == [(1,), (3,)]
     store.close()
 
 
-def test_array_tasks_share_one_request_and_have_no_key(place: Path) -> None:
+def test_array_tasks_share_one_request_and_have_no_key(place: str) -> None:
     store = leading(place)
     holder = make_job(1, array_job_id=1)
     store.commit(submitted(1, [holder]))
@@ -148,13 +142,11 @@ def test_array_tasks_share_one_request_and_have_no_key(place: Path) -> None:
     loaded = store.load(NOW_US, 0, NOW_US)
     assert loaded.jobs == [holder, *tasks]
     assert loaded.submit_keys == [(holder.submit_key, 1, NOW_US)]
-    with sqlite3.connect(place) as connection:
-        assert connection.execute("SELECT count(*) FROM job_request").fetchone() == (1,)
-    connection.close()
+    assert rows(place, "SELECT count(*) FROM job_request") == [(1,)]
     store.close()
 
 
-def test_row_that_should_be_there_but_is_not_ends_it(place: Path) -> None:
+def test_row_that_should_be_there_but_is_not_ends_it(place: str) -> None:
     store = leading(place)
     store.commit(submitted(1, [make_job(1)], next_id=9))
     before = dump(place)
@@ -166,10 +158,10 @@ def test_row_that_should_be_there_but_is_not_ends_it(place: Path) -> None:
     store.close()
 
 
-def test_batch_that_cannot_be_written_leaves_nothing(place: Path) -> None:
+def test_batch_that_cannot_be_written_leaves_nothing(place: str) -> None:
     store = leading(place)
     before = dump(place)
-    with pytest.raises(OverflowError):
+    with pytest.raises((OverflowError, StoreError)):
         store.commit(submitted(1, [make_job(1), make_job(2, priority=2**70)]))
     assert dump(place) == before
     store.commit(submitted(1, [make_job(1)]))
@@ -177,7 +169,7 @@ def test_batch_that_cannot_be_written_leaves_nothing(place: Path) -> None:
     store.close()
 
 
-def test_all_tables_in_one_batch(place: Path) -> None:
+def test_all_tables_in_one_batch(place: str) -> None:
     store = leading(place)
     node = NodeRow("n1", NodeFlag.DRAIN | NodeFlag.DOWN, "bad disk", 0, NOW_US, "", "b", "s", "1", 0)
     store.commit(submitted(1, [make_job(1)], nodes=[node], partitions=[PartitionRow("debug", "DRAIN")]))
@@ -186,7 +178,7 @@ def test_all_tables_in_one_batch(place: Path) -> None:
     store.close()
 
 
-def test_commit_in_another_thread_and_reading_beside_it(place: Path) -> None:
+def test_commit_in_another_thread_and_reading_beside_it(place: str) -> None:
     store = leading(place)
     failed: list[BaseException] = []
 
@@ -222,7 +214,7 @@ def test_memory_for_simulations() -> None:
 # ---- leadership ------------------------------------------------------------------------------------------------------
 
 
-def test_second_store_is_refused_until_the_lease_ends(place: Path) -> None:
+def test_second_store_is_refused_until_the_lease_ends(place: str) -> None:
     first, second = leading(place, "first"), Store.open(place, "second")
     first.commit(submitted(1, [make_job(1)]))
     with pytest.raises(LeaseHeld, match="another controller leads on this database: first") as held:
@@ -249,7 +241,7 @@ def test_second_store_is_refused_until_the_lease_ends(place: Path) -> None:
     second.close()
 
 
-def test_same_holder_takes_over_its_own_lease(place: Path) -> None:
+def test_same_holder_takes_over_its_own_lease(place: str) -> None:
     crashed = leading(place, "host1")
     crashed.commit(submitted(1, [make_job(1)]))
     again = leading(place, "host1")
@@ -261,7 +253,7 @@ def test_same_holder_takes_over_its_own_lease(place: Path) -> None:
     again.close()
 
 
-def test_clean_stop_gives_the_lease_back(place: Path) -> None:
+def test_clean_stop_gives_the_lease_back(place: str) -> None:
     store = leading(place, "first")
     store.close()
     store.close()
@@ -270,12 +262,10 @@ def test_clean_stop_gives_the_lease_back(place: Path) -> None:
     other.close()
 
 
-def test_sequence_is_part_of_the_fence(place: Path) -> None:
+def test_sequence_is_part_of_the_fence(place: str) -> None:
     store = leading(place)
     store.commit(submitted(1, [make_job(1)]))
-    with sqlite3.connect(place) as connection:
-        connection.execute("UPDATE meta SET sequence = 7")
-    connection.close()
+    change(place, "UPDATE meta SET sequence = 7")
     with pytest.raises(Deposed):
         store.commit(submitted(2, [make_job(2)]))
     assert all_jobs(store) == [make_job(1)]
@@ -283,6 +273,15 @@ def test_sequence_is_part_of_the_fence(place: Path) -> None:
 
 
 # ---- lost answers and full disks -------------------------------------------------------------------------------------
+
+
+def lost(raw: Any) -> Exception:
+    """An error of the driver that says nothing of what the server did."""
+    if isinstance(raw, sqlite3.Connection):
+        return sqlite3.OperationalError("the answer was lost")
+    import psycopg
+
+    return psycopg.errors.InternalError_("the answer was lost")
 
 
 class Wire:
@@ -301,13 +300,13 @@ class Wire:
         self.faults += 1
         if not self.before:
             self.raw.commit()
-        error = sqlite3.OperationalError("the answer was lost")
+        error = lost(self.raw)
         if self.code:
             error.sqlite_errorcode = self.code  # type: ignore[misc]
         raise error
 
 
-def test_lost_answer_of_a_commit_that_is_in(place: Path) -> None:
+def test_lost_answer_of_a_commit_that_is_in(place: str) -> None:
     store = leading(place)
     store._raw = Wire(store._raw, before=False)
     store.commit(submitted(1, [make_job(1)]))
@@ -317,7 +316,7 @@ def test_lost_answer_of_a_commit_that_is_in(place: Path) -> None:
     store.close()
 
 
-def test_lost_answer_of_a_commit_that_is_not_in(place: Path) -> None:
+def test_lost_answer_of_a_commit_that_is_not_in(place: str) -> None:
     store = leading(place)
     store._raw = Wire(store._raw, before=True)
     with pytest.raises(StoreError, match="the answer was lost"):
@@ -328,7 +327,7 @@ def test_lost_answer_of_a_commit_that_is_not_in(place: Path) -> None:
     store.close()
 
 
-def test_lost_answer_after_another_took_over(place: Path) -> None:
+def test_lost_answer_after_another_took_over(place: str) -> None:
     store = leading(place)
     store._raw = Wire(store._raw, before=False)
     real_commit = store._raw.raw.commit
@@ -336,7 +335,7 @@ def test_lost_answer_after_another_took_over(place: Path) -> None:
     def commit_and_lose() -> None:
         real_commit()
         Store.open(place, "second").acquire_lease(NOW_US + LEASE_US)
-        raise sqlite3.OperationalError("the answer was lost")
+        raise lost(store._raw.raw)
 
     store._raw.commit = commit_and_lose  # type: ignore[method-assign]
     with pytest.raises(Deposed):
@@ -345,8 +344,8 @@ def test_lost_answer_after_another_took_over(place: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE])
-def test_full_disk_at_commit(place: Path, code: int) -> None:
-    store = leading(place)
+def test_full_disk_at_commit(sqlite_place: Path, code: int) -> None:
+    store = leading(sqlite_place)
     store._raw = Wire(store._raw, before=True, code=code)
     with pytest.raises(StorageFull):
         store.commit(submitted(1, [make_job(1)]))
@@ -356,9 +355,9 @@ def test_full_disk_at_commit(place: Path, code: int) -> None:
     store.close()
 
 
-def test_database_that_may_not_grow(place: Path) -> None:
+def test_database_that_may_not_grow(sqlite_place: Path) -> None:
     """The database's own limit of pages stands in for a full disk."""
-    store = leading(place)
+    store = leading(sqlite_place)
     store.commit(submitted(1, [make_job(1)]))
     pages = store._raw.execute("PRAGMA page_count").fetchone()[0]
     store._raw.execute(f"PRAGMA max_page_count = {pages}")

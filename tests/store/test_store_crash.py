@@ -2,12 +2,13 @@
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from postgres import rows
 
 from penstock import crash
 from penstock.values.states import JobState
@@ -16,48 +17,46 @@ from tests.store.making import NOW_US, leading, make_job, submitted
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def child(place: Path, last: int = 0, **environment: str) -> "subprocess.Popen[str]":
+def child(place: str | Path, last: int = 0, **environment: str) -> "subprocess.Popen[str]":
     words = [sys.executable, "-m", "tests.store.committing", str(place), *([str(last)] if last else [])]
     return subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}
     )
 
 
-def check_whole(place: Path) -> int:
+def check_whole(place: str | Path) -> int:
     """Every batch is in with all its rows or with none; returns the last one."""
     store = leading(place, "child")
     last = store.load(NOW_US, 0, 0).next_job_id - 1
     store.close()
-    with sqlite3.connect(place) as connection:
-        ask = lambda sql: connection.execute(sql).fetchall()  # noqa: E731
+    ask = partial(rows, place)
+    if "://" not in str(place):
         assert ask("PRAGMA integrity_check") == [("ok",)]
-        states = [JobState.COMPLETED] * last
-        states[-2:] = [JobState.RUNNING, JobState.PENDING][-last:] if last else []
-        assert ask("SELECT job_id, state FROM job ORDER BY job_id") == list(enumerate(states, 1))
-        assert ask("SELECT request_id, job_id FROM job_request ORDER BY 1") == [(i, i) for i in range(1, last + 1)]
-        assert ask("SELECT job_id FROM step ORDER BY 1") == [(i,) for i in range(1, last)]
-        assert ask("SELECT job_id FROM job_history WHERE event = 'submit' ORDER BY history_id") == [
-            (i,) for i in range(1, last + 1)
-        ]
-        assert ask("SELECT job_id FROM job_history WHERE event = 'end' ORDER BY history_id") == [
-            (i,) for i in range(1, last - 1)
-        ]
-    connection.close()
+    states = [JobState.COMPLETED] * last
+    states[-2:] = [JobState.RUNNING, JobState.PENDING][-last:] if last else []
+    assert ask("SELECT job_id, state FROM job ORDER BY job_id") == list(enumerate(states, 1))
+    assert ask("SELECT request_id, job_id FROM job_request ORDER BY 1") == [(i, i) for i in range(1, last + 1)]
+    assert ask("SELECT job_id FROM step ORDER BY 1") == [(i,) for i in range(1, last)]
+    assert ask("SELECT job_id FROM job_history WHERE event = 'submit' ORDER BY history_id") == [
+        (i,) for i in range(1, last + 1)
+    ]
+    assert ask("SELECT job_id FROM job_history WHERE event = 'end' ORDER BY history_id") == [
+        (i,) for i in range(1, last - 1)
+    ]
     return last
 
 
 @pytest.mark.parametrize(("point", "durable"), [("before", 0), ("begun", 0), ("before-commit", 0), ("after", 1)])
-def test_crash_point(tmp_path: Path, point: str, durable: int) -> None:
-    place = tmp_path / "penstock.db"
-    with child(place, PENSTOCK_CRASH_AT=f"commit:{point}") as process:
+def test_crash_point(any_store: str, point: str, durable: int) -> None:
+    with child(any_store, PENSTOCK_CRASH_AT=f"commit:{point}") as process:
         out, _ = process.communicate(timeout=60)
     assert (out, process.returncode) == ("leading\n", crash.EXIT_STATUS)
-    assert check_whole(place) == durable
+    assert check_whole(any_store) == durable
 
 
-def test_commit_passes_all_its_crash_points_in_order(tmp_path: Path) -> None:
+def test_commit_passes_all_its_crash_points_in_order(any_store: str, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    with child(tmp_path / "penstock.db", 2, PENSTOCK_CRASH_LIST=str(seen)) as process:
+    with child(any_store, 2, PENSTOCK_CRASH_LIST=str(seen)) as process:
         out, _ = process.communicate(timeout=60)
     assert (out, process.returncode) == ("leading\n1\n2\n", 0)
     points = [name for name in crash.CRASH_POINTS if name.startswith("commit:")]
@@ -70,8 +69,8 @@ def test_unset_crash_points_do_nothing() -> None:
         crash._pass_armed("no such point")
 
 
-def test_kill_in_the_middle_of_commits(tmp_path: Path) -> None:
-    place = tmp_path / "penstock.db"
+def test_kill_in_the_middle_of_commits(any_store: str) -> None:
+    place = any_store
     before = 0
     for acks in (1, 17, 60):
         acknowledged = before

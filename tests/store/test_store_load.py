@@ -1,11 +1,11 @@
 """The loader: what the core starts with after any story is what the committed rows say."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from postgres import change
 
 from ctld.core.controller import Core
 from ctld.core.effects import Batch
@@ -83,8 +83,8 @@ def test_restart_from_the_database_is_restart_from_the_rows(story: list[tuple[in
     world.store.close()
 
 
-def test_loads_active_and_recent_only(tmp_path: Path) -> None:
-    store = leading(tmp_path / "penstock.db")
+def test_loads_active_and_recent_only(any_store: str) -> None:
+    store = leading(any_store)
     old, recent, running, waiting = (make_job(i) for i in range(1, 5))
     store.commit(submitted(1, [old, recent, running, waiting]))
     later = [end(start(old), NOW_US + 10), end(start(recent), NOW_US + 20), start(running)]
@@ -117,8 +117,8 @@ def test_restart_reads_no_history(tmp_path: Path) -> None:
     store.close()
 
 
-def test_array_counts_come_from_the_whole_history(tmp_path: Path) -> None:
-    store = leading(tmp_path / "penstock.db")
+def test_array_counts_come_from_the_whole_history(any_store: str) -> None:
+    store = leading(any_store)
     holder = make_job(1, array_job_id=1, array_tasks=TaskSet.parse("5-9"))
     other = make_job(2, array_job_id=2, array_tasks=TaskSet.parse("0-3"))
     store.commit(submitted(1, [holder, other]))
@@ -139,8 +139,8 @@ def test_array_counts_come_from_the_whole_history(tmp_path: Path) -> None:
     store.close()
 
 
-def test_submit_keys_by_age(tmp_path: Path) -> None:
-    store = leading(tmp_path / "penstock.db")
+def test_submit_keys_by_age(any_store: str) -> None:
+    store = leading(any_store)
     jobs = [make_job(i, submit_at_us=NOW_US + at) for i, at in ((1, 30), (2, 10), (3, 20))]
     store.commit(submitted(1, jobs))
     keys = [(jobs[i].submit_key, jobs[i].job_id, jobs[i].submit_at_us) for i in (1, 2, 0)]
@@ -149,20 +149,17 @@ def test_submit_keys_by_age(tmp_path: Path) -> None:
     store.close()
 
 
-def test_job_without_its_request_is_said(tmp_path: Path) -> None:
-    place = tmp_path / "penstock.db"
-    store = leading(place)
+def test_job_without_its_request_is_said(any_store: str) -> None:
+    store = leading(any_store)
     store.commit(submitted(1, [make_job(1)]))
-    with sqlite3.connect(place) as connection:
-        connection.execute("DELETE FROM job_request")
-    connection.close()
+    change(any_store, "DELETE FROM job_request")
     with pytest.raises(StoreError, match="job 1: its request 1 is not in the database"):
         store.load(NOW_US, 0, 0)
     store.close()
 
 
-def test_of_a_job_with_very_many_steps_the_live_and_the_newest_are_read(tmp_path: Path) -> None:
-    store = leading(tmp_path / "db")
+def test_of_a_job_with_very_many_steps_the_live_and_the_newest_are_read(any_store: str) -> None:
+    store = leading(any_store)
     job, other = (start(make_job(job_id)) for job_id in (1, 2))
     old = make_step(job)._replace(step_id=7, state=JobState.COMPLETED)
     count = 3 * ENDED_KEPT

@@ -16,8 +16,8 @@ from tests.store.making import NOW_US, leading, make_batch, make_job, start, sub
 FULL = Qos("gold", "for papers", 4_000_000_000, ("low", "normal"), ("CANCEL", "WITHIN"), 60, 0, ("NoDecay",), 1_500_000)
 
 
-def test_qos_comes_back_is_changed_and_goes(tmp_path: Path) -> None:
-    store = leading(tmp_path / "penstock.db")
+def test_qos_comes_back_is_changed_and_goes(any_store: str) -> None:
+    store = leading(any_store)
     (normal,) = store.load(NOW_US, 0, 0).qos
     assert normal == Qos("normal", "Normal QOS default")
     store.commit(make_batch(1, qos=[FULL, Qos("low")]))

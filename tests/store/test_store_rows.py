@@ -60,9 +60,14 @@ jobs = st.builds(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    store = leading(tmp_path_factory.mktemp("rows") / "penstock.db")
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    if request.param == "sqlite":
+        place = str(tmp_path_factory.mktemp("rows") / "penstock.db")
+    else:
+        place = request.getfixturevalue("postgresql").new_database(migrated=True)
+    store = leading(place)
+    Numbers.sequence = Numbers.job_id = 0
     yield store
     store.close()
 

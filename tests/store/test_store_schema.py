@@ -106,8 +106,8 @@ def test_missing_folder_is_said(tmp_path: Path) -> None:
 
 
 def test_unknown_database_system_is_refused() -> None:
-    with pytest.raises(StoreError, match="only SQLite"):
-        Store.open("postgresql://host/penstock", "me")
+    with pytest.raises(StoreError, match=r"mysql://\.\.\.: only SQLite and PostgreSQL"):
+        Store.open("mysql://root:secret@host/penstock", "me")
 
 
 def test_failed_migration_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

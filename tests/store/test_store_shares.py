@@ -20,8 +20,8 @@ USER = AssocRow(3, "physics", "ann", "physics", -1, 5, True, False)
 GONE = AssocRow(4, "physics", "bob", "physics", 1, 0, False, True)
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    store = leading(tmp_path / "penstock.db")
+def test_round_trip(any_store: str) -> None:
+    store = leading(any_store)
     store.commit(
         make_batch(
             1, assocs=[ACCOUNT, USER, GONE], usage=[UsageRow(3, 2**62, NOW_US)],

@@ -42,7 +42,9 @@ def outcomes(folder: Path, is_root: bool) -> dict[str, str]:
     conftest = (tree.ROOT / "tests" / "conftest.py").read_text().replace("os.geteuid() == 0", str(is_root))
     (folder / "conftest.py").write_text(conftest)
     (folder / "test_sample.py").write_text(SAMPLE)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    root: r\n    realgpu: g\n")
+    (folder / "pytest.ini").write_text(
+        f"[pytest]\npythonpath = {tree.ROOT / 'tests' / 'support'} {tree.ROOT}\nmarkers =\n    root: r\n    realgpu: g\n"
+    )
     environment = {k: v for k, v in os.environ.items() if k not in ("PENSTOCK_REAL_GPU", "PYTEST_ADDOPTS")}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     words = [

@@ -1,0 +1,72 @@
+"""Which database a configuration means, and that a password for it is not there for all to read.
+
+    PenstockDatabaseUrl                         the database
+    (nothing)                                   penstock.db in StateSaveLocation
+    a path, sqlite:////path                     that file
+    postgresql://user@host/name?passfile=FILE   a server; the password is in libpq's passfile (or in PGPASSFILE's)
+    file:/path                                  the URL is in that file, with a password if need be
+
+A file with a password that others can read is refused, as a key would be: somebody may have read it already. slurm.conf
+is one of them when the URL in it has a password; its group may read it.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from accounting.database import DatabaseUrlError, database_url, is_server
+from penstock.errors import BadSetup
+from penstock.security.keyfiles import read_secret
+
+_FILE = "file:"
+_PASSWORDS = ("password", "sslpassword")
+
+
+def database_place(
+    url: str, config_path: str | Path, default: Path, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The path or URL to open. Raises BadSetup."""
+    if not url:
+        return str(default)
+    place = _from_file(url) if url.startswith(_FILE) else url
+    try:
+        if not is_server(place):
+            return str(database_url(place).database)
+    except DatabaseUrlError as error:
+        raise BadSetup(str(error)) from None
+    parsed = make_url(place)
+    if place == url and (parsed.password or any(name in parsed.query for name in _PASSWORDS)):
+        _check_config(Path(config_path))
+    passfile = str(parsed.query.get("passfile", "")) or environment.get("PGPASSFILE", "")
+    if passfile:
+        read_secret(Path(passfile), "file of passwords")
+    return place
+
+
+def _from_file(url: str) -> str:
+    path = Path(url.removeprefix(_FILE).removeprefix("//"))
+    if not path.is_absolute():
+        raise BadSetup(f"PenstockDatabaseUrl={url}: write the whole path, as file:/etc/penstock/database.url")
+    try:
+        lines = read_secret(path, "file of the database's URL").decode().split("\n")
+    except UnicodeDecodeError:
+        raise BadSetup(f"{path}: not a text; write one line, postgresql://user:password@host/name") from None
+    words = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if len(words) != 1 or "://" not in words[0]:
+        raise BadSetup(f"{path}: write one line, postgresql://user:password@host/name")
+    return words[0]
+
+
+def _check_config(path: Path) -> None:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise BadSetup(f"{path}: {error.strerror}") from error
+    if mode & 0o007:
+        raise BadSetup(
+            f"{path}: PenstockDatabaseUrl has a password in it and everybody can read the file (mode {mode:04o}): "
+            "change the password, write the URL into a file of mode 0600 and PenstockDatabaseUrl=file:/PATH here"
+        )

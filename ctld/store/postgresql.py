@@ -1,0 +1,107 @@
+"""PostgreSQL as the controller's database: what its entry in dialect.py is made of.
+
+Rules
+    - One connection writes. It may be lost at any time (a restart, a firewall, a fail-over to another machine), and
+      whatever was under way then is in or it is not: the committer connects again and reads `meta`.
+    - `synchronous_commit` is on for it, whatever the server's default: an acknowledged commit is on the disk.
+    - A controller that is stopped in the middle of a transaction holds the lock on `meta` no longer than a lease lasts.
+    - Numbers are sent as bigint whatever their size, as the driver would otherwise prepare a statement for each
+      combination of sizes.
+    - The database sorts by code points (collation C) and is in UTF-8, as SQLite: the order of names is part of what the
+      scheduler computes. One that does not is refused before a table is made.
+"""
+
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8Dumper
+from sqlalchemy import URL, Connection, Engine, event, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.pool import StaticPool
+
+from accounting.database import server_engine
+from ctld.store.dialect import BUSY_TIMEOUT_MS, Dialect
+from ctld.store.errors import StoreError
+
+#: A statement of a commit that the server works on for longer is given up, and the batch tried again.
+STATEMENT_TIMEOUT_MS: Final = 60_000
+#: As long as a lease: who was paused for longer may have been replaced.
+IDLE_IN_TRANSACTION_MS: Final = 10_000
+
+_SETTINGS = {
+    "synchronous_commit": "on",
+    "lock_timeout": str(BUSY_TIMEOUT_MS),
+    "statement_timeout": str(STATEMENT_TIMEOUT_MS),
+    "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
+}
+
+#: Held while a schema is looked at and brought up to date: two controllers that start at once do it one after the other.
+_MIGRATION_LOCK: Final = 0x70656E73746F636B & 0x7FFFFFFFFFFFFFFF
+
+_DISK_FULL = "53100"
+#: SQLSTATEs after which the same may be tried again on a new connection: cancelled by a timeout, no more connections,
+#: server stopping or starting, a standby that takes no writes, a deadlock with somebody's shell.
+_PASSING = frozenset(
+    ("57014", "53300", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25006", "55P03", "40001", "40P01")
+)
+_CONNECTION_CLASS = "08"
+
+
+def _is_full(error: Exception) -> bool:
+    return getattr(error, "sqlstate", None) == _DISK_FULL
+
+
+def _is_away(error: Exception) -> bool:
+    if not isinstance(error, psycopg.Error):
+        return False
+    state = error.sqlstate
+    if state is None:  # said by the client's library: no connection, or no more
+        return isinstance(error, psycopg.OperationalError)
+    return state in _PASSING or state.startswith(_CONNECTION_CLASS)
+
+
+def _in_transaction(connection: Any) -> bool:
+    status = connection.info.transaction_status
+    return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+
+def _check(connection: Connection) -> None:
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+    encoding, by_code_points = connection.execute(
+        text("SELECT current_setting('server_encoding'), 'B' < 'a' AND 'a-b' < 'aa'")
+    ).one()
+    if encoding != "UTF8" or not by_code_points:
+        raise StoreError(
+            "it must be in UTF-8 and sort by code points; make it so: "
+            "CREATE DATABASE penstock TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
+        )
+
+
+DIALECT = Dialect(
+    begin="BEGIN",
+    snapshot="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    insert=postgresql.insert,
+    paramstyle="format",
+    error=psycopg.Error,
+    is_full=_is_full,
+    is_away=_is_away,
+    in_transaction=_in_transaction,
+    pipeline=lambda connection: connection.pipeline(),
+    check=_check,
+    parameters_max=65_535,
+)
+
+
+def write_engine(url: URL) -> Engine:
+    """An engine for the one writing connection; a lost one is made again when the engine is disposed of."""
+    engine = server_engine(url, _SETTINGS, poolclass=StaticPool)
+    event.listen(engine, "connect", _prepare_writer)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(DIALECT.begin))
+    return engine
+
+
+def _prepare_writer(connection: Any, _record: Any) -> None:
+    connection.autocommit = True  # a transaction begins where we say
+    connection.prepare_threshold = 0
+    connection.adapters.register_dumper(int, Int8Dumper)

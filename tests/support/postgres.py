@@ -1,0 +1,284 @@
+"""A PostgreSQL of the tests' own, and the fixture that runs a test on both database systems.
+
+    def test_it(any_database: str) -> None:        # runs twice: with an SQLite file, with a new PostgreSQL database
+        store = Store.open(any_database, "me")
+        assert rows(any_database, "SELECT count(*) FROM job") == [(0,)]
+
+    def test_restart(postgresql: Server) -> None:  # the session's server itself: shared, so do not stop it
+        place = postgresql.new_database()
+
+    with Server() as server: ...                   # one for a test that stops and starts it
+
+`any_database` is empty (a controller makes its tables); `any_store` is the same with the tables of this program, which
+saves a PostgreSQL test the time of the migrations. Both are imported by tests/conftest.py and there for every test.
+
+Rules
+    - The server is a child of the test process: made with initdb in a temporary folder, reached through a Unix socket
+      only, run by another user when the tests are root (it refuses to be root's), gone when the tests are.
+    - fsync is off: what is acknowledged survives any death of the server, and the power does not fail here.
+    - Tests are skipped only where no server binaries can be found. `.ci/run` installs them; PENSTOCK_NEED_POSTGRESQL=1
+      makes that a failure.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 30.0
+POLL_S = 0.02
+USER = "penstock"
+_PR_SET_PDEATHSIG = 1
+
+#: How a server is told to end: `immediate` is what a crash is, recovery included.
+SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+_SETTINGS = (
+    "listen_addresses=",
+    "fsync=off",
+    "full_page_writes=off",
+    "autovacuum=off",
+    "max_connections=60",
+    "shared_buffers=32MB",
+    "max_wal_size=256MB",
+    "log_min_messages=fatal",
+)
+
+
+@functools.cache
+def binaries() -> Path | None:
+    """The folder of initdb and postgres: on the PATH, or where Debian puts them."""
+    places = [Path(found).resolve().parent for name in ("initdb", "postgres") if (found := shutil.which(name))]
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: [int(path.parent.name), 0])
+    for folder in (*places, *reversed(versions)):
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    return None
+
+
+def need_binaries() -> Path:
+    """The folder; skips the test where there is none."""
+    folder = binaries()
+    if folder is None:
+        text = "no PostgreSQL server found (Debian package postgresql)"
+        if os.environ.get("PENSTOCK_NEED_POSTGRESQL") == "1":
+            pytest.fail(text)
+        pytest.skip(text)
+    return folder
+
+
+def _user() -> dict[str, Any]:
+    """As whom the server runs: a keyword of subprocess."""
+    if os.geteuid():
+        return {}
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwnam(name)
+            return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    return {"user": 65534, "group": 65534, "extra_groups": []}
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+class Server:
+    """One cluster in a folder of its own. As a context manager it is started, and at the end stopped and removed."""
+
+    def __init__(self) -> None:
+        self._binaries = need_binaries()
+        self._user = _user()
+        self.folder = Path(tempfile.mkdtemp(prefix="pstk-pg-"))
+        self.folder.chmod(0o755)
+        self._data, self._socket = self.folder / "data", self.folder / "s"
+        for path in (self._data, self._socket):
+            path.mkdir(mode=0o700)
+            if self._user:
+                os.chown(path, self._user["user"], self._user["group"])
+        self._process: subprocess.Popen[bytes] | None = None
+        self._made = 0
+        self._template = ""
+
+    def __enter__(self) -> Self:
+        try:
+            self._initialise()
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+    def _initialise(self) -> None:
+        words = [self._binaries / "initdb", "-D", self._data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]
+        words += ["--no-sync", "--no-instructions"]
+        done = subprocess.run(words, cwd="/", env=self._environment(), capture_output=True, text=True, **self._user)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        """Start the server and wait until it takes connections."""
+        words = [self._binaries / "postgres", "-D", self._data, "-k", self._socket]
+        for setting in _SETTINGS:
+            words += ["-c", setting]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                words, cwd="/", env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, preexec_fn=_die_with_parent, **self._user,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_LIMIT_S
+        while not self._answers():
+            assert self._process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(POLL_S)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(self.conninfo("template1")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self, mode: str = "fast") -> None:
+        """End the server: smart, fast or immediate, as with pg_ctl -m."""
+        if self._process is not None:
+            self._process.send_signal(SIGNALS[mode])
+            self._process.wait(STOP_LIMIT_S)
+            self._process = None
+
+    def restart(self, mode: str = "fast") -> None:
+        """As pg_ctl restart -m MODE."""
+        self.stop(mode)
+        self.start()
+
+    def close(self) -> None:
+        """End it and remove its folder."""
+        try:
+            self.stop("immediate")
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def conninfo(self, database: str) -> str:
+        """For libpq."""
+        return f"host={self._socket} user={USER} dbname={database}"
+
+    def url(self, database: str) -> str:
+        """For PenstockDatabaseUrl."""
+        return f"postgresql://{USER}@/{database}?host={self._socket}"
+
+    def execute(self, sql: str, database: str = "template1") -> list[tuple[Any, ...]]:
+        """Run a statement outside of a transaction; its rows."""
+        import psycopg
+
+        with psycopg.connect(self.conninfo(database), autocommit=True) as connection:
+            cursor = connection.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def new_database(self, migrated: bool = False, options: str = "") -> str:
+        """The URL of a new database, empty or with this program's tables."""
+        template = "template0"
+        if migrated:
+            if not self._template:
+                from ctld.store.committer import Store
+
+                place = self.new_database()
+                Store.open(place, "template").close()
+                self._template = place.partition("@/")[2].partition("?")[0]
+            template = self._template
+        self._made += 1
+        name = f"t{self._made}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} {options}")
+        return self.url(name)
+
+    def drop(self, place: str) -> None:
+        """Remove a database, whoever is still connected."""
+        self.execute(f"DROP DATABASE {place.partition('@/')[2].partition('?')[0]} WITH (FORCE)")
+
+
+# ---- what tests look at ----------------------------------------------------------------------------------------------
+
+
+def rows(place: str | Path, sql: str) -> list[tuple[Any, ...]]:
+    """What a question to the database answers, whichever it is. Beside the store, on a connection of its own."""
+    from sqlalchemy import text
+
+    with _engine(place).connect() as connection:
+        return [tuple(row) for row in connection.execute(text(sql))]
+
+
+def change(place: str | Path, sql: str) -> int:
+    """Change the database behind everybody's back; how many rows."""
+    from sqlalchemy import text
+
+    with _engine(place).begin() as connection:
+        return connection.execute(text(sql)).rowcount
+
+
+def dump(place: str | Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything in the database: table -> its rows, sorted."""
+    from sqlalchemy import inspect, text
+
+    with _engine(place).connect() as connection:
+        names = inspect(connection).get_table_names()
+        return {
+            name: sorted((tuple(row) for row in connection.execute(text(f'SELECT * FROM "{name}"'))), key=repr)
+            for name in sorted(names)
+        }
+
+
+def _engine(place: str | Path) -> Any:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    from accounting.database import database_url
+
+    return create_engine(database_url(place), poolclass=NullPool)
+
+
+# ---- fixtures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """The session's server."""
+    with Server() as server:
+        yield server
+
+
+def _database(request: pytest.FixtureRequest, migrated: bool) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield str(request.getfixturevalue("tmp_path") / "penstock.db")
+        return
+    server: Server = request.getfixturevalue("postgresql")
+    place = server.new_database(migrated)
+    yield place
+    server.drop(place)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The place of an empty database; the test runs with each system."""
+    yield from _database(request, migrated=False)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_store(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The place of a database that has its tables, or of an SQLite file that a store makes; with each system."""
+    yield from _database(request, migrated=True)
