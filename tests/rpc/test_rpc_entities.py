@@ -125,7 +125,7 @@ def test_a_level_counts_at_once_and_only_as_long_as_it_is_given(tmp_path):
             refused = await denial(
                 site.call_as(USER, "ChangeAccounts", ask(MODIFY, "user", str(USER), adminlevel="Admin"))
             )
-            assert "Access/permission denied: changing a user: nobody gives" in refused.details()
+            assert "Access/permission denied: changing a user: who gives the level administrator" in refused.details()
             await client.call("ChangeAccounts", ask(MODIFY, "user", str(USER), adminlevel="None"))
             await denial(site.call_as(USER, "ChangeQos", c.ChangeQosRequest(action=3, names=["silver"])))
 
