@@ -108,7 +108,7 @@ class Deed(NamedTuple):
 def authorize(state: ClusterState, actor: Actor, deed: Deed) -> None:
     """Raise Refused unless the actor may do it."""
     if deed.gives > actor.role:
-        raise Refused(Code.ACCESS_DENIED, f"{deed.what}: nobody gives the level {deed.gives.name.lower()} below it")
+        raise Refused(Code.ACCESS_DENIED, f"{deed.what}: who gives the level {deed.gives.name.lower()} has it himself")
     for holder in deed.holders:
         level = level_of(state, holder)
         if level > actor.role and holder != actor.user_name:

@@ -149,7 +149,7 @@ _BOOKS: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     UserRow: (USER, lambda row: row.name),
     AssocRow: (ASSOC, lambda row: "/".join(word for word in (row.account, row.user_name, row.partition) if word)),
     Qos: (QOS, lambda row: row.name),
-    WckeyRow: (WCKEY, lambda row: f"{row.name} of {row.user_name}"),
+    WckeyRow: (WCKEY, lambda row: f"{row.name}/{row.user_name}"),
     ResourceRow: (RESOURCE, lambda row: row.key),
 }
 

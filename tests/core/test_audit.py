@@ -267,7 +267,7 @@ def test_many_changes_leave_what_each_of_them_would() -> None:
         ("add user", ["user ann"], {"maxjobs": "3", "qos": "gold"}),
         ("add association", ["association physics/ann"], {"maxjobs": "3", "qos": "gold"}),
         ("modify association", ["association physics"], {"grptres": "cpu=9"}),
-        ("add wckey", ["wckey genome of ann"], {}),
+        ("add wckey", ["wckey genome/ann"], {}),
     ]
     assert [(r["before"], r["after"]) for r in records(world)[4:]] == [
         (None, {"maxjobs": "3", "parent": "physics", "qos": ["gold"], "shares": 1}),

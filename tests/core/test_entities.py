@@ -6,7 +6,7 @@ import pytest
 from ctld.core.assocs import qos_of
 from ctld.core.events import QosAction, Role, WantedJob
 from ctld.core.rights import coordinates, level_of
-from ctld.core.wckeys import note, wckey_allowed
+from ctld.core.wckey_names import note, wckey_allowed
 from penstock.values.limits import texts
 from tests.core.bookkeeping import ADD, MODIFY, REMOVE, books, change, lasting, make, many, qos, wish
 from tests.core.world import World
