@@ -124,6 +124,7 @@ class World:
         self.partition_rows: dict[str, PartitionRow] = {}
         self.assoc_rows: dict[int, AssocRow] = {}
         self.usage_rows: dict[int, UsageRow] = {}
+        self.qos_usage: dict[str, str] = {}
         self.account_rows: dict[str, AccountRow] = {}
         self.user_rows: dict[str, UserRow] = {}
         self.wckey_rows: dict[int, WckeyRow] = {}
@@ -256,6 +257,7 @@ class World:
         self.partition_rows.update({p.name: p for p in batch.partitions})
         self.assoc_rows.update({a.assoc_id: a for a in batch.assocs})
         self.usage_rows.update({u.assoc_id: u for u in batch.usage})
+        self.qos_usage.update({row.name: row.tres for row in batch.qos_usage})
         self.account_rows.update({a.name: a for a in batch.accounts})
         self.user_rows.update({u.name: u for u in batch.users})
         self.wckey_rows.update({row.wckey_id: row for row in batch.wckeys})
