@@ -36,6 +36,7 @@ from ctld.core import (
     lease,
     ledger,
     limit_changes,
+    limit_ends,
     limit_wake,
     mail,
     mig,
@@ -283,6 +284,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.GPU_WORK: gpu_work.timed_out,
     Timer.GPU_CARE: gpu_care.due,
     Timer.GPU_IDLE: gpu_idle.due,
+    Timer.LIMIT_END: limit_ends.due,
     Timer.LIMITS: lambda state, now_us, key, check: limit_wake.due(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
@@ -295,6 +297,8 @@ def _keep_limits(state: ClusterState, now_us: int) -> None:
     if state.ledger is not None and state.ledger.sums_due:
         ledger.sum_again(state, state.ledger)
     limit_wake.wake(state, now_us)
+    if state.ledger is not None and state.ledger.started:
+        limit_ends.keep(state, state.ledger, now_us)
 
 
 def _add_rare_rows(state: ClusterState, batch: Batch) -> None:

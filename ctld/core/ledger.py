@@ -59,7 +59,19 @@ class Entry(NamedTuple):
 class Book:
     """Counters of one holder."""
 
-    __slots__ = ("accruing", "fixed", "jobs", "key", "run_end", "run_rate", "spent", "submitted", "tres", "waits")
+    __slots__ = (
+        "accruing",
+        "end_due_us",
+        "fixed",
+        "jobs",
+        "key",
+        "run_end",
+        "run_rate",
+        "spent",
+        "submitted",
+        "tres",
+        "waits",
+    )
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -70,6 +82,7 @@ class Book:
         self.fixed: dict[str, int] = {}  # of suspended ones: TRES x factor x seconds left
         self.spent: Spent | None = None
         self.waits = Waits()
+        self.end_due_us = 0  # for when its timer was set (limit_ends.py)
 
     def enter(self, entry: Entry, sign: int) -> None:
         """Count an entry, or take it out."""
@@ -124,6 +137,7 @@ class Ledger:
         self.generation = 0  # rises when priorities were calculated
         self.known: dict[int, tuple[str, Limits]] = {}  # associations as they are entered (limit_changes.py)
         self.known_qos: dict[str, Qos] = {}
+        self.started: dict[int, None] = {}  # jobs that have started since limit_ends.py looked
         self.touches = 0  # of books: what a change costs (tests)
 
     def book(self, key: Key) -> Book:
@@ -132,6 +146,11 @@ class Ledger:
         if found is None:
             found = self.books[key] = Book(key)
         return found
+
+    def leave(self, job_id: int) -> None:
+        """The job waits for no limit any more."""
+        for place in self.waiting.pop(job_id, ()):
+            place.queue.leave(job_id, place.need)
 
     def take_decay(self, old: Decay, forget: bool, now_us: int) -> None:
         """What was used so far was forgotten by the old rule."""
@@ -154,6 +173,10 @@ class Ledger:
                 found.append(self.book(("account", qos, entry.account)))
         self.touches += len(found)
         return found
+
+    def is_in(self, state: ClusterState, entry: Entry, book: Book) -> bool:
+        """Whether an entry counts there."""
+        return any(one is book for one in self.books_of(state, entry))
 
 
 def qos_of(state: ClusterState, name: str) -> Qos:
@@ -218,6 +241,8 @@ def settle(state: ClusterState) -> None:
         due, state.limits_due = state.limits_due, {}
         for job_id in due:
             job = state.jobs.get(job_id)
+            if job_id in ledger.waiting and (job is None or job.state is not JobState.PENDING):
+                ledger.leave(job_id)
             enter(state, ledger, job_id, entry_of(state, job, ledger.accruing.get(job_id, 0)) if job else None)
 
 
@@ -236,6 +261,8 @@ def enter(state: ClusterState, ledger: Ledger, job_id: int, new: Entry | None) -
 
 def _count(state: ClusterState, ledger: Ledger, job_id: int, entry: Entry, sign: int) -> None:
     rates = rates_of(entry.tres, entry.factor_ppm) if entry.runs else None
+    if rates and sign > 0:
+        ledger.started[job_id] = None
     ended_us = _ended_us(state, job_id) if rates and sign < 0 else 0
     for book in ledger.books_of(state, entry):
         book.enter(entry, sign)
@@ -289,8 +316,8 @@ def sum_again(state: ClusterState, ledger: Ledger) -> None:
     ledger.sums_due = False
     for book in ledger.books.values():
         if book.spent is not None and book.key[0] == "assoc":
-            assoc = state.shares.by_id[int(book.key[1])]
-            if not assoc.user_name:
+            assoc = state.shares.by_id.get(int(book.key[1]))
+            if assoc is not None and not assoc.user_name:
                 book.spent = _sum_below(state, assoc)
             ledger.freed[book.key] = None
 
@@ -351,7 +378,7 @@ def _check_spent(ledger: Ledger, state: ClusterState, book: Book) -> None:
         return
     rates: dict[str, int] = {}
     for entry in ledger.entries.values():
-        if entry.runs and any(one is book for one in ledger.books_of(state, entry)):
+        if entry.runs and ledger.is_in(state, entry, book):
             for name, rate in rates_of(entry.tres, entry.factor_ppm).items():
                 rates[name] = rates.get(name, 0) + rate
     need(rates == book.spent.rates, f"rates of {book.key}: {book.spent.rates}, not {rates}")

@@ -8,7 +8,6 @@ it look again, in the order of their priority. When the tree itself changes, the
 from collections.abc import Iterable
 
 from ctld.core.ledger import Entry, Ledger, below, enter, entry_of, qos_of, settle
-from ctld.core.limits import leave
 from ctld.core.model import Job, Qos
 from ctld.core.priority import rank
 from ctld.core.ready import refresh
@@ -122,6 +121,7 @@ def follow(state: ClusterState, now_us: int) -> None:
         for name in qos:
             _new_qos(state, ledger, name, now_us)
         ledger.rules.clear()
+        ledger.started |= {job_id: None for job_id, entry in ledger.entries.items() if entry.runs}
         state.rules_changed()
         _look_again(state, _concerned(state, ledger, changed, qos), now_us)
 
@@ -177,7 +177,7 @@ def _look_again(state: ClusterState, jobs: list[Job], now_us: int) -> None:
     for _, job_id in sorted(ranked):
         ledger = state.ledger
         if ledger is not None and job_id in ledger.waiting:
-            leave(state, job_id)
+            ledger.leave(job_id)
         refresh(state, state.jobs[job_id], now_us)
 
 

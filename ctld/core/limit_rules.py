@@ -176,10 +176,13 @@ def _compiled(state: ClusterState, ledger: Ledger, assoc: Assoc | None, qos: str
         taken |= {(c.field, c.tres) for c in checks}
     if assoc is not None:
         found += _of_assocs(state, ledger, assoc, taken, own)
-    by_use: tuple[list[Check], list[Check], list[Check]] = ([], [], [])
-    for check in found:
-        by_use[check.measure - _M.SUBMITTED + 1 if check.measure >= _M.SUBMITTED else 0].append(check)
-    return Rules(*map(tuple, by_use), tuple(order), assoc)  # type: ignore[arg-type]
+    return Rules(
+        tuple(check for check in found if check.measure < _M.SUBMITTED),
+        tuple(check for check in found if check.measure is _M.SUBMITTED),
+        tuple(check for check in found if check.measure is _M.ACCRUING),
+        tuple(order),
+        assoc,
+    )
 
 
 def _applies(field: str, partition: str, is_own: bool) -> bool:
@@ -195,9 +198,7 @@ def _amounts(limits: object, field: str) -> Iterator[tuple[str, int]]:
         yield "", value
 
 
-def _of_qos(
-    state: ClusterState, ledger: Ledger, qos: Qos, partition: str, user: str, account: str
-) -> Iterator[Check]:
+def _of_qos(state: ClusterState, ledger: Ledger, qos: Qos, partition: str, user: str, account: str) -> Iterator[Check]:
     relative = "Relative" in qos.flags
     for field, measure, whose in _OF_QOS:
         for tres, amount in _amounts(qos.limits, field):
@@ -249,6 +250,4 @@ def _total(state: ClusterState, tres: str, partition: str) -> int:
         return len(nodes)
     if tres.startswith("license/"):
         return state.license_totals.get(tres.removeprefix("license/"), 0)
-    return sum(
-        gres.count for node in nodes for gres in node.config.gres if tres in gres_keys(gres.name, gres.type)
-    )
+    return sum(gres.count for node in nodes for gres in node.config.gres if tres in gres_keys(gres.name, gres.type))

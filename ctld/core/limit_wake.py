@@ -10,10 +10,10 @@ counter has a timer for the moment when its first job fits, if nothing else happ
 """
 
 from ctld.core import priority
-from ctld.core.ledger import Book, Key, Ledger, settle
+from ctld.core.ledger import Book, Ledger, settle
 from ctld.core.limit_rules import Measure
 from ctld.core.limit_waits import Queue
-from ctld.core.limits import leave, used_at
+from ctld.core.limits import used_at
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -53,6 +53,7 @@ def wake(state: ClusterState, now_us: int) -> None:
 
 def _wake_queue(state: ClusterState, ledger: Ledger, book: Book, queue: Queue, most: int, now_us: int) -> int:
     """Returns how many jobs looked again."""
+
     def rank_of(job_id: int) -> int:
         job = state.jobs[job_id]
         return max(priority.rank(state, job, state.partitions[name]) for name in job.request.partitions)
@@ -64,7 +65,7 @@ def _wake_queue(state: ClusterState, ledger: Ledger, book: Book, queue: Queue, m
         if found is None:
             return tried
         job_id, need = found
-        leave(state, job_id)
+        ledger.leave(job_id)
         tried += 1
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING:
@@ -80,9 +81,8 @@ def _wake_queue(state: ClusterState, ledger: Ledger, book: Book, queue: Queue, m
 def _arm(state: ClusterState, ledger: Ledger, book: Book, now_us: int) -> None:
     """See to it that a queue is looked at when time alone lets its first job fit."""
     for queue in book.waits.queues.values():
-        measure, tres = queue.what
         least = queue.least()
-        if measure not in _BY_THEMSELVES or least is None:
+        if queue.what[0] not in _BY_THEMSELVES or least is None:
             continue
         due_us = _fits_at(state, book, queue, least, now_us)
         if due_us is not None and not now_us < queue.due_us <= due_us:

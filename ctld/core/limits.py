@@ -24,7 +24,7 @@ from ctld.core.decay import USAGE_ONE
 from ctld.core.effects import Refused
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.factors import billing, tres_amounts
-from ctld.core.ledger import PPM, Book, qos_of, settle
+from ctld.core.ledger import PPM, US, Book, enter, entry_of, qos_of, settle
 from ctld.core.limit_rules import UNITS, Check, Measure, Rules, rules, rules_of
 from ctld.core.limit_waits import Need, Place
 from ctld.core.model import Job, JobRequest, NodeAlloc
@@ -84,9 +84,7 @@ def _wish(
     return Wish(tres, per_node, limit_s, qos.usage_factor_ppm, safe)
 
 
-def _wish_at_start(
-    state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int
-) -> Wish:
+def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int) -> Wish:
     """What it would be given."""
     before, job.alloc = job.alloc, alloc
     tres = assocs.allocated(job)
@@ -196,12 +194,19 @@ def look(state: ClusterState, job: Job) -> dict[str, Block]:
     return found
 
 
+def all_blocks(state: ClusterState, job: Job) -> tuple[Block, ...]:
+    """Everything that holds the job back in its first partition."""
+    partition = job.request.partitions[0]
+    wish = wish_of(state, job.request, job.time_limit_s, partition)
+    return tuple(blocks(state, rules_of(state, job, partition), wish))
+
+
 def hold_back(state: ClusterState, job: Job, rank: int) -> dict[str, Block]:
     """`look`, and the job stands in the queues of what it found."""
     ledger = state.ledger
     assert ledger is not None
     if job.job_id in ledger.waiting:
-        leave(state, job.job_id)
+        ledger.leave(job.job_id)
     found = look(state, job)
     if found:
         wait(state, job, found.values(), rank)
@@ -224,13 +229,6 @@ def wait(state: ClusterState, job: Job, found: Iterable[Block], rank: int) -> No
     ledger.waiting[job.job_id] = tuple(places)
 
 
-def leave(state: ClusterState, job_id: int) -> None:
-    """The job waits for no limit any more."""
-    assert state.ledger is not None
-    for queue, need in state.ledger.waiting.pop(job_id, ()):
-        queue.leave(job_id, need)
-
-
 def room(state: ClusterState, job: Job, most: int) -> int:
     """How many tasks of an array may start together, in the partition that allows the most; 1 at least."""
     best = 1
@@ -246,15 +244,36 @@ def room(state: ClusterState, job: Job, most: int) -> int:
     return best
 
 
-def at_start(
-    state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int
-) -> Block | None:
+def at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int) -> Block | None:
     """What holds a job back that is about to start with this."""
     settle(state)
     found = rules_of(state, job, partition)
     if not found.start:
         return None
     return next(blocks(state, found, _wish_at_start(state, job, partition, alloc, limit_s)), None)
+
+
+def together(
+    state: ClusterState, starts: list[tuple[Job, str, tuple[NodeAlloc, ...], int]]
+) -> tuple[Job, Block] | None:
+    """What holds one of several jobs back that start all or none. Each is counted for the next, and taken out again."""
+    ledger = state.ledger
+    assert ledger is not None
+    settle(state)
+    found, freed = None, dict(ledger.freed)
+    for job, partition, alloc, limit_s in starts:
+        block = at_start(state, job, partition, alloc, limit_s)
+        if block is not None:
+            found = job, block
+            break
+        entry = entry_of(state, job)
+        if entry is not None:
+            tres = tuple(sorted(_wish_at_start(state, job, partition, alloc, limit_s).tres.items()))
+            enter(state, ledger, job.job_id, entry._replace(runs=True, tres=tres, end_s=state.now_us // US + limit_s))
+    state.limits_due |= dict.fromkeys(job.job_id for job, _, _, _ in starts)
+    settle(state)
+    ledger.freed = freed  # nothing was
+    return found
 
 
 # ---- at submission -----------------------------------------------------------------------------------------------
@@ -271,7 +290,9 @@ def at_submit(state: ClusterState, request: JobRequest, user: str, tasks: int) -
         found = rules(state, assoc, request.qos or DEFAULT_QOS, partition, user)
         for check in found.submit:
             if used(state, check) + tasks > check.bound:
-                raise Refused(Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, used(state, check), tasks)}")
+                raise Refused(
+                    Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, used(state, check), tasks)}"
+                )
         if found.has_flag("DenyOnLimit"):
             _deny(state, request, found, partition)
 
@@ -283,18 +304,6 @@ def _deny(state: ClusterState, request: JobRequest, found: Rules, partition: str
         never = wants < check.bound if check.measure is _M.LEAST else wants > check.bound
         if never and not (check.measure is _M.TIME and request.time_limit_s is None):
             raise Refused(Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, 0, wants)}")
-
-
-def default_limit_s(state: ClusterState, request: JobRequest, user: str) -> int:
-    """MaxWall, for a job that names no time limit; 0 = there is none. As in Slurm, a job is not held back for silence."""
-    if state.ledger is None:
-        return 0
-    account = (request.account or state.config.penstock_default_account).lower()
-    partition = request.partitions[0]
-    found = rules(
-        state, state.shares.find(account, user, partition), request.qos or DEFAULT_QOS, partition, user
-    )
-    return next((check.bound for check in found.start if check.measure is _M.TIME), 0)
 
 
 # ---- in words ----------------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def _limited(
     """What limits have to say of a job that nothing else holds back: no rank where one stands in its way."""
     if reason is not None:
         if state.ledger is not None and job.job_id in state.ledger.waiting:
-            limits.leave(state, job.job_id)
+            state.ledger.leave(job.job_id)
         return reason, ranks
     found = limits.hold_back(state, job, max((rank for rank in ranks if rank is not None), default=0))
     if found:
@@ -202,7 +202,7 @@ def wait_for_limit(state: ClusterState, job: Job, block: limits.Block) -> None:
     """A job that was about to start may not: it waits for that limit, with all that start together."""
     ranks = _ranks(state, job, None)
     if state.ledger is not None and job.job_id in state.ledger.waiting:
-        limits.leave(state, job.job_id)
+        state.ledger.leave(job.job_id)
     limits.wait(state, job, (block,), max((rank for rank in ranks if rank is not None), default=0))
     _wait(state, job)
     set_reason(state, job, block.reason, "")

@@ -202,9 +202,28 @@ def _start_together(state: ClusterState, now_us: int, first: Job, starts: dict[i
         if not any(wants_mps(job) for job in jobs):
             state.changed()
         return 0
+    if state.ledger is not None and _are_over_limit(state, now_us, booked):
+        return 0
     for job, start, alloc, _ in booked:
         _start(state, now_us, job, start, alloc)
     return len(jobs)
+
+
+def _are_over_limit(
+    state: ClusterState, now_us: int, booked: list[tuple[Job, Start, tuple[NodeAlloc, ...], int]]
+) -> bool:
+    """Of jobs that start together one would exceed a limit: all of them wait."""
+    found = limits.together(
+        state,
+        [
+            (job, state.partition_list[start.partition].name, alloc, min(start.limit_s, most_s(job.request, now_us)))
+            for job, start, alloc, _ in booked
+        ],
+    )
+    if found is not None:
+        wait_for_limit(state, *found)
+        state.changed()
+    return found is not None
 
 
 def _allocation(

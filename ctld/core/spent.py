@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core.decay import RATE_ONE, USAGE_ONE, carry_all
+from ctld.core.decay import RATE_ONE, USAGE_ONE, carry, carry_all
 from ctld.core.fairshare import Decay
 from ctld.core.resets import last_reset_us
 
@@ -19,6 +19,8 @@ _AT = "at_us"
 _NEVER = Decay(0, "NONE")
 #: Amounts of one TRES minute.
 MINUTE = 60 * USAGE_ONE
+#: What a rate of 1 uses in a second.
+RATES_A_SECOND = USAGE_ONE // RATE_ONE
 
 
 class Spent:
@@ -53,6 +55,13 @@ class Spent:
                 self.rates[name] = left
             else:
                 self.rates.pop(name, None)
+
+    def can_reach(self, rate: int, bound: int, decay: Decay) -> bool:
+        """Whether a constant rate ever leads to that amount: what is used in a half-life is forgotten in some of them."""
+        rule = decay if self.decays else _NEVER
+        if rule.half_life_us <= 0:
+            return True
+        return carry(0, rate, 0, 64 * rule.half_life_us, rule.half_life_us) > bound
 
     def undo(self, rates: dict[str, int], from_us: int, decay: Decay) -> None:
         """What was counted of these since `from_us` was not used."""

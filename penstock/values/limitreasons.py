@@ -1,8 +1,8 @@
 """The reason word of each limit, and what it means in a sentence. Words are Slurm's (`squeue %r`); pure.
 
-Most words are put together: who has the limit (Assoc or QOS), the limit, and what of. TRES fall into kinds that have words of their
-own; whatever else there is, is Unknown. Slurm's spelling is not regular (QOSGrpCpuLimit, QOSGrpCPUMinutesLimit,
-AssocGrpMemMinutes, QOSGrpMemoryMinutes), so each family says what differs.
+Most words are put together: who has the limit (Assoc or QOS), the limit, and what of. TRES fall into kinds that
+have words of their own; whatever else there is, is Unknown. Slurm's spelling is not regular (QOSGrpCpuLimit,
+QOSGrpCPUMinutesLimit, AssocGrpMemMinutes, QOSGrpMemoryMinutes), so each family says what differs.
 """
 
 from functools import lru_cache

@@ -188,6 +188,7 @@ class World:
             sorted(self.gpus.values(), key=lambda gpu: (gpu.node, gpu.slot, gpu.uuid)),
             [self.crontabs[uid] for uid in sorted(self.crontabs)], [self.triggers[i] for i in sorted(self.triggers)],
             audit=AuditHead(len(self.audit), self.audit[-1].hash if self.audit else GENESIS, len(self.txns)),
+            qos_usage=sorted(self.qos_usage.items()),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
