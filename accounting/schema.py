@@ -204,6 +204,9 @@ ASSOC_USAGE = Table(
     Column("assoc_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     Column("usage", BigInteger, nullable=False),
     Column("at_us", BigInteger, nullable=False),
+    Column(
+        "tres", Text, nullable=False, server_default=""
+    ),  # JSON: by TRES (ctld.core.spent), where limits are enforced
 )
 
 ACCOUNT = Table(

@@ -12,6 +12,7 @@ A start and an end change the rate of one association; its usage row goes into t
 from ctld.core.factors import billing
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares, ShareTree
 from ctld.core.model import Job
+from ctld.core.spent import spent_from
 from ctld.core.state import ClusterState
 from penstock.values.states import ACTIVE_STATES, HOLDING_STATES
 from penstock.values.tres import gres_keys
@@ -140,6 +141,8 @@ def take_decay(state: ClusterState, decay: Decay, now_us: int) -> None:
     forget = decay.reset_period == "NOW"
     if tree.decay == decay and not forget:
         return
+    if state.ledger is not None:
+        state.ledger.take_decay(tree.decay, forget, now_us)
     for assoc in tree.by_id.values():
         if not assoc.usage and not assoc.rate:
             continue
@@ -182,7 +185,7 @@ def restore(state: ClusterState, loaded: LoadedShares) -> None:
     for entry in loaded.usage:
         assoc = tree.by_id.get(entry.assoc_id)
         if assoc is not None:
-            assoc.usage, assoc.at_us = entry.usage, entry.at_us
+            assoc.usage, assoc.at_us, assoc.spent = entry.usage, entry.at_us, spent_from(entry.tres)
 
 
 def resume(state: ClusterState) -> None:

@@ -34,6 +34,10 @@ from ctld.core import (
     job_life,
     layout,
     lease,
+    ledger,
+    limit_changes,
+    limit_ends,
+    limit_wake,
     mail,
     mig,
     node_admin,
@@ -280,8 +284,21 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.GPU_WORK: gpu_work.timed_out,
     Timer.GPU_CARE: gpu_care.due,
     Timer.GPU_IDLE: gpu_idle.due,
+    Timer.LIMIT_END: limit_ends.due,
+    Timer.LIMITS: lambda state, now_us, key, check: limit_wake.due(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
+
+
+def _keep_limits(state: ClusterState, now_us: int) -> None:
+    """What has happened counts against limits, and may wake who waits for one."""
+    if state.dirty_assocs or state.dirty_qos:
+        limit_changes.follow(state, now_us)
+    if state.ledger is not None and state.ledger.sums_due:
+        ledger.sum_again(state, state.ledger)
+    limit_wake.wake(state, now_us)
+    if state.ledger is not None and state.ledger.started:
+        limit_ends.keep(state, state.ledger, now_us)
 
 
 def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
@@ -302,6 +319,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
     if state.dirty_usage:
         tree = state.shares.by_id
         batch.usage = [tree[i].usage_row() for i in state.dirty_usage if i in tree]
+    if state.dirty_qos_usage:
+        batch.qos_usage = [ledger.qos_usage_row(state, name) for name in state.dirty_qos_usage]
     if state.dirty_reservations:
         there, names = state.reservations, state.dirty_reservations
         batch.reservations = [there[n] for n in names if n in there]
@@ -352,6 +371,8 @@ class Core:
             het_life.settle(state, now_us)
         if state.steps_due:
             steps.serve_due(state, now_us)
+        if state.ledger is not None:
+            _keep_limits(state, now_us)
         if state.dirty_nodes and state.periodic.triggers:
             triggers.nodes_changed(state, now_us)
 
@@ -390,6 +411,8 @@ class Core:
             het_life.settle(state, now_us)
         if state.steps_due:
             steps.serve_due(state, now_us)
+        if state.ledger is not None:
+            _keep_limits(state, now_us)
         self._scheduled = True
         return state.rows_seen - before
 
@@ -442,6 +465,8 @@ class Core:
                 h.update(encode(step_row(step)))
         for _, assoc in sorted(state.shares.by_id.items()):
             h.update(encode((assoc.row(), assoc.usage_row(), assoc.rate)))
+        if state.ledger is not None:
+            h.update(encode([(key, book.counts()) for key, book in state.ledger.books.items() if not book.is_empty()]))
         for node in state.node_list:
             h.update(encode((node_row(node), node.cpus_alloc, node.mem_alloc_mb, sorted(node.jobs))))
         for reservation in state.reservations.values():

@@ -88,3 +88,19 @@ def carry(usage: int, rate: int, from_us: int, to_us: int, half_life_us: int) ->
         usage = (usage * left + (ONE >> 1)) >> SCALE_BITS
         used = (rate * (ONE - left) * half_life_us * _PER_LN2) >> (2 * SCALE_BITS) if rate else 0
     return min(USAGE_MAX, usage + (used + _RATE_US_PER_USAGE // 2) // _RATE_US_PER_USAGE)
+
+
+def carry_all(
+    amounts: dict[str, int], rates: dict[str, int], from_us: int, to_us: int, half_life_us: int
+) -> dict[str, int]:
+    """`carry` of several kinds at once."""
+    gone_us = to_us - from_us
+    if gone_us <= 0:
+        return dict(amounts)
+    left = half_power(gone_us, half_life_us) if half_life_us > 0 else ONE
+    seconds = gone_us if half_life_us <= 0 else ((ONE - left) * half_life_us * _PER_LN2) >> (2 * SCALE_BITS)
+    found = {name: (amount * left + (ONE >> 1)) >> SCALE_BITS for name, amount in amounts.items() if amount}
+    for name, rate in rates.items():
+        used = (rate * seconds + _RATE_US_PER_USAGE // 2) // _RATE_US_PER_USAGE
+        found[name] = min(USAGE_MAX, found.get(name, 0) + used)
+    return found

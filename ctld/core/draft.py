@@ -19,6 +19,7 @@ from ctld.core.events import Actor
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, ResourceRow, UsageRow, UserRow, WckeyRow
 from ctld.core.model import Qos
 from ctld.core.priority import calculate_soon
+from ctld.core.spent import joined
 from ctld.core.state import ClusterState
 from penstock.values.limits import NO_LIMITS
 from penstock.values.states import ACTIVE_STATES
@@ -148,6 +149,8 @@ class Draft:
         self._advance(assoc)
         self._advance(parent)
         self.set(parent, "usage", parent.usage + assoc.usage)
+        if assoc.spent is not None:
+            self.set(parent, "spent", joined(parent.spent, assoc.spent, tree.decay, self.now_us))
         self.put(self.state.dirty_usage, parent.assoc_id, None)
         self._leave(assoc)
         if not assoc.user_name and assoc.made_by_itself:
@@ -160,11 +163,19 @@ class Draft:
     def forget_usage(self, assoc: Assoc) -> None:
         """What was charged to an association itself counts no more."""
         self._advance(assoc)
-        if assoc.usage:
+        if assoc.usage or assoc.spent is not None:
             before = assoc.usage_row()
             self.set(assoc, "usage", 0)
+            self._forget_spent(assoc)
             self.put(self.state.dirty_usage, assoc.assoc_id, None)
             self.told.append(Told(before, assoc.usage_row()))
+
+    def _forget_spent(self, assoc: Assoc) -> None:
+        if assoc.spent is not None:
+            self.set(assoc.spent, "amounts", {})
+            self.set(assoc.spent, "at_us", self.now_us)
+            if self.state.ledger is not None:
+                self.set(self.state.ledger, "sums_due", True)
 
     def _advance(self, assoc: Assoc) -> None:
         tree = self.state.shares

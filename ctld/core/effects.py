@@ -370,6 +370,7 @@ class Batch(msgspec.Struct):
     wckeys: list[WckeyRow] = []
     resources: list[ResourceRow] = []
     tres: list[TresRow] = []
+    qos_usage: list[Any] = []  # ledger.QosUsageRow
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -401,6 +402,7 @@ class Batch(msgspec.Struct):
             or self.wckeys
             or self.resources
             or self.tres
+            or self.qos_usage
         )
 
 

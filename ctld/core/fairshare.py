@@ -24,11 +24,14 @@ Deliberately absent: what limits and QOS mean (limits.py), and who may change th
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctld.core.decay import ONE, carry, half_power
 from ctld.core.resets import last_reset_us
 from penstock.values.limits import NO_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from ctld.core.spent import Spent
 
 ROOT = "root"
 ROOT_ID = 1
@@ -68,6 +71,7 @@ class UsageRow(NamedTuple):
     assoc_id: int
     usage: int  # decay.USAGE_ONE = one billing second
     at_us: int
+    tres: str = ""  # the same by TRES (spent.py), where limits are enforced
 
 
 class AccountRow(NamedTuple):
@@ -155,8 +159,8 @@ class Assoc:
 
     __slots__ = (
         "account", "assoc_id", "at_us", "budget", "children", "created_at_us", "default_qos", "factor", "level", "level_shares",
-        "level_usage", "limits", "made_by_itself", "parent", "partition", "priority", "qos", "rate", "shares", "total",
-        "usage", "user_name",
+        "level_usage", "limits", "made_by_itself", "parent", "partition", "priority", "qos", "rate", "shares", "spent",
+        "total", "usage", "user_name",
     )  # fmt: skip
 
     def __init__(self, assoc_id: int, account: str, user_name: str, parent: "Assoc | None", shares: int = 1) -> None:
@@ -172,6 +176,7 @@ class Assoc:
         self.budget = ""
         self.created_at_us = 0
         self.usage = self.at_us = 0  # charged to it, as of
+        self.spent: Spent | None = None  # its own use by TRES, where limits are enforced
         self.rate = 0  # billing of its running jobs, decay.RATE_ONE = one unit
         self.children: dict[int, Assoc] = {}
         if parent is not None:
@@ -193,7 +198,7 @@ class Assoc:
 
     def usage_row(self) -> UsageRow:
         """Freeze its own usage."""
-        return UsageRow(self.assoc_id, self.usage, self.at_us)
+        return UsageRow(self.assoc_id, self.usage, self.at_us, self.spent.text() if self.spent is not None else "")
 
 
 class ShareTree:

@@ -4,7 +4,7 @@
 finds one ends.
 """
 
-from ctld.core import arrays, het_life, shares
+from ctld.core import arrays, het_life, ledger, shares
 from ctld.core.devices import device_masks
 from ctld.core.gpu_invariants import check_gpus
 from ctld.core.model import Job, Node, NodeAlloc
@@ -32,6 +32,7 @@ def check(state: ClusterState) -> None:
     het_life.check(state)
     _check_licenses(state)
     _check_shares(state)
+    ledger.check(state)
     _check_reservations(state)
     _check_crontabs(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)

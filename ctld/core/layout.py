@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ctld.core import gpu_care, gpu_kinds, gpu_types, gpus, mig, preempt, priority, shares, tres
+from ctld.core import gpu_care, gpu_kinds, gpu_types, gpus, limit_changes, mig, preempt, priority, shares, tres
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -104,6 +104,7 @@ def take_config(state: ClusterState, config: Config, now_us: int) -> None:
     """Put `config` into force, keeping what is known."""
     lay_out(state, config, now_us)
     priority.configure(state, config, now_us)
+    limit_changes.configure(state, now_us)
     refresh_all(state, now_us)
 
 

@@ -259,6 +259,10 @@ def rerank(state: ClusterState) -> None:
             points[assoc.assoc_id] = table.of_assoc(assoc)
     ranks = table.calculate(points)
     state.pending.rerank(het.level(state.pending, ranks) if state.hets else ranks)
+    if state.ledger is not None:
+        from ctld.core.limit_changes import ranked_anew  # which asks for ranks of us
+
+        ranked_anew(state, state.now_us)
     state.changed()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import admit, arrays, het, predict, preempt, priority, standing
+from ctld.core import admit, arrays, het, limits, predict, preempt, priority, standing
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -120,6 +120,8 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         if job.request.switches_max:
             _await_switches(state, job)
     ranks = _ranks(state, job, reason)
+    if state.ledger is not None:
+        reason, ranks = _limited(state, job, reason, ranks)
     if reason is not None:
         _wait(state, job)
         if reason is Reason.BEGIN_TIME is not job.reason:
@@ -131,7 +133,10 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if job.request.het_job_id:
         _join(state, job, ranks, now_us)
     else:
-        state.pending.set_ready(job.job_id, ranks, arrays.startable(state, job), job.eligible_at_us // US)
+        count = arrays.startable(state, job)
+        if count > 1 and state.ledger is not None:
+            count = limits.room(state, job, count)
+        state.pending.set_ready(job.job_id, ranks, count, job.eligible_at_us // US)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)
     if state.quick_pass_due or _only_waits(state, job):
@@ -176,6 +181,33 @@ def _ranks(state: ClusterState, job: Job, reason: Reason | None) -> list[int | N
     return predict.aged(state, job, priority.ranks(state, job, open_to))
 
 
+def _limited(
+    state: ClusterState, job: Job, reason: Reason | None, ranks: list[int | None]
+) -> tuple[Reason | None, list[int | None]]:
+    """What limits have to say of a job that nothing else holds back: no rank where one stands in its way."""
+    if reason is not None:
+        if state.ledger is not None and job.job_id in state.ledger.waiting:
+            state.ledger.leave(job.job_id)
+        return reason, ranks
+    found = limits.hold_back(state, job, max((rank for rank in ranks if rank is not None), default=0))
+    if found:
+        names = [state.partition_list[state.pending.partition[r]].name for r in state.pending.rows_of(job.job_id)]
+        ranks = [None if name in found else rank for name, rank in zip(names, ranks, strict=True)]
+        if not any(rank is not None for rank in ranks):
+            return next(iter(found.values())).reason, ranks
+    return None, ranks
+
+
+def wait_for_limit(state: ClusterState, job: Job, block: limits.Block) -> None:
+    """A job that was about to start may not: it waits for that limit, with all that start together."""
+    ranks = _ranks(state, job, None)
+    if state.ledger is not None and job.job_id in state.ledger.waiting:
+        state.ledger.leave(job.job_id)
+    limits.wait(state, job, (block,), max((rank for rank in ranks if rank is not None), default=0))
+    _wait(state, job)
+    set_reason(state, job, block.reason, "")
+
+
 def _wait(state: ClusterState, job: Job) -> None:
     """It is not ready, and neither is any component that starts with it."""
     for member in het.members(state, job) if job.request.het_job_id else (job,):
@@ -192,6 +224,8 @@ def _join(state: ClusterState, job: Job, ranks: list[int | None], now_us: int) -
             return _wait(state, job)
         if member is not job:
             if not member.eligible_at_us or _obstacle(state, member, now_us) is not None:
+                return _wait(state, job)
+            if state.ledger is not None and limits.look(state, member):
                 return _wait(state, job)
             given[member.job_id] = _ranks(state, member, None)
     known = [rank for ranks in given.values() for rank in ranks]

@@ -18,6 +18,7 @@ from ctld.core import (
     gpu_care,
     gpu_idle,
     gpu_work,
+    limit_changes,
     node_admin,
     ports,
     predict,
@@ -88,6 +89,7 @@ class Loaded(NamedTuple):
     triggers: Sequence[Trigger] = ()
     amendments: Sequence[Amendment] = ()  # in force in the configuration already
     audit: AuditHead = AuditHead()
+    qos_usage: Sequence[tuple[str, str]] = ()  # (name, Spent as text)
 
 
 class Misfit(Exception):
@@ -123,6 +125,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     assocs.resume(state)
     state.shares.decay = priority.decay_of(config)
     priority.configure(state, config, now_us)
+    limit_changes.recover(state, loaded.qos_usage, now_us)
     predict.restore(state)
     for row in loaded.partitions:
         if row.name in state.partitions:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, gang, het, job_life, victims
+from ctld.core import arrays, gang, het, job_life, limits, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
@@ -24,7 +24,7 @@ from ctld.core.fractions import Holds, steer
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.mps_users import MPS, elsewhere, foreign_gpus, wants_mps
 from ctld.core.planning import Answer, Forecast, Placement, Rows, Start, ask, present, snapshot
-from ctld.core.ready import most_s
+from ctld.core.ready import most_s, refresh, wait_for_limit
 from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
 from ctld.core.shares import GPU, pick_share, wish_of
@@ -140,12 +140,29 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
         if alloc is None:
             state.changed()
             continue
+        if state.ledger is not None and _is_over_limit(state, now_us, holder, partition, alloc, start):
+            continue
         job = arrays.take_task(state, holder)
         _start(state, now_us, job, start, alloc)
         if holder is not job:
             _recount(state, holder)
         done += 1
     return done
+
+
+def _is_over_limit(
+    state: ClusterState, now_us: int, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], start: Start
+) -> bool:
+    """With what has started before it in this pass it would exceed a limit; then it waits, and another pass follows."""
+    block = limits.at_start(state, job, partition, alloc, min(start.limit_s, most_s(job.request, now_us)))
+    if block is None:
+        return False
+    if len(job.request.partitions) > 1:
+        refresh(state, job, now_us)
+    if is_startable(state, job):
+        wait_for_limit(state, job, block)
+    state.changed()
+    return True
 
 
 def _start(state: ClusterState, now_us: int, job: Job, start: Start, alloc: tuple[NodeAlloc, ...]) -> None:
@@ -185,9 +202,28 @@ def _start_together(state: ClusterState, now_us: int, first: Job, starts: dict[i
         if not any(wants_mps(job) for job in jobs):
             state.changed()
         return 0
+    if state.ledger is not None and _are_over_limit(state, now_us, booked):
+        return 0
     for job, start, alloc, _ in booked:
         _start(state, now_us, job, start, alloc)
     return len(jobs)
+
+
+def _are_over_limit(
+    state: ClusterState, now_us: int, booked: list[tuple[Job, Start, tuple[NodeAlloc, ...], int]]
+) -> bool:
+    """Of jobs that start together one would exceed a limit: all of them wait."""
+    found = limits.together(
+        state,
+        [
+            (job, state.partition_list[start.partition].name, alloc, min(start.limit_s, most_s(job.request, now_us)))
+            for job, start, alloc, _ in booked
+        ],
+    )
+    if found is not None:
+        wait_for_limit(state, *found)
+        state.changed()
+    return found is not None
 
 
 def _allocation(
@@ -206,8 +242,6 @@ def is_startable(state: ClusterState, job: Job) -> bool:
 
 
 def _recount(state: ClusterState, holder: Job) -> None:
-    from ctld.core.ready import refresh
-
     refresh(state, holder, state.now_us)
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ctld.core.explain import Telling
     from ctld.core.fractions import Mix
     from ctld.core.gpu_kinds import Extra
+    from ctld.core.ledger import Ledger
     from ctld.core.planning import Forecast
     from ctld.core.priority import Priorities
 
@@ -192,12 +193,15 @@ class ClusterState:
         """Accounts, shares and usage, and what has changed of them since the last seal."""
         self.mailed_limits: dict[int, int] = {}  # job id -> shares of its time limit that mail has told of (mail.py)
         self.shares = ShareTree()
+        self.ledger: Ledger | None = None  # what counts against limits; None = nobody enforces them
+        self.limits_due: dict[int, None] = {}  # jobs that have changed since the ledger was settled
         self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
         self.own_accounts = 0  # accounts that nobody has added
         self.priorities: Priorities | None = None  # None = priority/basic
         self.priority_generation = 0
         self.dirty_assocs: dict[int, AssocRow] = {}
         self.dirty_usage: dict[int, None] = {}
+        self.dirty_qos_usage: dict[str, None] = {}
         self.dirty_accounts: dict[str, AccountRow] = {}
         self.dirty_users: dict[str, UserRow] = {}
         self.resources: dict[str, ResourceRow] = {}  # licences that accounting knows, by NAME@SERVER, deleted ones too
@@ -236,6 +240,8 @@ class ClusterState:
     def touch(self, job: Job) -> None:
         """The job's row must be written."""
         self.dirty_jobs[job.job_id] = None
+        if self.ledger is not None:
+            self.limits_due[job.job_id] = None
 
     def touch_step(self, step: Step) -> None:
         """The step's row must be written."""
@@ -301,7 +307,7 @@ class ClusterState:
         self.history, self.effects, self.purged = [], [], []
         self.audit.start_new_batch()
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
-        self.dirty_reservations = {}
+        self.dirty_reservations, self.dirty_qos_usage = {}, {}
         if self.dirty_wckeys or self.dirty_resources or self.dirty_tres:
             self.dirty_wckeys, self.dirty_resources, self.dirty_tres = {}, {}, {}
 

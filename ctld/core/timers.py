@@ -41,6 +41,8 @@ class Timer(IntEnum):
     GPU_CARE = 92  # is there a GPU to be checked or reset
     GPU_IDLE = 93  # key = job id, check = attempt: its GPUs have been idle for too long
     IMMEDIATE = 82  # key = job id: --immediate
+    LIMITS = 320  # key = a book of the ledger: jobs that wait for it may fit now (limit_wake.py)
+    LIMIT_END = 321  # key = a book or a job id: minutes are used up (limit_ends.py)
     TRIGGERS = 300  # is there something that triggers wait for
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 

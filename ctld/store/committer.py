@@ -257,6 +257,7 @@ class Store:
             (sql.insert_history, batch.history),
             (sql.replace_assocs, [rows.assoc_values(assoc) for assoc in batch.assocs]),
             (sql.replace_usage, batch.usage),
+            (sql.replace_qos_usage, batch.qos_usage),
             (sql.replace_accounts, [rows.account_values(row) for row in batch.accounts]),
             (sql.replace_users, [rows.flagged_values(row) for row in batch.users]),
             (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),

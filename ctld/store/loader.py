@@ -38,6 +38,7 @@ from ctld.store.schema import (
     NODE,
     PARTITION_STATE,
     QOS,
+    QOS_USAGE,
     RESERVATION,
     RESOURCE,
     STEP,
@@ -99,6 +100,7 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         submit_keys=_submit_keys(connection, submitted_since_us),
         audit=_audit_head(connection),
         shares=_shares(connection),
+        qos_usage=[(name, tres) for name, tres in connection.execute(select(QOS_USAGE).order_by(QOS_USAGE.c.name))],
         reservations=tuple(
             rows.reservation_from(record)
             for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))

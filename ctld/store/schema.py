@@ -105,6 +105,14 @@ QOS = Table(
     Column("deleted", Integer, nullable=False, server_default="0"),
 )
 
+#: What the jobs of a QOS have used: JSON of ctld.core.spent.Spent. Written where limits are enforced, with the jobs' rows.
+QOS_USAGE = Table(
+    "qos_usage",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("tres", Text, nullable=False),
+)
+
 #: GPUs that nodes have named. `record` is JSON of ctld.core.gpu_model.Gpu.
 GPU = Table(
     "gpu",
@@ -174,6 +182,7 @@ __all__ = [
     "NODE",
     "PARTITION_STATE",
     "QOS",
+    "QOS_USAGE",
     "RESERVATION",
     "RESOURCE",
     "SCHEMA_NAME",

@@ -31,6 +31,7 @@ from ctld.store.schema import (
     NODE,
     PARTITION_STATE,
     QOS,
+    QOS_USAGE,
     RESERVATION,
     RESOURCE,
     STEP,
@@ -65,6 +66,7 @@ class Statements:
     insert_history: str
     replace_assocs: str
     replace_usage: str
+    replace_qos_usage: str
     replace_accounts: str
     replace_users: str
     replace_reservations: str
@@ -133,6 +135,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         insert_history=insert(JOB_HISTORY),
         replace_assocs=insert(ASSOC, replace=True),
         replace_usage=insert(ASSOC_USAGE, replace=True),
+        replace_qos_usage=insert(QOS_USAGE, replace=True),
         replace_accounts=insert(ACCOUNT, replace=True),
         replace_users=insert(ACCOUNT_USER, replace=True),
         replace_reservations=insert(RESERVATION, replace=True),

@@ -4,6 +4,7 @@ Whoever adds a reason to `Reason` adds its sentence here; a test compares the tw
 the word that the controller sends, so that no list of jobs carries sentences.
 """
 
+from penstock.values.limitreasons import sentences
 from penstock.values.states import Reason
 
 #: `scontrol show job` shows the sentence as ReasonDetail where the controller has nothing more exact to say.
@@ -50,6 +51,7 @@ TEXT: dict[Reason, str] = {
     Reason.NODES_BUSY: "It was to start at once, and its nodes were busy.",
     Reason.INVALID_ACCOUNT: "Its user has no association with its account in its partition.",
     Reason.INVALID_QOS: "Its QOS does not exist any more.",
+    **sentences(),
 }
 
 

@@ -88,6 +88,7 @@ class Code(IntEnum):
     OVER_ALLOCATE = 7005
     NO_REMOVE_DEFAULT_ACCOUNT = 7009
     NO_REMOVE_DEFAULT_QOS = 7011
+    ACCOUNTING_POLICY = 2050
 
 
 TEXT: dict[Code, str] = {
@@ -171,4 +172,5 @@ TEXT: dict[Code, str] = {
         "This request would make it so some associations would not have access to their default qos."
     ),
     Code.STORAGE_AWAY: "The controller's database does not answer; try again later",
+    Code.ACCOUNTING_POLICY: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
 }

@@ -27,6 +27,7 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     crontab user=ann as=root 1=0_5_*_*_* 1.FIELD=VALUE 2=@hourly / crontab remove / crontabs / due 1      cronscript.py
     trigger KIND ... nodes=n1 job=1 offset=0 program=/x user=root permanent=true / untrigger id= job= user=
     triggered 1 / triggers                              a trigger's program has ended / all triggers
+    limit / counts / obstacles                          limits of accounts and QOS: limitscript.py
     reservations                                        all, with seconds since the scenario began
 Every command is followed by the core's own `check()`.
 """
@@ -75,6 +76,7 @@ from penstock.values.taskset import TaskSet
 from tests.core.cronscript import CronCommands
 from tests.core.gpuscript import GpuCommands
 from tests.core.hetscript import HetCommands
+from tests.core.limitscript import LimitCommands
 from tests.core.sites import make_site
 from tests.core.stepscript import StepCommands
 from tests.core.world import START_US, USERS, World, make_config
@@ -108,10 +110,12 @@ def _config_value(name: str, text: str) -> object:
         return tuple(text.split(","))
     if name in ("preempt_parameters", "scheduler_parameters", "scron_parameters", "slurmctld_parameters"):
         return tuple((word.partition("=")[0], word.partition("=")[2]) for word in text.split(","))
+    if isinstance(text, str) and name == "enforce":
+        return tuple(text.split(","))
     return _value(text) if isinstance(text, str) else text
 
 
-class Script(StepCommands, HetCommands, GpuCommands, CronCommands):
+class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands):
     """Runs the commands of one file against one world."""
 
     world: World

@@ -124,6 +124,7 @@ class World:
         self.partition_rows: dict[str, PartitionRow] = {}
         self.assoc_rows: dict[int, AssocRow] = {}
         self.usage_rows: dict[int, UsageRow] = {}
+        self.qos_usage: dict[str, str] = {}
         self.account_rows: dict[str, AccountRow] = {}
         self.user_rows: dict[str, UserRow] = {}
         self.wckey_rows: dict[int, WckeyRow] = {}
@@ -187,6 +188,7 @@ class World:
             sorted(self.gpus.values(), key=lambda gpu: (gpu.node, gpu.slot, gpu.uuid)),
             [self.crontabs[uid] for uid in sorted(self.crontabs)], [self.triggers[i] for i in sorted(self.triggers)],
             audit=AuditHead(len(self.audit), self.audit[-1].hash if self.audit else GENESIS, len(self.txns)),
+            qos_usage=sorted(self.qos_usage.items()),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -256,6 +258,7 @@ class World:
         self.partition_rows.update({p.name: p for p in batch.partitions})
         self.assoc_rows.update({a.assoc_id: a for a in batch.assocs})
         self.usage_rows.update({u.assoc_id: u for u in batch.usage})
+        self.qos_usage.update({row.name: row.tres for row in batch.qos_usage})
         self.account_rows.update({a.name: a for a in batch.accounts})
         self.user_rows.update({u.name: u for u in batch.users})
         self.wckey_rows.update({row.wckey_id: row for row in batch.wckeys})

@@ -1,0 +1,253 @@
+"""Which limits apply to a job: from associations, its QOS and its partition's to a list of checks.
+
+The order in which a limit is looked for is Slurm's (resource_limits, sacctmgr(1)):
+
+    the partition's QOS, the job's QOS (the other way round if that has OverPartQOS), then associations
+
+A limit that a QOS sets, of TRES for that TRES, goes before the same limit further down. Of associations, Grp limits hold at each
+level: the user's, its account's, and so on up to root; Max limits are those of the nearest that sets them, and count what
+the user's own association has. Where one limit has different names in a QOS and in an association, `_SAME` says so.
+
+LimitFactor of the job's QOS multiplies TRES limits of associations. A QOS with the flag Relative means percent of the
+cluster, or of the partition whose QOS it is. GrpTRESMins and GrpWall of root are not enforced, as in Slurm.
+
+The checks of a (association, QOS, partition) are put together once and kept until a limit, the tree or the
+configuration changes; a job without limits has none and costs nothing.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from ctld.core.fairshare import Assoc
+from ctld.core.ledger import PPM, Book, Ledger, assoc_of, partition_qos, qos_of, track
+from ctld.core.model import Job, Qos
+from ctld.core.qos import DEFAULT_QOS
+from ctld.core.spent import MINUTE
+from ctld.core.state import ClusterState
+from penstock.values.limitreasons import reason_of
+from penstock.values.limits import LIMITS, NO_LIMIT, Kind
+from penstock.values.states import Reason
+from penstock.values.tres import gres_keys
+
+
+class Measure(IntEnum):
+    """What a limit is compared with. Those up to LEAST look at the job alone."""
+
+    PER_JOB = 0  # TRES
+    PER_NODE = 1  # TRES on one node
+    MINUTES = 2  # TRES x time limit
+    TIME = 3  # time limit
+    LEAST = 4  # TRES, which must be no fewer
+    JOBS = 10  # that run
+    TRES = 11  # that running jobs hold
+    RUN_MINUTES = 12  # that running jobs may still use
+    USED_MINUTES = 13  # that were used
+    WALL = 14  # that was used
+    SUBMITTED = 20  # jobs that have not ended
+    ACCRUING = 21  # pending jobs that age
+
+
+class Check(NamedTuple):
+    """One limit that applies. `bound` is in units of its measure (`UNITS`); `book` is None where only the job counts."""
+
+    measure: Measure
+    tres: str
+    bound: int
+    book: Book | None
+    field: str
+    of_qos: str  # name of the QOS that has it; "" = an association
+    assoc_id: int  # that has it
+
+    @property
+    def reason(self) -> Reason:
+        """Slurm's word for a job that it holds back."""
+        return reason_of(self.field, bool(self.of_qos), self.tres)
+
+
+#: One unit of a limit, in those that are compared.
+UNITS = {
+    Measure.MINUTES: 60,
+    Measure.TIME: 60,
+    Measure.RUN_MINUTES: 60 * PPM,
+    Measure.USED_MINUTES: MINUTE,
+    Measure.WALL: MINUTE,
+}
+
+_M = Measure
+#: Of a QOS: field, measure, and whose counters: "qos", "user" or "account" in it; "" = only the job counts.
+_OF_QOS = (
+    ("max_tres_per_job", _M.PER_JOB, ""),
+    ("max_tres_per_node", _M.PER_NODE, ""),
+    ("max_tres_min_per_job", _M.MINUTES, ""),
+    ("max_wall_min", _M.TIME, ""),
+    ("min_tres_per_job", _M.LEAST, ""),
+    ("grp_jobs", _M.JOBS, "qos"),
+    ("max_jobs_per_account", _M.JOBS, "account"),
+    ("max_jobs_per_user", _M.JOBS, "user"),
+    ("grp_wall_min", _M.WALL, "qos"),
+    ("grp_tres", _M.TRES, "qos"),
+    ("grp_tres_min", _M.USED_MINUTES, "qos"),
+    ("grp_tres_run_min", _M.RUN_MINUTES, "qos"),
+    ("max_tres_per_account", _M.TRES, "account"),
+    ("max_tres_per_user", _M.TRES, "user"),
+    ("max_tres_run_min_per_account", _M.RUN_MINUTES, "account"),
+    ("max_tres_run_min_per_user", _M.RUN_MINUTES, "user"),
+    ("grp_submit_jobs", _M.SUBMITTED, "qos"),
+    ("max_submit_jobs_per_account", _M.SUBMITTED, "account"),
+    ("max_submit_jobs_per_user", _M.SUBMITTED, "user"),
+    ("grp_jobs_accrue", _M.ACCRUING, "qos"),
+    ("max_jobs_accrue_per_account", _M.ACCRUING, "account"),
+    ("max_jobs_accrue_per_user", _M.ACCRUING, "user"),
+)
+#: Of associations: field, measure, and whether it holds at every level (Grp) or is the nearest's.
+_OF_ASSOC = (
+    ("max_tres_per_job", _M.PER_JOB, False),
+    ("max_tres_per_node", _M.PER_NODE, False),
+    ("max_tres_min_per_job", _M.MINUTES, False),
+    ("max_wall_min", _M.TIME, False),
+    ("grp_jobs", _M.JOBS, True),
+    ("max_jobs", _M.JOBS, False),
+    ("grp_wall_min", _M.WALL, True),
+    ("grp_tres", _M.TRES, True),
+    ("grp_tres_min", _M.USED_MINUTES, True),
+    ("grp_tres_run_min", _M.RUN_MINUTES, True),
+    ("grp_submit_jobs", _M.SUBMITTED, True),
+    ("max_submit_jobs", _M.SUBMITTED, False),
+    ("grp_jobs_accrue", _M.ACCRUING, True),
+    ("max_jobs_accrue", _M.ACCRUING, False),
+)
+#: Fields of a QOS that go before an association's field of another name.
+_SAME = {
+    "max_jobs": ("max_jobs_per_user", "max_jobs_per_account"),
+    "max_submit_jobs": ("max_submit_jobs_per_user", "max_submit_jobs_per_account"),
+    "max_jobs_accrue": ("max_jobs_accrue_per_user", "max_jobs_accrue_per_account"),
+}
+#: Only the job's QOS limits these (man sacctmgr), not the partition's.
+_NOT_OF_PARTITION = frozenset(("grp_jobs_accrue", "max_jobs_accrue_per_account", "max_jobs_accrue_per_user"))
+_NOT_OF_ROOT = frozenset(("grp_tres_min", "grp_wall_min"))
+_IS_TRES = {limit.field: limit.kind is Kind.TRES for limit in LIMITS}
+
+
+class Rules(NamedTuple):
+    """What applies to the jobs of a user with a QOS in a partition."""
+
+    start: tuple[Check, ...]  # is looked at when a job is to start
+    submit: tuple[Check, ...]
+    accrue: tuple[Check, ...]
+    qos: tuple[Qos, ...]  # in their order of precedence
+    assoc: Assoc | None
+
+    def has_flag(self, flag: str) -> bool:
+        """One of the QOS has it."""
+        return any(flag in qos.flags for qos in self.qos)
+
+
+def rules_of(state: ClusterState, job: Job, partition: str) -> Rules:
+    """The limits of a job in one of its partitions."""
+    return rules(state, assoc_of(state, job, partition), job.request.qos or DEFAULT_QOS, partition, job.user_name)
+
+
+def rules(state: ClusterState, assoc: Assoc | None, qos: str, partition: str, user: str) -> Rules:
+    """The limits of an association's jobs with a QOS in a partition."""
+    ledger = state.ledger
+    assert ledger is not None
+    key = (assoc.assoc_id if assoc is not None else 0, qos, partition, user)
+    found = ledger.rules.get(key)
+    if found is None:
+        found = ledger.rules[key] = _compiled(state, ledger, assoc, qos, partition, user)
+    assert isinstance(found, Rules)
+    return found
+
+
+def _compiled(state: ClusterState, ledger: Ledger, assoc: Assoc | None, qos: str, partition: str, user: str) -> Rules:
+    own = qos_of(state, qos)
+    above = partition_qos(state, partition)
+    order = [own]
+    if above and above != qos:
+        order.insert(len(order) if "OverPartQOS" in own.flags else 0, qos_of(state, above))
+    found: list[Check] = []
+    taken: set[tuple[str, str]] = set()  # (field, TRES) that a QOS has set
+    account = assoc.account if assoc is not None else ""
+    for one in order:
+        part = partition if one.name == above else ""
+        checks = list(_of_qos(state, ledger, one, part, user, account))
+        found += [c for c in checks if (c.field, c.tres) not in taken and _applies(c.field, part, one is own)]
+        taken |= {(c.field, c.tres) for c in checks}
+    if assoc is not None:
+        found += _of_assocs(state, ledger, assoc, taken, own)
+    return Rules(
+        tuple(check for check in found if check.measure < _M.SUBMITTED),
+        tuple(check for check in found if check.measure is _M.SUBMITTED),
+        tuple(check for check in found if check.measure is _M.ACCRUING),
+        tuple(order),
+        assoc,
+    )
+
+
+def _applies(field: str, partition: str, is_own: bool) -> bool:
+    return is_own or not partition or field not in _NOT_OF_PARTITION
+
+
+def _amounts(limits: object, field: str) -> Iterator[tuple[str, int]]:
+    """(TRES, amount) of a limit that is set; TRES "" of one that is not of TRES."""
+    value = getattr(limits, field)
+    if _IS_TRES[field]:
+        yield from value
+    elif value != NO_LIMIT:
+        yield "", value
+
+
+def _of_qos(state: ClusterState, ledger: Ledger, qos: Qos, partition: str, user: str, account: str) -> Iterator[Check]:
+    relative = "Relative" in qos.flags
+    for field, measure, whose in _OF_QOS:
+        for tres, amount in _amounts(qos.limits, field):
+            if relative and tres:
+                amount = amount * _total(state, tres, partition) // 100
+            book = None
+            if whose:
+                key = ("qos", qos.name) if whose == "qos" else (whose, qos.name, user if whose == "user" else account)
+                book = ledger.book(key)
+            yield Check(measure, tres, amount * UNITS.get(measure, 1), book, field, qos.name, 0)
+
+
+def _of_assocs(
+    state: ClusterState, ledger: Ledger, own: Assoc, taken: set[tuple[str, str]], qos: Qos
+) -> Iterator[Check]:
+    for field, measure, everywhere in _OF_ASSOC:
+        if any((name, "") in taken for name in _SAME.get(field, ())):
+            continue
+        set_here: set[str] = set()
+        at: Assoc | None = own
+        while at is not None:
+            skip = at.parent is None and field in _NOT_OF_ROOT
+            for tres, amount in () if skip else tuple(_amounts(at.limits, field)):
+                if (field, tres) in taken or tres in set_here:
+                    continue
+                if not everywhere:
+                    set_here.add(tres)
+                if tres and qos.limit_factor_ppm >= 0:
+                    amount = amount * qos.limit_factor_ppm // PPM
+                book = None
+                if measure >= _M.JOBS:
+                    book = ledger.book(("assoc", at.assoc_id if everywhere else own.assoc_id))
+                    if measure in (_M.USED_MINUTES, _M.WALL):
+                        track(state, book)
+                yield Check(measure, tres, amount * UNITS.get(measure, 1), book, field, "", at.assoc_id)
+            at = at.parent
+
+
+def _total(state: ClusterState, tres: str, partition: str) -> int:
+    """What the cluster, or a partition, has of a TRES."""
+    nodes = state.node_list
+    if partition:
+        nodes = [state.nodes[name] for name in state.partitions[partition].config.nodes if name in state.nodes]
+    if tres in ("cpu", "billing"):
+        return sum(node.cpus for node in nodes)
+    if tres == "mem":
+        return sum(node.real_memory_mb for node in nodes)
+    if tres == "node":
+        return len(nodes)
+    if tres.startswith("license/"):
+        return state.license_totals.get(tres.removeprefix("license/"), 0)
+    return sum(gres.count for node in nodes for gres in node.config.gres if tres in gres_keys(gres.name, gres.type))

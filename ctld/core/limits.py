@@ -1,0 +1,339 @@
+"""May a job start, as far as limits go? And may it be submitted at all?
+
+What applies is limit_rules.py's business, what is used ledger.py's. A limit holds a job back while
+
+    used + need > 0,    need = what the job wants - what is allowed
+
+`look` is asked when a job could get ready, of what it asks for; `at_start` again when it is about to start, of what it is
+given, since several jobs of one pass may exceed a limit together. A job that is held back waits in a queue of that counter
+(limit_waits.py) with Slurm's word as its reason, until limit_wake.py finds that it may fit.
+
+Minutes: without `safe` a job starts while there are any left, and is ended when they are used up (limit_ends.py); with it
+only if what it and all running jobs may still use fits. Limits that only look at the job itself (MaxTRESPerJob,
+MaxWall, MinTRES) hold it back until it, or the limit, is changed.
+
+At submission a job is refused where it would be one too many (MaxSubmitJobs), and for any limit that it could never
+keep if a QOS of it has DenyOnLimit. Deliberately absent: borrowing, budgets, and who may have which QOS.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ctld.core import assocs
+from ctld.core.decay import USAGE_ONE
+from ctld.core.effects import Refused
+from ctld.core.expect import UNLIMITED_S
+from ctld.core.factors import billing, tres_amounts
+from ctld.core.ledger import PPM, US, Book, enter, entry_of, qos_of, settle
+from ctld.core.limit_rules import UNITS, Check, Measure, Rules, rules, rules_of
+from ctld.core.limit_waits import Need, Place
+from ctld.core.model import Job, JobRequest, NodeAlloc
+from ctld.core.qos import DEFAULT_QOS
+from ctld.core.spent import WALL
+from ctld.core.state import ClusterState
+from penstock.values.licenses import parse_licenses
+from penstock.values.limitreasons import reason_of
+from penstock.values.limits import LIMITS
+from penstock.values.refusals import Code
+from penstock.values.states import Reason
+from penstock.values.tres import gres_keys
+
+_M = Measure
+_USED_BY_RUN = USAGE_ONE
+
+
+class Wish(NamedTuple):
+    """What a job would use."""
+
+    tres: dict[str, int]
+    per_node: dict[str, int]
+    limit_s: int
+    factor_ppm: int  # UsageFactor
+    safe_ppm: int  # that of UsageFactorSafe
+
+
+class Block(NamedTuple):
+    """A limit that holds a job back. Amounts are in units of the measure (limit_rules.UNITS)."""
+
+    check: Check | None  # None: a QOS's UsageThreshold
+    used: int
+    want: int
+    reason: Reason
+
+
+def wish_of(state: ClusterState, job_request: JobRequest, time_limit_s: int, partition: str) -> Wish:
+    """What a request asks for, in a partition."""
+    request = job_request
+    tres = tres_amounts(request)
+    entry = state.partitions.get(partition)
+    weights = entry.config.tres_billing_weights if entry is not None else ()
+    tres["billing"] = billing(weights, tres, state.config.priority_flags) // 1_000
+    for name, count in parse_licenses(request.licenses) if request.licenses else ():
+        tres[f"license/{name}"] = count
+    nodes = max(1, request.nodes_min)
+    per_node = {name: -(-amount // nodes) for name, amount in tres.items() if not name.startswith("license/")}
+    limit_s = request.time_min_s or (UNLIMITED_S if time_limit_s < 0 else time_limit_s)
+    return _wish(state, request, tres, per_node, limit_s)
+
+
+def _wish(
+    state: ClusterState, request: JobRequest, tres: dict[str, int], per_node: dict[str, int], limit_s: int
+) -> Wish:
+    qos = qos_of(state, request.qos or DEFAULT_QOS)
+    safe = qos.usage_factor_ppm if "UsageFactorSafe" in qos.flags else PPM
+    return Wish(tres, per_node, limit_s, qos.usage_factor_ppm, safe)
+
+
+def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int) -> Wish:
+    """What it would be given."""
+    before, job.alloc = job.alloc, alloc
+    tres = assocs.allocated(job)
+    job.alloc = before
+    asked = wish_of(state, job.request, limit_s, partition)
+    tres |= {name: amount for name, amount in asked.tres.items() if name.startswith("license/")}
+    weights = state.partitions[partition].config.tres_billing_weights
+    tres["billing"] = billing(weights, tres, state.config.priority_flags) // 1_000
+    per_node = {"cpu": max(part.cpus for part in alloc), "mem": max(part.mem_mb for part in alloc)}
+    for part in alloc:
+        here: dict[str, int] = {}
+        for name, type_, mask in part.gres:
+            for key in gres_keys(name, type_):
+                here[key] = here.get(key, 0) + mask.bit_count()
+        per_node |= {key: max(count, per_node.get(key, 0)) for key, count in here.items()}
+    return _wish(state, job.request, tres, per_node, limit_s)
+
+
+# ---- the arithmetic ----------------------------------------------------------------------------------------------
+
+
+def want(state: ClusterState, check: Check, wish: Wish) -> int:
+    """What a job wants of a counter; 0 = it does not touch it."""
+    measure, amount = check.measure, wish.tres.get(check.tres, 0)
+    if measure is _M.TRES or measure is _M.PER_JOB or measure is _M.LEAST:
+        return amount
+    if measure is _M.JOBS or measure is _M.WALL:
+        return 1
+    if measure is _M.PER_NODE:
+        return wish.per_node.get(check.tres, 0)
+    if measure is _M.TIME:
+        return wish.limit_s
+    if measure is _M.RUN_MINUTES:
+        return amount * wish.limit_s * wish.factor_ppm
+    if measure is _M.MINUTES:
+        return amount * wish.limit_s
+    if "safe" in state.config.enforce:  # USED_MINUTES
+        return amount * wish.limit_s * wish.safe_ppm * _USED_BY_RUN // PPM
+    return 1 if amount else 0
+
+
+def used(state: ClusterState, check: Check) -> int:
+    """What is used of a counter now."""
+    book = check.book
+    return used_at(state, book, check.measure, check.tres, state.now_us) if book is not None else 0
+
+
+def used_at(state: ClusterState, book: Book, measure: int, tres: str, now_us: int) -> int:
+    """The same by its parts; at a later moment, if no job starts or ends until then."""
+    if measure == _M.TRES:
+        return book.tres.get(tres, 0)
+    if measure == _M.JOBS:
+        return book.jobs
+    if measure == _M.SUBMITTED:
+        return book.submitted
+    if measure == _M.ACCRUING:
+        return book.accruing
+    if measure == _M.RUN_MINUTES:
+        return book.run_left(tres, now_us)
+    spent = book.spent.at(state.shares.decay, now_us) if book.spent is not None else {}
+    if measure == _M.WALL:
+        return spent.get(WALL, 0)
+    found = spent.get(tres, 0)
+    if "safe" in state.config.enforce:
+        found += book.run_left(tres, now_us) * _USED_BY_RUN // PPM
+    return found
+
+
+def block_of(state: ClusterState, check: Check, wish: Wish) -> Block | None:
+    """The limit, if it holds the job back."""
+    wants = want(state, check, wish)
+    if check.measure is _M.LEAST:
+        return Block(check, 0, wants, check.reason) if wants < check.bound else None
+    if not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
+        return None
+    has = used(state, check)
+    return Block(check, has, wants, check.reason) if has + wants > check.bound else None
+
+
+def blocks(state: ClusterState, found: Rules, wish: Wish) -> Iterator[Block]:
+    """All limits that hold the job back, in the order of precedence."""
+    for qos in found.qos:
+        if qos.usage_threshold_ppm >= 0 and "EnforceUsageThreshold" in qos.flags and found.assoc is not None:
+            above, below = found.assoc.factor
+            if above * PPM < qos.usage_threshold_ppm * below:
+                yield Block(None, above * PPM // below, qos.usage_threshold_ppm, reason_of("usage_threshold", True))
+    for check in found.start:
+        block = block_of(state, check, wish)
+        if block is not None:
+            yield block
+
+
+# ---- a job that could get ready ----------------------------------------------------------------------------------
+
+
+def look(state: ClusterState, job: Job) -> dict[str, Block]:
+    """By partition, what holds the job back there. Partitions in which it may start are not in it."""
+    settle(state)
+    found = {}
+    for partition in job.request.partitions:
+        known = rules_of(state, job, partition)
+        if known.start or known.qos[0].usage_threshold_ppm >= 0 or known.qos[-1].usage_threshold_ppm >= 0:
+            wish = wish_of(state, job.request, job.time_limit_s, partition)
+            block = next(blocks(state, known, wish), None)
+            if block is not None:
+                found[partition] = block
+    return found
+
+
+def all_blocks(state: ClusterState, job: Job) -> tuple[Block, ...]:
+    """Everything that holds the job back in its first partition."""
+    partition = job.request.partitions[0]
+    wish = wish_of(state, job.request, job.time_limit_s, partition)
+    return tuple(blocks(state, rules_of(state, job, partition), wish))
+
+
+def hold_back(state: ClusterState, job: Job, rank: int) -> dict[str, Block]:
+    """`look`, and the job stands in the queues of what it found."""
+    ledger = state.ledger
+    assert ledger is not None
+    if job.job_id in ledger.waiting:
+        ledger.leave(job.job_id)
+    found = look(state, job)
+    if found:
+        wait(state, job, found.values(), rank)
+    return found
+
+
+def wait(state: ClusterState, job: Job, found: Iterable[Block], rank: int) -> None:
+    """Let a job wait for what holds it back, in each of its partitions."""
+    ledger = state.ledger
+    assert ledger is not None
+    places: list[Place] = []
+    for block in found:
+        check = block.check
+        if check is not None and check.book is not None:
+            queue = check.book.waits.queue((int(check.measure), check.tres))
+            need = Need(block.want - check.bound, block.want)
+            if not any(place.queue is queue and place.need == need for place in places):
+                places.append(queue.push(job.job_id, need, rank))
+                ledger.armed[check.book.key] = None
+    ledger.waiting[job.job_id] = tuple(places)
+
+
+def room(state: ClusterState, job: Job, most: int) -> int:
+    """How many tasks of an array may start together, in the partition that allows the most; 1 at least."""
+    best = 1
+    for partition in job.request.partitions:
+        number = most
+        wish = wish_of(state, job.request, job.time_limit_s, partition)
+        for check in rules_of(state, job, partition).start:
+            if check.measure in (_M.JOBS, _M.TRES, _M.RUN_MINUTES):
+                wants = want(state, check, wish)
+                if wants:
+                    number = min(number, (check.bound - used(state, check)) // wants)
+        best = max(best, number)
+    return best
+
+
+def at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int) -> Block | None:
+    """What holds a job back that is about to start with this."""
+    settle(state)
+    found = rules_of(state, job, partition)
+    if not found.start:
+        return None
+    return next(blocks(state, found, _wish_at_start(state, job, partition, alloc, limit_s)), None)
+
+
+def together(
+    state: ClusterState, starts: list[tuple[Job, str, tuple[NodeAlloc, ...], int]]
+) -> tuple[Job, Block] | None:
+    """What holds one of several jobs back that start all or none. Each is counted for the next, and taken out again."""
+    ledger = state.ledger
+    assert ledger is not None
+    settle(state)
+    found, freed = None, dict(ledger.freed)
+    for job, partition, alloc, limit_s in starts:
+        block = at_start(state, job, partition, alloc, limit_s)
+        if block is not None:
+            found = job, block
+            break
+        entry = entry_of(state, job)
+        if entry is not None:
+            tres = tuple(sorted(_wish_at_start(state, job, partition, alloc, limit_s).tres.items()))
+            enter(state, ledger, job.job_id, entry._replace(runs=True, tres=tres, end_s=state.now_us // US + limit_s))
+    state.limits_due |= dict.fromkeys(job.job_id for job, _, _, _ in starts)
+    settle(state)
+    ledger.freed = freed  # nothing was
+    return found
+
+
+# ---- at submission -----------------------------------------------------------------------------------------------
+
+
+def at_submit(state: ClusterState, request: JobRequest, user: str, tasks: int) -> None:
+    """Whether so many more jobs of this kind may come in. Raises Refused."""
+    if state.ledger is None:
+        return
+    settle(state)
+    tree, account = state.shares, (request.account or state.config.penstock_default_account).lower()
+    for partition in request.partitions[:1]:
+        assoc = tree.find(account, user, partition)
+        found = rules(state, assoc, request.qos or DEFAULT_QOS, partition, user)
+        for check in found.submit:
+            if used(state, check) + tasks > check.bound:
+                raise Refused(
+                    Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, used(state, check), tasks)}"
+                )
+        if found.has_flag("DenyOnLimit"):
+            _deny(state, request, found, partition)
+
+
+def _deny(state: ClusterState, request: JobRequest, found: Rules, partition: str) -> None:
+    wish = wish_of(state, request, -1 if request.time_limit_s is None else request.time_limit_s, partition)
+    for check in found.start:
+        wants = want(state, check, wish)
+        never = wants < check.bound if check.measure is _M.LEAST else wants > check.bound
+        if never and not (check.measure is _M.TIME and request.time_limit_s is None):
+            raise Refused(Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, 0, wants)}")
+
+
+# ---- in words ----------------------------------------------------------------------------------------------------
+
+_KEYWORDS = {limit.field: limit.keyword for limit in LIMITS}
+
+
+def describe(state: ClusterState, block: Block) -> str:
+    """account physics: GrpTRES gres/gpu=8, 7 are used, 2 are wanted."""
+    check = block.check
+    if check is None:
+        return f"fair-share factor {block.used / PPM:.6f} is below UsageThreshold {block.want / PPM:.6f}"
+    return _told(state, check, block.used, block.want)
+
+
+def _told(state: ClusterState, check: Check, has: int, wants: int) -> str:
+    unit = UNITS.get(check.measure, 1)
+    bound = f"{check.tres}={check.bound // unit}" if check.tres else f"{check.bound // unit}"
+    text = f"{owner_of(state, check)}: {_KEYWORDS[check.field]} {bound}"
+    if check.book is not None:
+        text += f", {-(-has // unit)} are used"
+    if check.measure is _M.WALL or (check.measure is _M.USED_MINUTES and "safe" not in state.config.enforce):
+        return text
+    return f"{text}, {-(-wants // unit)} are wanted"
+
+
+def owner_of(state: ClusterState, check: Check) -> str:
+    """Who has the limit, and for whom it counts."""
+    if check.of_qos:
+        whose = f" for {check.book.key[0]} {check.book.key[2]}" if check.book and len(check.book.key) > 2 else ""
+        return f"QOS {check.of_qos}{whose}"
+    assoc = state.shares.by_id[check.assoc_id]
+    return f"user {assoc.user_name} in account {assoc.account}" if assoc.user_name else f"account {assoc.account}"
