@@ -81,6 +81,7 @@ class Draft:
             return
         state = self.state
         state.rules_changed()
+        state.budgets.stale = True
         if any(isinstance(told.after or told.before, Qos) for told in self.told):
             preempt.tell_all(state)
         if self._licenses:

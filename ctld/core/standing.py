@@ -29,6 +29,7 @@ from ctld.core.fairshare import ROOT, Assoc
 from ctld.core.model import Job, JobRequest, Partition, Qos
 from ctld.core.qos import DEFAULT_QOS
 from ctld.core.state import ClusterState
+from ctld.core.wckey_names import wckey_allowed, wckey_of
 from penstock.values.limits import NO_LIMIT
 from penstock.values.refusals import Code
 from penstock.values.states import Reason
@@ -36,8 +37,6 @@ from penstock.values.states import Reason
 ROOT_USER = "root"
 #: Keys of scontrol update that change what a job belongs to.
 KEYS = frozenset(("account", "partition", "qos", "wckey", "reservationname"))
-#: Stands before a wckey that nobody has named.
-DEFAULT_MARK = "*"
 
 
 def enforces(state: ClusterState, word: str) -> bool:
@@ -101,10 +100,10 @@ def chosen_qos(
 
 def chosen_wckey(state: ClusterState, user: str, said: str) -> str:
     """The wckey of a job. Raises Refused."""
-    person = state.shares.people.get(user)
-    if said or not state.config.track_wckey or person is None or not person.default_wckey:
-        return said
-    return DEFAULT_MARK + person.default_wckey
+    wckey = wckey_of(state, user, said)
+    if state.config.track_wckey and enforces(state, "wckeys") and not wckey_allowed(state, user, wckey):
+        raise Refused(Code.INVALID_WCKEY, f"user {user}, wckey {said or 'none'}")
+    return wckey
 
 
 def at_submission(

@@ -13,7 +13,6 @@ from ctld.core.events import (
     UpdateJobs,
     WantedJob,
 )
-from ctld.core.fairshare import UserRow
 from ctld.core.model import Qos
 from penstock.values.config import PartitionConfig
 from penstock.values.limits import NO_LIMITS
@@ -211,8 +210,21 @@ def test_what_was_accepted_before_waits_with_its_reason() -> None:
     assert world.core.state.jobs[1].reason is Reason.INVALID_ACCOUNT
 
 
-def test_the_default_wckey_is_marked() -> None:
+def test_wckeys() -> None:
     world = cluster(track_wckey=True)
-    world.core.state.shares.people["ann"] = UserRow("ann", "lab", 0, "paper")
-    assert submit(world) == "submitted 1"
-    assert world.core.state.jobs[1].request.wckey == "*paper"
+    world.do(ChangeAccounts(world.actor("root"), AccountAction.ADD, "wckey", ("paper", "book"), {}, users=("ann",)))
+    assert submit(world, wckey="book") == "submitted 1"
+    wrong = "refused: Invalid wckey specification: user ann, wckey "
+    assert submit(world, wckey="nosuch") == wrong + "nosuch"
+    assert submit(world) == wrong + "none"
+    people = world.core.state.shares.people
+    people["ann"] = people["ann"]._replace(default_wckey="paper")
+    world.core.state.rules_changed()
+    assert submit(world) == "submitted 2"
+    assert [world.core.state.jobs[i].request.wckey for i in (1, 2)] == ["book", "*paper"]
+
+
+def test_wckeys_that_are_not_enforced_make_themselves() -> None:
+    world = cluster((), track_wckey=True)
+    assert submit(world, wckey="new") == "submitted 1"
+    assert ("new", "ann") in world.core.state.shares.wckeys
