@@ -289,6 +289,7 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
         het=job.request.het_job_id,
         assoc=state.assoc_number(job),
         expected_s=predict.expected_s(state, leader, limit_s if leader is job else _limit_s(leader)),
+        reserve=standing.reserves(state, job),
     )
 
 

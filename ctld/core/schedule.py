@@ -319,7 +319,7 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
     question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
     age_s = state.policy.min_age_reserve_s
     if age_s:
-        question.given.jobs.reserve[:] = state.pending.eligible_s <= now_us // 1_000_000 - age_s
+        question.given.jobs.reserve[:] &= state.pending.eligible_s <= now_us // 1_000_000 - age_s
     state.emit(StartPlan(state.revision, question, state.policy.pass_s_max))
 
 

@@ -32,7 +32,7 @@ from ctld.core.state import ClusterState
 from ctld.core.wckey_names import wckey_allowed, wckey_of
 from penstock.values.limits import NO_LIMIT
 from penstock.values.refusals import Code
-from penstock.values.states import Reason
+from penstock.values.states import JobState, Reason
 
 ROOT_USER = "root"
 #: Keys of scontrol update that change what a job belongs to.
@@ -162,6 +162,20 @@ def obstacle(state: ClusterState, job: Job) -> Reason | None:
     if any(has_association(state, account, job.user_name, name) for name in job.request.partitions):
         return None
     return Reason.INVALID_ACCOUNT
+
+
+def reserves(state: ClusterState, job: Job) -> int:
+    """1 = resources of the future are kept for it while it waits; 0 with a QOS that has NoReserve."""
+    qos = state.qos.get(job.request.qos)
+    return 0 if qos is not None and "NoReserve" in qos.flags else 1
+
+
+def qos_changed(state: ClusterState) -> None:
+    """A QOS has other flags: what the planner knows of those that wait."""
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            for row in state.pending.rows_of(job.job_id):
+                state.pending.table.reserve[row] = reserves(state, job)
 
 
 # ---- time limits ------------------------------------------------------------------------------------------------------

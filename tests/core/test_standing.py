@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
+from ctld.core import priority
 from ctld.core.events import (
     AccountAction,
     ChangeAccounts,
+    ChangeQos,
     ControlAction,
     ControlJobs,
     LoadConfig,
+    QosAction,
     UpdateJobs,
     WantedJob,
 )
@@ -26,6 +29,7 @@ FLAGS = {
     "free": ("PartitionMaxNodes", "PartitionTimeLimit", "PartitionMinNodes"),
     "inside": ("RequiresReservation",),
     "over": ("OverPartQOS",),
+    "meek": ("NoReserve",),
 }
 
 
@@ -228,3 +232,33 @@ def test_wckeys_that_are_not_enforced_make_themselves() -> None:
     world = cluster((), track_wckey=True)
     assert submit(world, wckey="new") == "submitted 1"
     assert ("new", "ann") in world.core.state.shares.wckeys
+
+
+def test_the_priority_of_its_qos_counts_and_a_change_of_it_too() -> None:
+    world = cluster((), priority_type="priority/multifactor", priority_weight_qos=1000)
+
+    def modify(name: str, **changes: str) -> None:
+        world.do(ChangeQos(world.actor("root"), QosAction.MODIFY, (name,), changes, world.reply_to()))
+
+    modify("high", priority="20")
+    modify("low", priority="5")
+    for qos in ("high", "low", ""):
+        submit(world, qos=qos, hold=True)
+    world.do(ControlJobs(world.actor("root"), ("1", "2", "3"), ControlAction.RELEASE, world.reply_to()))
+    jobs = world.core.state.jobs
+    assert [priority.current(world.core.state, jobs[i]) for i in (1, 2, 3)] == [1000, 250, 1]
+    submit(world, qos="low", nodes_min=3, ntasks=3, exclusive=True)
+    modify("low", priority="20")
+    world.advance(2)
+    assert priority.current(world.core.state, jobs[4]) == 1000
+
+
+def test_no_start_is_planned_for_a_job_with_no_reserve() -> None:
+    for qos, later in (("normal", Reason.PRIORITY), ("meek", None)):
+        world = cluster(("associations",))
+        of_lab(world).qos = ("normal", "meek")
+        submit(world, nodes_min=2, ntasks=2, exclusive=True, time_limit_s=3600)
+        submit(world, nodes_min=3, ntasks=3, exclusive=True, time_limit_s=3600, qos=qos)
+        submit(world, time_limit_s=7200, exclusive=True)
+        job = world.core.state.jobs[3]  # it would take the third node for longer than the big one is to wait
+        assert (job.reason is Reason.PRIORITY) == (later is Reason.PRIORITY), (qos, job.reason, job.state)
