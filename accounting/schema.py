@@ -99,6 +99,7 @@ JOB = Table(
     # of accounting
     Column("wckey", Text, nullable=False, server_default=""),  # from the request
     Column("assoc_id", BigInteger, nullable=False, server_default="0"),  # changes with account and partition
+    Column("borrowed", Integer, nullable=False, server_default="0"),  # it runs on what other accounts lend
     PrimaryKeyConstraint("job_id", "attempt"),
 )
 # Each index is partial where that keeps rows out of it that no query looks for there: every entry is paid for at

@@ -33,6 +33,7 @@ PROGRAMS = (
     Program("seff", "cli.seff:body", "say how well a job used its CPUs, memory, GPUs and time"),
     Program("gpus", "cli.gpus:main", "list the GPUs of the cluster: state, jobs, reason"),
     Program("fits", "cli.fits:main", "list the largest jobs that would start now"),
+    Program("budget", "cli.budget:main", "list the budgets of accounts, and what is used of them"),
     Program("ctld", "ctld.main:main", "the controller", is_daemon=True),
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),
     Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),

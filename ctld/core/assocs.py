@@ -11,7 +11,7 @@ A start and an end change the rate of one association; its usage row goes into t
 
 from ctld.core.factors import billing
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares, ShareTree
-from ctld.core.model import Job
+from ctld.core.model import Job, NodeAlloc
 from ctld.core.spent import spent_from
 from ctld.core.state import ClusterState
 from penstock.values.states import ACTIVE_STATES, HOLDING_STATES
@@ -60,7 +60,7 @@ def note(state: ClusterState, job: Job, now_us: int) -> None:
     """Write the job's association into its record, after a change of what it depends on. Where nobody asks for
     associations (priority/basic, nothing enforced) none is made."""
     found = find(state, job)
-    if found is None and (state.priorities is not None or state.config.enforce):
+    if found is None and (state.priorities is not None or state.config.enforce or state.budgets.books):
         found = of(state, job, now_us)
     job.assoc_id = found.assoc_id if found is not None else 0
 
@@ -90,8 +90,13 @@ def rate_of(state: ClusterState, job: Job, holds: dict[str, int] | None = None) 
 
 def allocated(job: Job) -> dict[str, int]:
     """What a job holds, by TRES; without its billing."""
-    tres = {"cpu": 0, "mem": 0, "node": len(job.alloc)}
-    for part in job.alloc:
+    return allocated_in(job.alloc)
+
+
+def allocated_in(alloc: tuple[NodeAlloc, ...]) -> dict[str, int]:
+    """What an allocation is, by TRES."""
+    tres = {"cpu": 0, "mem": 0, "node": len(alloc)}
+    for part in alloc:
         tres["cpu"] += part.cpus
         tres["mem"] += part.mem_mb
         for name, type_, mask in part.gres:
@@ -107,6 +112,10 @@ def begin(state: ClusterState, job: Job, now_us: int) -> None:
     """The job holds its allocation from now on."""
     if state.shares.in_partition or not job.assoc_id:  # it may have started in another partition of its list
         note(state, job, now_us)
+    if state.budgets.books:
+        from ctld.core import budgets  # it asks us what jobs hold
+
+        budgets.begin(state, job, now_us)
     if state.priorities is None:
         return
     assoc, rate = of(state, job, now_us), rate_of(state, job)
@@ -117,6 +126,10 @@ def begin(state: ClusterState, job: Job, now_us: int) -> None:
 
 def end(state: ClusterState, job: Job, end_at_us: int) -> None:
     """The job has given its allocation back."""
+    if state.budgets.books:
+        from ctld.core import budgets
+
+        budgets.end(state, job, end_at_us)
     found = state.charged.pop(job.job_id, None)
     if found is None:
         return

@@ -18,6 +18,7 @@ from ctld.core import (
     accounts,
     allocations,
     arrays,
+    budgets,
     clock,
     control,
     crontabs,
@@ -286,6 +287,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.GPU_IDLE: gpu_idle.due,
     Timer.LIMIT_END: limit_ends.due,
     Timer.LIMITS: lambda state, now_us, key, check: limit_wake.due(state, now_us, key),
+    Timer.BUDGET: lambda state, now_us, key, check: budgets.due(state, now_us, key),
     Timer.FULL_PASS: lambda state, now_us, key, check: schedule.want_full_pass(state, now_us),
 }
 
@@ -325,6 +327,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         there, names = state.reservations, state.dirty_reservations
         batch.reservations = [there[n] for n in names if n in there]
         batch.reservations_gone = [n for n in names if n not in there]
+    if state.budgets.dirty or state.budgets.closed:
+        batch.budgets = state.budgets.take_rows()
     if state.periodic.dirty:
         _add_periodic(state, batch)
     if state.audit.rows:
@@ -395,6 +399,9 @@ class Core:
         if state.gpus_due:
             layout.relearn(state, now_us)
         before, changed = state.rows_seen, state.quick_pass_due
+        if state.budgets.books or state.budgets.stale:
+            budgets.before_pass(state, now_us)
+            changed = changed or state.quick_pass_due
         if changed:
             victims.before_pass(state, now_us)
             preempt.before_pass(state)
@@ -423,6 +430,8 @@ class Core:
             self.schedule()
         self._scheduled = False
         explain.tell_more(state, self._now_us)
+        if state.budgets.books:
+            budgets.settle(state, self._now_us)
         if not (state.history or state.effects or state.acks or state.purged or state.is_dirty()):
             return None
         jobs = state.ended_attempts

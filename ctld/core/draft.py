@@ -13,13 +13,13 @@ Deliberately absent: rules. What may be done, and by whom, is decided before by 
 
 from typing import Any, Final, NamedTuple
 
-from ctld.core import layout, preempt
+from ctld.core import layout, preempt, standing
 from ctld.core.assocs import account_of
 from ctld.core.events import Actor
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, ResourceRow, UsageRow, UserRow, WckeyRow
 from ctld.core.model import Qos
-from ctld.core.priority import calculate_soon
 from ctld.core.spent import joined
+from ctld.core.priority import calculate_soon, qos_changed
 from ctld.core.state import ClusterState
 from penstock.values.limits import NO_LIMITS
 from penstock.values.states import ACTIVE_STATES
@@ -81,8 +81,11 @@ class Draft:
             return
         state = self.state
         state.rules_changed()
+        state.budgets.stale = True
         if any(isinstance(told.after or told.before, Qos) for told in self.told):
             preempt.tell_all(state)
+            qos_changed(state, self.now_us)
+            standing.qos_changed(state)
         if self._licenses:
             layout.take_config(state, state.config, self.now_us)
         calculate_soon(state, self.now_us)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ctld.core.audit import AuditRow, TxnRow
+from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, TresRow, UsageRow, UserRow, WckeyRow
 from ctld.core.gpu_model import Gpu
 from ctld.core.model import (
@@ -371,6 +372,7 @@ class Batch(msgspec.Struct):
     resources: list[ResourceRow] = []
     tres: list[TresRow] = []
     qos_usage: list[Any] = []  # ledger.QosUsageRow
+    budgets: list[BudgetRow] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -403,6 +405,7 @@ class Batch(msgspec.Struct):
             or self.resources
             or self.tres
             or self.qos_usage
+            or self.budgets
         )
 
 

@@ -14,16 +14,13 @@ Fair-share is fairshare.py's. NO_NORMAL_* take the number itself instead of the 
 factor added at the end. Everything is integers: products of 32-bit numbers stay inside 64 bits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ctld.core.model import JobRequest, Node
+from ctld.core.model import JobRequest, Node, Qos
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.tres import gres_keys
 from penstock.values.weights import WEIGHT_ONE, Weight
-
-#: Priorities of the QOS. The seam for the accounting issue, which brings QOS with priorities; until then there is one.
-QOS_PRIORITY: dict[str, int] = {"normal": 0}
 
 _POINTS_MAX = 2**32 - 1
 
@@ -52,13 +49,14 @@ class Scale(NamedTuple):
     cpus: int = 1
     partition_points: dict[str, int] = {}  # noqa: RUF012 (by partition; made anew with each Scale)
     partition_tres: dict[str, dict[str, int]] = {}  # noqa: RUF012
+    qos_points: dict[str, int] = {}  # noqa: RUF012
 
     def has(self, flag: str) -> bool:
         """A PriorityFlag is set. NO_NORMAL_ALL sets all of its kind."""
         return flag in self.flags
 
 
-def scale_of(config: Config, nodes: Iterable[Node]) -> Scale:
+def scale_of(config: Config, nodes: Iterable[Node], qos: Mapping[str, Qos]) -> Scale:
     """Look at a configuration once."""
     flags = set(config.priority_flags)
     if "NO_NORMAL_ALL" in flags:
@@ -71,7 +69,9 @@ def scale_of(config: Config, nodes: Iterable[Node]) -> Scale:
     }
     tres = {p.name: _tres_of(p, by_name) for p in config.partitions} if config.priority_weight_tres else {}
     cpus = sum(node.cpus for node in by_name.values())
-    return Scale(config, frozenset(flags), max(1, len(by_name)), max(1, cpus), points, tres)
+    most, weight = max((one.priority for one in qos.values()), default=0), config.priority_weight_qos
+    of_qos = {name: part(one.priority, most, weight, "NO_NORMAL_QOS" not in flags) for name, one in qos.items()}
+    return Scale(config, frozenset(flags), max(1, len(by_name)), max(1, cpus), points, tres, of_qos)
 
 
 def part(number: int, highest: int, weight: int, normal: bool = True) -> int:
@@ -109,18 +109,11 @@ def points_of(scale: Scale, request: JobRequest, partition: PartitionConfig, tim
     return Points(
         size=_size_points(scale, request, partition, time_limit_s) if config.priority_weight_job_size else 0,
         partition=scale.partition_points.get(partition.name, 0),
-        qos=qos_points(scale, request.qos) if config.priority_weight_qos else 0,
+        qos=scale.qos_points.get(request.qos or "normal", 0),
         tres=_tres_points(scale, request, partition.name) if config.priority_weight_tres else (),
         site=request.site_factor,
         nice=request.nice,
     )
-
-
-def qos_points(scale: Scale, qos: str) -> int:
-    """The QOS's priority. A job that names none has the built-in one; an unknown name has no priority."""
-    highest = max(QOS_PRIORITY.values())
-    number = QOS_PRIORITY.get(qos or "normal", 0)
-    return part(number, highest, scale.config.priority_weight_qos, not scale.has("NO_NORMAL_QOS"))
 
 
 def _size_points(scale: Scale, request: JobRequest, partition: PartitionConfig, time_limit_s: int) -> int:

@@ -6,7 +6,7 @@ the leader's steps.
 
 import msgspec
 
-from ctld.core import depends, het, limits, submit
+from ctld.core import budgets, depends, het, limits, submit
 from ctld.core.allocations import watch
 from ctld.core.effects import Refused, Submitted
 from ctld.core.events import SubmitJob, WantedJob
@@ -69,6 +69,7 @@ def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         state.record(now_us, job, "submit", f"uid {job.user_id}")
     if event.actor.by is not None:
         submit.note_submission(state, now_us, event.actor, het_id)
+    warnings += budgets.warnings(state, jobs[0], now_us) if state.budgets.books else ()
     state.reply(event.reply_to, Submitted(het_id, warnings))
 
 

@@ -171,7 +171,7 @@ class Job:
         "priority", "reason", "reason_detail", "request", "request_id", "spec_hash", "start_at_us", "state", "steps",
         "submit_at_us", "submit_key", "time_limit_s", "tres_alloc", "tres_req", "user_id", "user_name",
         "suspended_by", "suspended_us", "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
-        "assoc_id",
+        "assoc_id", "borrowed",
     )  # fmt: skip
 
     job_id: int
@@ -219,6 +219,7 @@ class Job:
     preempt_end_at_us: int  # when its GraceTime ends
     preemptor_id: int  # the job for which it had to go or was suspended; 0 = none
     assoc_id: int  # the association that it is charged to; 0 = none is known yet
+    borrowed: int  # 1 = it runs on what other accounts lend (borrow.py)
     steps: dict[int, Step]
 
 
@@ -274,6 +275,7 @@ class JobRow(NamedTuple):
     preempt_end_at_us: int = 0
     preemptor_id: int = 0
     assoc_id: int = 0  # the association that it is charged to; 0 = none is known yet
+    borrowed: int = 0  # 1 = it runs on what other accounts lend
 
 
 _job_values: Callable[[Job], tuple[Any, ...]] = attrgetter(*JobRow._fields)
@@ -298,7 +300,7 @@ def job_from(row: JobRow) -> Job:
         job.time_limit_s, job.alloc, job.batch_node, job.exit_code, job.exit_signal, job.derived_code,
         job.derived_signal, job.cancelled_by_uid, job.failed_node, job.admin_comment, job.tres_req, job.tres_alloc,
         job.suspended_by, job.suspended_us, job.suspended_at_us, job.preempt_at_us, job.preempt_end_at_us,
-        job.preemptor_id, job.assoc_id,
+        job.preemptor_id, job.assoc_id, job.borrowed,
     ) = row  # fmt: skip
     return job
 

@@ -6,7 +6,7 @@ itself, or by when the job must have started; 0 = nobody knows.
 
 from typing import NamedTuple
 
-from ctld.core import arrays, depends, limits, standing
+from ctld.core import arrays, budgets, depends, limits, standing
 from ctld.core.model import Job, Partition
 from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason, preemptor
 from ctld.core.reserve_view import choices
@@ -33,7 +33,8 @@ class Obstacle(NamedTuple):
 def obstacles(state: ClusterState, job: Job, now_us: int) -> tuple[Obstacle, ...]:
     """All of them, in the order of the reasons that squeue shows."""
     found = [*_hold(job), *_dependency(state, job), *_begin(job, now_us), *_array(state, job), *_partitions(state, job)]
-    found += [*_standing(state, job), *_reservation(state, job), *_limits(state, job), *_preemptor(state, job, now_us)]
+    found += [*_standing(state, job), *_reservation(state, job), *_limits(state, job), *_budget(state, job, now_us)]
+    found += _preemptor(state, job, now_us)
     if job.job_id in state.mig_waits:
         found.append(Obstacle(Reason.RESOURCES, state.mig_waits[job.job_id]))
     if job.request.deadline_at_us:
@@ -136,6 +137,11 @@ def _limits(state: ClusterState, job: Job) -> list[Obstacle]:
     if state.ledger is None or len(limits.look(state, job)) < len(job.request.partitions):
         return []
     return [Obstacle(b.reason, limits.describe(state, b), changeable=True) for b in limits.all_blocks(state, job)]
+
+
+def _budget(state: ClusterState, job: Job, now_us: int) -> list[Obstacle]:
+    text = budgets.told(state, job, now_us) if state.budgets.books else ""
+    return [Obstacle(Reason.PENSTOCK_BUDGET, text, changeable=True)] if text else []
 
 
 def _preemptor(state: ClusterState, job: Job, now_us: int) -> list[Obstacle]:

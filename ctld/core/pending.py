@@ -63,6 +63,7 @@ class Terms(NamedTuple):
     #: not the planner's: who the bf_max_job_assoc limit counts, and the predicted run time (predict.py)
     assoc: int = 0
     expected_s: int = 0
+    reserve: int = 1  # 0 = no start is planned for it (QOS flag NoReserve)
 
 
 class PendingColumns:
@@ -125,7 +126,7 @@ class PendingColumns:
                 if shape[at] != written[at]:
                     getattr(t, name)[row] = shape[at]
             self._written[row] = shape
-        t.job[row], t.user[row], t.count[row], t.reserve[row] = job_id, terms.user, 1, 1
+        t.job[row], t.user[row], t.count[row], t.reserve[row] = job_id, terms.user, 1, terms.reserve
         t.limit_s[row], t.limit_min_s[row] = terms.limit_s, terms.limit_min_s
         t.earliest_s[row], t.latest_s[row] = terms.earliest_s, terms.latest_s
         t.preempts[row], t.het[row] = terms.preempts, terms.het

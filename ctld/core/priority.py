@@ -215,7 +215,7 @@ def configure(state: ClusterState, config: Config, now_us: int) -> None:
     assocs.take_decay(state, decay_of(config), now_us)
     assocs.charge_all(state, now_us)
     tree.rank(now_us, "NO_FAIR_TREE" not in config.priority_flags, config.fair_share_dampening_factor)
-    table = state.priorities = Priorities(scale_of(config, state.node_list), now_us, generation)
+    table = state.priorities = Priorities(scale_of(config, state.node_list, state.qos), now_us, generation)
     table.highest_assoc = max((assoc.priority for assoc in tree.by_id.values()), default=0)
     state.timers.set(now_us + config.priority_calc_period_s * US, Timer.PRIORITY, 0, generation)
 
@@ -239,6 +239,21 @@ def calculate(state: ClusterState, now_us: int, key: Any, what: int) -> None:
     table.highest_assoc = max((assoc.priority for assoc in tree.by_id.values()), default=0)
     table.at_us = now_us
     state.timers.set(now_us + NEXT_STEP_US, Timer.PRIORITY, 0, SECOND_STEP)
+
+
+def qos_changed(state: ClusterState, now_us: int) -> None:
+    """A QOS has another priority, or there is one more or less: the factor of all that wait."""
+    table = state.priorities
+    if table is None or not table.scale.config.priority_weight_qos:
+        return
+    table.scale = scale_of(table.scale.config, state.node_list, state.qos)
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            for row in state.pending.rows_of(job.job_id):
+                partition = state.partition_list[state.pending.partition[row]]
+                points = points_of(table.scale, job.request, partition.config, job.time_limit_s)
+                table.points[row] = points.total()
+    calculate_soon(state, now_us)
 
 
 def calculate_soon(state: ClusterState, now_us: int) -> None:

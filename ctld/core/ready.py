@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import admit, arrays, het, limits, predict, preempt, priority, standing
+from ctld.core import admit, arrays, budgets, het, limits, predict, preempt, priority, standing
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -71,6 +71,10 @@ def _standing(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return standing.obstacle(state, job)
 
 
+def _budget(state: ClusterState, job: Job, now_us: int) -> Reason | None:
+    return budgets.obstacle(state, job, now_us)
+
+
 def _reservation(state: ClusterState, job: Job, now_us: int) -> Reason | None:
     return Reason.RESERVATION if job.request.reservation and not choices(state, job) else None
 
@@ -92,6 +96,7 @@ CHECKS: tuple[Callable[[ClusterState, Job, int], Reason | None], ...] = (
     _standing,
     _partition,
     _reservation,
+    _budget,
     preemptor,
 )
 
@@ -284,6 +289,7 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
         het=job.request.het_job_id,
         assoc=state.assoc_number(job),
         expected_s=predict.expected_s(state, leader, limit_s if leader is job else _limit_s(leader)),
+        reserve=standing.reserves(state, job),
     )
 
 

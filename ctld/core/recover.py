@@ -13,6 +13,7 @@ from ctld.core import (
     allocations,
     arrays,
     assocs,
+    budgets,
     depends,
     gang,
     gpu_care,
@@ -30,6 +31,7 @@ from ctld.core import (
     triggers,
 )
 from ctld.core.audit import AuditHead
+from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import LoadedShares
 from ctld.core.gpu_model import Gpu
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
@@ -90,6 +92,7 @@ class Loaded(NamedTuple):
     amendments: Sequence[Amendment] = ()  # in force in the configuration already
     audit: AuditHead = AuditHead()
     qos_usage: Sequence[tuple[str, str]] = ()  # (name, Spent as text)
+    budgets: tuple[BudgetRow, ...] = ()
 
 
 class Misfit(Exception):
@@ -123,6 +126,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     assocs.restore(state, loaded.shares)
     lay_out(state, config, now_us)
     assocs.resume(state)
+    budgets.restore(state, loaded.budgets, now_us)
     state.shares.decay = priority.decay_of(config)
     priority.configure(state, config, now_us)
     limit_changes.recover(state, loaded.qos_usage, now_us)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, gang, het, job_life, limits, victims
+from ctld.core import arrays, budgets, gang, het, job_life, limits, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
@@ -142,6 +142,11 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
             continue
         if state.ledger is not None and _is_over_limit(state, now_us, holder, partition, alloc, start):
             continue
+        if state.budgets.books and not budgets.can_pay(
+            state, now_us, [(holder, holder, partition, alloc, start.limit_s)]
+        ):
+            _recount(state, holder)  # it waits for the budget
+            continue
         job = arrays.take_task(state, holder)
         _start(state, now_us, job, start, alloc)
         if holder is not job:
@@ -204,6 +209,12 @@ def _start_together(state: ClusterState, now_us: int, first: Job, starts: dict[i
         return 0
     if state.ledger is not None and _are_over_limit(state, now_us, booked):
         return 0
+    if state.budgets.books:
+        asked = [(j, j, state.partition_list[s.partition].name, a, s.limit_s) for j, s, a, _ in booked]
+        if not budgets.can_pay(state, now_us, asked):
+            for job in jobs:
+                _recount(state, job)
+            return 0
     for job, start, alloc, _ in booked:
         _start(state, now_us, job, start, alloc)
     return len(jobs)
@@ -308,7 +319,7 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
     question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
     age_s = state.policy.min_age_reserve_s
     if age_s:
-        question.given.jobs.reserve[:] = state.pending.eligible_s <= now_us // 1_000_000 - age_s
+        question.given.jobs.reserve[:] &= state.pending.eligible_s <= now_us // 1_000_000 - age_s
     state.emit(StartPlan(state.revision, question, state.policy.pass_s_max))
 
 

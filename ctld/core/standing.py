@@ -29,15 +29,14 @@ from ctld.core.fairshare import ROOT, Assoc
 from ctld.core.model import Job, JobRequest, Partition, Qos
 from ctld.core.qos import DEFAULT_QOS
 from ctld.core.state import ClusterState
+from ctld.core.wckey_names import wckey_allowed, wckey_of
 from penstock.values.limits import NO_LIMIT
 from penstock.values.refusals import Code
-from penstock.values.states import Reason
+from penstock.values.states import JobState, Reason
 
 ROOT_USER = "root"
 #: Keys of scontrol update that change what a job belongs to.
 KEYS = frozenset(("account", "partition", "qos", "wckey", "reservationname"))
-#: Stands before a wckey that nobody has named.
-DEFAULT_MARK = "*"
 
 
 def enforces(state: ClusterState, word: str) -> bool:
@@ -101,10 +100,10 @@ def chosen_qos(
 
 def chosen_wckey(state: ClusterState, user: str, said: str) -> str:
     """The wckey of a job. Raises Refused."""
-    person = state.shares.people.get(user)
-    if said or not state.config.track_wckey or person is None or not person.default_wckey:
-        return said
-    return DEFAULT_MARK + person.default_wckey
+    wckey = wckey_of(state, user, said)
+    if state.config.track_wckey and enforces(state, "wckeys") and not wckey_allowed(state, user, wckey):
+        raise Refused(Code.INVALID_WCKEY, f"user {user}, wckey {said or 'none'}")
+    return wckey
 
 
 def at_submission(
@@ -163,6 +162,20 @@ def obstacle(state: ClusterState, job: Job) -> Reason | None:
     if any(has_association(state, account, job.user_name, name) for name in job.request.partitions):
         return None
     return Reason.INVALID_ACCOUNT
+
+
+def reserves(state: ClusterState, job: Job) -> int:
+    """1 = resources of the future are kept for it while it waits; 0 with a QOS that has NoReserve."""
+    qos = state.qos.get(job.request.qos)
+    return 0 if qos is not None and "NoReserve" in qos.flags else 1
+
+
+def qos_changed(state: ClusterState) -> None:
+    """A QOS has other flags: what the planner knows of those that wait."""
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            for row in state.pending.rows_of(job.job_id):
+                state.pending.table.reserve[row] = reserves(state, job)
 
 
 # ---- time limits ------------------------------------------------------------------------------------------------------

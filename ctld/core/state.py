@@ -16,6 +16,7 @@ import numpy as np
 from ctld.core import device_counts, shares
 from ctld.core.amended import Amended
 from ctld.core.audit import Trail
+from ctld.core.budget_book import Budgets
 from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
@@ -197,6 +198,7 @@ class ClusterState:
         self.limits_due: dict[int, None] = {}  # jobs that have changed since the ledger was settled
         self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
         self.own_accounts = 0  # accounts that nobody has added
+        self.budgets = Budgets()
         self.priorities: Priorities | None = None  # None = priority/basic
         self.priority_generation = 0
         self.dirty_assocs: dict[int, AssocRow] = {}
@@ -279,6 +281,7 @@ class ClusterState:
             or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.amended.dirty
             or self.audit.rows
             or self.dirty_qos or self.dirty_wckeys or self.dirty_resources or self.dirty_tres
+            or self.budgets.dirty or self.budgets.closed
         )  # fmt: skip
 
     def rules_changed(self) -> None:

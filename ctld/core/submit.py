@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import admit, allocations, arrays, assocs, depends, lease, limits, priority, standing
+from ctld.core import admit, allocations, arrays, assocs, budgets, depends, lease, limits, priority, standing
 from ctld.core.allocations import AT_ONCE_US
 from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
@@ -25,6 +25,7 @@ from ctld.core.ready import latest_start_s, refresh
 from ctld.core.reserve import check_asked
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
+from ctld.core.wckey_names import note
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
@@ -86,7 +87,8 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     state.record(now_us, job, "submit", f"uid {job.user_id}")
     if event.actor.by is not None:
         note_submission(state, now_us, event.actor, job.job_id)
-    state.reply(event.reply_to, Submitted(job.job_id, found.warnings))
+    warnings = found.warnings + (budgets.warnings(state, job, now_us) if state.budgets.books else ())
+    state.reply(event.reply_to, Submitted(job.job_id, warnings))
 
 
 def note_submission(state: ClusterState, now_us: int, actor: Actor, job_id: int) -> None:
@@ -273,6 +275,8 @@ def new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted)
     job = draft(state, now_us, event, found, state.new_job_id())
     job.request_id = state.new_request(job.request)
     assocs.note(state, job, now_us)
+    if state.config.track_wckey:
+        note(state, job.user_name, job.request.wckey)
     state.new_specs.append(event.spec)
     return job
 
@@ -307,6 +311,7 @@ def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, j
     job.suspended_us = job.suspended_at_us = job.preempt_at_us = job.preempt_end_at_us = job.preemptor_id = 0
     assoc = assocs.find(state, job)
     job.assoc_id = assoc.assoc_id if assoc is not None else 0
+    job.borrowed = 0
     return job
 
 

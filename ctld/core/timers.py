@@ -44,6 +44,7 @@ class Timer(IntEnum):
     LIMITS = 320  # key = a book of the ledger: jobs that wait for it may fit now (limit_wake.py)
     LIMIT_END = 321  # key = a book or a job id: minutes are used up (limit_ends.py)
     TRIGGERS = 300  # is there something that triggers wait for
+    BUDGET = 310  # key = of the budget: its period ends, or it is used up
     RESERVATION_OVERRUN = 32  # key = job id, check = attempt: its reservation has ended
 
 

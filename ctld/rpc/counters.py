@@ -3,8 +3,11 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ctld.rpc.auth import caller
+from ctld.rpc.budgets import budgets
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
+from penstock.v1 import governance_pb2
 from penstock.values.refusals import Code
 
 
@@ -15,8 +18,10 @@ class CountersService:
         self._services = services
 
     async def ListBudgets(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "ListBudgets"))
+        """What accounts may use, and what is used of it."""
+        runtime = self._services.runtime
+        found = budgets(runtime.core.state, caller(), request.accounts, runtime.clock_us())
+        return governance_pb2.ListBudgetsReply(budgets=found)
 
     async def ListCounters(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """See proto/penstock/v1/governance.proto."""

@@ -287,7 +287,7 @@ def _fine_scale(state: ClusterState) -> factors.Scale:
     config = state.config
     fine: dict[str, Any] = {name: _FINE for name in _WEIGHTS if getattr(config, name)}
     tres = tuple(Weight(weight.tres, _FINE * WEIGHT_ONE, weight.unit) for weight in config.priority_weight_tres)
-    return factors.scale_of(dataclasses.replace(config, **fine, priority_weight_tres=tres), state.node_list)
+    return factors.scale_of(dataclasses.replace(config, **fine, priority_weight_tres=tres), state.node_list, state.qos)
 
 
 def _normalized(age: int, assoc: int, fair: int, points: factors.Points) -> shares_pb2.NormalizedFactors:

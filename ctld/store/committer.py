@@ -250,6 +250,7 @@ class Store:
             (sql.replace_partitions, batch.partitions),
             (sql.replace_amendments, [rows.amendment_values(one, place) for place, one in batch.amendments]),
             (sql.delete_amendments, batch.amendments_gone),
+            (sql.replace_budgets, [rows.budget_values(row) for row in batch.budgets]),
             (sql.replace_gpus, [rows.gpu_values(gpu) for gpu in batch.gpus]),
             (sql.delete_gpus, batch.gpus_gone),
             (sql.replace_qos, [rows.qos_values(record) for record in batch.qos]),

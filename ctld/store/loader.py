@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, literal_column, or_, select
 
 from ctld.core.audit import AuditHead
+from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
 from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
@@ -26,6 +27,7 @@ from ctld.store.schema import (
     ASSOC,
     ASSOC_USAGE,
     AUDIT,
+    BUDGET_USE,
     CRONTAB,
     ENDED_FROM,
     EVENT_TRIGGER,
@@ -105,7 +107,15 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             rows.reservation_from(record)
             for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
         ),
+        budgets=_budgets(connection),
     )
+
+
+def _budgets(connection: Connection) -> tuple[BudgetRow, ...]:
+    """The last period of each budget."""
+    key = (BUDGET_USE.c.assoc_id, BUDGET_USE.c.unit, BUDGET_USE.c.period)
+    last = {tuple(row[:3]): row for row in connection.execute(select(BUDGET_USE).order_by(*key, BUDGET_USE.c.start_us))}
+    return tuple(rows.budget_from(tuple(row)) for row in last.values())
 
 
 def _last_attempts(jobs: list[JobRow]) -> list[JobRow]:

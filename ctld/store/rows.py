@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from accounting.schema import join_strings, split_strings
+from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, UserRow, WckeyRow
 from ctld.core.gpu_model import Gpu, GpuOpinion
 from ctld.core.model import (
@@ -125,13 +126,13 @@ def job_insert(row: JobRow) -> Params:
     request = row.request
     return (
         row.job_id, row.attempt, *_fixed(row), *_life(row), request.het_job_id, request.het_offset, request.wckey,
-        row.assoc_id,
+        row.assoc_id, row.borrowed,
     )  # fmt: skip
 
 
 def job_update(row: JobRow) -> Params:
     """What changes, then the key."""
-    return (*_life(row), row.assoc_id, row.job_id, row.attempt)
+    return (*_life(row), row.assoc_id, row.borrowed, row.job_id, row.attempt)
 
 
 #: Requests that are remembered while rows are read: arrays and equal submissions follow each other closely.
@@ -148,7 +149,7 @@ class JobReader:
         "reason_detail", "hold", "priority", "dependency", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us",
         "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
         "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc", "suspended_by", "suspended_us",
-        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id",
+        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed",
     )  # fmt: skip
     REQUEST_COLUMNS = ("job_id", "submit_key", "request")
 
@@ -164,7 +165,7 @@ class JobReader:
             dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node,
             exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
             tres_req, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us,
-            preemptor_id, assoc_id, key_job_id, submit_key, request_json,
+            preemptor_id, assoc_id, borrowed, key_job_id, submit_key, request_json,
         ) = values  # fmt: skip
         request = self._requests.get(request_json) or self._request(request_json)
         one: Callable[[Any, Any], Any] = self._words.setdefault
@@ -180,7 +181,7 @@ class JobReader:
             one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
             derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
             one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
-            preempt_end_at_us, preemptor_id, assoc_id,
+            preempt_end_at_us, preemptor_id, assoc_id, borrowed,
         )  # fmt: skip
 
     def _request(self, request_json: bytes) -> JobRequest:
@@ -198,6 +199,16 @@ class JobReader:
 def request_values(request_id: int, request: JobRequest, owner: JobRow) -> Params:
     """A row of job_request; `owner` is the job for which the request was made."""
     return (request_id, owner.job_id, owner.submit_key, owner.submit_at_us, encode_json(request))
+
+
+def budget_values(row: BudgetRow) -> Params:
+    """A row of budget_use. What is used may be more than a column of numbers holds."""
+    return (*row[:5], str(row.used), row.at_us)
+
+
+def budget_from(values: Params) -> BudgetRow:
+    """The reverse of `budget_values`."""
+    return BudgetRow(*values)._replace(used=int(values[5]))
 
 
 def spec_values(row: SpecRow) -> Params:

@@ -44,6 +44,19 @@ NODE = Table(
     Column("resume_after_us", BigInteger, nullable=False, server_default="0"),  # 0 = not by itself
 )
 
+#: What was used of a budget in a period, in ctld.core.budget_book's amounts (as text: they are large), as of a moment.
+BUDGET_USE = Table(
+    "budget_use",
+    METADATA,
+    Column("assoc_id", BigInteger, primary_key=True, autoincrement=False),  # of the account
+    Column("unit", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("start_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("end_us", BigInteger, nullable=False),  # 0 = never
+    Column("used", Text, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+)
+
 PARTITION_STATE = Table(
     "partition_state",
     METADATA,
@@ -169,6 +182,7 @@ __all__ = [
     "ASSOC",
     "ASSOC_USAGE",
     "AUDIT",
+    "BUDGET_USE",
     "CRONTAB",
     "ENDED_FROM",
     "EVENT_TRIGGER",

@@ -20,6 +20,7 @@ from ctld.store.schema import (
     ASSOC,
     ASSOC_USAGE,
     AUDIT,
+    BUDGET_USE,
     CRONTAB,
     EVENT_TRIGGER,
     GPU,
@@ -43,7 +44,7 @@ from ctld.store.schema import (
 #: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
 _LIFE_FROM, _LIFE_UNTIL = "array_task_id", "het_job_id"
 #: And those that later versions have added at the end of the table.
-_LIFE_TOO = ("assoc_id",)
+_LIFE_TOO = ("assoc_id", "borrowed")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Statements:
     replace_nodes: str
     replace_partitions: str
     replace_amendments: str
+    replace_budgets: str
     delete_amendments: str
     insert_history: str
     replace_assocs: str
@@ -126,6 +128,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_nodes=insert(NODE, replace=True),
         replace_partitions=insert(PARTITION_STATE, replace=True),
         replace_amendments=insert(AMENDMENT, replace=True),
+        replace_budgets=insert(BUDGET_USE, replace=True),
         delete_amendments=text(
             delete(AMENDMENT).where(
                 AMENDMENT.c.kind == bindparam("key_kind"), AMENDMENT.c.name == bindparam("key_name")

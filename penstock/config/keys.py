@@ -230,6 +230,9 @@ _SUPPORTED_GLOBALS = (
     Key("PriorityWeightTRES", "priority_weight_tres", kinds.TRES_WEIGHTS),
     Key("FairShareDampeningFactor", "fair_share_dampening_factor", kinds.integer(1, 65533)),
     Key("PenstockDefaultAccount", "penstock_default_account", kinds.NAME),
+    Key("PenstockCurrency", "penstock_currency", policykinds.CURRENCY),
+    Key("PenstockBudgetAtEnd", "penstock_budget_at_end", kinds.choice("finish", "cancel")),
+    Key("PenstockLending", "penstock_lending", kinds.choice("none", "all")),
     Key("SchedulerParameters", "scheduler_parameters", kinds.PARAMETERS),
     Key("Licenses", "licenses", kinds.LICENSES),
     Key(
@@ -397,6 +400,7 @@ PARTITIONS = Table(
         Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
         Key("PenstockAllowNewPrivs", "allow_new_privs", kinds.BOOL),
         Key("TRESBillingWeights", "tres_billing_weights", kinds.TRES_WEIGHTS),
+        Key("PenstockPrices", "prices", kinds.TRES_WEIGHTS),
         # older or wider spellings that the loader spreads over the fields above
         Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
         Key("Priority", "", kinds.integer(0, 65533)),

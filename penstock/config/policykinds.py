@@ -136,11 +136,18 @@ def _read_enforce(text: str, what: str) -> tuple[str, ...]:
     return tuple(word for word in ENFORCED if word in found)
 
 
+def _read_currency(text: str, what: str) -> str:
+    if not re.fullmatch(r"[A-Za-z]{1,32}", text):
+        raise BadValue(f"Invalid {what}: expected one word of letters, as EUR, not {shown(text)}")
+    return text
+
+
 def _read_qos(text: str, what: str) -> str:
     return "" if text.lower() in ("none", "(null)", "n/a") else check_name(text, what).lower()
 
 
 ENFORCE = Kind(_read_enforce, lambda words: ",".join(words) or "none")
+CURRENCY = Kind(_read_currency)
 QOS_NAME = Kind(_read_qos, lambda name: name or "N/A")
 PRIVATE_DATA = Kind(_read_private, lambda words: ",".join(words) or "none")
 EXIT_CODES = Kind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)

@@ -1,12 +1,12 @@
-"""Budgets of accounts as text: `1000gpu-hours/month`, `250.50EUR/quarter`, `none`. Pure.
+"""Budgets of accounts as text: `1000gpu-hours/month`, `250.50EUR/quarter`, several with commas, `none`. Pure.
 
 AMOUNT UNIT / PERIOD, without spaces. The amount has at most two digits behind the point; the unit is hours of something,
-or a word for money; the period is one after which the budget begins anew. What a budget means, and who is checked
-against it, is the core's business.
+or a word for money; the period is one after which the budget begins anew, `none` is for ever. An account has at most one
+budget of each unit and period. What a budget means, and who is checked against it, is in ctld/core/budgets.py.
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.values.errors import BadValue
 from penstock.values.text import shown
@@ -16,19 +16,54 @@ PERIODS: Final = ("day", "week", "month", "quarter", "year", "none")
 HOURS: Final = ("gpu-hours", "cpu-hours", "billing-hours")
 #: Texts that say: no budget.
 NOTHING: Final = ("", "-1", "none")
+#: Budgets of one account.
+BUDGETS_MAX: Final = 8
 
-_GRAMMAR: Final = re.compile(r"(\d{1,12}(?:\.\d{1,2})?)([A-Za-z][A-Za-z-]{0,31})/([a-z]+)")
+_GRAMMAR: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,2}))?([A-Za-z][A-Za-z-]{0,31})/([a-z]+)")
 
 
-def check_budget(text: str) -> str:
-    """The text as it is kept; "" = none. Raises BadValue."""
+class Budget(NamedTuple):
+    """One budget of an account."""
+
+    hundredths: int  # of the unit
+    unit: str
+    period: str
+
+    @property
+    def is_money(self) -> bool:
+        """It is charged by prices."""
+        return self.unit not in HOURS
+
+    def amount(self) -> str:
+        """As it is written."""
+        whole, part = divmod(self.hundredths, 100)
+        return f"{whole}.{part:02d}" if part else str(whole)
+
+
+def parse_budgets(text: str) -> tuple[Budget, ...]:
+    """Read them; () = none. Raises BadValue."""
     if text.lower() in NOTHING:
-        return ""
+        return ()
+    items = text.split(",", BUDGETS_MAX)
+    if len(items) > BUDGETS_MAX:
+        raise BadValue(f"Invalid budget: more than {BUDGETS_MAX} of one account")
+    found = tuple(_parse_one(item) for item in items)
+    if len({(budget.unit, budget.period) for budget in found}) < len(found):
+        raise BadValue(f"Invalid budget {shown(text)}: a unit and period stand in it twice")
+    return found
+
+
+def _parse_one(text: str) -> Budget:
     found = _GRAMMAR.fullmatch(text)
-    if found is None or found[3] not in PERIODS or ("-" in found[2] and found[2].lower() not in HOURS):
+    if found is None or found[4] not in PERIODS or ("-" in found[3] and found[3].lower() not in HOURS):
         raise BadValue(
             f"Invalid budget {shown(text)}: write AMOUNT, UNIT and /PERIOD, as in 1000gpu-hours/month or 250.50EUR/quarter; "
             f"hours are {', '.join(HOURS)}; periods are {', '.join(PERIODS)}"
         )
-    unit = found[2].lower() if found[2].lower() in HOURS else found[2]
-    return f"{found[1]}{unit}/{found[3]}"
+    unit = found[3].lower() if found[3].lower() in HOURS else found[3]
+    return Budget(int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")), unit, found[4])
+
+
+def check_budget(text: str) -> str:
+    """The text as it is kept; "" = none. Raises BadValue."""
+    return ",".join(f"{budget.amount()}{budget.unit}/{budget.period}" for budget in parse_budgets(text))

@@ -104,6 +104,7 @@ class PartitionConfig:
     preempt_mode: tuple[str, ...] = ()  # () = the cluster's
     grace_time_s: int = 0
     allow_new_privs: bool | None = None  # None = as the cluster
+    prices: tuple[Weight, ...] = ()  # of each TRES for each hour, in PenstockCurrency
 
     def jobs_per_cpu(self) -> int:
         """How many jobs may be given one cpu: n of OverSubscribe=FORCE:n and YES:n, 4 where no n is given, else 1."""
@@ -282,6 +283,9 @@ class Config:
     auth_alt_types: tuple[tuple[str, str], ...] = ()
     auth_alt_parameters: tuple[tuple[str, str], ...] = ()
     track_wckey: bool = False
+    penstock_currency: str = ""
+    penstock_budget_at_end: str = "finish"  # or cancel: what becomes of jobs that run when a budget is used up
+    penstock_lending: str = "none"  # or all: accounts without Lend= lend all of their GrpTRES
     enforce: tuple[str, ...] = ()  # AccountingStorageEnforce with what its words imply: see policykinds.ENFORCE
     gpu_freq_def: str = ""
     launch_parameters: tuple[tuple[str, str], ...] = ()

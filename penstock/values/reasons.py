@@ -52,6 +52,7 @@ TEXT: dict[Reason, str] = {
     Reason.INVALID_ACCOUNT: "Its user has no association with its account in its partition.",
     Reason.INVALID_QOS: "Its QOS does not exist any more.",
     **sentences(),
+    Reason.PENSTOCK_BUDGET: "Its account, or one above it, has too little of its budget left (penstock budget).",
 }
 
 

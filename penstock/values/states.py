@@ -298,6 +298,7 @@ class Reason(StrEnum):
     QOS_MIN_BB = "QOSMinBB"
     QOS_MIN_UNKNOWN = "QOSMinUnknown"
     QOS_USAGE_THRESHOLD = "QOSUsageThreshold"
+    PENSTOCK_BUDGET = "AccountBudget"
 
 
 class Suspend(IntEnum):

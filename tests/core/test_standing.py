@@ -4,16 +4,18 @@ from typing import Any
 
 import pytest
 
+from ctld.core import priority
 from ctld.core.events import (
     AccountAction,
     ChangeAccounts,
+    ChangeQos,
     ControlAction,
     ControlJobs,
     LoadConfig,
+    QosAction,
     UpdateJobs,
     WantedJob,
 )
-from ctld.core.fairshare import UserRow
 from ctld.core.model import Qos
 from penstock.values.config import PartitionConfig
 from penstock.values.limits import NO_LIMITS
@@ -27,6 +29,7 @@ FLAGS = {
     "free": ("PartitionMaxNodes", "PartitionTimeLimit", "PartitionMinNodes"),
     "inside": ("RequiresReservation",),
     "over": ("OverPartQOS",),
+    "meek": ("NoReserve",),
 }
 
 
@@ -211,8 +214,51 @@ def test_what_was_accepted_before_waits_with_its_reason() -> None:
     assert world.core.state.jobs[1].reason is Reason.INVALID_ACCOUNT
 
 
-def test_the_default_wckey_is_marked() -> None:
+def test_wckeys() -> None:
     world = cluster(track_wckey=True)
-    world.core.state.shares.people["ann"] = UserRow("ann", "lab", 0, "paper")
-    assert submit(world) == "submitted 1"
-    assert world.core.state.jobs[1].request.wckey == "*paper"
+    world.do(ChangeAccounts(world.actor("root"), AccountAction.ADD, "wckey", ("paper", "book"), {}, users=("ann",)))
+    assert submit(world, wckey="book") == "submitted 1"
+    wrong = "refused: Invalid wckey specification: user ann, wckey "
+    assert submit(world, wckey="nosuch") == wrong + "nosuch"
+    assert submit(world) == wrong + "none"
+    people = world.core.state.shares.people
+    people["ann"] = people["ann"]._replace(default_wckey="paper")
+    world.core.state.rules_changed()
+    assert submit(world) == "submitted 2"
+    assert [world.core.state.jobs[i].request.wckey for i in (1, 2)] == ["book", "*paper"]
+
+
+def test_wckeys_that_are_not_enforced_make_themselves() -> None:
+    world = cluster((), track_wckey=True)
+    assert submit(world, wckey="new") == "submitted 1"
+    assert ("new", "ann") in world.core.state.shares.wckeys
+
+
+def test_the_priority_of_its_qos_counts_and_a_change_of_it_too() -> None:
+    world = cluster((), priority_type="priority/multifactor", priority_weight_qos=1000)
+
+    def modify(name: str, **changes: str) -> None:
+        world.do(ChangeQos(world.actor("root"), QosAction.MODIFY, (name,), changes, world.reply_to()))
+
+    modify("high", priority="20")
+    modify("low", priority="5")
+    for qos in ("high", "low", ""):
+        submit(world, qos=qos, hold=True)
+    world.do(ControlJobs(world.actor("root"), ("1", "2", "3"), ControlAction.RELEASE, world.reply_to()))
+    jobs = world.core.state.jobs
+    assert [priority.current(world.core.state, jobs[i]) for i in (1, 2, 3)] == [1000, 250, 1]
+    submit(world, qos="low", nodes_min=3, ntasks=3, exclusive=True)
+    modify("low", priority="20")
+    world.advance(2)
+    assert priority.current(world.core.state, jobs[4]) == 1000
+
+
+def test_no_start_is_planned_for_a_job_with_no_reserve() -> None:
+    for qos, later in (("normal", Reason.PRIORITY), ("meek", None)):
+        world = cluster(("associations",))
+        of_lab(world).qos = ("normal", "meek")
+        submit(world, nodes_min=2, ntasks=2, exclusive=True, time_limit_s=3600)
+        submit(world, nodes_min=3, ntasks=3, exclusive=True, time_limit_s=3600, qos=qos)
+        submit(world, time_limit_s=7200, exclusive=True)
+        job = world.core.state.jobs[3]  # it would take the third node for longer than the big one is to wait
+        assert (job.reason is Reason.PRIORITY) == (later is Reason.PRIORITY), (qos, job.reason, job.state)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctld.core.audit import GENESIS, AuditHead, AuditRow, TxnRow, chained
+from ctld.core.budget_book import BudgetRow
 from ctld.core.controller import Core
 from ctld.core.effects import (
     AckReports,
@@ -130,6 +131,7 @@ class World:
         self.wckey_rows: dict[int, WckeyRow] = {}
         self.resource_rows: dict[str, ResourceRow] = {}
         self.tres_rows: dict[int, TresRow] = {}
+        self.budget_rows: dict[tuple[int, str, str, int], BudgetRow] = {}
         self.reservations: dict[str, Reservation] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
@@ -189,6 +191,7 @@ class World:
             [self.crontabs[uid] for uid in sorted(self.crontabs)], [self.triggers[i] for i in sorted(self.triggers)],
             audit=AuditHead(len(self.audit), self.audit[-1].hash if self.audit else GENESIS, len(self.txns)),
             qos_usage=sorted(self.qos_usage.items()),
+            budgets=tuple(self.budget_rows.values()),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -264,6 +267,7 @@ class World:
         self.wckey_rows.update({row.wckey_id: row for row in batch.wckeys})
         self.resource_rows.update({row.key: row for row in batch.resources})
         self.tres_rows.update({row.tres_id: row for row in batch.tres})
+        self.budget_rows.update({row[:4]: row for row in batch.budgets})
         self.reservations.update({r.name: r for r in batch.reservations})
         for name in batch.reservations_gone:
             self.reservations.pop(name, None)

@@ -57,6 +57,7 @@ jobs = st.builds(
     derived_code=small, derived_signal=small, cancelled_by_uid=st.integers(-1, 2**32), failed_node=text,
     admin_comment=text, tres_req=text, tres_alloc=text, suspended_by=st.sampled_from(Suspend), suspended_us=big,
     suspended_at_us=big, preempt_at_us=big, preempt_end_at_us=big, preemptor_id=small, assoc_id=small,
+    borrowed=small,
 )  # fmt: skip
 
 
