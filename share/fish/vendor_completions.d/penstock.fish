@@ -10,6 +10,7 @@ complete -c penstock -f -n __fish_use_subcommand -a why -d 'say why a job waits,
 complete -c penstock -f -n __fish_use_subcommand -a seff -d 'say how well a job used its CPUs, memory, GPUs and time'
 complete -c penstock -f -n __fish_use_subcommand -a gpus -d 'list the GPUs of the cluster: state, jobs, reason'
 complete -c penstock -f -n __fish_use_subcommand -a fits -d 'list the largest jobs that would start now'
+complete -c penstock -f -n __fish_use_subcommand -a budget -d 'list the budgets of accounts, and what is used of them'
 complete -c penstock -f -n __fish_use_subcommand -a ctld -d 'the controller'
 complete -c penstock -f -n __fish_use_subcommand -a noded -d 'the node daemon'
 complete -c penstock -f -n __fish_use_subcommand -a sim -d 'run workloads through the scheduler in virtual time'
