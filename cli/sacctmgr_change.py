@@ -82,6 +82,9 @@ class Asker:
         lines = [f"{before}{words}"]
         if error.code == Code.JOBS_ON_ASSOCIATION:
             lines += self._active_jobs(request)
+        elif error.code == Code.NO_REMOVE_DEFAULT_ACCOUNT:
+            lines.append(" You must change the default account of these users or remove the users completely from the")
+            lines[-1] += " affected clusters to allow these changes.\n Changes Discarded"
         return CommandError("\n".join(lines), plain=True, detail=detail.replace("\n", " "))
 
     def _active_jobs(self, request: ChangeAccountsRequest) -> list[str]:
@@ -146,7 +149,7 @@ def _add_accounts(asker: Asker, said: Said, changes: dict[str, str]) -> int:
         raise CommandError(" Need name of account to add.", plain=True)
     tree = Tree.load(asker.client)
     parent = changes.get("parent", "").lower()
-    if parent and parent not in tree.accounts and parent not in names:
+    if parent and parent not in tree.nodes:
         raise CommandError(
             f" Parent account '{parent}' doesn't exist on cluster {asker.cluster}\n        Contact your admin to add "
             f"this account.",
@@ -184,7 +187,7 @@ def _add_users(asker: Asker, said: Said, changes: dict[str, str]) -> int:
     if not accounts and not wckeys:
         raise CommandError(" Need name of account to add user to.", plain=True)
     for account in accounts:
-        if account not in tree.accounts:
+        if account not in tree.nodes:
             raise CommandError(
                 f" This account '{account}' doesn't exist.\n        Contact your admin to add this account.", plain=True
             )
@@ -198,10 +201,11 @@ def _add_users(asker: Asker, said: Said, changes: dict[str, str]) -> int:
     if accounts:
         requests.append(_request("add", "user", said, changes, accounts=accounts))
     if wckeys:
-        more = {"defaultwckey": changes["defaultwckey"]} if "defaultwckey" in changes else {}
-        requests.append(
-            ChangeAccountsRequest(action=Action.ADD, entity="wckey", names=wckeys, users=names, changes=more)
-        )
+        requests.append(ChangeAccountsRequest(action=Action.ADD, entity="wckey", names=wckeys, users=names))
+    old = [name for name in names if name not in new]
+    if "defaultwckey" in changes and old:
+        key = {"defaultwckey": changes["defaultwckey"]}
+        requests.append(ChangeAccountsRequest(action=Action.MODIFY, entity="user", names=old, changes=key))
     before = " Problem adding users: "
     plans = asker.send(requests, before, True)
     found = [one for plan in plans for one in plan.associations]
@@ -267,7 +271,7 @@ def _coordinators(verb: str, users: list[str], accounts: list[str]) -> ChangeAcc
 
 def _check_there(tree: Tree, users: list[str], accounts: list[str]) -> None:
     for name in accounts:
-        if name not in tree.accounts:
+        if name not in tree.nodes:
             raise CommandError(f" You specified a non-existent account '{name}'.", plain=True)
     for name in users:
         if name not in tree.users:
@@ -314,6 +318,11 @@ def _modify(entity: str) -> Callable[[Asker, Said, dict[str, str]], int]:
         if not said.has_conditions() and not asker.agreed(NO_WHERE):
             print("Aborted")  # noqa: T201
             return 0
+        if not said.has_conditions():
+            tree = Tree.load(asker.client)
+            names = sorted(tree.users) if entity == "user" else sorted(set(tree.nodes) - {"root"})
+            if not names:
+                return _nothing(" Nothing modified")
         request = _request("modify", entity, said, changes, names=names)
         before = " Error with request: "
         plan = asker.send([request], before, True)[0]
@@ -358,7 +367,7 @@ def _modify_cluster(asker: Asker, said: Said, changes: dict[str, str]) -> int:
     if not said.names() and not asker.agreed(NO_WHERE):
         print("Aborted")  # noqa: T201
         return 0
-    request = ChangeAccountsRequest(action=Action.MODIFY, entity="account", names=["root"], changes=changes)
+    request = ChangeAccountsRequest(action=Action.MODIFY, entity="cluster", names=[asker.cluster], changes=changes)
     before = " Error with request: "
     plan = asker.send([request], before, True)[0]
     if not plan.associations:

@@ -111,7 +111,7 @@ def lines_of(tree: Tree, wckeys: dict[str, list[str]]) -> Iterator[str]:
     names = ["root"]
     while names:
         name = names.pop()
-        children = below.get(name, [])
+        children = sorted(below.get(name, []), key=lambda one: (not one.user, one.user, one.partition, one.account))
         if not children:
             continue
         yield f"Parent - {quoted(name)}"

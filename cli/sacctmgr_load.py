@@ -87,15 +87,17 @@ def plan(tree: Tree, file: AccountsFile, wckeys: dict[str, list[str]], clean: bo
     """All changes, in an order in which they can be made."""
     root = tree.nodes.get("root")
     if root is not None and (changes := difference(root, file.settings, clean)):
-        yield Step(_request("modify", "account", ["root"], changes), _told("Changed", "Cluster", file.cluster, changes))
+        yield Step(_request("modify", "cluster", [], changes), _told("Changed", "Cluster", file.cluster, changes))
     for entry in file.accounts:
         yield from _account(tree, entry, clean)
+    places: dict[str, list[str]] = {}
     firsts: dict[str, Entry] = {}
     for entry in file.users:
         firsts.setdefault(entry.name, entry)
+        places.setdefault(entry.name, []).append(entry.parent)
         yield from _association(tree, entry, clean)
     for entry in firsts.values():
-        yield from _user(tree, entry, wckeys)
+        yield from _user(tree, entry, places[entry.name], wckeys, clean)
     if clean:
         yield from _removed(tree, file)
 
@@ -124,8 +126,7 @@ def _association(tree: Tree, entry: Entry, clean: bool) -> Iterator[Step]:
         request = _request("add", "user", [entry.name], entry.settings, [entry.parent], partitions)
         yield Step(request, _told("Adding", "User", name, entry.settings))
     elif changes := difference(found, entry.settings, clean):
-        request = _request("modify", "user", [entry.name], changes, [entry.parent], partitions)
-        yield Step(request, _told("Changed", "User", name, changes))
+        yield Step(_only(found, "modify", changes), _told("Changed", "User", name, changes))
 
 
 def _find(tree: Tree, entry: Entry) -> Association | None:
@@ -135,19 +136,29 @@ def _find(tree: Tree, entry: Entry) -> Association | None:
     return None
 
 
-def _user(tree: Tree, entry: Entry, wckeys: dict[str, list[str]]) -> Iterator[Step]:
-    """What is the user's own, when his associations are there."""
+def _only(one: Association, verb: str, changes: dict[str, str]) -> ChangeAccountsRequest:
+    """A change of one association of a user, and of none of his others in the same account."""
+    request = _request(verb, "user", [one.user], changes, [one.account])
+    request.where["id"] = str(one.id)
+    return request
+
+
+def _user(tree: Tree, entry: Entry, places: list[str], wckeys: dict[str, list[str]], clean: bool) -> Iterator[Step]:
+    """What is the user's own, when his associations are there. `places`: the accounts that the file has him in."""
     info = tree.users.get(entry.name)
     keys = [key for key in _words(entry.own.get("wckeys", "")) if key not in wckeys.get(entry.name, ())]
     if keys:
         request = ChangeAccountsRequest(action=ACTIONS["add"], entity="wckey", names=keys, users=[entry.name])
         yield Step(request, f" Adding WCKey(s) '{','.join(keys)}' for user '{entry.name}'")
     now = {
-        "defaultaccount": info.default_account if info is not None else "",
+        "defaultaccount": (info.default_account if info is not None else "") or places[0],
         "defaultwckey": info.default_wckey if info is not None else "",
         "adminlevel": (info.admin_level if info is not None else "") or "None",
     }
-    changes = {key: entry.own[key] for key, value in now.items() if key in entry.own and entry.own[key] != value}
+    wanted = dict(entry.own)
+    if clean and now["defaultaccount"] not in places:
+        wanted.setdefault("defaultaccount", places[0])
+    changes = {key: wanted[key] for key, value in now.items() if key in wanted and wanted[key] != value}
     if changes:
         yield Step(_request("modify", "user", [entry.name], changes), _told("Changed", "User", entry.name, changes))
     has = set(info.coordinator_of) if info is not None else set()
@@ -157,16 +168,21 @@ def _user(tree: Tree, entry: Entry, wckeys: dict[str, list[str]]) -> Iterator[St
 
 
 def _removed(tree: Tree, file: AccountsFile) -> Iterator[Step]:
-    """What the file does not have: associations of users, then accounts from below."""
-    users = {(entry.name, entry.parent, entry.partition) for entry in file.users}
+    """What the file does not have: users, or single associations of theirs, then accounts from below."""
+    wanted = {(entry.name, entry.parent, entry.partition) for entry in file.users}
+    kept = {entry.name for entry in file.users}
     accounts = {entry.name for entry in file.accounts}
+    gone: set[str] = set()
     for one in tree.whole.associations:
-        if one.user and (one.user, one.account, one.partition) not in users and not one.made_by_itself:
-            partitions = [one.partition] if one.partition else []
-            request = _request("remove", "user", [one.user], {}, [one.account], partitions)
-            yield Step(request, f" Removing User    {one.user} from {one.account}")
+        if not one.user or (one.user, one.account, one.partition) in wanted or one.user in gone:
+            continue
+        if one.user in kept:
+            yield Step(_only(one, "remove", {}), f" Removing User    {one.user}@{one.account}".rstrip())
+        else:
+            gone.add(one.user)
+            yield Step(_request("remove", "user", [one.user], {}), f" Removing User    {one.user}")
     for one in reversed(tree.whole.associations):
-        if not one.user and one.parent and one.account not in accounts and not one.made_by_itself:
+        if not one.user and one.parent and one.account not in accounts:
             yield Step(_request("remove", "account", [one.account], {}), f" Removing Account {one.account}")
 
 

@@ -81,7 +81,11 @@ def _add(asker: Asker, said: Said, changes: dict[str, str]) -> int:
 
 def _commit(asker: Asker, verb: str, names: list[str], changes: dict[str, str], head: str, settings: list[str]) -> int:
     before = " Problem adding QOS: " if verb == "add" else " Error with request: "
-    request = pb.ChangeQosRequest(action=_ACTIONS[verb], names=names, changes=changes)
+    look, request = (
+        pb.ChangeQosRequest(action=_ACTIONS[verb], names=names, changes=changes, check_only=only)
+        for only in (True, False)
+    )
+    _ask(asker.client, look, before)
     asker.put(head, *(f"  {name}" for name in names), *settings)
     if not asker.agreed(
         "Would you like to reset usage?" if set(changes) == {"rawusage"} else "Would you like to commit changes?"
@@ -142,9 +146,9 @@ def _check_factor(key: str, text: str) -> None:
 # ---- show --------------------------------------------------------------------------------------------------------
 
 
-def list_qos(client: Client) -> list[pb.Qos]:
+def list_qos(client: Client, with_deleted: bool = False) -> list[pb.Qos]:
     """All QOS, by their numbers."""
-    found: list[pb.Qos] = list(client.call("ListQos", pb.ListQosRequest()).qos)
+    found: list[pb.Qos] = list(client.call("ListQos", pb.ListQosRequest(with_deleted=with_deleted)).qos)
     return sorted(found, key=lambda one: (one.id, one.name))
 
 
@@ -153,7 +157,7 @@ def _chosen(client: Client, said: Said) -> list[pb.Qos]:
     wanted = said.conditions
     return [
         one
-        for one in list_qos(client)
+        for one in list_qos(client, "withdeleted" in said.flags)
         if ("name" not in wanted or one.name in names)
         and ("id" not in wanted or str(one.id) in wanted["id"])
         and ("description" not in wanted or one.description.lower() in (text.lower() for text in wanted["description"]))

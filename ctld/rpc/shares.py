@@ -149,8 +149,12 @@ def associations(state: ClusterState, fair_tree: bool) -> Iterator[shares_pb2.As
         assoc, depth, above_shares, above_usage = stack.pop()
         shares, effective = _shares_and_usage(assoc, fair_tree, above_shares, above_usage, everything)
         yield _association(assoc, depth, shares, effective, everything)
-        below = sorted(assoc.children.values(), key=lambda a: (not a.user_name, a.user_name, a.account), reverse=True)
+        below = sorted(assoc.children.values(), key=_order, reverse=True)
         stack += [(child, depth + 1, shares, effective) for child in below]
+
+
+def _order(assoc: Assoc) -> tuple[bool, str, str, str]:
+    return not assoc.user_name, assoc.user_name, assoc.partition, assoc.account
 
 
 def _shares_and_usage(

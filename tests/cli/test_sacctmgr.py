@@ -169,7 +169,7 @@ def test_modify_of_everybody_asks(client, capsys, monkeypatch, tmp_path):
     assert client.calls == []
     shown = typed(capsys, monkeypatch, tmp_path, "y\ny\n", "modify", "user", "set", "fairshare=2")
     assert shown.startswith(no_where) and shown.endswith(QUESTION)
-    assert len(changes_of(client)) == 1 and not changes_of(client)[0].names
+    assert len(changes_of(client)) == 1 and changes_of(client)[0].names == ["ann", "bob", "root"]
 
 
 def test_raw_usage(client, capsys, monkeypatch, tmp_path):
@@ -186,7 +186,7 @@ def test_the_cluster(client, capsys):
     assert out(capsys, "-i", "modify", "cluster", "tiny", "set", "maxjobs=9") == (
         " Modified cluster defaults for associations...\n  C = tiny       A = root\n"
     )
-    assert changes_of(client)[0].names == ["root"]
+    assert (changes_of(client)[0].entity, changes_of(client)[0].names) == ("cluster", ["tiny"])
     wrong = "GrpWall is not a valid option for the root association of a cluster.\n"
     out(capsys, "-i", "modify", "cluster", "set", "grpwall=9", status=1, err=wrong)
     out(capsys, "-i", "add", "cluster", "tiny", status=1, err=" This cluster tiny already exists.  Not adding.\n")

@@ -63,7 +63,7 @@ def test_load_into_nothing() -> None:
     steps = list(plan(EMPTY, read_file(DUMPED), {}, True))
     requests = [step.request for step in steps]
     assert [(r.action, r.entity, list(r.names)) for r in requests] == [
-        (2, "account", ["root"]), (1, "account", ["bio"]), (1, "account", ["physics"]), (1, "account", ["optics"]),
+        (2, "cluster", []), (1, "account", ["bio"]), (1, "account", ["physics"]), (1, "account", ["optics"]),
         (1, "user", ["root"]), (1, "user", ["bob"]), (1, "user", ["bob"]), (1, "user", ["ann"]), (2, "user", ["root"]),
         (1, "wckey", ["w1", "w2"]), (2, "user", ["bob"]), (1, "coordinator", ["bio"]), (2, "user", ["ann"]),
     ]  # fmt: skip
@@ -72,7 +72,7 @@ def test_load_into_nothing() -> None:
         "grptres": "cpu=64,mem=1G,gres/gpu=8", "maxjobs": "20", "qos": "gold,normal",
     }  # fmt: skip
     assert list(requests[6].partitions) == ["gpu"] and list(requests[6].accounts) == ["bio"]
-    assert dict(requests[10].changes) == {"defaultaccount": "bio", "defaultwckey": "w1"}
+    assert dict(requests[10].changes) == {"defaultwckey": "w1"}
 
 
 def test_differences(client, capsys, tmp_path):
@@ -87,16 +87,15 @@ def test_differences(client, capsys, tmp_path):
         " Changed  Account bio                  fairshare=11 grptres=cpu=32 maxtresperjob=node=4 qos+=silver\n"
         " Adding   Account chem                 description=it's: new parent=root\n"
         " Adding   User    dan@chem             maxjobs=2\n"
-        " Changed  User    dan                  defaultaccount=chem\n"
     )
     (request,) = changes_of(client)
-    assert [change.accounts.entity for change in request.changes] == ["account", "account", "user", "user"]
+    assert [change.accounts.entity for change in request.changes] == ["account", "account", "user"]
     assert [name for name, _ in client.calls].count("ChangeMany") == 2
     shown = out(capsys, "-i", "load", str(file), "clean")
     assert (
         " Changed  Account bio                  defaultqos=-1 fairshare=11 grptres=cpu=32,gres/gpu=-1,mem=-1 " in shown
     )
-    assert " Removing User    ann from physics\n Removing Account optics\n Removing Account physics\n" in shown
+    assert " Removing User    ann\n Removing Account optics\n Removing Account physics\n" in shown
 
 
 def test_a_file_of_slurm() -> None:

@@ -65,6 +65,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
 def test_what_is_sent(client, capsys, words, request_):
     out(capsys, "-iQ", *words)
     assert changes_of(client) == [request_]
+    assert [request.check_only for name, request in client.calls if name == "ChangeQos"] == [True, False]
 
 
 def test_what_is_told(client, capsys):

@@ -1,0 +1,91 @@
+"""sacctmgr's requests answered by a real core: conversions of ctld.rpc, no sockets. What a command asks is done, or refused, for real."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from ctld.core.effects import Changed, Refusal
+from ctld.rpc.auth import Peer, set_peer
+from ctld.rpc.changes import accounts_event, changed_reply, many_event, qos_event
+from ctld.rpc.controller import _qos
+from ctld.rpc.entities import Entities
+from ctld.rpc.refusals import BadRequest
+from ctld.rpc.shares import SharesService
+from penstock.cluster import ClusterFile
+from penstock.errors import PenstockError
+from penstock.v1 import controller_pb2 as pb
+from penstock.v1.governance_pb2 import ChangeManyReply
+from tests.cli.fake_controller import FakeClient
+from tests.core.world import World, make_config
+
+
+class CoreClient(FakeClient):
+    """A client of a core of its own; `user` is who asks."""
+
+    def __init__(self, user: str = "root", **config: Any) -> None:
+        self.world = World(make_config(nodes=1, gpus=4, priority_type="priority/multifactor", **config))
+        self.world.register("n1")
+        self.user = user
+        services: Any = SimpleNamespace(runtime=SimpleNamespace(core=self.world.core), names=None)
+        self.shares, self.entities = SharesService(services), Entities(services)
+        self.cluster = ClusterFile(self.world.core.state.config.cluster_name)
+        names = (
+            "ChangeAccounts",
+            "ChangeQos",
+            "ChangeMany",
+            "ListAssociations",
+            "ListQos",
+            "ListWckeys",
+            "ListTres",
+            "ListResources",
+        )
+        super().__init__(**{name: getattr(self, f"_{name}") for name in names})
+
+    def _ask(self, make: Any, request: Any) -> Any:
+        reply_to = self.world.reply_to()
+        try:
+            self.world.do(make(self.world.actor(self.user), request, reply_to))
+        except BadRequest as error:
+            raise PenstockError(error.code, error.text) from None
+        body = self.world.replies[reply_to]
+        if isinstance(body, Refusal):
+            raise PenstockError(body.code, body.text)
+        return body
+
+    def _ChangeAccounts(self, request: Any) -> Any:
+        body: Changed = self._ask(accounts_event, request)
+        return changed_reply(body)
+
+    def _ChangeQos(self, request: Any) -> Any:
+        self._ask(qos_event, request)
+        return pb.Empty()
+
+    def _ChangeMany(self, request: Any) -> Any:
+        return ChangeManyReply(replies=[changed_reply(one) for one in self._ask(many_event, request).changes])
+
+    def _async(self, call: Any) -> Any:
+        async def run() -> Any:
+            set_peer(Peer(actor=self.world.actor(self.user)))
+            return await call()
+
+        return asyncio.run(run())
+
+    def _ListAssociations(self, request: Any) -> Any:
+        async def pages() -> Any:
+            return [page async for page in self.shares.ListAssociations(request, None)]
+
+        return self._async(pages)
+
+    def _ListQos(self, request: Any) -> Any:
+        state = self.world.core.state
+        known = state.qos_deleted | state.qos if request.with_deleted else state.qos
+        return pb.ListQosReply(qos=[_qos(known[name]) for name in sorted(known)])
+
+    def _ListWckeys(self, request: Any) -> Any:
+        return self._async(lambda: self.entities.ListWckeys(request, None))
+
+    def _ListTres(self, request: Any) -> Any:
+        return self._async(lambda: self.entities.ListTres(request, None))
+
+    def _ListResources(self, request: Any) -> Any:
+        return self._async(lambda: self.entities.ListResources(request, None))

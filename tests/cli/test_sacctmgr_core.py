@@ -1,0 +1,192 @@
+"""sacctmgr against a real core: what was typed is what is shown after it, and a dumped file makes the same cluster again."""
+
+import pytest
+
+from tests.cli.coreworld import CoreClient
+from tests.cli.treeworld import out
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> CoreClient:
+    monkeypatch.setattr("cli.sacctmgr_change._has_uid", lambda name: True)
+    client = CoreClient()
+    client.install(monkeypatch)
+    return client
+
+
+LINES = """
+add qos gold priority=100 maxtrespu=gres/gpu=4
+add qos silver
+add account science description='All of it' organization=uni fairshare=60 grptres=cpu=64,gres/gpu=8 qos=normal,gold
+add account physics parent=science fairshare=30 maxjobs=20 maxwall=1-0 defaultqos=gold
+add account bio fairshare=parent grptresmins=cpu=1000 priority=5 budget=1000gpu-hours/month
+add user ann account=physics,bio fairshare=3 adminlevel=operator
+add user bob account=bio part=debug maxtres=cpu=2
+add user bob account=bio maxjobs=1 qos+=silver
+add user ann wckeys=w1,w2 defaultwckey=w2
+add coordinator ann account=science
+modify user ann set defaultqos=gold where account=physics
+modify cluster set maxsubmit=500
+modify qos gold set flags+=DenyOnLimit grpjobs=7
+""".strip().splitlines()
+
+
+def type_all(capsys) -> None:
+    import shlex
+
+    for line in LINES:
+        assert out(capsys, "-i", *shlex.split(line)), line
+
+
+def test_what_was_typed_is_shown(client, capsys):
+    type_all(capsys)
+    columns = "format=account,user,part,share,grptres,maxj,maxw,maxs,qos,defaultqos"
+    assert out(capsys, "-nP", "show", "assoc", "tree", columns) == (
+        "root|||1||||500|normal|\n bio|||parent||||500|normal|\n  bio|ann||3||||500|normal|\n  bio|bob||1||1||500|normal,silver|\n"
+        "  bio|bob|debug|1||||500|normal|\n science|||60|cpu=64,gres/gpu=8|||500|gold,normal|\n"
+        "  physics|||30||20|1-00:00:00|500|gold,normal|gold\n   physics|ann||3||20|1-00:00:00|500|gold,normal|gold\n"
+    )
+    assert (
+        out(capsys, "-nP", "show", "user", "withcoord", "format=user,defaultaccount,defaultwckey,admin,coord")
+        == "ann|physics|w2|Operator|science\nbob|bio||None|\n"
+    )
+    assert out(capsys, "-nP", "show", "wckey") == "w1|cluster|ann\n*w2|cluster|ann\n"
+    assert (
+        out(capsys, "-nP", "show", "tres")
+        == "cpu||1\nmem||2\nenergy||3\nnode||4\nbilling||5\nfs|disk|6\nvmem||7\npages||8\ngres|gpu|1001\ngres|gpu:a100|1002\n"
+    )
+    assert (
+        out(capsys, "-nP", "show", "qos", "gold", "format=name,prio,flags,grpj,maxtrespu")
+        == "gold|100|DenyOnLimit|7|gres/gpu=4\n"
+    )
+
+
+def dumped(capsys, tmp_path, cluster: str) -> str:
+    file = tmp_path / "dump.cfg"
+    assert out(capsys, "dump", cluster, f"file={file}") == ""
+    return file.read_text()
+
+
+def test_a_dumped_file_makes_the_same_cluster_again(client, capsys, tmp_path, monkeypatch):
+    type_all(capsys)
+    name = client.cluster.cluster_name
+    first = dumped(capsys, tmp_path, name)
+    assert (
+        out(capsys, "-i", "load", str(tmp_path / "dump.cfg"), "clean") == f"For cluster {name}\n Nothing new added.\n"
+    )
+    other = CoreClient()
+    other.install(monkeypatch)
+    for qos in ("gold", "silver"):
+        out(capsys, "-i", "add", "qos", qos)
+    assert dumped(capsys, tmp_path, name) != first
+    (tmp_path / "first.cfg").write_text(first)
+    shown = out(capsys, "-i", "load", str(tmp_path / "first.cfg"))
+    assert " Adding   Account physics              defaultqos=gold description=physics " in shown
+    assert dumped(capsys, tmp_path, name) == first
+
+
+def test_clean_leaves_what_the_file_says(client, capsys, tmp_path):
+    type_all(capsys)
+    name = client.cluster.cluster_name
+    before = dumped(capsys, tmp_path, name)
+    file = tmp_path / "small.cfg"
+    file.write_text(
+        f"Cluster - '{name}'\nParent - 'root'\nAccount - 'bio':Description='Life':Organization='root':Fairshare=2\nParent - 'bio'\n"
+        "User - 'ann':DefaultAccount='bio':Fairshare=1\n"
+    )
+    out(capsys, "-i", "load", str(file), "clean")
+    assert [line for line in dumped(capsys, tmp_path, name).splitlines() if not line.startswith("#")] == [
+        f"Cluster - '{name}':Fairshare=1", "Parent - 'root'",
+        "Account - 'bio':Description='Life':Organization='root':Fairshare=2", "Parent - 'bio'",
+        "User - 'ann':DefaultAccount='bio':DefaultWCKey='w2':AdminLevel='Operator':WCKeys='w1,w2':Fairshare=1",
+    ]  # fmt: skip
+    again = tmp_path / "before.cfg"
+    again.write_text(before)
+    out(capsys, "-i", "load", str(again), "clean")
+    assert dumped(capsys, tmp_path, name) == before
+
+
+def test_a_file_with_one_wrong_line_changes_nothing(client, capsys, tmp_path):
+    type_all(capsys)
+    name = client.cluster.cluster_name
+    before = dumped(capsys, tmp_path, name)
+    file = tmp_path / "bad.cfg"
+    file.write_text(f"Cluster - {name}\nAccount - new\nAccount - other:QOS=none\n")
+    wrong = " Problem with requests: Invalid qos specification\nsacctmgr: none; change 2: add account other\n"
+    shown = out(capsys, "-i", "load", str(file), status=1, err=wrong)
+    assert shown.startswith(f"For cluster {name}\n Adding   Account new")
+    assert dumped(capsys, tmp_path, name) == before
+
+
+def test_the_default_account_stays(client, capsys):
+    type_all(capsys)
+    out(
+        capsys, "-i", "delete", "user", "ann", "account=physics", status=1,
+        err=" Error with request: You can not remove the default account of a user\n"
+        " You must change the default account of these users or remove the users completely from the affected clusters to allow "
+        "these changes.\n Changes Discarded\nsacctmgr: user ann, account physics\n",
+    )  # fmt: skip
+
+
+def test_a_user_may_change_nothing(client, capsys):
+    type_all(capsys)
+    client.user = "bob"
+    for words in (
+        ("add", "account", "mine"),
+        ("modify", "user", "bob", "set", "fairshare=99"),
+        ("delete", "user", "ann"),
+    ):
+        from cli import sacctmgr
+        from tests.cli.fake_controller import run_body
+
+        status, _, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", *words)
+        assert status == 1 and "Access/permission denied\n" in wrong
+
+
+def test_everybody(client, capsys):
+    type_all(capsys)
+    out(capsys, "-i", "modify", "user", "set", "maxjobs=3")
+    assert out(capsys, "-nP", "show", "assoc", "format=user,maxj", "user=ann,bob") == "ann|3\nbob|3\nbob|3\nann|3\n"
+    out(capsys, "-i", "modify", "account", "set", "maxjobs=-1")
+    assert out(capsys, "-nP", "show", "assoc", "format=maxj", "account=physics", "wopl") == "\n3\n"
+
+
+def test_resources(client, capsys):
+    assert out(
+        capsys, "-i", "add", "resource", "matlab", "count=10", "type=license", "server=flex", "percentallowed=50"
+    ) == (
+        " Adding Resource(s)\n  matlab@flex\n Settings\n  Server         = flex\n  Count          = 10\n  Type           = License\n"
+    )
+    assert out(capsys, "show", "resource") == (
+        "      Name     Server     Type  Count LastConsumed Allocated ServerType                Flags \n"
+        "---------- ---------- -------- ------ ------------ --------- ---------- -------------------- \n"
+        "    matlab       flex  License     10            0        50                                 \n"
+    )
+    assert (
+        out(capsys, "-i", "add", "resource", "matlab", "count=1", "type=license", "server=flex", status=1)
+        == " Nothing new added.\n"
+    )
+    assert (
+        out(capsys, "-i", "modify", "resource", "matlab", "set", "count=20")
+        == " Modified server resource ...\n  matlab@flex\n"
+    )
+    assert (
+        out(capsys, "-nP", "show", "resource", "server=flex", "withcl") == "matlab|flex|License|20|0|50|||cluster|50\n"
+    )
+    assert out(capsys, "-i", "delete", "resource", "matlab") == " Deleting resource(s)...\n  matlab@flex\n"
+    assert out(capsys, "-nP", "show", "resource") == ""
+    wrong = " Need to designate a resource type to initially add 'x'.\n"
+    out(capsys, "-i", "add", "resource", "x", "count=1", status=1, err=wrong)
+    wrong = "sacctmgr: error: Invalid value for PercentAllowed (101)\nsacctmgr: "
+    from cli import sacctmgr
+    from tests.cli.fake_controller import run_body
+
+    _, _, told = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", "add", "resource", "x", "percentallowed=101")
+    assert told.startswith(wrong)
+
+
+def test_problems(client, capsys):
+    type_all(capsys)
+    out(capsys, "-i", "add", "account", "empty")
+    shown = out(capsys, "-nP", "show", "problem")
+    assert "cluster|empty||Account has no users\n" in shown and "cluster|bio|bob|User does not have a uid\n" in shown
