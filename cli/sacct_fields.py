@@ -97,10 +97,8 @@ def start_us(row: RecordRow) -> int:
 
 
 def end_us(row: RecordRow) -> int:
-    """When it ended; 0 = it has not."""
-    if row.step:
-        return row.step.end_at_us if row.step.state not in ACTIVE else 0
-    return row.job.end_at_us if row.job.state not in ACTIVE else 0
+    """When it ended; 0 = it has not. With -T the end of the window, also of what still runs."""
+    return row.step.end_at_us if row.step else row.job.end_at_us
 
 
 def elapsed_s(row: RecordRow, view: RecordView) -> int:

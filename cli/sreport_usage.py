@@ -121,10 +121,19 @@ def _own_fields(kind: Kind, setting: Setting) -> str:
 def usage_request(asked: Asked, **more: Any) -> ReportRequest:
     """The filters and the window, as every report has them."""
     return ReportRequest(
-        start_at_us=asked.start_us, end_at_us=asked.end_us, accounts=asked.of("accounts"), users=asked.of("users"),
+        start_at_us=asked.start_us, end_at_us=asked.end_us, accounts=asked.of("accounts"),
+        users=[_login(text) for text in asked.of("users")],
         wckeys=asked.of("wckeys"), qos=asked.of("qos"), partitions=asked.of("partitions"), nodes=asked.of("nodes"),
         **more,
     )  # fmt: skip
+
+
+def _login(text: str) -> str:
+    """A user's name; a number is looked up here."""
+    try:
+        return pwd.getpwuid(int(text)).pw_name if text.isascii() and text.isdigit() else text
+    except (KeyError, OverflowError):
+        return text
 
 
 def rows_of(client: Client, request: ReportRequest) -> Iterator[Any]:
