@@ -11,11 +11,14 @@ from ctld.core.model import (
     HistoryRow,
     JobRequest,
     JobRow,
+    JobSpan,
     NodeAlloc,
+    NodeEvent,
     NodeRow,
     PartitionRow,
     Qos,
     Reservation,
+    ReservationSpan,
     SpecRow,
     StepRow,
 )
@@ -370,6 +373,9 @@ class Batch(msgspec.Struct):
     wckeys: list[WckeyRow] = []
     resources: list[ResourceRow] = []
     tres: list[TresRow] = []
+    node_events: list[NodeEvent] = []
+    job_spans: list[JobSpan] = []
+    reservation_spans: list[ReservationSpan] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -401,6 +407,9 @@ class Batch(msgspec.Struct):
             or self.wckeys
             or self.resources
             or self.tres
+            or self.node_events
+            or self.job_spans
+            or self.reservation_spans
         )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_colu
 
 from ctld.core.audit import AuditHead
 from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
-from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRow, NodeEvent, ReservationSpan, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
 from ctld.core.stepdesk import ENDED_KEPT
 from ctld.store import rows, steprows
@@ -36,9 +36,11 @@ from ctld.store.schema import (
     JOB_SPEC,
     META,
     NODE,
+    NODE_EVENT,
     PARTITION_STATE,
     QOS,
     RESERVATION,
+    RESERVATION_SPAN,
     RESOURCE,
     STEP,
     TRES,
@@ -103,7 +105,22 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             rows.reservation_from(record)
             for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
         ),
+        node_events=_open_events(connection),
+        reservation_spans=_reservation_spans(connection),
     )
+
+
+def _open_events(connection: Connection) -> list[NodeEvent]:
+    found = select(NODE_EVENT).where(NODE_EVENT.c.end_at_us == 0)
+    return [NodeEvent(*r) for r in connection.execute(found.order_by(NODE_EVENT.c.node, NODE_EVENT.c.start_at_us))]
+
+
+def _reservation_spans(connection: Connection) -> list[ReservationSpan]:
+    """The last one of each reservation that there is."""
+    table = RESERVATION_SPAN
+    found = select(table).where(table.c.resv_id.in_(select(RESERVATION.c.resv_id)))
+    rows_found = connection.execute(found.order_by(table.c.resv_id, table.c.start_at_us))
+    return list({span.resv_id: span for span in (ReservationSpan(*r) for r in rows_found)}.values())
 
 
 def _last_attempts(jobs: list[JobRow]) -> list[JobRow]:
@@ -130,7 +147,7 @@ def _shares(connection: Connection) -> LoadedShares:
         tuple(
             rows.resource_from(tuple(r)) for r in connection.execute(select(RESOURCE).order_by(*RESOURCE.primary_key))
         ),
-        tuple(TresRow(*r) for r in connection.execute(select(TRES).order_by(TRES.c.tres_id))),
+        tuple(TresRow(*r) for r in connection.execute(select(TRES).where(TRES.c.tres_id > 0).order_by(TRES.c.tres_id))),
     )
 
 

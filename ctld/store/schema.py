@@ -23,6 +23,7 @@ from accounting.schema import (
     TXN,
     WCKEY,
 )
+from accounting.tables import JOB_SPAN, NODE_EVENT, RESERVATION_SPAN
 
 #: What `meta.name` says in a database of ours.
 SCHEMA_NAME = "penstock"
@@ -152,6 +153,7 @@ META = Table(
     Column("next_job_id", BigInteger, nullable=False),
     Column("next_request_id", BigInteger, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
+    Column("seen_at_us", BigInteger, nullable=False, server_default="0"),  # when a leader last renewed its lease
 )
 
 __all__ = [
@@ -168,13 +170,16 @@ __all__ = [
     "JOB",
     "JOB_HISTORY",
     "JOB_REQUEST",
+    "JOB_SPAN",
     "JOB_SPEC",
     "META",
     "METADATA",
     "NODE",
+    "NODE_EVENT",
     "PARTITION_STATE",
     "QOS",
     "RESERVATION",
+    "RESERVATION_SPAN",
     "RESOURCE",
     "SCHEMA_NAME",
     "STEP",
