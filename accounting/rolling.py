@@ -186,7 +186,7 @@ class Roller:
                 {
                     "start_at_us": hour_us,
                     "tres_id": numbers.tres(connection, name),
-                    "count": one.count,
+                    "count": one.units,
                     "count_seconds": one.total_us // 1_000_000,
                     "down_seconds": one.down_us // 1_000_000,
                     "planned_down_seconds": one.planned_down_us // 1_000_000,

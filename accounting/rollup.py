@@ -193,7 +193,7 @@ class Span(NamedTuple):
 class ClusterHour(NamedTuple):
     """Of one TRES in one hour, in TRES-microseconds."""
 
-    count: int  # at the end
+    units: int  # how many there were at the end
     total_us: int
     down_us: int
     planned_down_us: int

@@ -211,7 +211,7 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[R
         entry = sums.setdefault((keys, names[row.tres_id]), [0] * len(hour) + [0])
         for i, amount_us in enumerate(hour):
             entry[i] += amount_us
-        entry[-1] = row.count
+        entry[-1] = row._mapping["count"]
     return [
         Row(keys, tres, (*map(whole_seconds, entry[:-1]), entry[-1])) for (keys, tres), entry in sorted(sums.items())
     ]

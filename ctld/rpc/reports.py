@@ -1,19 +1,15 @@
 """Of the Governance service: events, reports from roll-ups, runaway jobs, purges.
 
-All of them read in threads of their own, through connections that cannot write. Who sees what: with PrivateData=usage a
+All of them read in threads (reading.py). Who sees what: with PrivateData=usage a
 user sees his own usage, a coordinator that of his accounts, operators all (sight.py says so in one place); with
 PrivateData=events only operators see events.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
-from accounting.database import read_engine
 from accounting.events import EventAsk, events
 from accounting.rolling import read_marks
 from accounting.rollup import Calendar
@@ -23,16 +19,13 @@ from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
 from ctld.rpc.sight import is_private, usage_filter
 from penstock.v1 import governance_pb2
-from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
-from penstock.values.refusals import TEXT, Code
+from penstock.values.refusals import Code
 
 T = TypeVar("T")
 
 #: Rows of a page.
 PAGE_ROWS: Final = 1_000
-#: Reports at a time; the rest stand in line.
-REPORTS_MAX: Final = 2
 #: Values of one field of a question.
 VALUES_MAX: Final = 10_000
 
@@ -46,26 +39,13 @@ class Reports:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._threads = ThreadPoolExecutor(REPORTS_MAX, "reports")
-        self._engine: Any = None
-
-    # ---- reading -----------------------------------------------------------------------------------------------------
 
     async def _read(self, context: Any, work: Callable[[Connection], T]) -> T:
-        """`work` with a connection, in a thread. What is wrong with the question, or the database, ends the call."""
-
-        def run() -> T:
-            with self._engine.connect() as connection:
-                return work(connection)
-
-        if self._engine is None:
-            self._engine = read_engine(self._services.records.place)
+        """`work` with a connection, in a thread. What is wrong ends the call."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, run)
-        except BadValue as error:
-            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
-        except SQLAlchemyError as error:
-            await refuse_as(context, BadRequest(Code.INTERNAL, f"{TEXT[Code.INTERNAL]}: {error}"))
+            return await self._services.reading.read(work)
+        except BadRequest as error:
+            await refuse_as(context, error)
 
     async def ListEvents(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Events in pages."""
@@ -104,7 +84,7 @@ class Reports:
 
     async def Report(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Rows in pages; the first says how far usage is counted."""
-        services, state, actor = self._services, self._services.runtime.core.state, caller()
+        state, actor = self._services.runtime.core.state, caller()
         ask = self._asked(request)
         calendar = Calendar(state.config.utc_offsets)
         sees = usage_filter(state, actor)

@@ -155,7 +155,7 @@ class Controller:
         self._scripts = ScriptRunner(runtime, config.cluster_name)
         self._mails = MailRunner(runtime)
         self._triggers = TriggerRunner(runtime, config.cluster_name)
-        self._rollups = RollUps(runtime, str(config.penstock_database_url or folder.database), epoch)
+        self.rollups = RollUps(runtime, str(config.penstock_database_url or folder.database), epoch)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         self._copies.start()
@@ -185,7 +185,7 @@ class Controller:
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)
         runtime.start()
-        self._rollups.start()
+        self.rollups.start()
         await self._server.start()
         self._auth = AuthServer(folder.auth_socket, TokenIssuer(credentials), clock)
         self._auth.start()
@@ -210,7 +210,7 @@ class Controller:
         except TimeoutError:
             log.error("the last commit does not end; what it holds has been told to nobody")
             self._fail("the stop took too long", None)
-        self._rollups.stop()
+        self.rollups.stop()
         self._fencer.stop()
         self._registry.stop()
         self._scripts.stop()

@@ -53,11 +53,14 @@ class RollUps:
         self._thread.shutdown(wait=True)
 
     def _look(self) -> None:
+        self.catch_up().add_done_callback(self._looked)
+
+    def catch_up(self) -> "Future[None]":
+        """Count all that there is to count; for the timer, and for who cannot wait for it."""
         config = self._runtime.core.state.config
         to_us, now_us = self._runtime.durable_to_us() - SETTLE_US, self._runtime.clock_us()
         account, calendar = config.penstock_default_account, Calendar(config.utc_offsets)
-        future = self._loop.run_in_executor(self._thread, self._work, to_us, now_us, calendar, account)
-        future.add_done_callback(self._looked)
+        return self._loop.run_in_executor(self._thread, self._work, to_us, now_us, calendar, account)
 
     def _looked(self, future: "Future[Any]") -> None:
         if self._stop.is_set() or future.cancelled():
