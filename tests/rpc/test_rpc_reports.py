@@ -78,7 +78,7 @@ def test_events_of_nodes(tmp_path: Path) -> None:
         async with site.controller(), site.client() as client, FakeNode(site) as node:
             await node.register()
             changes = {"state": "DRAIN", "reason": "fan"}
-            await client.call("UpdateNodes", controller_pb2.UpdateNodesRequest(names=["n1"], changes=changes))
+            await client.call("UpdateNodes", controller_pb2.UpdateNodesRequest(names="n1", changes=changes))
             request = governance_pb2.ListEventsRequest(nodes=["n1"])
             (page,) = await site.call_as(0, "ListEvents", request)
             (event,) = page.events
@@ -86,7 +86,7 @@ def test_events_of_nodes(tmp_path: Path) -> None:
             assert (event.end_at_us, event.event_type, event.tres) == (0, "Node", "cpu=4,mem=4000M,node=1")
             assert await site.call_as(4001, "ListEvents", request) == []
             changes = {"state": "RESUME"}
-            await client.call("UpdateNodes", controller_pb2.UpdateNodesRequest(names=["n1"], changes=changes))
+            await client.call("UpdateNodes", controller_pb2.UpdateNodesRequest(names="n1", changes=changes))
             assert await site.call_as(0, "ListEvents", request) == []
             request = governance_pb2.ListEventsRequest(all_clusters_events=True)
             (page,) = await site.call_as(0, "ListEvents", request)
