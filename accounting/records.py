@@ -52,7 +52,7 @@ class Records:
     """Reads a database that the controller keeps. May be used from several threads."""
 
     def __init__(self, place: str | Path) -> None:
-        self._place = place
+        self.place = place
         self._engine = read_engine(place)
 
     def __enter__(self) -> "Records":
@@ -81,7 +81,7 @@ class Records:
         except SQLAlchemyError as error:
             # The driver's words when it was asked at all; else the pool's (all connections are in use).
             said = error.orig if isinstance(error, DBAPIError) else error
-            raise RecordsUnavailable(f"accounting records {self._place}: {said}") from error
+            raise RecordsUnavailable(f"accounting records {self.place}: {said}") from error
 
 
 def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":

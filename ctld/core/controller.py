@@ -42,6 +42,7 @@ from ctld.core import (
     mail,
     mig,
     node_admin,
+    node_events,
     node_life,
     preempt,
     priority,
@@ -49,6 +50,7 @@ from ctld.core import (
     reboot,
     reserve,
     reserve_life,
+    reserve_spans,
     schedule,
     step_life,
     steps,
@@ -333,6 +335,9 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         _add_periodic(state, batch)
     if state.audit.rows:
         batch.audit, batch.txns = state.audit.rows, state.audit.txns
+    if state.dirty_events or state.job_spans or state.dirty_reservation_spans:
+        batch.node_events, batch.job_spans = list(state.dirty_events.values()), list(state.job_spans.values())
+        batch.reservation_spans = list(state.dirty_reservation_spans.values())
     if state.dirty_assocs or state.dirty_accounts or state.dirty_users:
         batch.assocs = list(state.dirty_assocs.values())
         batch.accounts, batch.users = list(state.dirty_accounts.values()), list(state.dirty_users.values())
@@ -379,6 +384,10 @@ class Core:
             _keep_limits(state, now_us)
         if state.dirty_nodes and state.periodic.triggers:
             triggers.nodes_changed(state, now_us)
+        if state.nodes_touched:
+            node_events.settle(state, now_us)
+        if state.reservations_touched:
+            reserve_spans.settle(state, now_us)
 
     def _run_timers(self, now_us: int) -> None:
         pop_due = self.state.timers.pop_due

@@ -18,8 +18,8 @@ from ctld.core.assocs import account_of
 from ctld.core.events import Actor
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, ResourceRow, UsageRow, UserRow, WckeyRow
 from ctld.core.model import Qos
-from ctld.core.spent import joined
 from ctld.core.priority import calculate_soon, qos_changed
+from ctld.core.spent import joined
 from ctld.core.state import ClusterState
 from penstock.values.limits import NO_LIMITS
 from penstock.values.states import ACTIVE_STATES

@@ -12,11 +12,14 @@ from ctld.core.model import (
     HistoryRow,
     JobRequest,
     JobRow,
+    JobSpan,
     NodeAlloc,
+    NodeEvent,
     NodeRow,
     PartitionRow,
     Qos,
     Reservation,
+    ReservationSpan,
     SpecRow,
     StepRow,
 )
@@ -373,6 +376,9 @@ class Batch(msgspec.Struct):
     tres: list[TresRow] = []
     qos_usage: list[Any] = []  # ledger.QosUsageRow
     budgets: list[BudgetRow] = []
+    node_events: list[NodeEvent] = []
+    job_spans: list[JobSpan] = []
+    reservation_spans: list[ReservationSpan] = []
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""
@@ -406,6 +412,9 @@ class Batch(msgspec.Struct):
             or self.tres
             or self.qos_usage
             or self.budgets
+            or self.node_events
+            or self.job_spans
+            or self.reservation_spans
         )
 
 

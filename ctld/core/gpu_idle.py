@@ -14,7 +14,7 @@ from GPUs that are not theirs by cgroup: else the job could use it beside the ne
 warning, which says so. A suspended job, and one whose node is out of reach, are looked at again later.
 """
 
-from ctld.core import assocs, gpu_jobs, gpus, job_life
+from ctld.core import assocs, gpu_jobs, gpus, job_life, spans
 from ctld.core.effects import NotifyStep, ReturnGpus
 from ctld.core.events import GpuIdle
 from ctld.core.gpu_model import Gpu
@@ -208,6 +208,7 @@ def _give_back(state: ClusterState, now_us: int, node: Node, job: Job, free: lis
     state.record(now_us, job, "gpu returned", names)
     state.emit(ReturnGpus(node.name, job.job_id, job.attempt, BATCH_STEP, tuple(gpu.uuid for gpu in free)))
     assocs.end(state, job, now_us)
+    spans.held(state, job, now_us)
     gpu_jobs.take(state, job, node, sum(1 << gpu.slot for gpu in free))
     job.tres_alloc = job_life.tres_of(state, job)
     assocs.begin(state, job, now_us)

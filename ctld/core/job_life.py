@@ -27,6 +27,7 @@ from ctld.core import (
     predict,
     preempt,
     priority,
+    spans,
     surround,
 )
 from ctld.core.decay import RATE_ONE
@@ -247,6 +248,7 @@ def terminate(
         return
     job.end_state, job.reason = end_state, reason
     if job.state is S.SUSPENDED:
+        spans.was_suspended(state, job)
         job.suspended_us += max(0, now_us - job.suspended_at_us)
         job.suspended_at_us = now_us
     move(state, job, S.COMPLETING)
@@ -351,6 +353,7 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         requeue(state, job, end_at_us, hold, reason if hold or reason is Reason.PREEMPTED else Reason.NONE)
         return
     if job.state is S.SUSPENDED:  # its steps ended by themselves
+        spans.was_suspended(state, job)
         job.suspended_us += max(0, end_at_us - job.suspended_at_us)
     held = job.state in HOLDING_STATES
     if held and job.request.cron:
@@ -401,6 +404,8 @@ def requeue(
     """Close this attempt and queue the job again with the next attempt number."""
     if job.request.mail_types:
         mail.requeued(state, job, ended_as)
+    if job.state is S.SUSPENDED:
+        spans.was_suspended(state, job)
     state.end_attempt(job, max(now_us, job.start_at_us), reason, ended_as)
     surround.attempt_ended(state, job)
     state.release(job, now_us, units_held(state, job))

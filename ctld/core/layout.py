@@ -11,7 +11,19 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ctld.core import gpu_care, gpu_kinds, gpu_types, gpus, limit_changes, mig, preempt, priority, shares, tres
+from ctld.core import (
+    gpu_care,
+    gpu_kinds,
+    gpu_types,
+    gpus,
+    limit_changes,
+    mig,
+    node_events,
+    preempt,
+    priority,
+    shares,
+    tres,
+)
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.devices import layout_of
 from ctld.core.effects import AdmitNode, Done, Refused
@@ -160,6 +172,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.layout_revision = state.revision + 1
     if state.reservations:
         state.timers.set(now_us, Timer.RESERVED_NODES)
+    node_events.laid_out(state, now_us)
     state.changed()
 
 

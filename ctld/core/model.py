@@ -541,6 +541,41 @@ class HistoryRow(NamedTuple):
     detail: str
 
 
+class NodeEvent(NamedTuple):
+    """A time in which a node was not up, or what the cluster had (node_events.py). Primary key (node, start_at_us)."""
+
+    node: str  # "" = the cluster
+    start_at_us: int
+    end_at_us: int  # 0 = it goes on
+    state: str
+    reason: str
+    reason_uid: int
+    tres: str
+
+
+class JobSpan(NamedTuple):
+    """What a job's row does not say of its past (spans.py). All but `tres` is the primary key."""
+
+    job_id: int
+    attempt: int
+    start_at_us: int
+    end_at_us: int
+    tres: str  # "" = it was suspended
+
+
+class ReservationSpan(NamedTuple):
+    """For which time what was reserved (reserve_spans.py). Primary key (resv_id, start_at_us)."""
+
+    resv_id: int
+    start_at_us: int
+    end_at_us: int
+    name: str
+    flags: int
+    nodes: str
+    tres: str
+    who: str
+
+
 class SpecRow(NamedTuple):
     """The bulky part of a submission, stored once by content hash (SHA-256, 32 bytes)."""
 

@@ -21,11 +21,13 @@ from ctld.core import (
     gpu_work,
     limit_changes,
     node_admin,
+    node_events,
     ports,
     predict,
     priority,
     reboot,
     reserve_life,
+    reserve_spans,
     shares,
     surround,
     triggers,
@@ -36,7 +38,18 @@ from ctld.core.fairshare import LoadedShares
 from ctld.core.gpu_model import Gpu
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
 from ctld.core.layout import lay_out, misfits, new_node, refresh_all
-from ctld.core.model import NO_STEPS, Job, JobRow, NodeRow, PartitionRow, Qos, Reservation, job_from
+from ctld.core.model import (
+    NO_STEPS,
+    Job,
+    JobRow,
+    NodeEvent,
+    NodeRow,
+    PartitionRow,
+    Qos,
+    Reservation,
+    ReservationSpan,
+    job_from,
+)
 from ctld.core.periodic import Crontab, Trigger, next_start_us
 from ctld.core.qos import DEFAULT_QOS, NORMAL, number_qos
 from ctld.core.ready import PLANNER_REASONS
@@ -93,6 +106,9 @@ class Loaded(NamedTuple):
     audit: AuditHead = AuditHead()
     qos_usage: Sequence[tuple[str, str]] = ()  # (name, Spent as text)
     budgets: tuple[BudgetRow, ...] = ()
+    node_events: Sequence[NodeEvent] = ()  # that go on
+    reservation_spans: Sequence[ReservationSpan] = ()  # the last of each reservation
+    seen_at_us: int = 0  # when a controller was there last; 0 = never
 
 
 class Misfit(Exception):
@@ -112,6 +128,8 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     _load_jobs(state, loaded)
     _load_arrays(state, config, loaded)
     _load_nodes(state, config, loaded)
+    state.node_events = {event.node: event for event in loaded.node_events}
+    state.reservation_spans = {span.name: span for span in loaded.reservation_spans}
     state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
     state.periodic.crontabs = {crontab.uid: crontab for crontab in loaded.crontabs}
     state.periodic.triggers = {trigger.trigger_id: trigger for trigger in loaded.triggers}
@@ -151,6 +169,9 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     gpu_idle.recover(state, now_us)
     surround.recover(state)
     triggers.recover(state, now_us)
+    node_events.recover(state, loaded.seen_at_us, now_us)
+    state.reservations_touched = dict.fromkeys(state.reservations)
+    reserve_spans.settle(state, now_us)
     state.flagged = {
         job.job_id: None
         for job in state.jobs.values()

@@ -28,11 +28,14 @@ from ctld.core.model import (
     Job,
     JobRequest,
     JobRow,
+    JobSpan,
     Node,
     NodeAlloc,
+    NodeEvent,
     Partition,
     Qos,
     Reservation,
+    ReservationSpan,
     SpecRow,
     Step,
     Turns,
@@ -107,6 +110,7 @@ class ClusterState:
         self.submit_key_times: deque[tuple[int, str]] = deque()
         self._open_books()
         self._open_reservations()
+        self._open_times()
         # what has changed since the last seal
         self.dirty_jobs: dict[int, None] = {}
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
@@ -168,6 +172,16 @@ class ClusterState:
         self.had_magnetic = False  # pending jobs may have rows for reservations that they do not ask for
         self.reserved_nodes_due = False  # a node has changed since they were looked at
         self.reservation_revision = 0  # plans older than this do not know what is reserved
+
+    def _open_times(self) -> None:
+        """What accounting wants to know of the past: node_events.py, spans.py, reserve_spans.py."""
+        self.node_events: dict[str, NodeEvent] = {}  # those that go on, by node; "" = the cluster
+        self.reservation_spans: dict[str, ReservationSpan] = {}  # of the present or next occurrence, by name
+        self.nodes_touched: dict[str, None] = {}  # since the last look at them
+        self.reservations_touched: dict[str, None] = {}
+        self.dirty_events: dict[tuple[str, int], NodeEvent] = {}
+        self.dirty_reservation_spans: dict[tuple[int, int], ReservationSpan] = {}
+        self.job_spans: dict[tuple[int, int, int, int], JobSpan] = {}  # new ones
 
     def _open_scheduling(self) -> None:
         """ctld/core/schedule.py."""
@@ -251,7 +265,7 @@ class ClusterState:
 
     def touch_node(self, node: Node) -> None:
         """The node's row must be written; whether it takes jobs may have changed."""
-        self.dirty_nodes[node.name] = None
+        self.dirty_nodes[node.name] = self.nodes_touched[node.name] = None
         self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
         if self.reservations:
             self.look_at_reserved_nodes()
@@ -282,6 +296,7 @@ class ClusterState:
             or self.audit.rows
             or self.dirty_qos or self.dirty_wckeys or self.dirty_resources or self.dirty_tres
             or self.budgets.dirty or self.budgets.closed
+            or self.dirty_events or self.job_spans or self.dirty_reservation_spans
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -313,6 +328,7 @@ class ClusterState:
         self.dirty_reservations, self.dirty_qos_usage = {}, {}
         if self.dirty_wckeys or self.dirty_resources or self.dirty_tres:
             self.dirty_wckeys, self.dirty_resources, self.dirty_tres = {}, {}, {}
+        self.dirty_events, self.dirty_reservation_spans, self.job_spans = {}, {}, {}
 
     # ---- jobs ----------------------------------------------------------------------------------------------------
 
@@ -550,7 +566,7 @@ class ClusterState:
         self._reservation_changed(name)
 
     def _reservation_changed(self, name: str) -> None:
-        self.dirty_reservations[name] = None
+        self.dirty_reservations[name] = self.reservations_touched[name] = None
         self.reserved_view = None
         self.changed()
         self.reservation_revision = self.revision

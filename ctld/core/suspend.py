@@ -15,7 +15,7 @@ A step whose launch has not arrived, or never left because the job began out of 
 a node starts a step once, whatever it is sent.
 """
 
-from ctld.core import job_life, surround
+from ctld.core import job_life, spans, surround
 from ctld.core.devices import choose_cpus, pick_cpus
 from ctld.core.effects import SuspendStep
 from ctld.core.expect import expected_end_s
@@ -63,6 +63,7 @@ def claim(state: ClusterState, job: Job, now_us: int) -> None:
 
 def resume(state: ClusterState, job: Job, now_us: int) -> None:
     """The job goes on; the caller knows that its cpus are free."""
+    spans.was_suspended(state, job)
     stop_clock(job, now_us)
     if job.suspended_by is Suspend.RESUMING and not shares(state, job):
         state.number_cpus(job, [_numbers(state, job, part) for part in job.alloc])

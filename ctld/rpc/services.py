@@ -18,6 +18,7 @@ from ctld.core.effects import Batch
 from ctld.core.events import RecordAct
 from ctld.rpc.auth import UserDirectory, caller
 from ctld.rpc.denials import Denials
+from ctld.rpc.reading import Reading
 from ctld.rpc.thinker import Thinker
 from ctld.rpc.users import UserNames
 from ctld.runtime.amending import Amender
@@ -58,8 +59,10 @@ class Services:
     traces: Traces
     names: UserNames = field(default_factory=UserNames)
     thinker: Thinker = field(default_factory=Thinker)
+    reading: Reading = field(init=False)
 
     def __post_init__(self) -> None:
+        self.reading = Reading(self.records.place)
         self.trace_threads = ThreadPoolExecutor(TRACE_QUERIES_MAX, "traces")
         self.denials = Denials(self.runtime.post)
         self.audit_head = self.runtime.core.state.audit.head  # as committed

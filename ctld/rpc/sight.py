@@ -1,13 +1,13 @@
 """Who may see what: PrivateData, and partitions that are hidden from a user.
 
 PrivateData (slurm.conf) names what users may not see of others: jobs, nodes, partitions, reservations, usage, users,
-accounts. Operators and administrators see everything. `cloud` and `events` are words of Slurm's that mean nothing here.
+accounts, events. Operators and administrators see everything. `cloud` is a word of Slurm's that means nothing here.
 
 A partition is hidden from a user when it says so (Hidden=YES) or when its AllowGroups has none of his groups; a listing
 leaves it out, and the jobs in it, unless `--all` is given. This is tidiness and no fence: it can be asked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from ctld.core.events import Actor, JobFilter, Role
 from ctld.core.model import Reservation
 from ctld.core.reserve_who import permits
+from ctld.core.rights import coordinates
 from ctld.core.state import ClusterState
 from penstock.values.config import Config
 
@@ -60,6 +61,15 @@ def sees_reservation(config: Config, actor: Actor, reservation: Reservation) -> 
     if not is_private(config, actor, "reservations"):
         return True
     return any(permits(reservation, actor.uid, group) for group in dict.fromkeys((actor.group_name, *actor.groups)))
+
+
+def usage_filter(state: ClusterState, actor: Actor) -> Callable[[Any], bool]:
+    """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage his own and that of the
+    accounts that he coordinates, and of those below them."""
+    if not is_private(state.config, actor, "usage"):
+        return lambda owner: True
+    ours = frozenset(name for name in state.shares.accounts if coordinates(state, actor.user_name, name))
+    return lambda owner: owner.user_id == actor.uid or owner.account in ours
 
 
 def seen_associations(config: Config, actor: Actor, found: Iterable[Any]) -> list[Any]:

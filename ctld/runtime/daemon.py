@@ -45,6 +45,7 @@ from ctld.runtime.logs import LogFile, log_transitions
 from ctld.runtime.loop import Runtime
 from ctld.runtime.mail import MailRunner
 from ctld.runtime.reload import Preview, look, problems_of, read
+from ctld.runtime.rolling import RollUps
 from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
@@ -156,6 +157,7 @@ class Controller:
         self._scripts = ScriptRunner(runtime, config.cluster_name)
         self._mails = MailRunner(runtime)
         self._triggers = TriggerRunner(runtime, config.cluster_name)
+        self.rollups = RollUps(runtime, str(place), epoch)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         self._copies.start()
@@ -185,6 +187,7 @@ class Controller:
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)
         runtime.start()
+        self.rollups.start()
         await self._server.start()
         self._auth = AuthServer(folder.auth_socket, TokenIssuer(credentials), clock)
         self._auth.start()
@@ -209,6 +212,7 @@ class Controller:
         except TimeoutError:
             log.error("the last commit does not end; what it holds has been told to nobody")
             self._fail("the stop took too long", None)
+        self.rollups.stop()
         self._fencer.stop()
         self._registry.stop()
         self._scripts.stop()

@@ -103,6 +103,7 @@ class Runtime:
         self._pump_due = False
         self._committing = False
         self._renewing = False
+        self._sealed_at_us = self._durable_to_us = clock_us()
         self._closing = False
         self._over = False  # failed or stopped: nothing is stepped any more
         self._timer: asyncio.TimerHandle | None = None
@@ -137,6 +138,10 @@ class Runtime:
     def inbox_length(self) -> int:
         """Requests and reports that wait for the core."""
         return len(self._inbox)
+
+    def durable_to_us(self) -> int:
+        """Everything that the core has decided until then is in the database."""
+        return self.clock_us() if self._idle.is_set() else self._durable_to_us
 
     def new_reply_to(self) -> int:
         """A number for an event whose answer is awaited."""
@@ -216,10 +221,12 @@ class Runtime:
     def _seal_if_free(self) -> None:
         while not self._committing and not self._over:
             self._schedule()
+            self._sealed_at_us = self.clock_us()
             batch = self.core.seal()
             self.snapshot.forecast = self.core.state.forecast
             self._recorder.sealed(batch)
             if batch is None:
+                self._durable_to_us = self._sealed_at_us
                 return
             self.metrics.batches += 1
             if batch.is_durable():
@@ -262,6 +269,7 @@ class Runtime:
         self.diagnostics.commit_us += took_us
         metrics.rows += len(batch.jobs) + len(batch.steps) + len(batch.history)
         self._committing = False
+        self._durable_to_us = self._sealed_at_us
         try:
             self._release(batch)
             self._seal_if_free()

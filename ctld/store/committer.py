@@ -53,6 +53,7 @@ class Store:
         self._raw: Any = self._connect()  # None = lost; the next call that writes makes another
         self._closed = False
         self._epoch = 0  # 0 = not leading
+        self._seen_at_us = 0  # when the leader before us was there last; 0 = there was none
         self._sequence = 0
         self._next_job_id = self._next_request_id = 1
 
@@ -106,9 +107,10 @@ class Store:
                 raise LeaseHeld(meta.holder, meta.expires_at_us)
             epoch = meta.epoch + 1
             values = {"epoch": epoch, "holder": self._holder, "expires_at_us": now_us + LEASE_US, "sequence": 0}
+            values["seen_at_us"] = now_us
             created = {} if meta.created_at_us else {"created_at_us": now_us}
             connection.execute(update(META).values(values | created))
-        self._epoch, self._sequence = epoch, 0
+        self._epoch, self._sequence, self._seen_at_us = epoch, 0, meta.seen_at_us
         self._next_job_id, self._next_request_id = meta.next_job_id, meta.next_request_id
         return self._epoch
 
@@ -116,6 +118,7 @@ class Store:
         """Lead for another LEASE_US. Raises Deposed, StorageWaits."""
         with self._writing(), self._engine.begin() as connection:
             statement = update(META).where(META.c.epoch == self._epoch).values(expires_at_us=now_us + LEASE_US)
+            statement = statement.values(seen_at_us=now_us)
             if connection.execute(statement).rowcount != 1:
                 raise Deposed(self._deposed_text())
 
@@ -272,6 +275,9 @@ class Store:
             (sql.replace_wckeys, [rows.flagged_values(row) for row in batch.wckeys]),
             (sql.replace_resources, [rows.flagged_values(row) for row in batch.resources]),
             (sql.replace_tres, batch.tres),
+            (sql.replace_node_events, batch.node_events),
+            (sql.insert_job_spans, batch.job_spans),
+            (sql.replace_reservation_spans, batch.reservation_spans),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------
@@ -281,7 +287,8 @@ class Store:
         with self._writing(), self._engine.begin() as connection:
             if self._dialect.snapshot:
                 connection.execute(text(self._dialect.snapshot))
-            return loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
+            loaded = loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
+        return loaded._replace(seen_at_us=self._seen_at_us)
 
     def spec(self, spec_hash: bytes) -> SpecRow | None:
         """A submission's script, arguments and environment. From any thread."""

@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, 
 from ctld.core.audit import AuditHead
 from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
-from ctld.core.model import HistoryRow, JobRow, SpecRow, StepRow
+from ctld.core.model import HistoryRow, JobRow, NodeEvent, ReservationSpan, SpecRow, StepRow
 from ctld.core.recover import ArrayCounts, Loaded
 from ctld.core.stepdesk import ENDED_KEPT
 from ctld.store import rows, steprows
@@ -38,10 +38,12 @@ from ctld.store.schema import (
     JOB_SPEC,
     META,
     NODE,
+    NODE_EVENT,
     PARTITION_STATE,
     QOS,
     QOS_USAGE,
     RESERVATION,
+    RESERVATION_SPAN,
     RESOURCE,
     STEP,
     TRES,
@@ -108,6 +110,8 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
         ),
         budgets=_budgets(connection),
+        node_events=_open_events(connection),
+        reservation_spans=_reservation_spans(connection),
     )
 
 
@@ -116,6 +120,19 @@ def _budgets(connection: Connection) -> tuple[BudgetRow, ...]:
     key = (BUDGET_USE.c.assoc_id, BUDGET_USE.c.unit, BUDGET_USE.c.period)
     last = {tuple(row[:3]): row for row in connection.execute(select(BUDGET_USE).order_by(*key, BUDGET_USE.c.start_us))}
     return tuple(rows.budget_from(tuple(row)) for row in last.values())
+
+
+def _open_events(connection: Connection) -> list[NodeEvent]:
+    found = select(NODE_EVENT).where(NODE_EVENT.c.end_at_us == 0)
+    return [NodeEvent(*r) for r in connection.execute(found.order_by(NODE_EVENT.c.node, NODE_EVENT.c.start_at_us))]
+
+
+def _reservation_spans(connection: Connection) -> list[ReservationSpan]:
+    """The last one of each reservation that there is."""
+    table = RESERVATION_SPAN
+    found = select(table).where(table.c.resv_id.in_(select(RESERVATION.c.resv_id)))
+    rows_found = connection.execute(found.order_by(table.c.resv_id, table.c.start_at_us))
+    return list({span.resv_id: span for span in (ReservationSpan(*r) for r in rows_found)}.values())
 
 
 def _last_attempts(jobs: list[JobRow]) -> list[JobRow]:
@@ -142,7 +159,7 @@ def _shares(connection: Connection) -> LoadedShares:
         tuple(
             rows.resource_from(tuple(r)) for r in connection.execute(select(RESOURCE).order_by(*RESOURCE.primary_key))
         ),
-        tuple(TresRow(*r) for r in connection.execute(select(TRES).order_by(TRES.c.tres_id))),
+        tuple(TresRow(*r) for r in connection.execute(select(TRES).where(TRES.c.tres_id > 0).order_by(TRES.c.tres_id))),
     )
 
 

@@ -23,6 +23,7 @@ from accounting.schema import (
     TXN,
     WCKEY,
 )
+from accounting.tables import JOB_SPAN, NODE_EVENT, RESERVATION_SPAN
 
 #: What `meta.name` says in a database of ours.
 SCHEMA_NAME = "penstock"
@@ -173,6 +174,7 @@ META = Table(
     Column("next_job_id", BigInteger, nullable=False),
     Column("next_request_id", BigInteger, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
+    Column("seen_at_us", BigInteger, nullable=False, server_default="0"),  # when a leader last renewed its lease
 )
 
 __all__ = [
@@ -190,14 +192,17 @@ __all__ = [
     "JOB",
     "JOB_HISTORY",
     "JOB_REQUEST",
+    "JOB_SPAN",
     "JOB_SPEC",
     "META",
     "METADATA",
     "NODE",
+    "NODE_EVENT",
     "PARTITION_STATE",
     "QOS",
     "QOS_USAGE",
     "RESERVATION",
+    "RESERVATION_SPAN",
     "RESOURCE",
     "SCHEMA_NAME",
     "STEP",

@@ -27,13 +27,16 @@ from ctld.store.schema import (
     JOB,
     JOB_HISTORY,
     JOB_REQUEST,
+    JOB_SPAN,
     JOB_SPEC,
     META,
     NODE,
+    NODE_EVENT,
     PARTITION_STATE,
     QOS,
     QOS_USAGE,
     RESERVATION,
+    RESERVATION_SPAN,
     RESOURCE,
     STEP,
     TRES,
@@ -86,6 +89,9 @@ class Statements:
     replace_wckeys: str
     replace_resources: str
     replace_tres: str
+    replace_node_events: str
+    insert_job_spans: str
+    replace_reservation_spans: str
 
 
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
@@ -161,6 +167,9 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_wckeys=insert(WCKEY, replace=True),
         replace_resources=insert(RESOURCE, replace=True),
         replace_tres=insert(TRES, replace=True),
+        replace_node_events=insert(NODE_EVENT, replace=True),
+        insert_job_spans=insert(JOB_SPAN, ignore=True),
+        replace_reservation_spans=insert(RESERVATION_SPAN, replace=True),
     )
 
 

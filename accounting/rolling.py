@@ -1,0 +1,351 @@
+"""The roll-up: counts what attempts have used into hours, days and months, once, in small transactions.
+
+A pass brings the books to a whole hour, its target, in phases, each a page of attempts at a time:
+    SCAN     attempts that have not ended: counted up to the target, and entered in `rollup_open` as counted until then
+    ENDED    attempts that ended until the target, in the order of their ends: counted to the end, and settled
+    AFTER    attempts that ended since the target: counted up to it, as those of SCAN
+    LATE     attempts of `rollup_open` that have ended before what is counted: what came after the end is taken back
+    CLUSTER  what the cluster had in each hour, and what of it was down
+Then the cursor is at the target: all usage until there is in the books.
+
+Why nothing is counted twice or left out, whatever stops a pass in its middle:
+    - A page's amounts, what is counted of each of its attempts and how far the phase has come are one transaction. A
+      pass that was interrupted goes on with the target that it had (`rollup_mark`).
+    - An attempt is active when SCAN sees it, and then in `rollup_open`; or it has ended before, and ENDED or AFTER
+      finds it. The end of one that SCAN has seen may be told later, and may lie before an hour that is counted (its
+      node was out of reach): it is in `rollup_open`, where LATE finds it. No hour has to be done again, and no history
+      to be read twice.
+    - The target lies some time before what the controller has committed (ctld/runtime/rolling.py), so that every start
+      before it is in the database.
+A history that was there before the first pass is counted by ENDED alone, in its order, however long that takes.
+
+Each write is fenced by the caller's `begin`: a deposed controller writes nothing. Reads are outside of it, so that the
+write lock is held for the rows of one page and no longer.
+Deliberately absent: when a pass is made (ctld/runtime/rolling.py), the arithmetic (rollup.py), reports (usage.py).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, and_, delete, literal_column, or_, select
+
+from accounting.clusterhours import count_hours
+from accounting.numbers import Numbers
+from accounting.query import IS_ACTIVE
+from accounting.rollup import HOUR_US, Attempt, Calendar, Sums, settle
+from accounting.schema import JOB, STEP
+from accounting.tables import CLUSTER_HOUR, JOB_SPAN, ROLLUP_MARK, ROLLUP_OPEN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
+from accounting.upsert import add, put, split
+from accounting.waits import wanted_of
+from penstock.values.states import JobState
+
+#: Attempts in one transaction: some 10 ms of the write lock.
+PAGE_ATTEMPTS: Final = 250
+#: Hours of the cluster in one transaction.
+PAGE_HOURS: Final = 24
+
+SCAN, ENDED, AFTER, LATE, CLUSTER, DONE = range(6)
+
+_HAS_ENDED = JOB.c.end_at_us > literal_column("0")
+_USAGE = (USAGE_HOUR, USAGE_DAY, USAGE_MONTH)
+_COLUMNS = (
+    JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.eligible_at_us,
+    JOB.c.suspended_at_us, JOB.c.tres_alloc, JOB.c.tres_req, JOB.c.array_tasks, JOB.c.assoc_id, JOB.c.account,
+    JOB.c.user_name, JOB.c.user_id, JOB.c.partition, JOB.c.wckey, JOB.c.qos,
+)  # fmt: skip
+#: Kinds of figures of a step (proto UsageMetric.Kind) that are energy: measured, and estimated where none was.
+_ENERGY = ("9", "11")
+
+Begin = Callable[[], AbstractContextManager[Connection]]
+
+
+class Marks(NamedTuple):
+    """How far the roll-up has come; names are those of `rollup_mark`."""
+
+    cursor_us: int = 0  # everything until here is counted
+    target_us: int = 0  # of the pass that is under way, or was last
+    from_us: int = 0  # where the cursor was when it began
+    now_us: int = 0  # when it began
+    phase: int = DONE
+    scan_job: int = -1  # the last attempt of SCAN, or of AFTER
+    scan_attempt: int = 0
+    scan_end_us: int = 0
+    ended_us: int = 0  # the last attempt of ENDED, of all passes
+    ended_job: int = 0
+    ended_attempt: int = 0
+    purged_us: int = 0  # hours before this are purged, and stay so
+
+
+def read_marks(connection: Connection) -> Marks:
+    """As committed."""
+    found = {name: value for name, value in connection.execute(select(ROLLUP_MARK)) if name in Marks._fields}
+    return Marks(**found)
+
+
+class Roller:
+    """Brings the books up to date. One thread; one of it for a database."""
+
+    def __init__(
+        self, begin: Begin, read: Begin, calendar: Calendar, default_account: str, page: int = PAGE_ATTEMPTS
+    ) -> None:
+        self._begin = begin
+        self._read = read
+        self._calendar = calendar
+        self._page = page
+        self._numbers = Numbers(default_account)
+        self._is_stale = False
+        with read() as connection:
+            self.marks = read_marks(connection)
+
+    def advance(self, to_us: int, now_us: int) -> bool:
+        """One transaction's worth towards the last whole hour before `to_us`. False = there is nothing left to do."""
+        target_us = to_us - to_us % HOUR_US
+        if self._is_stale:
+            with self._read() as connection:
+                self.marks, self._is_stale = read_marks(connection), False
+        try:
+            if self.marks.phase == DONE:
+                if target_us <= self.marks.cursor_us:
+                    return False
+                self._keep(
+                    target_us=target_us, from_us=self.marks.cursor_us, now_us=now_us, phase=SCAN, scan_job=-1,
+                    scan_attempt=0, scan_end_us=target_us,
+                )  # fmt: skip
+            _PHASES[self.marks.phase](self)
+        except BaseException:
+            self._numbers.forget()  # what was changed in here may not have been committed
+            self._is_stale = True
+            raise
+        return True
+
+    # ---- phases --------------------------------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        marks = self.marks
+        after = _after((JOB.c.job_id, marks.scan_job), (JOB.c.attempt, marks.scan_attempt))
+        query = (
+            select(*_COLUMNS)
+            .where(IS_ACTIVE, JOB.c.job_id >= marks.scan_job, after)
+            .order_by(JOB.c.job_id, JOB.c.attempt)
+        )
+        found = self._attempts(query)
+        if found:
+            self._count(found, scan_job=found[-1].row.job_id, scan_attempt=found[-1].row.attempt)
+        if len(found) < self._page:
+            self._keep(phase=ENDED)
+
+    def _ended(self) -> None:
+        marks = self.marks
+        after = _after(
+            (JOB.c.end_at_us, marks.ended_us), (JOB.c.job_id, marks.ended_job), (JOB.c.attempt, marks.ended_attempt)
+        )
+        found = self._attempts(
+            _by_end().where(JOB.c.end_at_us >= marks.ended_us, JOB.c.end_at_us <= marks.target_us, after)
+        )
+        if found:
+            last = found[-1].row
+            self._count(found, ended_us=last.end_at_us, ended_job=last.job_id, ended_attempt=last.attempt)
+        if len(found) < self._page:
+            self._keep(phase=AFTER, scan_job=_LAST_ID, scan_attempt=0, ended_us=marks.target_us, ended_job=_LAST_ID)
+
+    def _after(self) -> None:
+        marks = self.marks
+        after = _after(
+            (JOB.c.end_at_us, marks.scan_end_us), (JOB.c.job_id, marks.scan_job), (JOB.c.attempt, marks.scan_attempt)
+        )
+        found = self._attempts(_by_end().where(JOB.c.end_at_us >= marks.scan_end_us, after))
+        if found:
+            last = found[-1].row
+            self._count(found, scan_end_us=last.end_at_us, scan_job=last.job_id, scan_attempt=last.attempt)
+        if len(found) < self._page:
+            self._keep(phase=LATE)
+
+    def _late(self) -> None:
+        opened = ROLLUP_OPEN.outerjoin(
+            JOB, and_(JOB.c.job_id == ROLLUP_OPEN.c.job_id, JOB.c.attempt == ROLLUP_OPEN.c.attempt)
+        )
+        is_gone = JOB.c.job_id.is_(None)
+        is_late = and_(_HAS_ENDED, JOB.c.end_at_us <= self.marks.target_us)
+        keys = (ROLLUP_OPEN.c.job_id.label("open_job"), ROLLUP_OPEN.c.attempt.label("open_attempt"))
+        query = select(*_COLUMNS, *keys).select_from(opened).where(or_(is_gone, is_late)).order_by(*keys)
+        found = self._attempts(query)
+        if found:
+            self._count(found)
+        if len(found) < self._page:
+            self._keep(phase=CLUSTER)
+
+    def _cluster(self) -> None:
+        marks = self.marks
+        with self._read() as connection:
+            hours, done_us = count_hours(connection, marks.cursor_us, marks.target_us, PAGE_HOURS)
+        with self._begin() as connection:
+            numbers = self._numbers.load(connection)
+            rows = [
+                {
+                    "start_at_us": hour_us,
+                    "tres_id": numbers.tres(connection, name),
+                    "count": one.units,
+                    "count_seconds": one.total_us // 1_000_000,
+                    "down_seconds": one.down_us // 1_000_000,
+                    "planned_down_seconds": one.planned_down_us // 1_000_000,
+                }
+                for hour_us, by_tres in hours
+                for name, one in by_tres.items()
+            ]
+            put(connection, CLUSTER_HOUR, rows)
+            phase = DONE if done_us >= marks.target_us else CLUSTER
+            self._write_marks(connection, cursor_us=done_us, phase=phase)
+
+    # ---- a page --------------------------------------------------------------------------------------------------
+
+    def _attempts(self, query: Any) -> list["_Found"]:
+        with self._read() as connection:
+            rows = connection.execute(query.limit(self._page)).all()
+            ids = sorted({row.job_id for row in rows if row.job_id is not None})
+            is_ours = ROLLUP_OPEN.c.job_id.in_(ids)
+            counted = {
+                (job_id, attempt): (counted_us, key_id)
+                for job_id, attempt, counted_us, key_id in connection.execute(select(ROLLUP_OPEN).where(is_ours))
+            }
+            suspended: dict[tuple[int, int], list[tuple[int, int]]] = {}
+            changes: dict[tuple[int, int], list[tuple[int, str]]] = {}
+            spans = select(JOB_SPAN).where(JOB_SPAN.c.job_id.in_(ids)).order_by(JOB_SPAN.c.end_at_us)
+            for job_id, attempt, start_us, end_us, tres in connection.execute(spans):
+                if tres:
+                    changes.setdefault((job_id, attempt), []).append((end_us, tres))
+                else:
+                    suspended.setdefault((job_id, attempt), []).append((start_us, end_us))
+            energy = _energy(connection, sorted({row.job_id for row in rows if row.end_at_us}))
+        found = []
+        for row in rows:
+            key = (row.job_id, row.attempt)
+            since_us = row.suspended_at_us if row.state == JobState.SUSPENDED else 0
+            times = Attempt(
+                row.start_at_us or 0, row.end_at_us or 0, row.tres_alloc or "", since_us or 0,
+                tuple(suspended.get(key, ())), tuple(changes.get(key, ())),
+            )  # fmt: skip
+            found.append(_Found(row, times, counted.get(key), energy.get(key, 0)))
+        return found
+
+    def _count(self, found: Sequence["_Found"], **marks: int) -> None:
+        """Enter a page, in one transaction with how far the phase has come."""
+        target_us = self.marks.target_us
+        sums = Sums(self._calendar)
+        with self._begin() as connection:
+            numbers = self._numbers.load(connection)
+            opened: list[dict[str, int]] = []
+            closed: list[tuple[int, int]] = []
+            for row, times, counted, energy in found:
+                if row.job_id is None:  # its row is gone: there is nothing more to find out
+                    closed.append((row.open_job, row.open_attempt))
+                    continue
+                self._want(sums, row, counted)
+                if not times.start_at_us or times.start_at_us >= target_us:
+                    continue
+                counted_us, key_id = counted or (0, 0)
+                if not counted or (times.end_at_us or target_us) >= counted_us:
+                    key_id = numbers.key(connection, row)
+                until_us = settle(sums, key_id, times, counted_us, target_us)
+                if not times.end_at_us or times.end_at_us > target_us:
+                    entry = {"job_id": row.job_id, "attempt": row.attempt, "counted_to_us": until_us, "key_id": key_id}
+                    opened.append(entry)
+                else:
+                    if energy:
+                        sums.energy(key_id, max(times.end_at_us - 1, times.start_at_us), energy)
+                    if counted:
+                        closed.append((row.job_id, row.attempt))
+            self._write(connection, sums)
+            put(connection, ROLLUP_OPEN, opened)
+            for job_id, attempt in closed:
+                connection.execute(
+                    delete(ROLLUP_OPEN).where(ROLLUP_OPEN.c.job_id == job_id, ROLLUP_OPEN.c.attempt == attempt)
+                )
+            self._write_marks(connection, **marks)
+
+    def _want(self, sums: Sums, row: Any, counted: tuple[int, int] | None) -> None:
+        """That it waited, where that is not counted yet."""
+        marks = self.marks
+        if counted or not row.eligible_at_us or 0 < row.start_at_us <= marks.from_us:
+            return
+        if marks.phase == LATE or (marks.phase == AFTER and not row.start_at_us and row.end_at_us > marks.now_us):
+            return  # SCAN has seen it waiting
+        until_us = min(row.start_at_us or row.end_at_us or marks.target_us, marks.target_us)
+        amounts = wanted_of(row.tres_req, row.array_tasks)
+        sums.want(amounts, max(row.eligible_at_us, marks.from_us), until_us)
+
+    def _write(self, connection: Connection, sums: Sums) -> None:
+        numbers, purged_us = self._numbers, self.marks.purged_us
+        for table, entries in zip(_USAGE, sums.usage, strict=True):
+            rows = [
+                {
+                    "start_at_us": start_us,
+                    "tres_id": numbers.tres(connection, name),
+                    "key_id": key_id,
+                    **split(amount_us),
+                }
+                for (start_us, name, key_id), amount_us in entries.items()
+                if amount_us and start_us >= purged_us
+            ]
+            add(connection, table, rows)
+        for prefix, hours in (("alloc_", sums.allocated), ("wanted_", sums.wanted)):
+            rows = [
+                {"start_at_us": hour_us, "tres_id": numbers.tres(connection, name), **split(amount_us, prefix)}
+                for (hour_us, name), amount_us in hours.items()
+                if amount_us and hour_us >= purged_us
+            ]
+            add(connection, CLUSTER_HOUR, rows, (prefix,))
+
+    def _keep(self, **marks: int) -> None:
+        with self._begin() as connection:
+            self._write_marks(connection, **marks)
+
+    def _write_marks(self, connection: Connection, **marks: int) -> None:
+        put(connection, ROLLUP_MARK, [{"name": name, "value": value} for name, value in marks.items()])
+        self.marks = self.marks._replace(**marks)
+
+
+#: Above all job ids: an order by end, job and attempt goes on with the next end.
+_LAST_ID: Final = 2**62
+
+_PHASES: dict[int, Callable[[Roller], None]] = {
+    SCAN: Roller._scan,
+    ENDED: Roller._ended,
+    AFTER: Roller._after,
+    LATE: Roller._late,
+    CLUSTER: Roller._cluster,
+}
+
+
+class _Found(NamedTuple):
+    """One attempt of a page; `counted`: until when it is, and for whom."""
+
+    row: Any
+    times: Attempt
+    counted: tuple[int, int] | None
+    energy_j: int
+
+
+def _by_end() -> Any:
+    return select(*_COLUMNS).where(_HAS_ENDED).order_by(JOB.c.end_at_us, JOB.c.job_id, JOB.c.attempt)
+
+
+def _after(*parts: tuple[ColumnElement[Any], int]) -> ColumnElement[bool]:
+    """What comes behind these values in the order of these columns."""
+    (column, value), *rest = parts
+    if not rest:
+        return column > value
+    return or_(column > value, and_(column == value, _after(*rest)))
+
+
+def _energy(connection: Connection, job_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Joules that the steps of these jobs have used, as far as it is known."""
+    found: dict[tuple[int, int], int] = {}
+    asked = select(STEP.c.job_id, STEP.c.attempt, STEP.c.usage).where(STEP.c.job_id.in_(job_ids), STEP.c.usage != "")
+    for job_id, attempt, usage in connection.execute(asked):
+        if any(f'"{kind}":' in usage for kind in _ENERGY):
+            figures = msgspec.json.decode(usage)
+            joules = next(figures[kind][0] for kind in _ENERGY if kind in figures)
+            found[job_id, attempt] = found.get((job_id, attempt), 0) + joules
+    return found

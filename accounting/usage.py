@@ -1,0 +1,217 @@
+"""Reports from what is rolled up: usage by whom, and how the cluster's time was used.
+
+A window is read in as few rows as it can be: whole local months from `usage_month`, whole local days from `usage_day`,
+the rest from `usage_hour`. An hour belongs to a window when it begins in it.
+
+Amounts are summed exactly and rounded to whole seconds once, where the answer is made.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from accounting.rollup import Calendar, shares
+from accounting.schema import TRES
+from accounting.tables import CLUSTER_HOUR, FIXED_TRES, USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
+from penstock.values.errors import BadValue
+from penstock.values.localtime import US
+
+#: What usage may be grouped by: a column of `usage_key`, or a time.
+OWNERS = {"account": "account", "user": "user_name", "wckey": "wckey", "qos": "qos", "partition": "partition"}
+TIMES = ("month", "day", "hour")
+#: Numbers in one IN list, below every driver's limit.
+_IDS_MAX = 5_000
+
+_MICROS = 1_000_000
+
+
+class UsageAsk(NamedTuple):
+    """Of several values of one field one must hold; () = any. Times are microseconds."""
+
+    start_at_us: int
+    end_at_us: int
+    group_by: tuple[str, ...] = ()
+    tres: tuple[str, ...] = ()  # () = cpu
+    accounts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    wckeys: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
+class Owner(NamedTuple):
+    """Whose usage it is; field names are those of `usage_key`."""
+
+    key_id: int
+    assoc_id: int
+    account: str
+    user_name: str
+    user_id: int
+    partition: str
+    wckey: str
+    qos: str
+
+
+class Row(NamedTuple):
+    """One line of a report."""
+
+    keys: tuple[str, ...]
+    tres: str
+    values: tuple[int, ...]
+
+
+def whole_seconds(amount_us: int) -> int:
+    """Rounded to the nearest."""
+    return (amount_us + _MICROS // 2) // _MICROS
+
+
+def check_groups(group_by: Sequence[str], known: Sequence[str]) -> None:
+    """Raises BadValue."""
+    for word in group_by:
+        if word not in known:
+            raise BadValue(f"group by {word}: known are {', '.join(known)}")
+
+
+def tres_numbers(connection: Connection, names: Sequence[str]) -> dict[int, str]:
+    """The numbers of these TRES, as far as they have any; () = cpu, `all` = all."""
+    wanted = {name.lower() if name.lower() in FIXED_TRES else name for name in names} or {"cpu"}
+    known = {number: name for name, number in FIXED_TRES.items()} | {
+        number: name for number, name in connection.execute(select(TRES))
+    }
+    return {number: name for number, name in known.items() if "all" in wanted or name in wanted}
+
+
+def usage(connection: Connection, calendar: Calendar, ask: UsageAsk, sees: Callable[[Owner], bool]) -> list[Row]:
+    """TRES seconds by what `ask` groups by; only of owners that `sees` lets through. Raises BadValue."""
+    check_groups(ask.group_by, (*OWNERS, *TIMES))
+    owners = {owner.key_id: owner for owner in _owners(connection, ask) if sees(owner)}
+    names = tres_numbers(connection, ask.tres)
+    if not owners or not names:
+        return []
+    by_time = next((word for word in TIMES if word in ask.group_by), "")
+    sums: dict[tuple[tuple[str, ...], str], int] = {}
+    for start_us, tres_id, key_id, seconds, micros in _rows(connection, calendar, ask, by_time, owners, names):
+        owner = owners.get(key_id)
+        if owner is not None:
+            keys = tuple(_key(word, owner, start_us) for word in ask.group_by)
+            entry = (keys, names[tres_id])
+            sums[entry] = sums.get(entry, 0) + int(seconds) * _MICROS + int(micros)
+    return [
+        Row(keys, tres, (whole_seconds(amount_us),)) for (keys, tres), amount_us in sorted(sums.items()) if amount_us
+    ]
+
+
+def _owners(connection: Connection, ask: UsageAsk) -> Iterator[Owner]:
+    query = select(*(USAGE_KEY.c[name] for name in Owner._fields))
+    for column, values in (
+        (USAGE_KEY.c.account, ask.accounts),
+        (USAGE_KEY.c.user_name, ask.users),
+        (USAGE_KEY.c.wckey, ask.wckeys),
+        (USAGE_KEY.c.qos, ask.qos),
+        (USAGE_KEY.c.partition, ask.partitions),
+    ):
+        if values:
+            query = query.where(column.in_(values))
+    return (Owner(*row) for row in connection.execute(query.order_by(USAGE_KEY.c.key_id)))
+
+
+def _key(word: str, owner: Owner, start_us: int) -> str:
+    return getattr(owner, OWNERS[word]) if word in OWNERS else str(start_us // US)
+
+
+def _rows(
+    connection: Connection,
+    calendar: Calendar,
+    ask: UsageAsk,
+    by_time: str,
+    owners: Mapping[int, Owner],
+    names: Mapping[int, str],
+) -> Iterator[Any]:
+    months, days, hours = windows(calendar, ask.start_at_us, ask.end_at_us, by_time)
+    for table, starts in ((USAGE_MONTH, months), (USAGE_DAY, days)):
+        if starts:
+            yield from _sums(connection, table, table.c.start_at_us.in_(starts), by_time, owners, names)
+    for from_us, until_us in hours:
+        column = USAGE_HOUR.c.start_at_us
+        yield from _sums(connection, USAGE_HOUR, (column >= from_us) & (column < until_us), by_time, owners, names)
+
+
+def _sums(
+    connection: Connection,
+    table: Any,
+    when: Any,
+    by_time: str,
+    owners: Mapping[int, Owner],
+    names: Mapping[int, str],
+) -> Iterator[Any]:
+    columns = table.c
+    start = columns.start_at_us if by_time else func.min(columns.start_at_us)
+    by = (columns.tres_id, columns.key_id) + ((columns.start_at_us,) if by_time else ())
+    query = select(start, columns.tres_id, columns.key_id, func.sum(columns.seconds), func.sum(columns.micros))
+    query = query.where(when, columns.tres_id.in_(list(names))).group_by(*by)
+    if len(owners) <= _IDS_MAX:
+        query = query.where(columns.key_id.in_(list(owners)))
+    yield from connection.execute(query)
+
+
+def windows(
+    calendar: Calendar, start_us: int, end_us: int, by_time: str = ""
+) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Starts of whole months, of whole days beside them, and [from, until) of what is left for hours.
+
+    `by_time`: rows that are to be told apart by day are not taken from months, and so on.
+    """
+    months: list[int] = []
+    days: list[int] = []
+    hours: list[tuple[int, int]] = []
+    at_us = start_us
+    while at_us < end_us:
+        day_us, next_day_us, _ = calendar.day_of(at_us)
+        month_us, next_month_us = calendar.month_of(at_us)
+        if at_us == month_us and next_month_us <= end_us and by_time in ("", "month"):
+            months.append(month_us)
+            at_us = next_month_us
+        elif at_us == day_us and next_day_us <= end_us and by_time in ("", "day"):
+            days.append(day_us)
+            at_us = next_day_us
+        else:
+            until_us = min(next_day_us, end_us)
+            if hours and hours[-1][1] == at_us:
+                hours[-1] = (hours[-1][0], until_us)
+            else:
+                hours.append((at_us, until_us))
+            at_us = until_us
+    return months, days, hours
+
+
+# ---- the cluster -----------------------------------------------------------------------------------------------------
+
+
+def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[Row]:
+    """By TRES, and by day or hour if that is asked for: allocated, down, planned down, idle, planned, reported, over (in
+    seconds), and how many there were at the end. Hours are fitted together one by one. Raises BadValue."""
+    check_groups(ask.group_by, ("day", "hour"))
+    names = tres_numbers(connection, ask.tres)
+    columns = CLUSTER_HOUR.c
+    query = select(CLUSTER_HOUR).where(
+        columns.start_at_us >= ask.start_at_us, columns.start_at_us < ask.end_at_us, columns.tres_id.in_(list(names))
+    )
+    sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
+    for row in connection.execute(query.order_by(columns.start_at_us)):
+        hour = shares(
+            row.count_seconds * _MICROS,
+            row.alloc_seconds * _MICROS + row.alloc_micros,
+            row.down_seconds * _MICROS,
+            row.planned_down_seconds * _MICROS,
+            row.wanted_seconds * _MICROS + row.wanted_micros,
+        )
+        times = {"hour": row.start_at_us, "day": calendar.day_of(row.start_at_us)[0]}
+        keys = tuple(str(times[word] // US) for word in ask.group_by)
+        entry = sums.setdefault((keys, names[row.tres_id]), [0] * len(hour) + [0])
+        for i, amount_us in enumerate(hour):
+            entry[i] += amount_us
+        entry[-1] = row._mapping["count"]
+    return [
+        Row(keys, tres, (*map(whole_seconds, entry[:-1]), entry[-1])) for (keys, tres), entry in sorted(sums.items())
+    ]

@@ -1,0 +1,78 @@
+"""For which times what was reserved: rows that outlive the reservation, for reports (accounting/tables.py).
+
+A reservation's present or next occurrence has one row, with the end that is planned. A change of what is reserved, or
+an early end, cuts the row of an occurrence that has begun and begins another; one that had not begun becomes a row of
+no length. A reservation whose start floats ahead of the clock never begins and has none.
+"""
+
+from ctld.core.model import Reservation, ReservationSpan
+from ctld.core.reserve_nodes import WHOLE
+from ctld.core.state import ClusterState
+from penstock.values.hostlist import compress
+from penstock.values.tres import format_tres, gres_keys
+
+
+def settle(state: ClusterState, now_us: int) -> None:
+    """After a step that has changed reservations."""
+    touched, state.reservations_touched = state.reservations_touched, {}
+    for name in touched:
+        reservation = state.reservations.get(name)
+        want = _span(state, reservation) if reservation is not None and reservation.float_us < 0 else None
+        _put(state, name, want, now_us)
+
+
+def _put(state: ClusterState, name: str, want: ReservationSpan | None, now_us: int) -> None:
+    known = state.reservation_spans.get(name)
+    if known is not None and want is not None and _says_the_same(known, want, now_us):
+        return
+    if known is not None:
+        del state.reservation_spans[name]
+        if known.end_at_us > now_us:
+            _write(state, known._replace(end_at_us=max(known.start_at_us, now_us)))
+        if (
+            want is not None
+            and known.resv_id == want.resv_id
+            and known.start_at_us < now_us
+            and known.end_at_us > now_us
+        ):
+            want = want._replace(start_at_us=max(want.start_at_us, now_us))
+    if want is not None:
+        state.reservation_spans[name] = want
+        _write(state, want)
+
+
+def _says_the_same(known: ReservationSpan, want: ReservationSpan, now_us: int) -> bool:
+    begun = want.start_at_us < known.start_at_us <= now_us  # the row was cut since the start
+    return known == want or (begun and known == want._replace(start_at_us=known.start_at_us))
+
+
+def _write(state: ClusterState, span: ReservationSpan) -> None:
+    state.dirty_reservation_spans[span.resv_id, span.start_at_us] = span
+
+
+def _span(state: ClusterState, reservation: Reservation) -> ReservationSpan:
+    tres = {"cpu": 0, "mem": 0, "node": len(reservation.parts)}
+    for part in reservation.parts:
+        node = state.nodes.get(part.node)
+        if part.cpus != WHOLE:
+            amounts, gres = (part.cpus, part.mem_mb), part.gres
+        elif node is not None:
+            amounts = (node.config.cpus, node.config.real_memory_mb)
+            gres = tuple((one.name, one.type, one.count) for one in node.config.gres)
+        else:
+            continue
+        tres["cpu"] += amounts[0]
+        tres["mem"] += amounts[1]
+        for gres_name, type_, count in gres:
+            for key in gres_keys(gres_name, type_):
+                tres[key] = tres.get(key, 0) + count
+    return ReservationSpan(
+        reservation.resv_id,
+        reservation.start_at_us,
+        reservation.end_at_us,
+        reservation.name,
+        int(reservation.flags),
+        compress(part.node for part in reservation.parts),
+        format_tres(tres),
+        ",".join((*reservation.accounts, *reservation.users)),
+    )
