@@ -9,38 +9,20 @@ from typing import Any
 
 import msgspec
 
+from ctld.core.accounting_events import AccountAction as AccountAction
+from ctld.core.accounting_events import ChangeAccounts as ChangeAccounts
+from ctld.core.accounting_events import ChangeMany as ChangeMany
+from ctld.core.accounting_events import ChangeQos as ChangeQos
+from ctld.core.accounting_events import QosAction as QosAction
+from ctld.core.event_base import Actor as Actor
+from ctld.core.event_base import Event as Event
+from ctld.core.event_base import Role as Role
 from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion
 from ctld.core.model import SpecRow
 from ctld.core.step_model import StepRequest
 from ctld.core.wanted_job import WantedJob as WantedJob
 from penstock.values.amendment import Amendment
 from penstock.values.config import Config
-
-
-class Role(IntEnum):
-    """What a caller may do, as Slurm's AdminLevel."""
-
-    USER = 0
-    OPERATOR = 1
-    ADMINISTRATOR = 2
-
-
-class Actor(msgspec.Struct, frozen=True, gc=False):
-    """Who asks: from authentication, never from a request's fields."""
-
-    uid: int
-    gid: int
-    user_name: str
-    group_name: str
-    groups: tuple[str, ...] = ()
-    role: Role = Role.USER
-    via: str = ""  # how he was known: socket, token, jwt, certificate
-    origin: str = ""  # from where: the host that speaks for him, and the address of the call
-    by: "Actor | None" = None  # with --uid: who it is that acts as him
-
-
-class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Base of all events; the tag names them in the flight recorder."""
 
 
 class RecordAct(Event, frozen=True):
@@ -210,62 +192,9 @@ class UpdateJobs(Event, frozen=True):
     actor: Actor
     ids: tuple[str, ...]
     changes: dict[str, str]
-    dates: dict[str, int] = {}
+    dates: dict[str, int] = msgspec.field(default_factory=dict)
     reply_to: int = 0
     which: JobFilter | None = None
-
-
-class AccountAction(IntEnum):
-    """Numbers of the wire's ChangeAccountsRequest.Action."""
-
-    ADD = 1
-    MODIFY = 2
-    REMOVE = 3
-
-
-class ChangeAccounts(Event, frozen=True):
-    """sacctmgr add, modify, delete. `changes`: lower-case key, with + or - behind it for `+=` and `-=` -> value."""
-
-    actor: Actor
-    action: AccountAction
-    entity: str
-    names: tuple[str, ...]
-    changes: dict[str, str]
-    accounts: tuple[str, ...] = ()
-    parents: tuple[str, ...] = ()
-    check_only: bool = False
-    reply_to: int = 0
-    partitions: tuple[str, ...] = ()  # of users: only these associations; of new ones: one for each
-    users: tuple[str, ...] = ()  # of coordinators and wckeys: whom
-    where: dict[str, str] = {}  # further conditions, by sacctmgr's names
-
-
-class QosAction(IntEnum):
-    """Numbers of the wire's ChangeQosRequest.Action."""
-
-    ADD = 1
-    MODIFY = 2
-    DELETE = 3
-
-
-class ChangeQos(Event, frozen=True):
-    """sacctmgr add|modify|delete qos. `changes`: lower-case key, with + or - behind it for `+=` and `-=` -> value."""
-
-    actor: Actor
-    action: QosAction
-    names: tuple[str, ...]
-    changes: dict[str, str]
-    reply_to: int = 0
-    check_only: bool = False
-
-
-class ChangeMany(Event, frozen=True):
-    """All of it or nothing, in order; the actor, check_only and reply_to of the parts do not count."""
-
-    actor: Actor
-    changes: tuple[ChangeAccounts | ChangeQos, ...]
-    check_only: bool = False
-    reply_to: int = 0
 
 
 class CronEntry(msgspec.Struct, frozen=True, gc=False):

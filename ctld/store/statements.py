@@ -117,6 +117,10 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
             statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
         return text(statement, names)
 
+    def gone(table: Table, *keys: str) -> str:
+        condition = [table.c[key] == bindparam(f"key_{key}") for key in keys]
+        return text(delete(table).where(*condition), [f"key_{key}" for key in keys])
+
     names = list(JOB.c.keys())
     life = [*names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)], *_LIFE_TOO]
     change = update(JOB).values({name: bindparam(name) for name in life})
@@ -135,12 +139,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_partitions=insert(PARTITION_STATE, replace=True),
         replace_amendments=insert(AMENDMENT, replace=True),
         replace_budgets=insert(BUDGET_USE, replace=True),
-        delete_amendments=text(
-            delete(AMENDMENT).where(
-                AMENDMENT.c.kind == bindparam("key_kind"), AMENDMENT.c.name == bindparam("key_name")
-            ),
-            ["key_kind", "key_name"],
-        ),
+        delete_amendments=gone(AMENDMENT, "kind", "name"),
         insert_history=insert(JOB_HISTORY),
         replace_assocs=insert(ASSOC, replace=True),
         replace_usage=insert(ASSOC_USAGE, replace=True),
@@ -148,20 +147,15 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_accounts=insert(ACCOUNT, replace=True),
         replace_users=insert(ACCOUNT_USER, replace=True),
         replace_reservations=insert(RESERVATION, replace=True),
-        delete_reservations=text(delete(RESERVATION).where(RESERVATION.c.name == bindparam("key_name")), ["key_name"]),
+        delete_reservations=gone(RESERVATION, "name"),
         replace_gpus=insert(GPU, replace=True),
-        delete_gpus=text(
-            delete(GPU).where(GPU.c.node == bindparam("key_node"), GPU.c.uuid == bindparam("key_uuid")),
-            ["key_node", "key_uuid"],
-        ),
+        delete_gpus=gone(GPU, "node", "uuid"),
         replace_qos=insert(QOS, replace=True),
-        delete_qos=text(delete(QOS).where(QOS.c.name == bindparam("key_name")), ["key_name"]),
+        delete_qos=gone(QOS, "name"),
         replace_crontabs=insert(CRONTAB, replace=True),
-        delete_crontabs=text(delete(CRONTAB).where(CRONTAB.c.uid == bindparam("key_uid")), ["key_uid"]),
+        delete_crontabs=gone(CRONTAB, "uid"),
         replace_triggers=insert(EVENT_TRIGGER, replace=True),
-        delete_triggers=text(
-            delete(EVENT_TRIGGER).where(EVENT_TRIGGER.c.trigger_id == bindparam("key_trigger_id")), ["key_trigger_id"]
-        ),
+        delete_triggers=gone(EVENT_TRIGGER, "trigger_id"),
         insert_audit=insert(AUDIT),
         insert_txns=insert(TXN),
         replace_wckeys=insert(WCKEY, replace=True),
