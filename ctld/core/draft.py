@@ -296,6 +296,17 @@ class Draft:
         self.put(state.dirty_qos, record.name, None)
         self.told.append(Told(before, None if record.deleted else record))
 
+    def forget_qos_usage(self, record: Qos) -> None:
+        """What the jobs of a QOS have used counts no more (ledger.py)."""
+        ledger = self.state.ledger
+        book = ledger.books.get(("qos", record.name)) if ledger is not None else None
+        if ledger is not None and book is not None and book.spent is not None:
+            self.set(book.spent, "amounts", {})
+            self.set(book.spent, "at_us", self.now_us)
+            self.put(self.state.dirty_qos_usage, record.name, None)
+            self.put(ledger.freed, book.key, None)  # who waits for it looks again
+        self.told.append(Told(record, record))
+
     # ---- jobs ----------------------------------------------------------------------------------------------------
 
     @property

@@ -66,8 +66,15 @@ def _add(draft: Draft, event: ChangeQos) -> None:
 
 
 def _modify(draft: Draft, event: ChangeQos) -> None:
+    changes = dict(event.changes)
+    reset = changes.pop("rawusage", None)
+    if reset is not None:
+        parse_int(reset, 0, 0, "rawusage")
     for name in event.names:
-        draft.put_qos(_changed(draft.state, _known(draft.state, name), event.changes))
+        record = _known(draft.state, name)
+        draft.put_qos(_changed(draft.state, record, changes))
+        if reset is not None:
+            draft.forget_qos_usage(draft.state.qos[name])
 
 
 def _delete(draft: Draft, event: ChangeQos) -> None:

@@ -4,11 +4,11 @@ deleted and comes again; what survives a restart."""
 import pytest
 
 from ctld.core.assocs import qos_of
-from ctld.core.events import QosAction, Role, WantedJob
+from ctld.core.events import ChangeQos, QosAction, Role, WantedJob
 from ctld.core.rights import coordinates, level_of
 from ctld.core.wckey_names import note, wckey_allowed
 from penstock.values.limits import texts
-from tests.core.bookkeeping import ADD, MODIFY, REMOVE, books, change, lasting, make, many, qos, wish
+from tests.core.bookkeeping import ADD, MODIFY, REMOVE, actor, books, change, lasting, make, many, qos, wish
 from tests.core.world import World
 
 JOB = WantedJob(name="j", work_dir=b"/tmp", ntasks=2)
@@ -317,3 +317,30 @@ def test_conditions() -> None:
 
 def test_the_cluster_is_there_already() -> None:
     assert change(make(), ADD, "cluster", "Cluster") == ""
+
+
+def test_usage_of_a_qos_is_taken_back() -> None:
+    world = planted(enforce=("associations", "limits"))
+    change(world, MODIFY, "cluster", "cluster", qos="normal,gold")
+    assert qos(world, QosAction.MODIFY, "gold", grptresmins="cpu=10") == "done"
+    world.submit(WantedJob(name="j", work_dir=b"/tmp", ntasks=2, qos="gold", time_limit_s=240), "ann")
+    world.started(1)
+    world.advance(180)
+    world.exited(1)
+    world.settle()
+    book = world.core.state.ledger.books["qos", "gold"]
+    assert book.spent.text() != ""
+    before = book.spent.text()
+    refused = many(world, qos_wish("gold", rawusage="0"), wish(ADD, "user", "x"))
+    assert refused.startswith("refused") and book.spent.text() == before
+    assert qos(world, QosAction.MODIFY, "gold", rawusage="1").startswith("refused: Invalid value specified")
+    assert qos(world, QosAction.MODIFY, "gold", rawusage="0") == "done"
+    assert book.spent.text() == ""
+    world.restart()
+    assert ("qos", "gold") not in world.core.state.ledger.books or not world.core.state.ledger.books[
+        "qos", "gold"
+    ].spent.amounts
+
+
+def qos_wish(name: str, **changes: str) -> ChangeQos:
+    return ChangeQos(actor(make(), "root"), QosAction.MODIFY, (name,), changes)
