@@ -152,7 +152,7 @@ def licenses_document(licenses: Iterable[LicenseInfo], cluster: str, now_us: int
             "Total": one.total,
             "Used": one.used,
             "Free": max(0, one.total - one.used),
-            "Remote": False,
+            "Remote": one.remote,
             "Reserved": one.reserved,
             "LastConsumed": 0,
             "LastDeficit": 0,

@@ -74,7 +74,8 @@ def show_licenses(call: Call) -> int:
     for one in found:
         if not wanted or one.name in wanted:
             free = max(0, one.total - one.used)
-            counts = f"Total={one.total} Used={one.used} Free={free} Reserved={one.reserved} Remote=no"
+            counts = f"Total={one.total} Used={one.used} Free={free} Reserved={one.reserved} "
+            counts += f"Remote={'yes' if one.remote else 'no'}"
             print(f"LicenseName={one.name}{join}{counts}")  # noqa: T201
     missing = sorted(wanted - {one.name for one in found})
     for name in missing:

@@ -890,16 +890,18 @@ class ListLicensesReply(_message.Message):
     def __init__(self, licenses: _Optional[_Iterable[_Union[LicenseInfo, _Mapping]]] = ...) -> None: ...
 
 class LicenseInfo(_message.Message):
-    __slots__ = ("name", "total", "used", "reserved")
+    __slots__ = ("name", "total", "used", "reserved", "remote")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
     RESERVED_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_FIELD_NUMBER: _ClassVar[int]
     name: str
     total: int
     used: int
     reserved: int
-    def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., reserved: _Optional[int] = ...) -> None: ...
+    remote: bool
+    def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., reserved: _Optional[int] = ..., remote: bool = ...) -> None: ...
 
 class ShowTopologyRequest(_message.Message):
     __slots__ = ()
