@@ -36,6 +36,9 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     truncate: bool = False
     with_script: bool = False
     with_environment: bool = False
+    # PrivateData: who asks sees only jobs of this uid, and of these accounts; -1 = all
+    seen_uid: int = -1
+    seen_accounts: tuple[str, ...] = ()
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):

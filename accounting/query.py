@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, false, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, case, false, func, literal_column, or_, select, true
 
 from accounting.filter import RecordFilter
 from accounting.schema import ENDED_FROM, JOB
@@ -143,6 +143,9 @@ def _plain(asked: RecordFilter, nodes: frozenset[str]) -> Iterator[ColumnElement
     ):
         if values:
             yield column.in_(values)
+    if asked.seen_uid >= 0:
+        own = JOB.c.user_id == asked.seen_uid
+        yield or_(own, func.lower(JOB.c.account).in_(asked.seen_accounts)) if asked.seen_accounts else own
     if nodes:
         yield JOB.c.node_list != ""
 

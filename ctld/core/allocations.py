@@ -16,7 +16,7 @@ from ctld.core.callers import OWNER_GONE_US, Owner
 from ctld.core.effects import Allocation, Done, Refused
 from ctld.core.events import Actor, AwaitAllocation, EndAllocation
 from ctld.core.model import Job, job_row
-from ctld.core.rights import is_own
+from ctld.core.rights import is_own, not_yours
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.jobid import EXTERN_STEP
@@ -35,7 +35,7 @@ def _job_of(state: ClusterState, actor: Actor, job_id: int) -> Job:
     if job is None:
         raise Refused(Code.INVALID_JOB_ID, str(job_id))
     if not is_own(actor, job):
-        raise Refused(Code.ACCESS_DENIED)
+        raise not_yours(state, actor, job, Code.INVALID_JOB_ID, str(job_id))
     return job
 
 

@@ -13,7 +13,7 @@ from ctld.core.effects import Done, JobResult, NotifyStep, Refused, Results, Sig
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, NotifyJob, Role
 from ctld.core.model import Job
 from ctld.core.ready import refresh
-from ctld.core.rights import may_touch, require_role
+from ctld.core.rights import may_touch, not_yours, require_role, sees_jobs_of_others
 from ctld.core.select import Target, all_matching, matching, targets_of
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, live_nodes
@@ -49,7 +49,7 @@ def each_target(
             if not targets:
                 raise Refused(Code.INVALID_JOB_ID)
             if not all(may_touch(state, actor, target.job) for target in targets):
-                raise Refused(Code.ACCESS_DENIED)
+                raise not_yours(state, actor, targets[0].job, Code.INVALID_JOB_ID)
             refusals: list[Refused] = []
             first = targets[0].job
             before = meddling.look(first) if meddles(actor, first) else None
@@ -94,7 +94,7 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
     if which.ids:
         results = each_target(state, actor, which.ids, act, meddling)
     else:
-        unseen = "jobs" in state.config.private_data and actor.role < Role.OPERATOR
+        unseen = not sees_jobs_of_others(state.config, actor)
         results = []
         for target in all_matching(state, which):
             mine = may_touch(state, actor, target.job)
@@ -193,7 +193,7 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
     if not targets:
         raise Refused(Code.INVALID_JOB_ID, event.id)
     if not all(may_touch(state, event.actor, target.job) for target in targets):
-        raise Refused(Code.ACCESS_DENIED)
+        raise not_yours(state, event.actor, targets[0].job, Code.INVALID_JOB_ID, event.id)
     if all(target.job.state not in HOLDING_STATES for target in targets):
         raise Refused(Code.JOB_NOT_RUNNING)
     # -- apply

@@ -106,7 +106,7 @@ from ctld.core.events import (
 from ctld.core.invariants import check
 from ctld.core.model import PartitionRow, job_row, node_row, step_row
 from ctld.core.recover import Loaded, recover
-from ctld.core.rights import may_touch
+from ctld.core.rights import may_touch, not_yours
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
 from penstock.values.config import Config
@@ -126,8 +126,11 @@ def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
     job, record = state.jobs.get(event.job_id), state.arrays.get(event.job_id)
     if job is None and record is None:
         raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
-    if job is not None and not may_touch(state, event.actor, job):
-        raise Refused(Code.ACCESS_DENIED)
+    one = job
+    if one is None and record is not None:
+        one = next((state.jobs[i] for i in (*record.members.values(), *record.holders) if i in state.jobs), None)
+    if one is not None and not may_touch(state, event.actor, one):
+        raise not_yours(state, event.actor, one, Code.INVALID_JOB_ID, str(event.job_id))
     if job is not None and job.user_id == event.actor.uid:
         state.calls.enter(job.job_id, event.reply_to)
     if record is not None and arrays.is_over(record):

@@ -68,6 +68,9 @@ class JobFilter(msgspec.Struct, frozen=True, gc=False):
     wckeys: tuple[str, ...] = ()
     #: a user name was asked for that this host does not know: nothing matches
     unknown_user: bool = False
+    # PrivateData: who asks sees only jobs of this uid, and of these accounts; -1 = all
+    seen_uid: int = -1
+    seen_accounts: tuple[str, ...] = ()
 
 
 class SubmitJob(Event, frozen=True):

@@ -65,6 +65,32 @@ def coordinates(state: ClusterState, user_name: str, account: str) -> bool:
     return False
 
 
+def sees_jobs_of_others(config: Config, actor: Actor) -> bool:
+    """True when PrivateData keeps no job from the actor."""
+    return actor.role >= Role.OPERATOR or "jobs" not in config.private_data
+
+
+def not_yours(state: ClusterState, actor: Actor, job: Job, code: Code, detail: str = "") -> Refused:
+    """The refusal of something that is done to a job of somebody else.
+
+    Who may not see the job is told what he would be told if it did not exist: `code` and `detail`.
+    """
+    if sees_jobs_of_others(state.config, actor) or may_touch(state, actor, job):
+        return Refused(Code.ACCESS_DENIED)
+    return Refused(code, detail)
+
+
+def coordinated(state: ClusterState, user_name: str) -> frozenset[str]:
+    """The accounts that the user coordinates, with all below them."""
+    own = state.shares.coordinator_of.get(user_name)
+    if not own:
+        return frozenset()
+    order = [account for name in sorted(own) if (account := state.shares.accounts.get(name)) is not None]
+    for account in order:
+        order += [child for child in account.children.values() if not child.user_name]
+    return frozenset(account.account for account in order)
+
+
 def has_job(state: ClusterState, node: str, uid: int) -> bool:
     """True when a job of that user holds something on that node now, so that the node may speak for him."""
     found = state.nodes.get(node)

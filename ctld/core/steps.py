@@ -18,7 +18,7 @@ from ctld.core.defaults import let_through
 from ctld.core.effects import Refusal, Refused, SignalStep, StepCreated, StepSeen
 from ctld.core.events import Actor, AwaitStep, CreateStep
 from ctld.core.model import NO_STEPS, Job, job_row
-from ctld.core.rights import is_own
+from ctld.core.rights import is_own, not_yours
 from ctld.core.state import ClusterState
 from ctld.core.step_model import SpreadStep, Step, StepRequest, live_nodes, step_row
 from ctld.core.step_parts import limit_step
@@ -110,7 +110,7 @@ def _job_of(state: ClusterState, actor: Actor, job_id: int) -> Job:
     if job is None or job.array_tasks is not None:
         raise Refused(Code.INVALID_JOB_ID, str(job_id))
     if actor.uid != job.user_id:  # nobody runs programs as somebody else, operators neither
-        raise Refused(Code.ACCESS_DENIED)
+        raise not_yours(state, actor, job, Code.INVALID_JOB_ID, str(job_id))
     if job.state is S.PENDING:
         raise Refused(Code.JOB_PENDING)
     if job.state in END_STATES or job.state is S.COMPLETING:
@@ -338,7 +338,7 @@ def await_step(state: ClusterState, now_us: int, event: AwaitStep) -> None:
     if job is None or step is None:
         raise Refused(Code.INVALID_STEP, f"{event.job_id}.{event.step_id}")
     if not is_own(event.actor, job):
-        raise Refused(Code.ACCESS_DENIED)
+        raise not_yours(state, event.actor, job, Code.INVALID_STEP, f"{event.job_id}.{event.step_id}")
     if event.actor.uid == job.user_id:
         state.calls.enter(het.whole_id(job), event.reply_to)
     if step.state in END_STATES or not event.wait:

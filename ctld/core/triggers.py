@@ -17,7 +17,7 @@ from ctld.core.events import ClearTriggers, Role, SetTrigger, TriggerEnded
 from ctld.core.expect import limit_at_us
 from ctld.core.model import Job, Node
 from ctld.core.periodic import OF_JOB, OF_NODES, Trigger, TriggerKind
-from ctld.core.rights import is_own, require_role
+from ctld.core.rights import is_own, not_yours, require_role, sees_jobs_of_others
 from ctld.core.state import CLOSED_FLAGS, ClusterState
 from ctld.core.timers import Timer
 from penstock.values.errors import BadValue
@@ -104,7 +104,7 @@ def _check_job(state: ClusterState, event: SetTrigger) -> None:
     if job is None:
         raise Refused(Code.INVALID_JOB_ID, str(event.job_id))
     if not is_own(event.actor, job):
-        raise Refused(Code.ACCESS_DENIED)
+        raise not_yours(state, event.actor, job, Code.INVALID_JOB_ID, str(event.job_id))
     if _is_over(state, event.job_id):
         raise Refused(Code.ALREADY_DONE)
     if event.nodes:
@@ -128,7 +128,8 @@ def clear_triggers(state: ClusterState, now_us: int, event: ClearTriggers) -> No
     if event.actor.role < Role.ADMINISTRATOR:
         found = [trigger for trigger in found if trigger.uid == event.actor.uid]
     if not found:
-        raise Refused(Code.ACCESS_DENIED)
+        unseen = not sees_jobs_of_others(state.config, event.actor)
+        raise Refused(Code.NO_TRIGGER if unseen else Code.ACCESS_DENIED)
     # -- apply
     for trigger in found:
         state.periodic.drop_trigger(trigger.trigger_id)

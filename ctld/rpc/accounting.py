@@ -1,6 +1,6 @@
 """The Accounting service: sacct's queries, read in a thread through a connection of their own.
 
-All users see all records, with PrivateData=jobs their own; scripts and environments only their owner and operators.
+Who sees which records, and whose scripts and environments, is in sight.py.
 """
 
 import asyncio
@@ -11,12 +11,11 @@ from itertools import islice
 from typing import Any, Final
 
 from accounting.records import RecordsUnavailable
-from ctld.core.events import Role
 from ctld.rpc.auth import caller
 from ctld.rpc.records import record_filter, record_message
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
-from ctld.rpc.sight import own_uids
+from ctld.rpc.sight import JobSight, job_sight, script_sight
 from penstock.v1 import accounting_pb2
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
@@ -39,17 +38,16 @@ class AccountingService:
         """Records in pages."""
         records, actor = self._services.records, caller()
         uids, unknown = await self._services.names.uids(list(request.users))
-        uids, nothing = own_uids(self._services.runtime.core.state.config, actor, uids)
-        if unknown or nothing:
+        state = self._services.runtime.core.state
+        if unknown:
             return
         try:
-            found = records.list(record_filter(request, uids))
+            found = records.list(record_filter(request, uids, job_sight(state, actor)))
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
-        only_uid = None if actor.role >= Role.OPERATOR else actor.uid
-        cluster = self._services.runtime.core.state.config.cluster_name
+        cluster = state.config.cluster_name
         loop = asyncio.get_running_loop()
-        pages = _pages(found, only_uid, cluster)
+        pages = _pages(found, script_sight(state, actor), cluster)
         try:
             while (page := await loop.run_in_executor(self._threads, next, pages, None)) is not None:
                 yield page
@@ -60,7 +58,7 @@ class AccountingService:
             await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
 
 
-def _pages(records: Iterator[Any], only_uid: int | None, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:
+def _pages(records: Iterator[Any], scripts: JobSight, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:
     """Pages of messages, made in the thread that reads."""
     while page := list(islice(records, PAGE_RECORDS)):
-        yield accounting_pb2.ListRecordsReply(records=[record_message(r, only_uid, cluster) for r in page])
+        yield accounting_pb2.ListRecordsReply(records=[record_message(r, scripts, cluster) for r in page])

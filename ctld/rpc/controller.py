@@ -36,7 +36,7 @@ from ctld.rpc.joblists import JobLists
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.runas import submitted_for
 from ctld.rpc.services import Services
-from ctld.rpc.sight import hidden_partitions, is_private, own_jobs_only, sees_reservation
+from ctld.rpc.sight import hidden_partitions, is_private, job_sight, script_sight, sees_reservation
 from ctld.rpc.users import job_filter
 from ctld.runtime.points import crash_point
 from penstock.security.join import SECRET_BYTES, admit
@@ -245,7 +245,7 @@ class ControllerService(Administration):
         nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
-        gpus = gpuinfo.gpu_infos(state, nodes, users) if request.gpus else {}
+        gpus = gpuinfo.gpu_infos(state, nodes, users, job_sight(state, caller())) if request.gpus else {}
         return controller_pb2.ListNodesReply(
             nodes=[
                 clusterinfo.node_info(
@@ -301,17 +301,18 @@ class ControllerService(Administration):
 
     @translated
     async def ShowTopology(self, request: Any, context: Any) -> Any:
-        """Switches or blocks."""
+        """Switches or blocks: names of nodes."""
+        if is_private(self._runtime.core.state.config, caller(), "nodes"):
+            return controller_pb2.ShowTopologyReply()
         return clusterinfo.topology(self._runtime.core.state)
 
     @translated
     async def GetBatchScript(self, request: Any, context: Any) -> Any:
-        """A job's script, for its owner and operators."""
-        row = self._runtime.snapshot.jobs.get(request.job_id)
-        if row is None:
+        """A job's script, for those who may see it (sight.py)."""
+        row, state, actor = self._runtime.snapshot.jobs.get(request.job_id), self._runtime.core.state, caller()
+        if row is None or not job_sight(state, actor).sees(row):
             raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
-        actor = caller()
-        if actor.uid != row.user_id and actor.role < Role.OPERATOR:
+        if not script_sight(state, actor).sees(row):
             raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
         spec = await self._services.specs.get(row.spec_hash)
         if spec is None:
@@ -320,10 +321,11 @@ class ControllerService(Administration):
 
     @translated
     async def Story(self, request: Any, context: Any) -> Any:
-        """What happened to a job. With PrivateData=jobs: to one of the caller's own, as long as it is listed."""
-        if own_jobs_only(self._runtime.core.state.config, caller()):
+        """What happened to a job. With PrivateData=jobs: to one that the caller sees, as long as it is listed."""
+        sight = job_sight(self._runtime.core.state, caller())
+        if sight.uid >= 0:
             row = self._runtime.snapshot.jobs.get(request.job_id)
-            if row is None or row.user_id != caller().uid:
+            if row is None or not sight.sees(row):
                 raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
         store, reader = self._services.store, self._services.reader
         lines = await asyncio.get_running_loop().run_in_executor(reader, store.history, request.job_id)

@@ -8,13 +8,12 @@ from typing import Any
 from ctld.core import tres
 from ctld.core.effects import ChangedMany, Refusal
 from ctld.core.mig_model import shown_gres
-from ctld.core.rights import coordinates
 from ctld.core.state import ClusterState
 from ctld.rpc.auth import caller
 from ctld.rpc.changes import changed_reply, many_event
 from ctld.rpc.refusals import refuse_as, translated
 from ctld.rpc.services import Services
-from ctld.rpc.sight import is_private
+from ctld.rpc.sight import account_sight
 from penstock.v1 import governance_pb2
 from penstock.values.tres import gres_keys
 
@@ -37,12 +36,13 @@ class Entities:
     @translated
     async def ListWckeys(self, request: Any, context: Any) -> Any:
         """By user and name; with PrivateData=users one's own, and those of users below accounts that one coordinates."""
-        state, actor = self._services.runtime.core.state, caller()
+        state = self._services.runtime.core.state
+        sight = account_sight(state, caller())
         people, found = state.shares.people, []
         for (name, user), row in sorted(state.shares.wckeys.items(), key=lambda item: (item[0][1], item[0][0])):
             if row.deleted and not request.with_deleted:
                 continue
-            if is_private(state.config, actor, "users") and user != actor.user_name and not _coordinated(state, user):
+            if not sight.sees_user(user, (assoc.account for assoc in state.shares.places.get(user, ()))):
                 continue
             is_default = user in people and people[user].default_wckey == name
             found.append(
@@ -84,12 +84,6 @@ class Entities:
                 )
             )
         return governance_pb2.ListResourcesReply(resources=found)
-
-
-def _coordinated(state: ClusterState, user: str) -> bool:
-    """Whether the caller coordinates one of the user's accounts."""
-    name = caller().user_name
-    return any(coordinates(state, name, assoc.account) for assoc in state.shares.places.get(user, ()))
 
 
 def tres_counts(state: ClusterState) -> dict[str, int]:

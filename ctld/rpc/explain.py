@@ -1,6 +1,6 @@
 """The Explain service: penstock why, penstock fits, sdiag.
 
-Everybody may ask about every job, with PrivateData=jobs about his own, as with squeue.
+Everybody may ask about every job that squeue shows him (sight.py).
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from ctld.rpc.auth import caller
 from ctld.rpc.listing import named_rows
 from ctld.rpc.refusals import BadRequest, translated
 from ctld.rpc.services import Services
-from ctld.rpc.sight import own_jobs_only
+from ctld.rpc.sight import ALL_JOBS, is_private, job_sight
 from ctld.rpc.whyinfo import fits_reply, shown_id, why_reply
 from penstock.v1 import explain_pb2 as pb
 from penstock.values.refusals import TEXT, Code
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.states import JobState
 
 #: Threads of the controller that serve: the loop, the committer, the planner, this one.
 THREADS: Final = 4
@@ -40,8 +40,8 @@ class ExplainService:
         """Why a job waits, and what would start it sooner."""
         actor = caller()
         rows = await named_rows(self._runtime.snapshot, [request.id])
-        if own_jobs_only(self._runtime.core.state.config, actor):
-            rows = [row for row in rows if row.user_id == actor.uid]
+        sight = job_sight(self._runtime.core.state, actor)
+        rows = [row for row in rows if sight.sees(row)]
         if not rows:
             raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {request.id[:64]}")
         row = next((row for row in rows if row.state is JobState.PENDING), rows[0])
@@ -93,16 +93,19 @@ class ExplainService:
     async def Diagnostics(self, request: Any, context: Any) -> Any:
         """sdiag."""
         runtime, services = self._runtime, self._services
-        diagnostics, counts = runtime.diagnostics, runtime.snapshot.counts
+        diagnostics, (pending, running) = runtime.diagnostics, services.job_counts(caller())
         links = list(services.registry.by_node.values())
-        names = {uid: await services.names.name(uid) for uid in sorted(diagnostics.by_user) if uid != OTHERS}
+        state, actor = runtime.core.state, caller()
+        sees_users = job_sight(state, actor) is ALL_JOBS and not is_private(state.config, actor, "users")
+        by_user = {uid: row for uid, row in diagnostics.by_user.items() if sees_users or uid == actor.uid}
+        names = {uid: await services.names.name(uid) for uid in sorted(by_user) if uid != OTHERS}
         return pb.DiagnosticsReply(
             now_us=runtime.clock_us(), since_us=diagnostics.since_us, boot_at_us=services.boot_at_us,
             server_threads=THREADS, agents=len(links), agent_queue=sum(link.queued() for link in links),
             inbox=runtime.inbox_length(), jobs_submitted=diagnostics.jobs["submit"],
             jobs_started=diagnostics.jobs["start"], jobs_completed=diagnostics.jobs["completed"],
             jobs_canceled=diagnostics.jobs["canceled"], jobs_failed=diagnostics.jobs["failed"],
-            jobs_pending=counts[JobState.PENDING], jobs_running=sum(counts[state] for state in HOLDING_STATES),
+            jobs_pending=pending, jobs_running=running,
             main=_passes(diagnostics.main), backfill=_passes(diagnostics.backfill),
             backfilled_jobs=diagnostics.backfilled, backfilled_last=diagnostics.backfilled_last,
             backfilled_boot=diagnostics.backfilled_boot, last_backfill_at_us=diagnostics.last_backfill_at_us,
@@ -113,7 +116,7 @@ class ExplainService:
             ],
             by_user=[
                 pb.RpcCount(name=names.get(uid, "nodes"), uid=max(uid, 0), count=count, total_us=total_us)
-                for uid, (count, total_us) in _busiest(diagnostics.by_user)
+                for uid, (count, total_us) in _busiest(by_user)
             ],
         )  # fmt: skip
 

@@ -15,6 +15,7 @@ from ctld.core.gpu_model import Gpu
 from ctld.core.model import Node, NodeAlloc
 from ctld.core.shares import GPU, slots_of
 from ctld.core.state import ClusterState
+from ctld.rpc.sight import ALL_JOBS, JobSight
 from penstock.v1 import common_pb2, controller_pb2, node_pb2
 from penstock.values.gpustates import CLOSED_STATES
 
@@ -26,17 +27,18 @@ NODE_FIELDS: Final = ("gpu_driver", "cuda_version", "nvml_version", "gpu_constra
 
 
 def gpu_infos(
-    state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str]
+    state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str], sight: JobSight = ALL_JOBS
 ) -> dict[str, list[controller_pb2.GpuInfo]]:
     """By node: its GPUs in its own order, each before its MIG instances; those that are gone come last.
 
-    `users`: names of `drain_uids`. Nodes without GPUs are left out, and cost nothing.
+    `users`: names of `drain_uids`; `sight`: jobs that are named. Nodes without GPUs are left out, and cost nothing.
     """
     having = [node for node in nodes if node.gpus]
     parts = _parts_by_node(state, having)
     found: dict[str, list[controller_pb2.GpuInfo]] = {}
     for node in having:
-        jobs = _jobs_by_uuid(node, parts.get(node.name, ()))
+        mine = [(job, part) for job, part in parts.get(node.name, ()) if sight.sees(state.jobs[job])]
+        jobs = _jobs_by_uuid(node, mine)
         found[node.name] = [_info(gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(node.gpus.values(), key=_order)]
     return found
 

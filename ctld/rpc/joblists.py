@@ -6,7 +6,7 @@ Many ask the same at the same time: 200 dashboards that poll every two seconds. 
 (question, commit): whoever asks the same before anything has changed is given the same bytes, and whoever asks while
 they are being made waits for them. Nothing is ever older than the last commit, so who has submitted a job sees it.
 
-Who may see what is part of the question: a user who may see only his own jobs (PrivateData=jobs) asks for his own.
+Who may see what is part of the question: whom PrivateData=jobs keeps others' from asks for what he may see (sight.py).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ctld.rpc import jobcolumns, jobinfo
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest
 from ctld.rpc.services import Services
-from ctld.rpc.sight import hidden_partitions, own_jobs_only, own_only
+from ctld.rpc.sight import JobSight, hidden_partitions, job_sight
 from ctld.rpc.users import job_filter
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
@@ -42,7 +42,7 @@ class Question(NamedTuple):
     """What decides about an answer, beside the moment."""
 
     request: bytes
-    uid: int  # of who may see nothing but his own jobs; -1 = all
+    sight: JobSight
     hidden: frozenset[str]
 
 
@@ -62,7 +62,7 @@ class JobLists:
         hidden = hidden_partitions(state, actor) if request.hide_hidden else frozenset()
         question = Question(
             request.SerializeToString(deterministic=True),
-            actor.uid if own_jobs_only(state.config, actor) else -1,
+            job_sight(state, actor),
             hidden,
         )
         if request.columns:
@@ -123,8 +123,7 @@ class JobLists:
 
     async def _rows(self, request: Any, question: Question) -> list[JobRow]:
         which = await job_filter(request.filter, self._services.names)
-        if question.uid >= 0:
-            which = own_only(which, question.uid)
+        which = question.sight.narrow(which)
         rows = await select_rows(self._runtime.snapshot, which, request.all_states)
         if question.hidden and not which.ids:
             rows = [row for row in rows if not _is_hidden(row, question.hidden)]

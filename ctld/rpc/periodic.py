@@ -1,7 +1,7 @@
 """The Periodic service: crontabs and triggers.
 
 What is shown is read from the core between two steps, as reservations are. A crontab may be read by its owner and by
-operators, since its lines are as private as a script.
+administrators, since its lines are as private as a script.
 """
 
 from typing import Any, Final
@@ -14,6 +14,7 @@ from ctld.rpc import wanted
 from ctld.rpc.auth import Authenticator, caller
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.services import Services
+from ctld.rpc.sight import is_private
 from penstock.v1 import periodic_pb2
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
@@ -66,7 +67,7 @@ class PeriodicService:
         """A user's crontab as it was written, and which of its entries are disabled."""
         actor = caller()
         uid = await self._uid(request.user) if request.user else actor.uid
-        if uid != actor.uid and actor.role < Role.OPERATOR:
+        if uid != actor.uid and actor.role < Role.ADMINISTRATOR:
             raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: reading the crontab of somebody else")
         self._check_enabled()
         found = self._runtime.core.state.periodic.crontabs.get(uid)
@@ -125,9 +126,11 @@ class PeriodicService:
 
     @translated
     async def ListTriggers(self, request: Any, context: Any) -> Any:
-        """All triggers, in the order of their ids."""
-        known = self._runtime.core.state.periodic.triggers
-        return periodic_pb2.ListTriggersReply(triggers=[_info(trigger) for _, trigger in sorted(known.items())])
+        """Triggers, in the order of their ids; with PrivateData=jobs or users one's own."""
+        state, actor = self._runtime.core.state, caller()
+        private = any(is_private(state.config, actor, word) for word in ("jobs", "users"))
+        known = [one for _, one in sorted(state.periodic.triggers.items()) if not private or one.uid == actor.uid]
+        return periodic_pb2.ListTriggersReply(triggers=[_info(trigger) for trigger in known])
 
     @translated
     async def ClearTriggers(self, request: Any, context: Any) -> Any:

@@ -12,6 +12,7 @@ from accounting.filter import Record, RecordFilter, StepRecord
 from ctld.core.model import JobRequest
 from ctld.core.step_model import StepRequest
 from ctld.rpc.jobinfo import file_names, request_message
+from ctld.rpc.sight import ALL_JOBS, JobSight
 from penstock.v1 import accounting_pb2, common_pb2
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
@@ -44,8 +45,10 @@ _read_step_request = msgspec.json.Decoder(StepRequest).decode
 _read_usage = msgspec.json.Decoder(dict[str, tuple[int, int, str, int, int, str, int]]).decode
 
 
-def record_filter(request: accounting_pb2.ListRecordsRequest, uids: tuple[int, ...]) -> RecordFilter:
-    """The query as the database takes it. Raises BadValue."""
+def record_filter(
+    request: accounting_pb2.ListRecordsRequest, uids: tuple[int, ...], sight: JobSight = ALL_JOBS
+) -> RecordFilter:
+    """The query as the database takes it, for these eyes. Raises BadValue."""
     fields: dict[str, Any] = {name: getattr(request, name) for name in _PLAIN}
     for name in _LISTS:
         values = getattr(request, name)
@@ -53,13 +56,14 @@ def record_filter(request: accounting_pb2.ListRecordsRequest, uids: tuple[int, .
             raise BadValue(f"{len(values)} {name}, the limit is {VALUES_MAX}")
         fields[name] = tuple(values)
     nodes = dict.fromkeys(name for text in request.nodes for name in expand(text))
-    return RecordFilter(uids=uids, nodes=tuple(nodes), **fields)
+    seen = tuple(sorted(sight.accounts))
+    return RecordFilter(uids=uids, nodes=tuple(nodes), seen_uid=sight.uid, seen_accounts=seen, **fields)
 
 
-def record_message(record: Record, only_uid: int | None, cluster: str) -> accounting_pb2.JobRecord:
-    """One attempt of a job. `only_uid`: whose script and environment the caller may see; None = everybody's."""
+def record_message(record: Record, scripts: JobSight, cluster: str) -> accounting_pb2.JobRecord:
+    """One attempt of a job. `scripts`: whose script and environment the caller may see."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _RECORD_FIELDS}
-    if only_uid is not None and record.user_id != only_uid:
+    if not scripts.sees_of(record.user_id, record.account):
         del fields["script"], fields["environment"]
     request = _read_request(record.request)
     if record.array_task_id is not None:

@@ -99,7 +99,7 @@ RIGHTS: Final[dict[str, Who]] = {
     "/penstock.v1.Steps/ListSteps": Who.USER,
     "/penstock.v1.Steps/AttachStep": Who.USER,
     "/penstock.v1.Steps/NotifyJob": Who.USER,
-    "/penstock.v1.Periodic/GetCrontab": Who.USER,  # of others operators, changing it administrators: the method knows
+    "/penstock.v1.Periodic/GetCrontab": Who.USER,  # of others administrators: the method knows
     "/penstock.v1.Periodic/UpdateCrontab": Who.USER,
     "/penstock.v1.Periodic/SetTrigger": Who.USER,  # with allow_user_triggers: the core knows
     "/penstock.v1.Periodic/ListTriggers": Who.USER,

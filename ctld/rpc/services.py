@@ -15,10 +15,11 @@ from ctld.agents.registry import Registry
 from ctld.agents.specs import SpecCache
 from ctld.core.audit import AuditHead
 from ctld.core.effects import Batch
-from ctld.core.events import RecordAct
+from ctld.core.events import Actor, RecordAct
 from ctld.rpc.auth import UserDirectory, caller
 from ctld.rpc.denials import Denials
 from ctld.rpc.reading import Reading
+from ctld.rpc.sight import ALL_JOBS, job_sight
 from ctld.rpc.thinker import Thinker
 from ctld.rpc.users import UserNames
 from ctld.runtime.amending import Amender
@@ -81,9 +82,21 @@ class Services:
         """Write down what the caller of this method does, outside of the core. Returns when that is durable."""
         await self.runtime.ask(self.act(action, objects, reply_to=self.runtime.new_reply_to(), **said))
 
+    def job_counts(self, actor: Actor) -> tuple[int, int]:
+        """Jobs that wait and that run, of those that somebody sees."""
+        sight, snapshot = job_sight(self.runtime.core.state, actor), self.runtime.snapshot
+        if sight is ALL_JOBS:
+            counts = snapshot.counts
+            return counts[JobState.PENDING], sum(counts[state] for state in HOLDING_STATES)
+        seen = [row for row in snapshot.jobs.values() if sight.sees(row)]
+        return (
+            sum(row.state is JobState.PENDING for row in seen),
+            sum(row.state in HOLDING_STATES for row in seen),
+        )
+
     def ping(self) -> controller_pb2.PingReply:
         """Who answers, and how much there is to do."""
-        config, counts = self.runtime.core.state.config, self.runtime.snapshot.counts
+        config, (pending, running) = self.runtime.core.state.config, self.job_counts(caller())
         return controller_pb2.PingReply(
             cluster_name=config.cluster_name,
             controller_host=config.controller_host,
@@ -92,6 +105,6 @@ class Services:
             boot_at_us=self.boot_at_us,
             now_us=self.runtime.clock_us(),
             pid=os.getpid(),
-            jobs_pending=counts[JobState.PENDING],
-            jobs_running=sum(counts[state] for state in HOLDING_STATES),
+            jobs_pending=pending,
+            jobs_running=running,
         )

@@ -23,7 +23,7 @@ from ctld.rpc.changes import accounts_event, changed_reply
 from ctld.rpc.listing import select_rows
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
-from ctld.rpc.sight import own_jobs_only, own_only, seen_associations
+from ctld.rpc.sight import account_sight, job_sight
 from ctld.rpc.users import job_filter
 from ctld.runtime.errors import NotTaken
 from penstock.v1 import shares_pb2
@@ -51,22 +51,27 @@ class SharesService:
         state = self._runtime.core.state
         config, tree = state.config, state.shares
         fair_tree = "NO_FAIR_TREE" not in config.priority_flags
-        actor = caller()
+        sight = account_sight(state, caller())
         found = list(associations(state, fair_tree))
         if request.with_deleted:
             found += [_deleted(row) for _, row in sorted(tree.gone.items())]
-        messages = seen_associations(config, actor, found)
-        seen = {message.account for message in messages}
-        users = {message.user for message in messages if message.user}
-        all_seen = len(messages) == len(found)  # also who has no association
+        messages = [message for message in found if sight.sees_usage(message.account, message.user)]
         first = shares_pb2.ListAssociationsReply(
             cluster=config.cluster_name,
             multifactor=config.is_multifactor(),
             fair_tree=fair_tree,
             controller_host=config.controller_host,
             controller_port=config.slurmctld_port,
-            accounts=[shares_pb2.AccountInfo(**row._asdict()) for row in _accounts(state, request) if row.name in seen],
-            users=[_user(state, name) for name in _people(state, request) if all_seen or name in users],
+            accounts=[
+                shares_pb2.AccountInfo(**row._asdict())
+                for row in _accounts(state, request)
+                if sight.sees_account(row.name)
+            ],
+            users=[
+                _user(state, name)
+                for name in _people(state, request)
+                if sight.sees_user(name, accounts_of(state, name))
+            ],
             associations=messages[:PAGE_ASSOCS],
         )
         yield first
@@ -79,8 +84,7 @@ class SharesService:
         runtime = self._runtime
         try:
             which = await job_filter(request.filter, self._names)
-            if own_jobs_only(runtime.core.state.config, caller()):
-                which = own_only(which, caller().uid)
+            which = job_sight(runtime.core.state, caller()).narrow(which)
             rows = await select_rows(runtime.snapshot, which, False)
         except BadRequest as error:
             await refuse_as(context, error)
@@ -122,6 +126,11 @@ def _people(state: ClusterState, request: Any) -> list[str]:
 
 #: As Slurm writes AdminLevel.
 _LEVELS: Final = {Role.USER: "None", Role.OPERATOR: "Operator", Role.ADMINISTRATOR: "Administrator"}
+
+
+def accounts_of(state: ClusterState, user: str) -> Iterator[str]:
+    """The accounts in which a user has associations."""
+    return (assoc.account for assoc in state.shares.places.get(user, ()))
 
 
 def _user(state: ClusterState, name: str) -> shares_pb2.UserInfo:

@@ -11,7 +11,7 @@ import msgspec
 
 from ctld.agents.stepmessages import step_plan, step_spec, stream_key
 from ctld.core.effects import Allocation, Refusal, StepCreated, StepSeen
-from ctld.core.events import AwaitAllocation, AwaitStep, CreateStep, EndAllocation, NotifyJob, Role
+from ctld.core.events import Actor, AwaitAllocation, AwaitStep, CreateStep, EndAllocation, NotifyJob, Role
 from ctld.core.model import JobRow
 from ctld.core.step_model import StepRow
 from ctld.rpc import stepinfo, wanted
@@ -19,7 +19,7 @@ from ctld.rpc.auth import caller
 from ctld.rpc.listing import named_rows
 from ctld.rpc.refusals import BadRequest, refuse_as, translated
 from ctld.rpc.services import Services
-from ctld.rpc.sight import own_uids
+from ctld.rpc.sight import job_sight
 from ctld.rpc.wantedstep import wanted_step
 from penstock.v1 import steps_pb2
 from penstock.values.errors import BadValue
@@ -129,10 +129,8 @@ class StepsService:
     @translated
     async def AttachStep(self, request: Any, context: Any) -> Any:
         """Where a step's streams are."""
-        job, row = self._found(request.job_id, request.step_id)
         actor = caller()
-        if actor.uid != job.user_id and actor.role < Role.OPERATOR:
-            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+        job, row = self._found(request.job_id, request.step_id, actor)
         plan, key = step_plan(row), self._key(row)
         if actor.uid != job.user_id and actor.role < Role.ADMINISTRATOR:
             key = asking_key(key)  # who can type into a step can do everything that its user can
@@ -142,10 +140,12 @@ class StepsService:
             spec=step_spec(row.request) if row.request is not None else None,
         )  # fmt: skip
 
-    def _found(self, job_id: int, step_id: int) -> tuple[JobRow, StepRow]:
+    def _found(self, job_id: int, step_id: int, actor: Actor) -> tuple[JobRow, StepRow]:
         job = self._runtime.snapshot.jobs.get(job_id)
-        if job is None:
+        if job is None or not job_sight(self._runtime.core.state, actor).sees(job):
             raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {job_id}")
+        if actor.uid != job.user_id and actor.role < Role.OPERATOR:
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
         row = next((row for row in self._steps_of(job) if row.step_id == step_id), None)
         if row is None:
             raise BadRequest(Code.INVALID_STEP, f"{TEXT[Code.INVALID_STEP]}: {job_id}.{step_id}")
@@ -162,8 +162,7 @@ class StepsService:
         """Steps as committed."""
         snapshot = self._runtime.snapshot
         uids, unknown = await self._services.names.uids(list(request.users))
-        uids, nothing = own_uids(self._runtime.core.state.config, caller(), uids)
-        unknown = unknown or nothing
+        sight = job_sight(self._runtime.core.state, caller())
         chosen: list[tuple[JobRow, int | None]] = []
         if request.ids:
             for text in request.ids:
@@ -177,7 +176,7 @@ class StepsService:
         found: dict[tuple[int, int], Any] = {}
         reply = steps_pb2.ListStepsReply()
         for job, step_id in chosen:
-            if unknown or (uids and job.user_id not in uids):
+            if unknown or (uids and job.user_id not in uids) or not sight.sees(job):
                 continue
             if step_id is None:
                 reply.waiting.extend(stepinfo.waiting_infos(self._runtime.core.state, job))

@@ -166,6 +166,7 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockDatabaseUrl", "penstock_database_url", kinds.URL),
     Key("PenstockAuditFile", "penstock_audit_file", kinds.OPTIONAL_PATH),
     Key("PenstockAuditSyslog", "penstock_audit_syslog", kinds.BOOL),
+    Key("PenstockCoordinatorsReadScripts", "coordinators_read_scripts", kinds.BOOL),
     Key("PenstockOperators", "penstock_operators", kinds.NAMES),
     Key("PenstockAdministrators", "penstock_administrators", kinds.NAMES),
     Key("PenstockNodeFailPolicy", "node_fail_policy", kinds.choice("requeue", "stop", "keep")),

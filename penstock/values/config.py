@@ -149,6 +149,7 @@ class Config:
     penstock_audit_file: str = ""  # "" = the database has the only copy
     penstock_audit_syslog: bool = False
     penstock_operators: tuple[str, ...] = ()
+    coordinators_read_scripts: bool = False
     penstock_administrators: tuple[str, ...] = ()
     slurmctld_log_file: str = ""
     slurmd_log_file: str = ""

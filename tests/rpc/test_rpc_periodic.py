@@ -48,7 +48,8 @@ def test_a_crontab_is_its_owners(tmp_path):
             assert not (await site.call_as(OTHER, "GetCrontab", p.GetCrontabRequest())).found
             of_nobody = p.GetCrontabRequest(user="nobody")
             assert await refused(site.call_as(OTHER, "GetCrontab", of_nobody)) is Code.ACCESS_DENIED
-            assert (await site.call_as(DAEMON, "GetCrontab", of_nobody)).found
+            assert await refused(site.call_as(DAEMON, "GetCrontab", of_nobody)) is Code.ACCESS_DENIED  # as scripts
+            assert (await site.call_as(0, "GetCrontab", of_nobody)).found
 
             update.user = "nobody"
             assert await refused(site.call_as(OTHER, "UpdateCrontab", update)) is Code.ACCESS_DENIED
