@@ -116,6 +116,12 @@ class Store:
 
     def renew_lease(self, now_us: int) -> None:
         """Lead for another LEASE_US. Raises Deposed, StorageWaits."""
+        try:
+            self._renew(now_us)
+        except StorageAway:
+            self._renew(now_us)  # the connection may have been cut long ago, and nobody has noticed
+
+    def _renew(self, now_us: int) -> None:
         with self._writing(), self._engine.begin() as connection:
             statement = update(META).where(META.c.epoch == self._epoch).values(expires_at_us=now_us + LEASE_US)
             statement = statement.values(seen_at_us=now_us)
