@@ -35,6 +35,7 @@ _SERVER_ARGUMENTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
     "application_name": "penstock",
+    "client_encoding": "utf8",
 }
 
 POSTGRESQL = "postgresql+psycopg"

@@ -35,6 +35,12 @@ PROGRAMS = (
     Program("fits", "cli.fits:main", "list the largest jobs that would start now"),
     Program("budget", "cli.budget:main", "list the budgets of accounts, and what is used of them"),
     Program("ctld", "ctld.main:main", "the controller", is_daemon=True),
+    Program(
+        "db",
+        "ctld.dbtool.main:main",
+        "bring the database up to date, check it, copy it, write it as text",
+        is_daemon=True,
+    ),
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),
     Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),
     Program("adopt", "nodedaemon.adopt:main", "put an ssh session into a job (for pam_exec)", is_daemon=True),

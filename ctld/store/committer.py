@@ -26,8 +26,8 @@ from ctld.core.effects import Batch
 from ctld.core.model import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import Loaded
 from ctld.store import loader, rows, steprows
-from ctld.store.dialect import Dialect, dialect_of, reader_engine, write_engine
-from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageFull, StorageWaits, StoreError
+from ctld.store.dialect import Dialect, dialect_of, kind_of, reader_engine, write_engine
+from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
 from ctld.store.migrate import migrate
 from ctld.store.schema import META
 from ctld.store.statements import Statements, compile_statements
@@ -72,7 +72,7 @@ class Store:
                 migrate(connection)
         except DBAPIError as error:
             engine.dispose()
-            kind, said = _kind_of(dialect_of(engine), error)
+            kind, said = kind_of(dialect_of(engine), error)
             raise kind(f"database {shown(place)}: {said}") from error
         except StoreError as error:
             engine.dispose()
@@ -116,6 +116,12 @@ class Store:
 
     def renew_lease(self, now_us: int) -> None:
         """Lead for another LEASE_US. Raises Deposed, StorageWaits."""
+        try:
+            self._renew(now_us)
+        except StorageAway:
+            self._renew(now_us)  # the connection may have been cut long ago, and nobody has noticed
+
+    def _renew(self, now_us: int) -> None:
         with self._writing(), self._engine.begin() as connection:
             statement = update(META).where(META.c.epoch == self._epoch).values(expires_at_us=now_us + LEASE_US)
             statement = statement.values(seen_at_us=now_us)
@@ -316,16 +322,7 @@ class Store:
         try:
             yield
         except (DBAPIError, self._dialect.error) as error:
-            kind, said = _kind_of(self._dialect, error)
+            kind, said = kind_of(self._dialect, error)
             raise kind(f"database {self._place}: {said}") from error
         except PoolTimeout as error:
             raise StoreError(f"database {self._place}: all connections for look-ups are in use") from error
-
-
-def _kind_of(dialect: Dialect, error: Exception) -> tuple[type[StoreError], str]:
-    """What an error of the driver means, and its words in one line."""
-    cause = error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
-    said = "; ".join(filter(None, map(str.strip, str(cause).splitlines())))
-    if dialect.is_full(cause):
-        return StorageFull, said
-    return (StorageAway if dialect.is_away(cause) else StoreError), said

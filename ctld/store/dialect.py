@@ -17,10 +17,11 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from accounting.database import database_url, is_server, read_engine
-from ctld.store.errors import StoreError
+from ctld.store.errors import StorageAway, StorageFull, StoreError
 
 #: How long a commit waits for another writer (a second controller that asks for the lease, a shell) before it fails.
 BUSY_TIMEOUT_MS = 15_000
@@ -94,6 +95,15 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {"sqlite": lambda: SQLITE, "postgr
 def dialect_of(engine: Engine) -> Dialect:
     """The entry for an engine made by `write_engine`."""
     return _DIALECTS[engine.dialect.name]()
+
+
+def kind_of(dialect: Dialect, error: Exception) -> tuple[type[StoreError], str]:
+    """What an error of the driver means, and its words in one line."""
+    cause = error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
+    said = "; ".join(filter(None, map(str.strip, str(cause).splitlines())))
+    if dialect.is_full(cause):
+        return StorageFull, said
+    return (StorageAway if dialect.is_away(cause) else StoreError), said
 
 
 def write_engine(place: str) -> Engine:

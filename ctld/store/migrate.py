@@ -20,7 +20,7 @@ REVISIONS = (
 
 def migrate(connection: Connection) -> None:
     """Inside the caller's transaction."""
-    found = _revision(connection)
+    found = revision_of(connection)
     if found == REVISIONS[-1]:
         return
     if found is not None and found not in REVISIONS:
@@ -37,11 +37,12 @@ def migrate(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _revision(connection: Connection) -> str | None:
+def revision_of(connection: Connection) -> str | None:
+    """The schema that a database has; None = it is empty. Raises StoreError for somebody else's."""
     tables = inspect(connection).get_table_names()
     if "alembic_version" in tables:
         revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
         return revision
     if tables:
-        raise StoreError(f"the file is a database of another program (it has a table {tables[0]})")
+        raise StoreError(f"it is a database of another program (it has a table {tables[0]})")
     return None

@@ -11,6 +11,7 @@ Rules
       scheduler computes. One that does not is refused before a table is made.
 """
 
+import logging
 from typing import Any, Final
 
 import psycopg
@@ -38,6 +39,9 @@ _SETTINGS = {
 
 #: Held while a schema is looked at and brought up to date: two controllers that start at once do it one after the other.
 _MIGRATION_LOCK: Final = 0x70656E73746F636B & 0x7FFFFFFFFFFFFFFF
+
+#: The driver's own words on a lost connection; the controller has its own.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 _DISK_FULL = "53100"
 #: SQLSTATEs after which the same may be tried again on a new connection: cancelled by a timeout, no more connections,

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
-from ctld.store.dialect import dialect_of, reader_engine, write_engine
-from ctld.store.errors import Deposed, StorageFull, StoreError
+from accounting.database import shown
+from ctld.store.dialect import dialect_of, kind_of, reader_engine, write_engine
+from ctld.store.errors import Deposed, StoreError
 from ctld.store.schema import META
 
 
@@ -31,7 +32,7 @@ class SideWriter:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction that writes. Raises Deposed, StorageFull or another StoreError; then nothing is written."""
+        """A transaction that writes. Raises Deposed, StorageWaits or another StoreError; then nothing is written."""
         try:
             with self._engine.begin() as connection:
                 if connection.execute(select(META.c.epoch).with_for_update()).scalar() != self._epoch:
@@ -50,5 +51,5 @@ class SideWriter:
             raise self._translated(error) from error
 
     def _translated(self, error: DBAPIError) -> StoreError:
-        is_full = dialect_of(self._engine).is_full(error.orig if isinstance(error.orig, Exception) else error)
-        return (StorageFull if is_full else StoreError)(f"database {self._place}: {error.orig}")
+        kind, said = kind_of(dialect_of(self._engine), error)
+        return kind(f"database {shown(self._place)}: {said}")

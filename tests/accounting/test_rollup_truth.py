@@ -1,17 +1,18 @@
 """A month of random jobs: what is rolled up equals what was used, to the microsecond, whatever stops the roll-up."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from postgres import Server
 from sqlalchemy import Connection, Engine, create_engine, select
 
+from accounting.database import database_url
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import METADATA, TRES
@@ -25,13 +26,21 @@ OFFSET_S = 5 * 3600 + 1800  # a zone whose days begin in the middle of an hour
 ZONE = timezone(timedelta(seconds=OFFSET_S))
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def new_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
+    """Makes empty databases."""
+    if request.param == "sqlite":
+        return lambda: str(tmp_path_factory.mktemp("db") / "penstock.db")
+    server: Server = request.getfixturevalue("postgresql")
+    return server.new_database
+
+
 class Stopped(Exception):
     """The power is gone."""
 
 
-def make(place: Path) -> Engine:
-    place.unlink(missing_ok=True)
-    engine = create_engine(f"sqlite:///{place}")
+def make(place: str) -> Engine:
+    engine = create_engine(database_url(place))
     METADATA.create_all(engine)
     return engine
 
@@ -132,9 +141,9 @@ def roll(world: World, stop_after: int, page: int) -> Roller:
 
 @settings(deadline=None, max_examples=6, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 2**32), page=st.sampled_from((1, 3, 50)), length=st.sampled_from((60, 150)))
-def test_books_equal_the_truth(tmp_path_factory: pytest.TempPathFactory, seed: int, page: int, length: int) -> None:
+def test_books_equal_the_truth(new_place: Callable[[], str], seed: int, page: int, length: int) -> None:
     rng = random.Random(seed)
-    world = World(make(tmp_path_factory.mktemp("db") / "penstock.db"), rng)
+    world = World(make(new_place()), rng)
     month_us = 31 * 86_400 * US
     for _ in range(length):
         world.go_on(1, 2 * month_us // length)
@@ -151,9 +160,9 @@ def test_books_equal_the_truth(tmp_path_factory: pytest.TempPathFactory, seed: i
     world.engine.dispose()
 
 
-def test_a_history_is_counted_at_once_as_it_is_step_by_step(tmp_path: Path) -> None:
+def test_a_history_is_counted_at_once_as_it_is_step_by_step(any_database: str) -> None:
     rng = random.Random(7)
-    world = World(make(tmp_path / "penstock.db"), rng)
+    world = World(make(any_database), rng)
     for _ in range(300):
         world.go_on(1, 8 * 3600 * US)
     for one in [one for one in world.running.values() if one.ended_us]:

@@ -19,8 +19,7 @@ def txn(number: int, action: str = "Add Users", accounts: str = "physics", users
     return TxnRow(number, NOW_US + number, action, "root", "ann", "shares='1'", accounts, users)
 
 
-def written(tmp_path, number: int, txns: list[TxnRow]):
-    place = tmp_path / "db.sqlite"
+def written(place, number: int, txns: list[TxnRow]):
     store = Store.open(place, "a")
     store.acquire_lease(NOW_US)
     batch = make_batch(1)
@@ -29,23 +28,23 @@ def written(tmp_path, number: int, txns: list[TxnRow]):
     return store, Traces(place)
 
 
-def test_the_head_is_found_at_the_next_start(tmp_path):
-    store, traces = written(tmp_path, 3, [txn(1), txn(2)])
+def test_the_head_is_found_at_the_next_start(any_store):
+    store, traces = written(any_store, 3, [txn(1), txn(2)])
     traces.close()
     assert store.load(NOW_US, 0, 0).audit == AuditHead(3, rows(3)[-1].hash, 2)
     store.close()
 
 
-def test_an_empty_database_begins_the_chain(tmp_path):
-    store = Store.open(tmp_path / "db.sqlite", "a")
+def test_an_empty_database_begins_the_chain(any_store):
+    store = Store.open(any_store, "a")
     store.acquire_lease(NOW_US)
     assert store.load(NOW_US, 0, 0).audit == AuditHead()
     store.close()
 
 
-def test_records_are_read_in_pages_and_by_what_is_asked(tmp_path, monkeypatch):
+def test_records_are_read_in_pages_and_by_what_is_asked(any_store, monkeypatch):
     monkeypatch.setattr("accounting.traces.PAGE_ROWS", 4)
-    store, traces = written(tmp_path, 10, [])
+    store, traces = written(any_store, 10, [])
 
     def ids(**asked):
         return [[row.audit_id for row in page] for page in traces.audit(AuditQuestion(**asked))]
@@ -60,9 +59,9 @@ def test_records_are_read_in_pages_and_by_what_is_asked(tmp_path, monkeypatch):
     store.close()
 
 
-def test_transactions_by_what_is_asked(tmp_path):
+def test_transactions_by_what_is_asked(any_store):
     made = [txn(1), txn(2, "Modify QOS", "", ""), txn(3, "Add Associations", "bio,optics", "bob")]
-    store, traces = written(tmp_path, 1, made)
+    store, traces = written(any_store, 1, made)
 
     def ids(**asked):
         return [row.txn_id for page in traces.transactions(TxnQuestion(**asked)) for row in page]

@@ -21,13 +21,13 @@ Rules
 """
 
 import contextlib
-import ctypes
 import functools
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,7 +40,6 @@ START_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.02
 USER = "penstock"
-_PR_SET_PDEATHSIG = 1
 
 #: How a server is told to end: `immediate` is what a crash is, recovery included.
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -53,7 +52,8 @@ _SETTINGS = (
     "max_connections=60",
     "shared_buffers=32MB",
     "max_wal_size=256MB",
-    "log_min_messages=fatal",
+    "log_min_messages=log",
+    "log_checkpoints=off",
 )
 
 
@@ -79,19 +79,29 @@ def need_binaries() -> Path:
     return folder
 
 
-def _user() -> dict[str, Any]:
-    """As whom the server runs: a keyword of subprocess."""
+def _user() -> tuple[int, int]:
+    """As whom the server runs: uid and gid; -1 = as we do."""
     if os.geteuid():
-        return {}
+        return -1, -1
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             found = pwd.getpwnam(name)
-            return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
-    return {"user": 65534, "group": 65534, "extra_groups": []}
+            return found.pw_uid, found.pw_gid
+    return 65534, 65534
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+#: Becomes another user, asks to end with the thread that has started it, and runs a program. A program of its own, as
+#: code between fork and exec would meet the threads of gRPC in a test process.
+_BECOME = """
+import ctypes, os, sys
+uid, gid = int(sys.argv[1]), int(sys.argv[2])
+if uid >= 0:
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+ctypes.CDLL(None).prctl(1, 3)  # PR_SET_PDEATHSIG, SIGQUIT
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Server:
@@ -105,8 +115,7 @@ class Server:
         self._data, self._socket = self.folder / "data", self.folder / "s"
         for path in (self._data, self._socket):
             path.mkdir(mode=0o700)
-            if self._user:
-                os.chown(path, self._user["user"], self._user["group"])
+            os.chown(path, *self._user)
         self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
         self._template = ""
@@ -126,21 +135,36 @@ class Server:
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
+    def _become(self) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", _BECOME, *map(str, self._user)]
+
     def _initialise(self) -> None:
-        words = [self._binaries / "initdb", "-D", self._data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]
+        words = [
+            *self._become(),
+            self._binaries / "initdb",
+            "-D",
+            self._data,
+            "-U",
+            USER,
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]
         words += ["--no-sync", "--no-instructions"]
-        done = subprocess.run(words, cwd="/", env=self._environment(), capture_output=True, text=True, **self._user)
+        done = subprocess.run(words, cwd="/", env=self._environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self) -> None:
-        """Start the server and wait until it takes connections."""
-        words = [self._binaries / "postgres", "-D", self._data, "-k", self._socket]
+        """Start the server and wait until it takes connections. It ends with the thread that has started it."""
+        words = [*self._become(), self._binaries / "postgres", "-D", self._data, "-k", self._socket]
         for setting in _SETTINGS:
             words += ["-c", setting]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 words, cwd="/", env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=_die_with_parent, **self._user,
+                start_new_session=True,
             )  # fmt: skip
         deadline = time.monotonic() + START_LIMIT_S
         while not self._answers():

@@ -1,0 +1,96 @@
+"""`penstock db check`: damage, and rows that do not fit together, as far as SQL can tell.
+
+Each invariant is a question for what breaks it: how many rows, and one of them. It may run beside the controller: all
+is read in one transaction, of one moment.
+"""
+
+from typing import Final, NamedTuple
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import BigInteger, Connection, column, func, select, text
+
+from ctld.store.dialect import dialect_of
+from ctld.store.migrate import REVISIONS, revision_of
+from ctld.store.schema import METADATA
+
+_ID = column("id", BigInteger)
+#: 10 is schema.ENDED_FROM, as the partial indexes have it. What is wrong, and a question for the keys of such rows.
+INVARIANTS: Final = (
+    ("meta has not one row of this program",
+     "SELECT id AS id FROM meta WHERE id <> 1 OR name <> 'penstock'"),
+    ("jobs have a number that has not been given out",
+     "SELECT job_id AS id FROM job WHERE job_id >= (SELECT next_job_id FROM meta)"),
+    ("requests have a number that has not been given out",
+     "SELECT request_id AS id FROM job_request WHERE request_id >= (SELECT next_request_id FROM meta)"),
+    ("jobs have no request",
+     "SELECT job_id AS id FROM job WHERE NOT EXISTS"
+     " (SELECT 1 FROM job_request WHERE job_request.request_id = job.request_id)"),
+    ("steps have no job",
+     "SELECT job_id AS id FROM step WHERE NOT EXISTS"
+     " (SELECT 1 FROM job WHERE job.job_id = step.job_id AND job.attempt = step.attempt)"),
+    ("jobs that have ended (state 10 and above) have no end",
+     "SELECT job_id AS id FROM job WHERE state >= 10 AND end_at_us = 0"),
+    ("jobs have ended before they began",
+     "SELECT job_id AS id FROM job WHERE end_at_us > 0 AND start_at_us > end_at_us"),
+    ("jobs are active in two attempts",
+     "SELECT job_id AS id FROM job WHERE state < 10 GROUP BY job_id HAVING count(*) > 1"),
+    ("jobs that have ended have live steps",
+     "SELECT job.job_id AS id FROM job JOIN step ON step.job_id = job.job_id AND step.attempt = job.attempt"
+     " WHERE job.state >= 10 AND step.state < 10"),
+    ("active tasks are of an array whose first job is not known",
+     "SELECT job_id AS id FROM job AS task WHERE state < 10 AND array_job_id > 0 AND NOT EXISTS"
+     " (SELECT 1 FROM job WHERE job.job_id = task.array_job_id)"),
+    ("jobs have an association that is not known",
+     "SELECT job_id AS id FROM job WHERE assoc_id > 0 AND NOT EXISTS"
+     " (SELECT 1 FROM assoc WHERE assoc.assoc_id = job.assoc_id)"),
+    ("usage is of an association that is not known",
+     "SELECT assoc_id AS id FROM assoc_usage WHERE assoc_id > 1 AND NOT EXISTS"
+     " (SELECT 1 FROM assoc WHERE assoc.assoc_id = assoc_usage.assoc_id)"),
+    ("associations are of an account that is not known",
+     "SELECT assoc_id AS id FROM assoc WHERE deleted = 0 AND account <> 'root' AND NOT EXISTS"
+     " (SELECT 1 FROM account WHERE account.name = assoc.account)"),
+    ("rolled-up usage (usage_hour) is of nobody",
+     "SELECT key_id AS id FROM usage_hour WHERE NOT EXISTS"
+     " (SELECT 1 FROM usage_key WHERE usage_key.key_id = usage_hour.key_id)"),
+    ("rolled-up usage (usage_day) is of nobody",
+     "SELECT key_id AS id FROM usage_day WHERE NOT EXISTS"
+     " (SELECT 1 FROM usage_key WHERE usage_key.key_id = usage_day.key_id)"),
+    ("rolled-up usage (usage_month) is of nobody",
+     "SELECT key_id AS id FROM usage_month WHERE NOT EXISTS"
+     " (SELECT 1 FROM usage_key WHERE usage_key.key_id = usage_month.key_id)"),
+)  # fmt: skip
+
+
+class Found(NamedTuple):
+    """What a check has found: problems, a line each, or that there are none."""
+
+    problems: list[str]
+    summary: str
+
+
+def check(connection: Connection) -> Found:
+    """Look at everything. A database with another schema is only told to be that."""
+    snapshot = dialect_of(connection.engine).snapshot
+    if snapshot:
+        connection.execute(text(snapshot))
+    problems: list[str] = []
+    if connection.dialect.name == "sqlite":
+        lines = [str(line) for (line,) in connection.execute(text("PRAGMA integrity_check"))]
+        problems += [f"the file is damaged: {line}" for line in lines if line != "ok"]
+    revision = revision_of(connection)
+    if revision != REVISIONS[-1]:
+        return Found([*problems, f"the schema is {revision or 'none'}, this program's is {REVISIONS[-1]}"], "")
+    problems += [f"the schema differs: {line}" for line in _differences(connection)]
+    for words, question in INVARIANTS:
+        found = text(question).columns(_ID).subquery()
+        count, key = connection.execute(select(func.count(), func.min(found.c.id))).one()
+        if count:
+            problems.append(f"{words}: {count} rows, for example {key}")
+    jobs = connection.execute(text("SELECT count(*) FROM job")).scalar()
+    return Found(problems, f"no problem found: schema {revision}, {jobs} records of jobs")
+
+
+def _differences(connection: Connection) -> list[str]:
+    found = compare_metadata(MigrationContext.configure(connection), METADATA)
+    return [" ".join(str(word) for word in (one if isinstance(one, tuple) else one[0])[:4]) for one in found]

@@ -1,0 +1,98 @@
+"""`penstock db export`: jobs, steps, associations, QOS and usage as text for other programs.
+
+One file for each, CSV with a heading or one JSON object a line. Columns are the tables' own, but times are ISO 8601 in
+UTC without the `_us` of their names (empty = has not happened), and states are words. What is bulky or private stays in
+the database: scripts, environments, what a request says beyond the columns.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
+
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, and_, or_, select, text, true
+
+from accounting.schema import ASSOC, ENDED_FROM, JOB, STEP
+from accounting.tables import USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
+from ctld.store.dialect import dialect_of
+from ctld.store.schema import QOS
+from penstock.values.states import JobState
+
+FORMATS: Final = ("csv", "jsonl")
+ROWS_AT_A_TIME: Final = 1_000
+_STATES = {int(state): state.name for state in JobState}
+_US = "_us"
+_AT_US = "_at_us"
+
+
+class _File(NamedTuple):
+    name: str
+    query: Select[Any]
+    states: tuple[str, ...] = ()  # columns
+
+
+def export(connection: Connection, folder: Path, form: str, since_us: int) -> Iterator[tuple[str, int]]:
+    """Write the files, all of one moment; yields each one's name and rows. Raises OSError (there already, no room)."""
+    snapshot = dialect_of(connection.engine).snapshot
+    if snapshot:
+        connection.execute(text(snapshot))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for file in _files(since_us):
+        path = folder / f"{file.name}.{form}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", newline="") as stream:
+            yield path.name, _write(connection, file, form, stream)
+
+
+def _files(since_us: int) -> Iterator[_File]:
+    recent: ColumnElement[bool] = true()
+    if since_us:
+        recent = or_(JOB.c.end_at_us >= since_us, JOB.c.state < ENDED_FROM)
+    yield _File("jobs", _plain(JOB).where(recent).order_by(*JOB.primary_key), ("state", "end_state"))
+    of_job = and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt)
+    yield _File("steps", _plain(STEP).join(JOB, of_job).where(recent).order_by(*STEP.primary_key), ("state",))
+    yield _File("associations", _plain(ASSOC).order_by(ASSOC.c.assoc_id))
+    yield _File("qos", _plain(QOS).order_by(QOS.c.name))
+    who = [column for column in USAGE_KEY.c if column.name != "key_id"]
+    for table in (USAGE_HOUR, USAGE_DAY, USAGE_MONTH):
+        columns = [column for column in table.c if column.name != "key_id"]
+        query = select(*columns[:1], *who, *columns[1:]).join(USAGE_KEY, table.c.key_id == USAGE_KEY.c.key_id)
+        yield _File(table.name, query.where(table.c.start_at_us >= since_us).order_by(*table.primary_key))
+
+
+def _plain(table: Any) -> Select[Any]:
+    return select(*(column for column in table.c if not isinstance(column.type, LargeBinary)))
+
+
+def _write(connection: Connection, file: _File, form: str, stream: TextIO) -> int:
+    found = connection.execution_options(yield_per=ROWS_AT_A_TIME).execute(file.query)
+    names = list(found.keys())
+    heads = [name.removesuffix(_US) if name.endswith(_AT_US) else name for name in names]
+    convert = [_converter(name, file.states) for name in names]
+    table = csv.writer(stream, lineterminator="\n")
+    if form == "csv":
+        table.writerow(heads)
+    count = 0
+    for row in found:
+        values: Sequence[Any] = [one(value) for one, value in zip(convert, row, strict=True)]
+        if form == "csv":
+            table.writerow(values)
+        else:
+            stream.write(json.dumps(dict(zip(heads, values, strict=True)), ensure_ascii=False) + "\n")
+        count += 1
+    return count
+
+
+def _converter(name: str, states: Sequence[str]) -> Any:
+    if name in states:
+        return lambda value: "" if value is None else _STATES.get(value, str(value))
+    return _time if name.endswith(_AT_US) else lambda value: value
+
+
+def _time(us: int | None) -> str:
+    if not us:
+        return ""
+    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,50 @@
+"""`penstock db migrate`: the schema brought up to date by hand, as the controller does when it starts.
+
+Refused while a controller leads: it would go on with statements for the tables as they were.
+"""
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from accounting.database import shown
+from ctld.dbtool.errors import DatabaseBusy
+from ctld.store.dialect import dialect_of, kind_of, write_engine
+from ctld.store.errors import StoreError
+from ctld.store.migrate import REVISIONS, migrate, revision_of
+
+
+def look(connection: Connection, now_us: int) -> tuple[str, bool]:
+    """What `migrate_now` would do, and whether that is nothing."""
+    found = revision_of(connection)
+    if found == REVISIONS[-1]:
+        return f"schema {found} is up to date", True
+    holder = _leader(connection, now_us) if found else ""
+    first = f"; {holder} leads, stop it first" if holder else ""
+    return f"schema {found or 'none'} would become {REVISIONS[-1]}{first}", False
+
+
+def migrate_now(place: str, now_us: int) -> str:
+    """Do it, in one transaction. Raises DatabaseBusy, StoreError; then nothing was changed."""
+    engine = write_engine(place)
+    try:
+        with engine.begin() as connection:
+            dialect_of(engine).check(connection)
+            found = revision_of(connection)
+            if found == REVISIONS[-1]:
+                return f"schema {found} is up to date"
+            if found and (holder := _leader(connection, now_us)):
+                raise DatabaseBusy(f"database {shown(place)}: {holder} leads; stop the controller first")
+            migrate(connection)
+        return f"schema {found or 'none'} became {REVISIONS[-1]}"
+    except DBAPIError as error:
+        kind, said = kind_of(dialect_of(engine), error)
+        raise kind(f"database {shown(place)}: {said}") from error
+    except StoreError as error:
+        raise type(error)(f"database {shown(place)}: {error}") from error
+    finally:
+        engine.dispose()
+
+
+def _leader(connection: Connection, now_us: int) -> str:
+    holder, expires_at_us = connection.execute(text("SELECT holder, expires_at_us FROM meta")).one()
+    return str(holder) if expires_at_us > now_us else ""
