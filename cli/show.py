@@ -248,6 +248,7 @@ def _job_files(job: JobInfo) -> Record:
         lines.append(f"MailUser={request.mail_user or job.user_name} MailType={','.join(request.mail_types)}")
     lines += [f"Container={request.container}"] if request.container else []
     lines += [f"SegmentSize={request.segment}"] if request.segment else []
+    lines += ["Borrowed=Yes"] if job.borrowed else []
     detail = job.reason_detail if job.reason_detail != job.reason else ""
     detail = detail or sentence(job.reason)
     if job.state in ENDED:

@@ -18,6 +18,7 @@ from ctld.core import (
     accounts,
     allocations,
     arrays,
+    borrow,
     budgets,
     clock,
     control,
@@ -415,6 +416,8 @@ class Core:
             budgets.before_pass(state, now_us)
             changed = changed or state.quick_pass_due
         if changed:
+            if state.lending.stale or state.lending.was_on:
+                borrow.before_pass(state, now_us)
             victims.before_pass(state, now_us)
             preempt.before_pass(state)
         if state.rebooting:

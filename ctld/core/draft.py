@@ -82,6 +82,7 @@ class Draft:
         state = self.state
         state.rules_changed()
         state.budgets.stale = True
+        state.lending.stale = True
         if any(isinstance(told.after or told.before, Qos) for told in self.told):
             preempt.tell_all(state)
             qos_changed(state, self.now_us)

@@ -428,6 +428,7 @@ def _begin_again(state: ClusterState, job: Job, now_us: int, hold: bool, reason:
     if gpu_jobs.is_hit(job):
         gpu_jobs.exclude(state, job, job.failed_node)
     job.end_state, job.reason, job.reason_detail = None, Reason.NONE, ""
+    job.borrowed = 0
     job.attempt += 1
     job.alloc, job.batch_node, job.tres_alloc, job.steps = (), "", "", NO_STEPS
     job.exit_code = job.exit_signal = job.derived_code = job.derived_signal = 0

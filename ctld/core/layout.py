@@ -167,6 +167,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.placements.clear()
     state.rules_changed()
     state.budgets.stale = True  # prices, the time zone
+    state.lending.stale = True
     state.pending = PendingColumns(len(state.gres_kinds), len(state.license_kinds))
     state.forecast, state.telling = None, None
     state.layout_revision = state.revision + 1

@@ -19,7 +19,7 @@ keep if a QOS of it has DenyOnLimit. Deliberately absent: borrowing, budgets, an
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ctld.core import assocs
+from ctld.core import assocs, borrow
 from ctld.core.decay import USAGE_ONE
 from ctld.core.effects import Refused
 from ctld.core.expect import UNLIMITED_S
@@ -160,8 +160,10 @@ def block_of(state: ClusterState, check: Check, wish: Wish) -> Block | None:
         return Block(check, 0, wants, check.reason) if wants < check.bound else None
     if not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
         return None
-    has = used(state, check)
-    return Block(check, has, wants, check.reason) if has + wants > check.bound else None
+    has, bound = used(state, check), check.bound
+    if has + wants > bound and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
+        bound = borrow.bound(state, check.assoc_id, check.tres, bound, wants)
+    return Block(check, has, wants, check.reason) if has + wants > bound else None
 
 
 def blocks(state: ClusterState, found: Rules, wish: Wish) -> Iterator[Block]:
@@ -238,7 +240,9 @@ def room(state: ClusterState, job: Job, most: int) -> int:
         for check in rules_of(state, job, partition).start:
             if check.measure in (_M.JOBS, _M.TRES, _M.RUN_MINUTES):
                 wants = want(state, check, wish)
-                if wants:
+                if wants and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
+                    number = min(number, borrow.room(state, check.assoc_id, check.tres, wants, number))
+                elif wants:
                     number = min(number, (check.bound - used(state, check)) // wants)
         best = max(best, number)
     return best

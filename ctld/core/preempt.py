@@ -12,9 +12,13 @@ What becomes of a victim is the mode of its partition or QOS:
     CANCEL    it ends as PREEMPTED
     SUSPEND   it stands still until its preemptor has ended (suspend.py)
 This module answers questions and tells the planner; victims.py acts.
+
+What is borrowed from another account (borrow.py) may be reclaimed whatever PreemptType says: a borrowed job has a class
+of its own, which also says what its tier or QOS would. It is requeued, or cancelled where its mode is CANCEL.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from ctld.core.model import Job, Partition, Qos
 from ctld.core.sharing import RELEASED
@@ -31,6 +35,10 @@ CLASSES_MAX = 63
 ENDING = 63
 #: Marks the class of those of a QOS that are not below the first of it that waits (PreemptMode=WITHIN).
 ABOVE = "above"
+#: Marks the class of what is borrowed: (BORROWED, what it would be else, below which accounts it may be reclaimed).
+BORROWED = "borrowed"
+#: Room for a start, in minutes, in a cost: it comes round after eight years.
+_YOUTH = 1 << 22
 _ACTS = ("CANCEL", "REQUEUE", "SUSPEND")
 
 
@@ -48,27 +56,40 @@ def lay_out(state: ClusterState) -> None:
 
 def class_of(state: ClusterState, job: Job) -> int:
     """The class of a running job, -1 = it may not be preempted."""
-    config = state.config
-    if config.preempt_type == NONE or job.state not in HOLDING_STATES or job.suspended_by in RELEASED:
+    cohorts = state.lending.borrowed.get(job.job_id)
+    if state.config.preempt_type == NONE and cohorts is None:
+        return -1
+    if job.state not in HOLDING_STATES or job.suspended_by in RELEASED:
         return -1
     if job.state is JobState.COMPLETING or job.preempt_end_at_us:
         return ENDING
-    if mode_of(state, job) == "OFF":
-        return -1
-    if exempt_until_us(state, job) > state.now_us or job.priority >= config.preempt_number(
-        "min_exempt_priority", 1 << 40
-    ):
-        return -1
+    key = _open_key(state, job) if state.config.preempt_type != NONE else None
+    classes = state.preempt_classes
+    if cohorts:
+        borrowed = (BORROWED, key, cohorts)
+        if borrowed in classes or len(classes) < CLASSES_MAX:
+            return classes.setdefault(borrowed, len(classes))
+    return classes.get(key, -1) if key is not None else -1
+
+
+def _open_key(state: ClusterState, job: Job) -> object:
+    """What stands for the job's class while it may be preempted by its tier or QOS; None = it may not."""
+    if _mode(state, job) == "OFF" or exempt_until_us(state, job) > state.now_us:
+        return None
+    if job.priority >= state.config.preempt_number("min_exempt_priority", 1 << 40):
+        return None
     key = _key(state, job)
-    if job.priority >= state.within.get(job.request.qos, 0):
-        key = (key, ABOVE) if (key, ABOVE) in state.preempt_classes else key
-    return state.preempt_classes.get(key, -1)
+    above = (key, ABOVE)
+    return above if job.priority >= state.within.get(job.request.qos, 0) and above in state.preempt_classes else key
 
 
 def cost_of(state: ClusterState, job: Job) -> int:
     """What it costs to preempt the job, the cheapest go first: the lowest priority, or the youngest."""
     if class_of(state, job) == ENDING:
         return 0
+    if job.job_id in state.lending.borrowed:  # the lowest priority first, then the youngest
+        youth = _YOUTH - 1 - job.start_at_us // US // 60 % _YOUTH
+        return (job.priority >> 8) * _YOUTH + youth
     if state.config.preempt_word("youngest_first"):
         return (1 << 40) - job.start_at_us // US
     if state.config.preempt_type == BY_QOS:
@@ -81,20 +102,40 @@ def cost_of(state: ClusterState, job: Job) -> int:
 
 def preempts_of(state: ClusterState, job: Job, partition: Partition) -> int:
     """The classes that a pending job may preempt in that partition, as bits."""
-    how = state.config.preempt_type
+    how, keys = state.config.preempt_type, dict[object, None]()
     if how == BY_PARTITION:
         own = partition.config.priority_tier
-        return _bits(number for key, number in state.preempt_classes.items() if isinstance(key, int) and key < own)
-    if how == BY_QOS and (qos := state.qos.get(job.request.qos)) is not None:
-        keys: list[object] = [key for name in qos.preempt for key in (name, (name, ABOVE))]
+        bases = (_parts(key)[0] for key in state.preempt_classes)
+        keys = {base: None for base in bases if isinstance(base, int) and base < own}
+    elif how == BY_QOS and (qos := state.qos.get(job.request.qos)) is not None:
+        keys = {key: None for name in qos.preempt for key in (name, (name, ABOVE))}
         if state.within.get(qos.name) == job.priority:
-            keys.append(qos.name)
-        return _bits(state.preempt_classes[key] for key in keys if key in state.preempt_classes)
-    return 0
+            keys[qos.name] = None
+    wants_back = state.lending.reclaimers.get(job.job_id, ())
+    if not keys and not wants_back:
+        return 0
+    bits = []
+    for key, number in state.preempt_classes.items():
+        base, cohorts = _parts(key)
+        if base in keys or any(one in wants_back for one in cohorts):
+            bits.append(number)
+    return _bits(bits)
+
+
+def _parts(key: Any) -> tuple[Any, tuple[int, ...]]:
+    """What a class stands for: tier or QOS, and below which accounts it may be reclaimed."""
+    return (key[1], key[2]) if isinstance(key, tuple) and key[0] == BORROWED else (key, ())
 
 
 def mode_of(state: ClusterState, job: Job) -> str:
     """OFF, CANCEL, REQUEUE or SUSPEND: what would become of the job."""
+    mode = _mode(state, job)
+    if job.job_id in state.lending.borrowed and mode != "CANCEL":
+        return "REQUEUE"  # one that stands still would keep what was lent
+    return mode
+
+
+def _mode(state: ClusterState, job: Job) -> str:
     modes = state.config.preempt_mode
     if state.config.preempt_type == BY_QOS:
         qos = state.qos.get(job.request.qos)
@@ -106,7 +147,7 @@ def mode_of(state: ClusterState, job: Job) -> str:
 
 def exempt_until_us(state: ClusterState, job: Job) -> int:
     """Until when PreemptExemptTime protects the job. Suspension is no end, so it does not protect from that."""
-    if mode_of(state, job) == "SUSPEND":
+    if _mode(state, job) == "SUSPEND":
         return 0
     exempt_s = state.config.preempt_exempt_time_s
     qos = state.qos.get(job.request.qos)
@@ -141,12 +182,17 @@ def _bits(numbers: Iterable[int]) -> int:
     return bits | 1 << ENDING if bits else 0
 
 
+def _is_on(state: ClusterState) -> bool:
+    """Somebody may preempt somebody, or could a while ago."""
+    return state.config.preempt_type != NONE or state.lending.was_on
+
+
 # ---- what the planner is told ---------------------------------------------------------------------------------------
 
 
 def tell_running(state: ClusterState, job: Job) -> None:
     """Give a running job's row its class and cost; look again when it is no longer exempt."""
-    if state.config.preempt_type == NONE or job.job_id not in state.running.row_of:
+    if not _is_on(state) or job.job_id not in state.running.row_of:
         return
     if mode_of(state, job) == "SUSPEND":  # what it would keep is no gain for a preemptor
         state.running.keep_rest(job.job_id)
@@ -159,7 +205,7 @@ def tell_running(state: ClusterState, job: Job) -> None:
 
 def tell_pending(state: ClusterState, job: Job) -> None:
     """Give a pending job's rows the classes that it may preempt."""
-    if state.config.preempt_type == NONE:
+    if not _is_on(state):
         return
     for row in state.pending.rows_of(job.job_id):
         partition = state.partition_list[state.pending.partition[row]]
@@ -182,7 +228,9 @@ def before_pass(state: ClusterState) -> None:
     The planner knows classes, not priorities. So of each such QOS the first of those that wait may preempt at a time, and
     its priority parts the running ones. Costs a look at the head of the queue and at the running jobs.
     """
-    if state.config.preempt_type != BY_QOS or not any(isinstance(key, tuple) for key in state.preempt_classes):
+    if state.config.preempt_type != BY_QOS or not any(
+        isinstance(key, tuple) and key[1] == ABOVE for key in state.preempt_classes
+    ):
         return
     first: dict[str, int] = {}
     heads: list[Job] = []

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, budgets, gang, het, job_life, limits, victims
+from ctld.core import arrays, assocs, borrow, budgets, gang, het, job_life, limits, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
@@ -178,6 +178,8 @@ def _start(state: ClusterState, now_us: int, job: Job, start: Start, alloc: tupl
     if state.reservations:
         enter(state, job, start.reservation)
     runs = gang.has_room(state, job, partition, alloc)
+    if state.lending.is_on:
+        borrow.mark(state, job, assocs.allocated_in(alloc), now_us)
     job_life.start(state, job, partition, alloc, now_us, launch=runs)
     gang.begin(state, job, runs, now_us)
 

@@ -22,6 +22,7 @@ from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
 from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, ShareTree, TresRow, UserRow, WckeyRow
 from ctld.core.histories import Histories
+from ctld.core.lending import Lending
 from ctld.core.model import (
     ArrayRecord,
     HistoryRow,
@@ -213,6 +214,7 @@ class ClusterState:
         self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
         self.own_accounts = 0  # accounts that nobody has added
         self.budgets = Budgets()
+        self.lending = Lending()
         self.priorities: Priorities | None = None  # None = priority/basic
         self.priority_generation = 0
         self.dirty_assocs: dict[int, AssocRow] = {}

@@ -96,9 +96,19 @@ def make_go(state: ClusterState, victim: Job, preemptor: Job, now_us: int) -> No
 
 
 def _grace_s(state: ClusterState, job: Job) -> int:
+    if job.job_id in state.lending.borrowed:
+        return max(_grace_by_qos_s(state, job), _grace_by_partition_s(state, job))
     if state.config.preempt_type == preempt.BY_QOS:
-        qos = state.qos.get(job.request.qos)
-        return qos.grace_time_s if qos else 0
+        return _grace_by_qos_s(state, job)
+    return _grace_by_partition_s(state, job)
+
+
+def _grace_by_qos_s(state: ClusterState, job: Job) -> int:
+    qos = state.qos.get(job.request.qos)
+    return qos.grace_time_s if qos else 0
+
+
+def _grace_by_partition_s(state: ClusterState, job: Job) -> int:
     partition = state.partitions.get(job.partition)
     return int(partition.config.grace_time_s) if partition else 0
 

@@ -42,6 +42,7 @@ _ROW_FIELDS: Final = (
     "job_id", "array_job_id", "array_task_id", "array_throttle", "reason_detail", "user_id", "group_id", "user_name",
     "group_name", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "time_limit_s", "batch_node", "attempt",
     "tres_req", "tres_alloc", "admin_comment", "dependency", "hold", "suspended_us", "suspended_at_us", "preempt_at_us",
+    "borrowed",
 )  # fmt: skip
 
 
