@@ -172,7 +172,7 @@ ENTITIES = {
     "step": Verb(0, -1, of_steps("show_steps")),
     "config": Verb(0, 0, show_config),
     "aliases": Verb(0, 1, lazily("cli.showmore", "aliases")),
-    "assoc_mgr": Verb(0, -1, lazily("cli.showmore", "assoc_mgr")),
+    "assoc_mgr": Verb(0, -1, lazily("cli.assocmgr", "assoc_mgr")),
     "bbstat": Verb(0, -1, lazily("cli.showmore", "dwstat")),
     "burstbuffer": Verb(0, 0, lazily("cli.showmore", "burst_buffer")),
     "daemons": Verb(0, 0, lazily("cli.showmore", "daemons")),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from cli.run import CommandError
 from cli.sacctmgr_grammar import LISTS, OLD_LIMITS
 from cli.sacctmgr_tree import wall_text
-from penstock.values.duration import parse_duration_s
+from penstock.values.duration import parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.limits import NO_LIMITS, Kind, Limit, change
 from penstock.values.numbers import parse_int
@@ -119,8 +119,9 @@ def told(changes: Mapping[str, str], labels: Iterable[tuple[str, str]], width: i
 
 
 def _shown(key: str, value: str) -> str:
-    if value == "-1":
+    if value in ("-1", ""):
         return "NONE"
     if key in _WALLS:
-        return wall_text(max(0, parse_duration_s(value)) // 60)
+        seconds = parse_duration_s(value)
+        return wall_text(whole_minutes(seconds) // 60) if seconds >= 0 else "NONE"
     return f"{float(value):.4f}" if key in _FACTORS else value

@@ -13,11 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from cli import jobcomp, sacct_fields, sinfo_fields, squeue_fields, sreport_usage
+from cli import jobcomp, sacct_fields, sacctmgr, sinfo_fields, squeue_fields, sreport_usage
 from cli.format import parse_names, parse_percent, parse_table
 from cli.jobopts import JOB_OPTIONS
 from cli.options import NO, Option, parse
 from cli.run import Answered, CommandError
+from cli.sacctmgr_fields import columns_of
+from cli.sacctmgr_file import read_file
+from cli.sacctmgr_values import ASSOC_LABELS, checked, told
 from cli.script import directives
 from cli.sreport_fields import choose
 from cli.sreport_words import CONDITIONS, read
@@ -44,6 +47,7 @@ from penstock.values import (
     weights,
 )  # fmt: skip
 from penstock.values.errors import BadValue
+from penstock.values.limits import OF_ASSOC
 
 #: What a parser may raise. PenstockError: `--gres=help` asks the controller, and here is none.
 EXPECTED = (BadValue, CommandError, Answered, ConfigError, PenstockError)
@@ -78,6 +82,16 @@ def _config(file_name: str) -> Callable[[str], object]:
 def _sreport(text: str) -> object:
     """What stands behind each type of report."""
     return [read(kind, text.split(), NOW_US) for kind in CONDITIONS]
+
+
+def _sacctmgr(text: str) -> object:
+    """A line of sacctmgr, one word a line; and the settings among its words."""
+    words = text.split("\n")
+    for word in words:
+        key, _, value = word.partition("=")
+        if key.lower() in (*OF_ASSOC, "fairshare", "priority", "adminlevel"):
+            told(checked({key.lower(): value}, OF_ASSOC), ASSOC_LABELS, 14)
+    return sacctmgr.do(words, {"immediate": True})
 
 
 def _options(module: str) -> Callable[[str], object]:
@@ -125,6 +139,9 @@ TARGETS = (
     Target("sacct --format", lambda t: parse_table(t, sacct_fields.COLUMNS), ("jobid%-20,state", "jobn%99999999", "max")),
     Target("sreport words", _sreport, ("user top start=11/1 end=now group", "job s grouping=1,50 gid=0 Jobs=3", "x")),
     Target("sreport format", lambda t: choose(t, sreport_usage.FIELDS, sreport_usage.ALIASES), ("login%20,us%-9,cpucount",)),
+    Target("sacctmgr words", _sacctmgr, ("add\nuser\nann\naccount=a,b\nmaxwall=1-0\ngrptres=cpu=4,mem=1G", "modify\nqos\nwhere\nname='x'\nset\nflags+=NoDecay", "list\nassoc\ntree\nformat=account%-20,x", "show\nevent\nstates=down\nstart=now-1day", "delete\nuser\nset")),
+    Target("sacctmgr format", lambda t: columns_of(t, {}), ("account,user%-20,grptres%99999999", "maxtrespu,time%x")),
+    Target("sacctmgr file", read_file, ("Cluster - 'c':Fairshare=1\nParent - 'root'\nAccount - 'a':Description='x \\\\'y':GrpTRES=cpu=4\nParent - a\nUser - \"u\":AdminLevel=Operator:QOS='+x,-y'\n", "# x\nCluster - c:MaxJobs=-1\n")),
     Target("jobcomp", lambda t: list(jobcomp.records("x", io.StringIO(t), NOW_US)), ("JobId=3 UserId=a(1) JobState=FAILED TimeLimit=5 EndTime=2026-11-20T12:00:00 ExitCode=2:0\n",)),
     Target("directives", lambda t: directives(os.fsencode(t)), ("#!/bin/sh\n#SBATCH -n 4 --job-name='a b' # c\n\n#SBATCH hetjob\n#SBATCH -N2\nsleep 1\n",)),
     Target("slurm.conf", _config("slurm.conf"), (SMALL_CONF, "Include x\n", "NodeSet=s Feature=a\n", "DownNodes=n1 State=DOWN\n", "A=\\\nB\n")),
