@@ -18,6 +18,7 @@ from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
 from ctld.rpc.sight import own_uids
 from penstock.v1 import accounting_pb2
+from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
 
@@ -39,17 +40,17 @@ class AccountingService:
         """Records in pages."""
         records, actor = self._services.records, caller()
         uids, unknown = await self._services.names.uids(list(request.users))
-        uids, nothing = own_uids(self._services.runtime.core.state.config, actor, uids)
+        config = self._services.runtime.core.state.config
+        uids, nothing = own_uids(config, actor, uids)
         if unknown or nothing:
             return
         try:
-            found = records.list(record_filter(request, uids))
+            found = records.list(record_filter(request, uids, config.penstock_default_account.lower()))
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
         only_uid = None if actor.role >= Role.OPERATOR else actor.uid
-        cluster = self._services.runtime.core.state.config.cluster_name
         loop = asyncio.get_running_loop()
-        pages = _pages(found, only_uid, cluster)
+        pages = _pages(found, only_uid, config)
         try:
             while (page := await loop.run_in_executor(self._threads, next, pages, None)) is not None:
                 yield page
@@ -60,7 +61,9 @@ class AccountingService:
             await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
 
 
-def _pages(records: Iterator[Any], only_uid: int | None, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:
+def _pages(records: Iterator[Any], only_uid: int | None, config: Config) -> Iterator[accounting_pb2.ListRecordsReply]:
     """Pages of messages, made in the thread that reads."""
+    default = config.penstock_default_account.lower()
     while page := list(islice(records, PAGE_RECORDS)):
-        yield accounting_pb2.ListRecordsReply(records=[record_message(r, only_uid, cluster) for r in page])
+        messages = [record_message(r, only_uid, config.cluster_name, default) for r in page]
+        yield accounting_pb2.ListRecordsReply(records=messages)

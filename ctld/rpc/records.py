@@ -44,19 +44,25 @@ _read_step_request = msgspec.json.Decoder(StepRequest).decode
 _read_usage = msgspec.json.Decoder(dict[str, tuple[int, int, str, int, int, str, int]]).decode
 
 
-def record_filter(request: accounting_pb2.ListRecordsRequest, uids: tuple[int, ...]) -> RecordFilter:
-    """The query as the database takes it. Raises BadValue."""
+def record_filter(
+    request: accounting_pb2.ListRecordsRequest, uids: tuple[int, ...], default_account: str = ""
+) -> RecordFilter:
+    """The query as the database takes it; jobs that have named no account are the default one's. Raises BadValue."""
     fields: dict[str, Any] = {name: getattr(request, name) for name in _PLAIN}
     for name in _LISTS:
         values = getattr(request, name)
         if len(values) > VALUES_MAX:
             raise BadValue(f"{len(values)} {name}, the limit is {VALUES_MAX}")
         fields[name] = tuple(values)
+    if default_account and default_account in fields["accounts"]:
+        fields["accounts"] += ("",)
     nodes = dict.fromkeys(name for text in request.nodes for name in expand(text))
     return RecordFilter(uids=uids, nodes=tuple(nodes), **fields)
 
 
-def record_message(record: Record, only_uid: int | None, cluster: str) -> accounting_pb2.JobRecord:
+def record_message(
+    record: Record, only_uid: int | None, cluster: str, default_account: str = ""
+) -> accounting_pb2.JobRecord:
     """One attempt of a job. `only_uid`: whose script and environment the caller may see; None = everybody's."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _RECORD_FIELDS}
     if only_uid is not None and record.user_id != only_uid:
@@ -75,6 +81,7 @@ def record_message(record: Record, only_uid: int | None, cluster: str) -> accoun
         steps=step_messages(record.steps, record.cancelled_by_uid),
         cluster=cluster,
         system_comment=request.system_comment,
+        account=request.account or (default_account if record.assoc_id else ""),
     )
 
 
