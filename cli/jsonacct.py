@@ -9,6 +9,7 @@ from cli.sacct_fields import (
     SHOWN_STATE,
     RecordRow,
     RecordView,
+    account_of,
     association_id,
     cpu_us,
     elapsed_s,
@@ -40,7 +41,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
     where = job.cluster or cluster
     memory = parse_tres(job.tres_req).get("mem") if job.tres_req else None
     return {
-        "account": request.account,
+        "account": account_of(job),
         "comment": {"administrator": job.admin_comment, "job": request.comment, "system": job.system_comment},
         "allocation_nodes": job.nodes_alloc,
         "block": "",
@@ -51,7 +52,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
             "task": job.array_tasks,
         },
         "association": {
-            "account": request.account,
+            "account": account_of(job),
             "cluster": where,
             "partition": "",
             "user": job.user_name,

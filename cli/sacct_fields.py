@@ -75,7 +75,12 @@ class RecordView(NamedTuple):
 
 def association_id(ids: Mapping[tuple[str, str], int], job: JobRecord) -> int:
     """The number of the association that a job is charged to; 0 = it is gone."""
-    return job.assoc_id or ids.get((job.request.account, job.user_name), 0)
+    return job.assoc_id or ids.get((account_of(job), job.user_name), 0)
+
+
+def account_of(job: JobRecord) -> str:
+    """What it is charged to, where the controller knows that; else what it asked for."""
+    return job.account or job.request.account
 
 
 def wckey_of(job: JobRecord) -> str:
@@ -285,7 +290,7 @@ def _average_cpu(step: StepRecord, view: RecordView) -> str:
 
 
 VALUES: dict[str, Value] = {
-    "Account": lambda r, v: r.job.request.account,
+    "Account": lambda r, v: account_of(r.job),
     "AdminComment": of_job(lambda j: j.admin_comment),
     "AllocCPUS": lambda r, v: str(alloc_cpus(r)),
     "AllocNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc),

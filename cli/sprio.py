@@ -141,6 +141,7 @@ LETTERS: dict[str, Field] = {
 _SORT: dict[str, Callable[[JobPriority, Any], Any]] = {
     "a": lambda job, view: job.age,
     "b": lambda job, view: job.assoc,
+    "c": lambda job, view: "",
     "f": lambda job, view: job.fair_share,
     "i": lambda job, view: (job.array_job_id or job.job_id, job.array_task_id, job.job_id),
     "j": lambda job, view: job.job_size,

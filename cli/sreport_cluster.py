@@ -16,6 +16,7 @@ from penstock.v1.governance_pb2 import ReportRequest
 from penstock.values.dates import format_date
 
 RESERVATION_USAGE_WIDTH = 20
+US = 1_000_000
 
 
 class Cluster(NamedTuple):
@@ -130,7 +131,7 @@ def reservations(client: Client, asked: Asked, setting: Setting) -> list[str]:
         name, number, start, end, nodes, flags, associations = row.keys
         rows.append(
             Reserved(
-                client.cluster.cluster_name, name, number, int(start), int(end), nodes, flags, associations, row.tres,
+                client.cluster.cluster_name, name, number, int(start) * US, int(end) * US, nodes, flags, associations, row.tres,
                 *row.values[:2],
             )
         )  # fmt: skip

@@ -17,6 +17,7 @@ from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
 from ctld.rpc.sight import JobSight, job_sight, script_sight
 from penstock.v1 import accounting_pb2
+from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
 
@@ -42,12 +43,12 @@ class AccountingService:
         if unknown:
             return
         try:
-            found = records.list(record_filter(request, uids, job_sight(state, actor)))
+            default = state.config.penstock_default_account.lower()
+            found = records.list(record_filter(request, uids, job_sight(state, actor), default))
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
-        cluster = state.config.cluster_name
         loop = asyncio.get_running_loop()
-        pages = _pages(found, script_sight(state, actor), cluster)
+        pages = _pages(found, script_sight(state, actor), state.config)
         try:
             while (page := await loop.run_in_executor(self._threads, next, pages, None)) is not None:
                 yield page
@@ -58,7 +59,9 @@ class AccountingService:
             await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
 
 
-def _pages(records: Iterator[Any], scripts: JobSight, cluster: str) -> Iterator[accounting_pb2.ListRecordsReply]:
+def _pages(records: Iterator[Any], scripts: JobSight, config: Config) -> Iterator[accounting_pb2.ListRecordsReply]:
     """Pages of messages, made in the thread that reads."""
+    default = config.penstock_default_account.lower()
     while page := list(islice(records, PAGE_RECORDS)):
-        yield accounting_pb2.ListRecordsReply(records=[record_message(r, scripts, cluster) for r in page])
+        messages = [record_message(r, scripts, config.cluster_name, default) for r in page]
+        yield accounting_pb2.ListRecordsReply(records=messages)

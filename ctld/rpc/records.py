@@ -46,21 +46,31 @@ _read_usage = msgspec.json.Decoder(dict[str, tuple[int, int, str, int, int, str,
 
 
 def record_filter(
-    request: accounting_pb2.ListRecordsRequest, uids: tuple[int, ...], sight: JobSight = ALL_JOBS
+    request: accounting_pb2.ListRecordsRequest,
+    uids: tuple[int, ...],
+    sight: JobSight = ALL_JOBS,
+    default_account: str = "",
 ) -> RecordFilter:
-    """The query as the database takes it, for these eyes. Raises BadValue."""
+    """The query as the database takes it, for these eyes. Jobs that have named no account are the default one's.
+
+    Raises BadValue.
+    """
     fields: dict[str, Any] = {name: getattr(request, name) for name in _PLAIN}
     for name in _LISTS:
         values = getattr(request, name)
         if len(values) > VALUES_MAX:
             raise BadValue(f"{len(values)} {name}, the limit is {VALUES_MAX}")
         fields[name] = tuple(values)
+    if default_account and default_account in fields["accounts"]:
+        fields["accounts"] += ("",)
     nodes = dict.fromkeys(name for text in request.nodes for name in expand(text))
     seen = tuple(sorted(sight.accounts))
     return RecordFilter(uids=uids, nodes=tuple(nodes), seen_uid=sight.uid, seen_accounts=seen, **fields)
 
 
-def record_message(record: Record, scripts: JobSight, cluster: str) -> accounting_pb2.JobRecord:
+def record_message(
+    record: Record, scripts: JobSight, cluster: str, default_account: str = ""
+) -> accounting_pb2.JobRecord:
     """One attempt of a job. `scripts`: whose script and environment the caller may see."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _RECORD_FIELDS}
     if not scripts.sees_of(record.user_id, record.account):
@@ -79,6 +89,7 @@ def record_message(record: Record, scripts: JobSight, cluster: str) -> accountin
         steps=step_messages(record.steps, record.cancelled_by_uid),
         cluster=cluster,
         system_comment=request.system_comment,
+        account=request.account or (default_account if record.assoc_id else ""),
     )
 
 

@@ -14,7 +14,10 @@ from accounting.query import question
 from accounting.records import Records, RecordsUnavailable
 from accounting.schema import METADATA
 from ctld.core.model import JobRequest, JobRow, NodeAlloc
+from ctld.rpc.records import record_filter, record_message
+from ctld.rpc.sight import ALL_JOBS
 from ctld.store.committer import Store
+from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
@@ -395,3 +398,18 @@ def test_a_job_whose_end_is_decided_is_shown_as_what_it_will_be(past: Past) -> N
     assert past.ids(states=("CA",), start_at_us=at(5)) == [1, 4]
     assert past.ids(states=("CA",), start_at_us=at(5), end_at_us=at(30)) == [4]
     assert past.ids(states=("RQ",)) == []
+
+
+def test_a_job_without_an_account_is_charged_to_the_default_one(past: Past) -> None:
+    """Where it has an association; and that account's jobs are found by its name."""
+    past.put(
+        life(1, 1, 2, 3, assoc_id=7), life(2, 1, 2, 3), life(3, 1, 2, 3, request=JobRequest(name="a", account="bio"))
+    )
+    messages = [record_message(record, ALL_JOBS, "c", "default") for record in past.ask()]
+    assert [message.account for message in messages] == ["default", "", "bio"]
+
+    def ids(*accounts: str) -> list[int]:
+        asked = record_filter(ListRecordsRequest(accounts=accounts), (), default_account="default")
+        return [record.job_id for record in past.reader.list(asked)]
+
+    assert (ids("default"), ids("bio"), ids("default", "bio")) == ([1, 2], [3], [1, 2, 3])

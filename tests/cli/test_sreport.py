@@ -80,7 +80,7 @@ def report(request):
         ReportRequest.JOB_SIZES: sizes,
         ReportRequest.RESERVATIONS: lambda asked: [
             ReportRow(
-                keys=["maint", "7", str(NOW_US - 90_000_000_000), str(NOW_US - 3_600_000_000), "n[1-2]", "MAINT", "physics"],
+                keys=["maint", "7", str(NOW_US // 1_000_000 - 90_000), str(NOW_US // 1_000_000 - 3_600), "n[1-2]", "MAINT", "physics"],
                 tres=tres, values=values,
             )
             for tres, values in (("cpu", (1200, 4800)), ("gres/gpu", (0, 600)))

@@ -12,7 +12,7 @@ from livecluster import ClusterConf, LiveCluster, logs_if_failed
 #: All commands that a program may call.
 COMMANDS = (
     "sbatch", "salloc", "srun", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sstat", "sattach", "sbcast", "sdiag",
-    "sprio", "sshare", "seff",
+    "sprio", "sshare", "seff", "sreport",
 )  # fmt: skip
 #: Four nodes, so that some are idle while others work: a check that takes all idle nodes finds one.
 CONF = ClusterConf(

@@ -57,6 +57,17 @@ def test_shares_decide_and_survive(new_cluster: Callable[..., LiveCluster]) -> N
         ["root", "", ""], [" bio", "", "10"], ["  bio", user, "1"], [" physics", "", "30"], ["  physics", user, "1"],
     ]  # fmt: skip
 
+    assert rows(cluster.run("sacct", "-XnP", "-j", str(first), "-o", "Account,AssocID").ok().out)[0][0] == "physics"
+    for words in (
+        ("cluster", "AccountUtilizationByUser", "tree"), ("cluster", "Utilization"), ("user", "TopUsage"),
+        ("-T", "cpu", "cluster", "UserUtilizationByWckey"),
+    ):  # fmt: skip
+        shown = (
+            cluster.run("sreport", *words, "start=now-1hour", "end=now").ok().out
+        )  # the hour is not full: heads alone
+        assert shown.splitlines()[3] == "-" * 80 and "  Cluster" in shown
+    assert cluster.run("sreport", "-T", "beer", "user", "top").status == 1
+
     def used() -> int:
         return int(cluster.run("sshare", "-nPU", "-A", "physics", "-o", "RawUsage").ok().out)
 
