@@ -63,10 +63,10 @@ def sees_reservation(config: Config, actor: Actor, reservation: Reservation) -> 
     return any(permits(reservation, actor.uid, group) for group in dict.fromkeys((actor.group_name, *actor.groups)))
 
 
-def usage_filter(state: ClusterState, actor: Actor) -> Callable[[Any], bool]:
+def usage_filter(state: ClusterState, actor: Actor, *words: str) -> Callable[[Any], bool]:
     """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage his own and that of the
     accounts that he coordinates, and of those below them."""
-    if not is_private(state.config, actor, "usage"):
+    if not any(is_private(state.config, actor, word) for word in words or ("usage",)):
         return lambda owner: True
     ours = frozenset(name for name in state.shares.accounts if coordinates(state, actor.user_name, name))
     return lambda owner: owner.user_id == actor.uid or owner.account in ours
