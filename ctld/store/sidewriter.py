@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
+from accounting.database import shown
 from ctld.store.dialect import dialect_of, reader_engine, write_engine
 from ctld.store.errors import Deposed, StorageFull, StoreError
 from ctld.store.schema import META
@@ -51,4 +52,4 @@ class SideWriter:
 
     def _translated(self, error: DBAPIError) -> StoreError:
         is_full = dialect_of(self._engine).is_full(error.orig if isinstance(error.orig, Exception) else error)
-        return (StorageFull if is_full else StoreError)(f"database {self._place}: {error.orig}")
+        return (StorageFull if is_full else StoreError)(f"database {shown(self._place)}: {error.orig}")
