@@ -1,7 +1,8 @@
 """Reports from what is rolled up: usage by whom, and how the cluster's time was used.
 
 A window is read in as few rows as it can be: whole local months from `usage_month`, whole local days from `usage_day`,
-the rest from `usage_hour`. An hour belongs to a window when it begins in it.
+the rest from `usage_hour`. An hour belongs to a window when it begins in it. Where local days do not begin with a whole
+hour of UTC, a window that is not of whole days is read from hours alone.
 
 Amounts are summed exactly and rounded to whole seconds once, where the answer is made.
 """
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from accounting.rollup import Calendar, shares
+from accounting.rollup import HOUR_US, Calendar, shares
 from accounting.schema import TRES
 from accounting.tables import CLUSTER_HOUR, FIXED_TRES, USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
 from penstock.values.errors import BadValue
@@ -182,6 +183,8 @@ def windows(
             else:
                 hours.append((at_us, until_us))
             at_us = until_us
+    if hours and any(border % HOUR_US for border in (*months, *days)):  # they would overlap with hours
+        return [], [], [(start_us, end_us)]
     return months, days, hours
 
 

@@ -11,16 +11,23 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection
 
 from accounting.events import EventAsk, events
+from accounting.jobreports import REPORTS, JobAsk
 from accounting.rolling import read_marks
 from accounting.rollup import Calendar
+from accounting.runaway import RUNAWAY_MAX, active, fix
 from accounting.usage import Row, UsageAsk, cluster, usage
 from ctld.rpc.auth import caller
 from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
 from ctld.rpc.sight import is_private, usage_filter
+from ctld.runtime.purging import Order
+from ctld.store.errors import StoreError
 from penstock.v1 import governance_pb2
+from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
-from penstock.values.refusals import Code
+from penstock.values.purging import KINDS, parse_age
+from penstock.values.refusals import TEXT, Code
+from penstock.values.states import JobState
 
 T = TypeVar("T")
 
@@ -88,11 +95,17 @@ class Reports:
         ask = self._asked(request)
         calendar = Calendar(state.config.utc_offsets)
         sees = usage_filter(state, actor)
+        by_job = REPORTS.get(_KINDS.Name(request.kind))
         if request.kind == _KINDS.USAGE:
             found = await self._read(context, lambda c: (usage(c, calendar, ask, sees), read_marks(c)))
         elif request.kind in _OF_CLUSTER:
             make = _OF_CLUSTER[request.kind]
             found = await self._read(context, lambda c: (make(c, calendar, ask), read_marks(c)))
+        elif by_job is not None and not (
+            request.kind == _KINDS.RESERVATIONS and is_private(state.config, actor, "reservations")
+        ):
+            more, sees_jobs = _job_ask(request, ask), usage_filter(state, actor, "usage", "jobs")
+            found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)))
         else:
             await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"Report {request.kind}"))
         rows, marks = found
@@ -118,16 +131,65 @@ class Reports:
         )  # fmt: skip
 
     async def ListRunaway(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "ListRunaway"))
+        """Attempts that the database has as active and the controller does not know."""
+        found = await self._runaway(context)
+        jobs = [
+            governance_pb2.RunawayJob(
+                job_id=row.job_id, attempt=row.attempt, name=row.name, partition=row.partition,
+                state=JobState(row.state).name, submit_at_us=row.submit_at_us, start_at_us=row.start_at_us,
+                end_at_us=row.end_at_us, user=row.user_name, account=row.account,
+            )
+            for row in found[:RUNAWAY_MAX]
+        ]  # fmt: skip
+        return governance_pb2.ListRunawayReply(jobs=jobs)
+
+    async def _runaway(self, context: Any) -> list[Any]:
+        """First the rows, then what the controller knows: a job that comes meanwhile is in both."""
+        found = await self._read(context, active)
+        jobs = self._services.runtime.core.state.jobs
+        return [row for row in found if row.job_id not in jobs or jobs[row.job_id].attempt != row.attempt]
 
     async def FixRunaway(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "FixRunaway"))
+        """Give them an end: all that are listed now, or those of these ids."""
+        wanted = set(request.job_ids)
+        found = [(row.job_id, row.attempt) for row in await self._runaway(context)]
+        chosen = [key for key in found if not wanted or key[0] in wanted]
+        fixed = await self._services.rollups.write(lambda connection: fix(connection, chosen)) if chosen else 0
+        return governance_pb2.FixRunawayReply(fixed=fixed)
 
     async def Purge(self, request: Any, context: Any) -> Any:
-        """See proto/penstock/v1/governance.proto."""
-        await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, "Purge"))
+        """What is old goes, or is counted only; it answers when that is done."""
+        try:
+            ages = {kind: parse_age(text, kind) for kind, text in request.after.items()}
+            if unknown := sorted(set(ages) - set(KINDS)):
+                raise BadValue(f"{unknown[0]}: known are {', '.join(KINDS)}")
+            gone, files = await self._services.rollups.purge(
+                Order(ages, request.archive_folder, check_only=request.check_only)
+            )
+        except BadValue as error:
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+        except (OSError, StoreError) as error:
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"the purge has stopped: {error}"))
+        return governance_pb2.PurgeReply(records=gone, files=files)
+
+    async def LoadArchive(self, request: Any, context: Any) -> Any:
+        """Records of a file that Purge has written."""
+        try:
+            number = await self._services.rollups.load_archive(request.file)
+        except (BadValue, OSError, StoreError) as error:
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"the archive cannot be read in: {error}"))
+        return governance_pb2.LoadArchiveReply(records=number)
+
+
+def _job_ask(request: Any, base: UsageAsk) -> JobAsk:
+    return JobAsk(
+        base,
+        tuple(request.bounds),
+        request.sizes_in_nodes,
+        frozenset(name for text in request.nodes for name in expand(text)),
+        tuple(request.names),
+        tuple(request.gids),
+    )
 
 
 def _below(tree: Any, name: str) -> list[str]:

@@ -88,6 +88,7 @@ RIGHTS: Final[dict[str, Who]] = {
     "/penstock.v1.Governance/FixRunaway": Who.OPERATOR,
     "/penstock.v1.Governance/Report": Who.USER,
     "/penstock.v1.Governance/Purge": Who.ADMINISTRATOR,
+    "/penstock.v1.Governance/LoadArchive": Who.ADMINISTRATOR,
     "/penstock.v1.Explain/WhyJob": Who.USER,
     "/penstock.v1.Explain/Fits": Who.USER,
     "/penstock.v1.Explain/Diagnostics": Who.USER,

@@ -25,6 +25,7 @@ from ctld.rpc.users import UserNames
 from ctld.runtime.amending import Amender
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
+from ctld.runtime.rolling import RollUps
 from penstock.security.ca import Authority
 from penstock.security.join import JoinTokens
 from penstock.v1 import controller_pb2
@@ -58,6 +59,7 @@ class Services:
     directory: UserDirectory
     amender: Amender
     traces: Traces
+    rollups: RollUps
     names: UserNames = field(default_factory=UserNames)
     thinker: Thinker = field(default_factory=Thinker)
     reading: Reading = field(init=False)

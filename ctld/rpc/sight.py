@@ -157,10 +157,10 @@ def account_sight(state: ClusterState, actor: Actor) -> AccountSight:
     return AccountSight(name, hides[0], hides[1], hides[2], mine, frozenset(known))
 
 
-def usage_filter(state: ClusterState, actor: Actor) -> Callable[[Any], bool]:
+def usage_filter(state: ClusterState, actor: Actor, *words: str) -> Callable[[Any], bool]:
     """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage his own and that of the
     accounts that he coordinates, and of those below them."""
-    if not is_private(state.config, actor, "usage"):
+    if not any(is_private(state.config, actor, word) for word in words or ("usage",)):
         return lambda owner: True
     ours = coordinated(state, actor.user_name)
     return lambda owner: owner.user_id == actor.uid or owner.account in ours

@@ -157,7 +157,7 @@ class Controller:
         self._scripts = ScriptRunner(runtime, config.cluster_name)
         self._mails = MailRunner(runtime)
         self._triggers = TriggerRunner(runtime, config.cluster_name)
-        self.rollups = RollUps(runtime, str(place), epoch)
+        self.rollups = RollUps(runtime, str(place), epoch, folder.path)
         runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         self._copies.start()
@@ -183,6 +183,7 @@ class Controller:
             self._authenticator.directory,
             self._amender,
             self._traces,
+            self.rollups,
         )
         self._server = make_server(services, self._authenticator)
         listen(self._server, config, folder.socket, credentials)

@@ -236,20 +236,12 @@ State | its state | front-end nodes are gone
 """
 
 _DATABASE = "names a MariaDB of slurmdbd; Penstock keeps accounting in SQLite beside its state, or where PenstockDatabaseUrl says"
-_KEPT = "nothing is purged: records of jobs are kept"
+_KEPT = "scripts go with the jobs, and only administrators purge by hand"
 
 SLURMDBD = f"""
 AllResourcesAbsolute | how licences of several clusters are counted | licences are the cluster's
 AllowNoDefAcct | users without a default account | such users are charged to PenstockDefaultAccount
-ArchiveDir | where old records go | {_KEPT}
-ArchiveEvents [no] | writes old records to files | {_KEPT}
-ArchiveJobs [no] | writes old records to files | {_KEPT}
-ArchiveResvs [no] | writes old records to files | {_KEPT}
 ArchiveScript | writes old records to files | {_KEPT}
-ArchiveSteps [no] | writes old records to files | {_KEPT}
-ArchiveSuspend [no] | writes old records to files | {_KEPT}
-ArchiveTXN [no] | writes old records to files | {_KEPT}
-ArchiveUsage [no] | writes old records to files | {_KEPT}
 AuthAltParameters | how others than munge prove who they are | {_AUTH}
 AuthAltTypes | how others than munge prove who they are | {_AUTH}
 AuthInfo | settings of munge | {_AUTH}
@@ -274,20 +266,6 @@ MessageTimeout | how long a message may take | {_SLURMDBD}
 Parameters | its settings | {_SLURMDBD}
 PidFile | where its process id is written | {_PID}
 PluginDir | where plug-ins lie | {_PLUGIN}
-PurgeEventAfter | when records are deleted | {_KEPT}
-PurgeEventMonths | when records are deleted | {_KEPT}
-PurgeJobAfter | when records are deleted | {_KEPT}
-PurgeJobMonths | when records are deleted | {_KEPT}
-PurgeResvAfter | when records are deleted | {_KEPT}
-PurgeResvMonths | when records are deleted | {_KEPT}
-PurgeStepAfter | when records are deleted | {_KEPT}
-PurgeStepMonths | when records are deleted | {_KEPT}
-PurgeSuspendAfter | when records are deleted | {_KEPT}
-PurgeSuspendMonths | when records are deleted | {_KEPT}
-PurgeTXNAfter | when records are deleted | {_KEPT}
-PurgeTXNMonths | when records are deleted | {_KEPT}
-PurgeUsageAfter | when records are deleted | {_KEPT}
-PurgeUsageMonths | when records are deleted | {_KEPT}
 SlurmUser | the user of slurmdbd | it is the controller's, SlurmUser in slurm.conf
 StorageBackupHost | the second database | {_DATABASE}
 StorageHost | where the database runs | {_DATABASE}

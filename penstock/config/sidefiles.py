@@ -1,7 +1,8 @@
 """Files that lie beside slurm.conf and belong to parts of Slurm that Penstock has not, or has in another way.
 
-Of slurmdbd.conf two keys apply to the controller, since accounting is a part of it: PrivateData adds to slurm.conf's, and
-TrackWCKey. The others, and the other files, draw one warning each that says why, so that nobody looks for their effect.
+Of slurmdbd.conf some keys apply to the controller, since accounting is a part of it: PrivateData adds to slurm.conf's,
+TrackWCKey, and what is purged when (Purge*After, Archive*, ArchiveDir). The others, and the other
+files, draw one warning each that says why, so that nobody looks for their effect.
 """
 
 import os
@@ -9,11 +10,19 @@ from typing import Any
 
 from penstock.config import notused
 from penstock.config.keys import Key, Table, not_used
-from penstock.config.kinds import YES_NO_SMALL
+from penstock.config.kinds import PATH, YES_NO_SMALL, Kind
 from penstock.config.lines import LineReader
 from penstock.config.policykinds import PRIVATE_DATA
 from penstock.config.problem import Findings, Ignored, Where
 from penstock.config.syntax import read_statements
+from penstock.values.purging import Age, parse_age
+
+#: Kinds of records, as the keys about them are named.
+_PURGED = (
+    ("Event", "events"), ("Job", "jobs"), ("Resv", "reservations"), ("Step", "steps"), ("Suspend", "suspend"),
+    ("TXN", "transactions"), ("Usage", "usage"),
+)  # fmt: skip
+AGE = Kind(parse_age, Age.text)
 
 #: Lines of slurmdbd.conf.
 SLURMDBD = Table(
@@ -21,6 +30,10 @@ SLURMDBD = Table(
     (
         Key("PrivateData", "private_data", PRIVATE_DATA),
         Key("TrackWCKey", "track_wckey", YES_NO_SMALL),
+        Key("ArchiveDir", "archive_dir", PATH),
+        *(Key(f"Archive{word}s", f"archive_{kind}", YES_NO_SMALL) for word, kind in _PURGED[:4]),
+        *(Key(f"Archive{word}", f"archive_{kind}", YES_NO_SMALL) for word, kind in _PURGED[4:]),
+        *(Key(f"Purge{word}{end}", f"purge_{kind}", AGE) for word, kind in _PURGED for end in ("After", "Months")),
         *not_used(notused.SLURMDBD),
     ),
 )
@@ -64,4 +77,8 @@ def read_side_files(folder: str, fields: dict[str, Any], findings: Findings) -> 
         changed["private_data"] = PRIVATE_DATA.read(",".join((*own, *found)), "PrivateData")
     if values.value("track_wckey"):
         changed["track_wckey"] = True
+    ages = ((kind, values.value(f"purge_{kind}")) for _, kind in _PURGED)
+    changed["purge_after"] = tuple((kind, age.number, age.unit) for kind, age in ages if age is not None)
+    changed["archive"] = tuple(kind for _, kind in _PURGED if values.value(f"archive_{kind}"))
+    changed["archive_dir"] = values.value("archive_dir") or ""
     return changed, files

@@ -478,3 +478,15 @@ class PurgeReply(_message.Message):
     records: _containers.ScalarMap[str, int]
     files: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, records: _Optional[_Mapping[str, int]] = ..., files: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LoadArchiveRequest(_message.Message):
+    __slots__ = ("file",)
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    def __init__(self, file: _Optional[str] = ...) -> None: ...
+
+class LoadArchiveReply(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    def __init__(self, records: _Optional[int] = ...) -> None: ...

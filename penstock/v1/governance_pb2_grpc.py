@@ -99,6 +99,11 @@ class GovernanceStub(object):
                 request_serializer=penstock_dot_v1_dot_governance__pb2.PurgeRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_governance__pb2.PurgeReply.FromString,
                 _registered_method=True)
+        self.LoadArchive = channel.unary_unary(
+                '/penstock.v1.Governance/LoadArchive',
+                request_serializer=penstock_dot_v1_dot_governance__pb2.LoadArchiveRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_governance__pb2.LoadArchiveReply.FromString,
+                _registered_method=True)
 
 
 class GovernanceServicer(object):
@@ -186,6 +191,13 @@ class GovernanceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadArchive(self, request, context):
+        """sacctmgr archive load
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GovernanceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -253,6 +265,11 @@ def add_GovernanceServicer_to_server(servicer, server):
                     servicer.Purge,
                     request_deserializer=penstock_dot_v1_dot_governance__pb2.PurgeRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_governance__pb2.PurgeReply.SerializeToString,
+            ),
+            'LoadArchive': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadArchive,
+                    request_deserializer=penstock_dot_v1_dot_governance__pb2.LoadArchiveRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_governance__pb2.LoadArchiveReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -606,6 +623,33 @@ class Governance(object):
             '/penstock.v1.Governance/Purge',
             penstock_dot_v1_dot_governance__pb2.PurgeRequest.SerializeToString,
             penstock_dot_v1_dot_governance__pb2.PurgeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadArchive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Governance/LoadArchive',
+            penstock_dot_v1_dot_governance__pb2.LoadArchiveRequest.SerializeToString,
+            penstock_dot_v1_dot_governance__pb2.LoadArchiveReply.FromString,
             options,
             channel_credentials,
             insecure,

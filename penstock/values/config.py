@@ -288,6 +288,9 @@ class Config:
     penstock_budget_at_end: str = "finish"  # or cancel: what becomes of jobs that run when a budget is used up
     penstock_lending: str = "none"  # or all: accounts without Lend= lend all of their GrpTRES
     enforce: tuple[str, ...] = ()  # AccountingStorageEnforce with what its words imply: see policykinds.ENFORCE
+    purge_after: tuple[tuple[str, int, str], ...] = ()  # slurmdbd.conf: (kind of penstock.values.purging, number, unit)
+    archive: tuple[str, ...] = ()  # kinds that are archived when they are purged
+    archive_dir: str = ""
     gpu_freq_def: str = ""
     launch_parameters: tuple[tuple[str, str], ...] = ()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts

@@ -17,6 +17,9 @@ from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import METADATA, TRES
 from accounting.tables import CLUSTER_HOUR, USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
+from accounting.usage import UsageAsk, usage
+from ctld.store.committer import Store
+from ctld.store.dialect import write_engine
 from ctld.store.schema import META
 from penstock.values.tres import parse_tres
 from tests.accounting.pastmaker import START_US, US, World, last_hour
@@ -171,4 +174,31 @@ def test_a_history_is_counted_at_once_as_it_is_step_by_step(any_database: str) -
     roller = roll(world, -1, 50)
     assert START_US < roller.marks.cursor_us == last_hour(world.now_us)
     check(world, roller.marks.cursor_us)
+    world.engine.dispose()
+
+
+@pytest.mark.parametrize("seed", [3, 9])
+def test_books_equal_the_truth_on_each_database(any_store: str, seed: int) -> None:
+    rng = random.Random(seed)
+    Store.open(any_store, "me").close()
+    world = World(write_engine(any_store), rng)
+    for _ in range(120):
+        world.go_on(1, 12 * HOUR_US)
+        if rng.random() < 0.2:
+            roll(world, rng.choice((-1, 0, 2, 5)), 20)
+    for one in [one for one in world.running.values() if one.ended_us]:
+        world.tell(one)
+    world.now_us += HOUR_US
+    roller = roll(world, -1, 20)
+    check(world, roller.marks.cursor_us)
+    window = UsageAsk(START_US - START_US % HOUR_US, roller.marks.cursor_us, ("account",), ("cpu", "mem"))
+    with world.engine.connect() as connection:
+        rows = usage(connection, Calendar(((0, OFFSET_S),)), window, lambda owner: True)
+    truth: dict[tuple[str, str], int] = {}
+    for (_, name, (account, *_rest)), amount in by_brute_force(
+        world.used_until(roller.marks.cursor_us), *BORDERS[2][1:]
+    ).items():
+        truth[account, name] = truth.get((account, name), 0) + amount
+    expected = {key: (amount + US // 2) // US for key, amount in truth.items() if key[1] in ("cpu", "mem")}
+    assert {(row.keys[0], row.tres): row.values[0] for row in rows} == expected
     world.engine.dispose()

@@ -1,0 +1,244 @@
+"""Reports that are made from jobs and steps, since no roll-up has them: sizes, waiting times, efficiency, reservations.
+
+They look at what ended since the window's start (index `job_end`) and at what is active, never at older history. What
+the database can sum it sums: sizes are grouped by the text of the allocation, of which a cluster has few.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, and_, case, func, literal_column, select
+
+from accounting.query import HAS_ENDED, IS_ACTIVE
+from accounting.rollup import amounts_of
+from accounting.schema import JOB, JOB_REQUEST, STEP
+from accounting.tables import RESERVATION_SPAN
+from accounting.usage import OWNERS, Row, UsageAsk, check_groups, whole_seconds
+from penstock.values.localtime import US
+from penstock.values.reservations import ResvFlag, format_flags
+
+#: proto UsageMetric.Kind GPU_UTIL: percent, summed over tasks.
+_GPU_UTIL = "7"
+_PERCENT = 100
+
+
+class JobAsk(NamedTuple):
+    """Beside the window, groups and filters of `base`."""
+
+    base: UsageAsk
+    bounds: tuple[int, ...] = ()
+    sizes_in_nodes: bool = False
+    nodes: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
+    gids: tuple[int, ...] = ()
+
+
+class _Owner(NamedTuple):
+    account: str
+    user_name: str
+    user_id: int
+    wckey: str
+    qos: str
+    partition: str
+
+
+Sees = Callable[[Any], bool]
+_OWNER = tuple(JOB.c[name] for name in _Owner._fields)
+
+
+def _keys(group_by: Sequence[str], owner: _Owner) -> tuple[str, ...]:
+    return tuple(getattr(owner, OWNERS[word]) for word in group_by)
+
+
+def _filters(ask: JobAsk) -> list[Any]:
+    base = ask.base
+    wanted = (
+        (JOB.c.account, base.accounts), (JOB.c.user_name, base.users), (JOB.c.wckey, base.wckeys),
+        (JOB.c.qos, base.qos), (JOB.c.partition, base.partitions), (JOB.c.group_id, ask.gids),
+    )  # fmt: skip
+    return [column.in_(values) for column, values in wanted if values]
+
+
+def _sources(base: UsageAsk) -> tuple[Any, ...]:
+    """Conditions that have an index each: what ended in the window or later, and what goes on."""
+    return and_(HAS_ENDED, JOB.c.end_at_us > base.start_at_us), and_(IS_ACTIVE, JOB.c.end_at_us == literal_column("0"))
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
+    """Keys, then the number of the bucket: TRES seconds in the window, and jobs. Raises BadValue."""
+    base = ask.base
+    check_groups(base.group_by, tuple(OWNERS))
+    until = case((JOB.c.end_at_us == 0, base.end_at_us), (JOB.c.end_at_us > base.end_at_us, base.end_at_us),
+                 else_=JOB.c.end_at_us)  # fmt: skip
+    since = case((JOB.c.start_at_us > base.start_at_us, JOB.c.start_at_us), else_=base.start_at_us)
+    ran_us = until - since - JOB.c.suspended_us
+    ran_us = case((ran_us > 0, ran_us), else_=0)
+    what = "node" if ask.sizes_in_nodes else "cpu"
+    names = base.tres or ("cpu",)
+    sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
+    for source in _sources(base):
+        query = select(*_OWNER, JOB.c.tres_alloc, func.sum(ran_us), func.count())
+        query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < base.end_at_us, *_filters(ask))
+        for *owner_fields, tres, length_us, jobs in connection.execute(query.group_by(*_OWNER, JOB.c.tres_alloc)):
+            owner = _Owner(*owner_fields)
+            if not sees(owner):
+                continue
+            amounts = dict(amounts_of(tres))
+            bucket = sum(bound <= amounts.get(what, 0) for bound in ask.bounds)
+            for name in names:
+                entry = sums.setdefault(((*_keys(base.group_by, owner), str(bucket)), name), [0, 0])
+                entry[0] += amounts.get(name, 0) * int(length_us)
+                entry[1] += jobs
+    return [Row(keys, name, (whole_seconds(us), jobs)) for (keys, name), (us, jobs) in sorted(sums.items())]
+
+
+# ---- waits -----------------------------------------------------------------------------------------------------------
+
+
+def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
+    """Of jobs that started in the window, from when they could: jobs, sum, median, 95th percentile, longest. Seconds."""
+    base = ask.base
+    check_groups(base.group_by, tuple(OWNERS))
+    found: dict[tuple[str, ...], array[int]] = {}
+    seen: dict[_Owner, array[int] | None] = {}
+    for source in _sources(base):
+        query = select(*_OWNER, JOB.c.start_at_us - JOB.c.eligible_at_us)
+        query = query.where(
+            source, JOB.c.start_at_us >= base.start_at_us, JOB.c.start_at_us < base.end_at_us, *_filters(ask)
+        )
+        for *owner_fields, wait_us in connection.execution_options(yield_per=10_000).execute(query):
+            owner = _Owner(*owner_fields)
+            if owner not in seen:
+                sums = found.setdefault(_keys(base.group_by, owner), array("q")) if sees(owner) else None
+                seen[owner] = sums
+            values = seen[owner]
+            if values is not None:
+                values.append(max(0, wait_us) // US)
+    return [Row(keys, "", _spread(sorted(values))) for keys, values in sorted(found.items()) if values]
+
+
+def _spread(values: Sequence[int]) -> tuple[int, ...]:
+    """Percentiles by the nearest rank."""
+    number = len(values)
+    return number, sum(values), values[(number - 1) // 2], values[-(-number * 95 // 100) - 1], values[-1]
+
+
+# ---- efficiency ------------------------------------------------------------------------------------------------------
+
+
+def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
+    """Of jobs that ended in the window: jobs, and what was used and allocated of cpus (s), memory (MB s) and GPUs (s)."""
+    base = ask.base
+    check_groups(base.group_by, tuple(OWNERS))
+    sums: dict[tuple[str, ...], list[int]] = {}
+    where = (
+        HAS_ENDED, JOB.c.end_at_us >= base.start_at_us, JOB.c.end_at_us < base.end_at_us, JOB.c.start_at_us > 0,
+        *_filters(ask),
+    )  # fmt: skip
+    key = (JOB.c.job_id, JOB.c.attempt)
+    query = select(*key, *_OWNER, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.suspended_us, JOB.c.tres_alloc, STEP.c.usage,
+                   STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb, STEP.c.nodes)  # fmt: skip
+    joined = JOB.outerjoin(STEP, and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt))
+    query = query.select_from(joined).where(*where).order_by(JOB.c.end_at_us, *key)
+    for _, rows in _by_job(connection.execution_options(yield_per=5_000).execute(query)):
+        first = rows[0]
+        owner = _Owner(*(getattr(first, name) for name in _Owner._fields))
+        if not sees(owner):
+            continue
+        entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
+        for i, value in enumerate(_use_of(rows)):
+            entry[i] += value
+    return [
+        Row(keys, "", (entry[0], *map(whole_seconds, entry[1:]))) for keys, entry in sorted(sums.items()) if entry[0]
+    ]
+
+
+def _by_job(rows: Any) -> Iterator[tuple[tuple[int, int], list[Any]]]:
+    key: tuple[int, int] | None = None
+    group: list[Any] = []
+    for row in rows:
+        if key != (row.job_id, row.attempt):
+            if key is not None:
+                yield key, group
+            key, group = (row.job_id, row.attempt), []
+        group.append(row)
+    if key is not None:
+        yield key, group
+
+
+def _use_of(rows: Sequence[Any]) -> tuple[int, ...]:
+    """Jobs, then used and allocated amounts times microseconds, of one attempt with its steps."""
+    first = rows[0]
+    ran_us = max(0, first.end_at_us - first.start_at_us - first.suspended_us)
+    amounts = dict(amounts_of(first.tres_alloc))
+    steps = [row for row in rows if row.user_cpu_us is not None]
+    cpu_us = sum(row.user_cpu_us + row.system_cpu_us for row in steps)
+    mem_mb = max((row.max_rss_kb * row.nodes // 1024 for row in steps), default=0)
+    percent = max((msgspec.json.decode(row.usage).get(_GPU_UTIL, (0,))[0] for row in steps if row.usage), default=0)
+    gpus = amounts.get("gres/gpu", 0)
+    return (
+        1, cpu_us, amounts.get("cpu", 0) * ran_us, mem_mb * ran_us, amounts.get("mem", 0) * ran_us,
+        min(percent, gpus * _PERCENT) * ran_us // _PERCENT, gpus * ran_us,
+    )  # fmt: skip
+
+
+# ---- reservations ----------------------------------------------------------------------------------------------------
+
+
+def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
+    """Name, id, start, end, nodes, flags, users and accounts; by TRES the seconds in the window that jobs had, and idle."""
+    base, table = ask.base, RESERVATION_SPAN.c
+    query = select(RESERVATION_SPAN).where(
+        table.end_at_us > base.start_at_us, table.start_at_us < base.end_at_us, table.end_at_us > table.start_at_us
+    )
+    if ask.names:
+        query = query.where(table.name.in_(ask.names))
+    rows = []
+    for span in connection.execute(query.order_by(table.name, table.start_at_us)).all():
+        window = (max(span.start_at_us, base.start_at_us), min(span.end_at_us, base.end_at_us))
+        used = _used_in(connection, span.name, window)
+        keys = (
+            span.name, str(span.resv_id), str(span.start_at_us // US), str(span.end_at_us // US), span.nodes,
+            format_flags(ResvFlag(span.flags)), span.who,
+        )  # fmt: skip
+        amounts = dict(amounts_of(span.tres))
+        for name in base.tres or ("cpu",):
+            total_us = amounts.get(name, 0) * (window[1] - window[0])
+            idle_us = max(0, total_us - used.get(name, 0))
+            rows.append(Row(keys, name, (whole_seconds(used.get(name, 0)), whole_seconds(idle_us))))
+    return rows
+
+
+def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict[str, int]:
+    """What jobs had that ran in the reservation, times microseconds."""
+    since_us, until_us = window
+    used: dict[str, int] = {}
+    joined = JOB.join(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
+    columns = (JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.tres_alloc, JOB_REQUEST.c.request)
+    needle = b'"' + name.encode() + b'"'
+    for source in _sources(UsageAsk(since_us, until_us)):
+        query = select(*columns).select_from(joined)
+        query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < until_us)
+        for start_us, end_us, tres, request in connection.execution_options(yield_per=5_000).execute(query):
+            if needle not in request:
+                continue
+            asked = msgspec.json.decode(request)
+            if name != (asked.get("reservation_run") or asked.get("reservation")):
+                continue
+            length_us = min(end_us or until_us, until_us) - max(start_us, since_us)
+            for kind, amount in amounts_of(tres):
+                used[kind] = used.get(kind, 0) + amount * max(0, length_us)
+    return used
+
+
+REPORTS: dict[str, Callable[[Connection, JobAsk, Sees], list[Row]]] = {
+    "JOB_SIZES": sizes,
+    "WAITS": waits,
+    "EFFICIENCY": efficiency,
+    "RESERVATIONS": reservations,
+}

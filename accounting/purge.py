@@ -1,0 +1,235 @@
+"""Purges: old records go, a page at a time, while the controller works.
+
+Rules
+    - Nothing goes that is not counted: jobs, suspensions and usage only up to the roll-up's cursor, and no attempt that
+      is in `rollup_open`. Nothing active goes, nor what the controller still has in memory (`keep_us`: MinJobAge).
+    - A job goes with its steps, its history, its suspensions and what was asked for. Tasks of an array stay while a task
+      of it is active, since the controller counts them at a start. The request of an array stays as long as a task of it,
+      and a script as long as any job has it.
+    - Of usage whole hours, days and months go. What is told late of a time that is purged is not entered any more.
+    - The audit log is never purged.
+    - A page is archived first, if that is wished (archive.py), then deleted in one fenced transaction of some 10 ms.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Table, and_, delete, exists, func, literal_column, not_, or_, select
+
+from accounting.archive import Archive
+from accounting.query import HAS_ENDED, IS_ACTIVE
+from accounting.rolling import Begin, read_marks
+from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
+from accounting.tables import (
+    CLUSTER_HOUR,
+    JOB_SPAN,
+    NODE_EVENT,
+    RESERVATION_SPAN,
+    ROLLUP_MARK,
+    ROLLUP_OPEN,
+    USAGE_DAY,
+    USAGE_HOUR,
+    USAGE_MONTH,
+)
+from accounting.upsert import put
+
+#: Records of one transaction.
+PAGE_RECORDS = 100
+
+#: Name of the mark of how far steps are purged: the end of the last job that was looked at.
+_STEPS_MARK = "steps_purged_us"
+
+Rows = Sequence[tuple[Table, Mapping[str, Any]]]
+
+
+class Access(NamedTuple):
+    """The database, for one purge. `pause` is called between transactions and says whether to stop."""
+
+    begin: Begin
+    read: Begin
+    pause: Callable[[], bool]
+    history: Table  # the controller's table of what happened to jobs
+
+
+def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
+    """How far a purge of this kind may really go."""
+    with access.read() as connection:
+        marks = read_marks(connection)
+    if kind in ("jobs", "steps", "suspend", "usage"):
+        before_us = min(before_us, marks.cursor_us)
+    return min(before_us, keep_us)
+
+
+def count(access: Access, kind: str, before_us: int) -> int:
+    """How many records would go."""
+    table, when = _WHAT[kind]
+    with access.read() as connection:
+        return int(connection.execute(select(func.count()).select_from(table).where(when(before_us))).scalar() or 0)
+
+
+def purge(access: Access, kind: str, before_us: int, archive: Archive | None) -> int:
+    """Delete all that `count` counts. Returns how many records went; fewer when it was told to stop. Raises OSError."""
+    table, when = _WHAT[kind]
+    if kind == "usage":
+        with access.begin() as connection:  # from now on nothing is entered there
+            put(connection, ROLLUP_MARK, [{"name": "purged_us", "value": before_us}])
+    if kind == "steps":
+        return _purge_steps(access, before_us, archive)
+    done = 0
+    tables = (USAGE_HOUR, USAGE_DAY, USAGE_MONTH, CLUSTER_HOUR) if kind == "usage" else (table,)
+    hashes: set[bytes] = set()
+    for one in tables:
+        condition = when(before_us) if one is table else one.c.start_at_us < before_us
+        while not access.pause():
+            with access.read() as connection:
+                page = _page(connection, one, condition)
+                more = _with_jobs(connection, page, access.history) if kind == "jobs" else []
+            if not page:
+                break
+            hashes.update(bytes(row["spec_hash"]) for row in page if kind == "jobs")
+            everything = [*((one, row) for row in page), *more]
+            if archive is not None:
+                archive.write([(of, row) for of, row in everything if of is not access.history])
+            with access.begin() as connection:
+                for of, row in everything:
+                    connection.execute(delete(of).where(*(column == row[column.name] for column in of.primary_key)))
+            done += len(page)
+    if hashes:
+        _sweep_specs(access, hashes, archive)
+    return done
+
+
+def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int:
+    """Through the jobs that have ended, in the order of their ends, from where the last purge came to."""
+    done, job_id = 0, -1
+    with access.read() as connection:
+        mark = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == _STEPS_MARK)
+        at_us = connection.execute(mark).scalar() or 0
+    while not access.pause():
+        with access.read() as connection:
+            later = or_(JOB.c.end_at_us > at_us, and_(JOB.c.end_at_us == at_us, JOB.c.job_id > job_id))
+            jobs = select(JOB.c.job_id, JOB.c.end_at_us).where(HAS_ENDED, JOB.c.end_at_us >= at_us, later)
+            jobs = jobs.where(JOB.c.end_at_us < before_us, JOB.c.state >= ENDED_FROM)
+            found = connection.execute(jobs.order_by(JOB.c.end_at_us, JOB.c.job_id).limit(PAGE_RECORDS)).all()
+            ids = sorted({row.job_id for row in found})
+            rows = connection.execute(select(STEP).where(STEP.c.job_id.in_(ids), _steps(before_us))).mappings()
+            page = [dict(row) for row in rows]
+        if not found:
+            break
+        job_id, at_us = found[-1]
+        if archive is not None and page:
+            archive.write([(STEP, row) for row in page])
+        with access.begin() as connection:
+            for row in page:
+                connection.execute(delete(STEP).where(*(column == row[column.name] for column in STEP.primary_key)))
+            put(connection, ROLLUP_MARK, [{"name": _STEPS_MARK, "value": at_us}])
+        done += len(page)
+    return done
+
+
+def _page(connection: Connection, table: Table, condition: Any) -> list[Mapping[str, Any]]:
+    query = select(table).where(condition).limit(PAGE_RECORDS)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _with_jobs(connection: Connection, page: Sequence[Mapping[str, Any]], history: Table) -> Rows:
+    """What goes with these attempts."""
+    keys = {(row["job_id"], row["attempt"]) for row in page}
+    ids = sorted({job_id for job_id, _ in keys})
+    found: list[tuple[Table, Mapping[str, Any]]] = []
+    for table in (STEP, JOB_SPAN, history):
+        for row in connection.execute(select(table).where(table.c.job_id.in_(ids))).mappings():
+            if (row["job_id"], row["attempt"]) in keys:
+                found.append((table, dict(row)))
+    requests = {row["request_id"] for row in page}
+    arrays = sorted({row["array_job_id"] for row in page if row["array_job_id"]})
+    others = [JOB.c.job_id.in_(ids)] + (
+        [and_(JOB.c.array_job_id > 0, JOB.c.array_job_id.in_(arrays))] if arrays else []
+    )
+    for other in others:
+        for job_id, attempt, request_id in connection.execute(
+            select(JOB.c.job_id, JOB.c.attempt, JOB.c.request_id).where(other)
+        ):
+            if (job_id, attempt) not in keys:
+                requests.discard(request_id)
+    asked = select(JOB_REQUEST).where(JOB_REQUEST.c.request_id.in_(sorted(requests)))
+    found += [(JOB_REQUEST, dict(row)) for row in connection.execute(asked).mappings()]
+    return found
+
+
+def _sweep_specs(access: Access, hashes: set[bytes], archive: Archive | None) -> None:
+    """Scripts that no job has any more. All jobs are looked at once; those that came meanwhile when a page goes."""
+    with access.read() as connection:
+        last = connection.execute(select(func.max(JOB.c.job_id))).scalar() or 0
+        for table in (JOB, STEP):
+            hashes -= set(_hashes(connection, table))
+    left = sorted(hashes)
+    for at in range(0, len(left), PAGE_RECORDS):
+        if access.pause():
+            return
+        page = left[at : at + PAGE_RECORDS]
+        with access.read() as connection:
+            rows = [
+                dict(r) for r in connection.execute(select(JOB_SPEC).where(JOB_SPEC.c.spec_hash.in_(page))).mappings()
+            ]
+        if archive is not None:
+            archive.write([(JOB_SPEC, row) for row in rows])
+        with access.begin() as connection:
+            newer = {bytes(h) for (h,) in connection.execute(select(JOB.c.spec_hash).where(JOB.c.job_id > last))}
+            newer |= {bytes(h) for (h,) in connection.execute(select(STEP.c.spec_hash).where(_is_recent_step())) if h}
+            gone = [row["spec_hash"] for row in rows if bytes(row["spec_hash"]) not in newer]
+            connection.execute(delete(JOB_SPEC).where(JOB_SPEC.c.spec_hash.in_(gone)))
+
+
+def _is_recent_step() -> Any:
+    """Steps of jobs that are active: no others come to be."""
+    return STEP.c.job_id.in_(select(JOB.c.job_id).where(IS_ACTIVE))
+
+
+def _hashes(connection: Connection, table: Table) -> Iterator[bytes]:
+    asked = select(table.c.spec_hash).where(table.c.spec_hash.is_not(None))
+    for (one,) in connection.execution_options(yield_per=10_000).execute(asked):
+        yield bytes(one)
+
+
+# ---- which records are meant -----------------------------------------------------------------------------------------
+
+
+def _jobs(before_us: int) -> Any:
+    active = JOB.alias("active")
+    is_open = exists().where(ROLLUP_OPEN.c.job_id == JOB.c.job_id, ROLLUP_OPEN.c.attempt == JOB.c.attempt)
+    going = select(active.c.array_job_id).where(active.c.state < _literal_ended(), active.c.array_job_id > 0)
+    return and_(
+        HAS_ENDED,
+        JOB.c.end_at_us < before_us,
+        JOB.c.state >= ENDED_FROM,
+        not_(is_open),
+        or_(JOB.c.array_job_id == 0, JOB.c.array_job_id.not_in(going)),
+    )
+
+
+def _literal_ended() -> Any:
+    return literal_column(str(ENDED_FROM))
+
+
+def _steps(before_us: int) -> Any:
+    old = select(JOB.c.job_id).where(HAS_ENDED, JOB.c.end_at_us < before_us, JOB.c.state >= ENDED_FROM)
+    is_active = exists().where(JOB.c.job_id == STEP.c.job_id, IS_ACTIVE)
+    return and_(STEP.c.job_id.in_(old), STEP.c.end_at_us > 0, STEP.c.end_at_us < before_us, not_(is_active))
+
+
+def _suspensions(before_us: int) -> Any:
+    is_open = exists().where(ROLLUP_OPEN.c.job_id == JOB_SPAN.c.job_id, ROLLUP_OPEN.c.attempt == JOB_SPAN.c.attempt)
+    is_active = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, IS_ACTIVE)
+    return and_(JOB_SPAN.c.end_at_us < before_us, not_(is_open), not_(is_active))
+
+
+_WHAT: dict[str, tuple[Table, Callable[[int], Any]]] = {
+    "events": (NODE_EVENT, lambda us: and_(NODE_EVENT.c.end_at_us > 0, NODE_EVENT.c.end_at_us < us)),
+    "jobs": (JOB, _jobs),
+    "reservations": (RESERVATION_SPAN, lambda us: RESERVATION_SPAN.c.end_at_us < us),
+    "steps": (STEP, _steps),
+    "suspend": (JOB_SPAN, _suspensions),
+    "transactions": (TXN, lambda us: TXN.c.at_us < us),
+    "usage": (USAGE_HOUR, lambda us: USAGE_HOUR.c.start_at_us < us),
+}

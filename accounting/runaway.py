@@ -1,0 +1,51 @@
+"""Runaway jobs: the database has them as active, and the controller does not know them.
+
+The controller starts from the active rows, so that it knows all of them; a row comes to be one when a database was put
+together by hand or restored in parts. Repair gives such an attempt an end, as Slurm does: where its last step ended, else
+where it started; the roll-up takes back what was counted after that.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, select, update
+
+from accounting.query import IS_ACTIVE
+from accounting.schema import JOB, STEP
+from penstock.values.states import JobState
+
+#: Rows in one answer.
+RUNAWAY_MAX = 10_000
+
+_COLUMNS = (
+    JOB.c.job_id, JOB.c.attempt, JOB.c.name, JOB.c.partition, JOB.c.state, JOB.c.submit_at_us, JOB.c.start_at_us,
+    JOB.c.end_at_us, JOB.c.user_name, JOB.c.account,
+)  # fmt: skip
+
+
+def active(connection: Connection) -> list[Any]:
+    """All rows that are active: whoever asks knows which of them are really there."""
+    return list(connection.execute(select(*_COLUMNS).where(IS_ACTIVE).order_by(JOB.c.job_id, JOB.c.attempt)))
+
+
+def fix(connection: Connection, attempts: Sequence[tuple[int, int]]) -> int:
+    """Give these an end. Returns how many were still active."""
+    fixed = 0
+    for job_id, attempt in attempts:
+        steps = select(func.max(STEP.c.end_at_us)).where(STEP.c.job_id == job_id, STEP.c.attempt == attempt)
+        row = connection.execute(
+            select(JOB.c.start_at_us, JOB.c.submit_at_us).where(
+                and_(JOB.c.job_id == job_id, JOB.c.attempt == attempt, IS_ACTIVE)
+            )
+        ).one_or_none()
+        if row is None:
+            continue
+        end_us = max(connection.execute(steps).scalar() or 0, row.start_at_us, row.submit_at_us)
+        state = JobState.FAILED if row.start_at_us else JobState.CANCELLED
+        connection.execute(
+            update(JOB)
+            .where(JOB.c.job_id == job_id, JOB.c.attempt == attempt)
+            .values(state=int(state), end_state=None, end_at_us=end_us)
+        )
+        fixed += 1
+    return fixed

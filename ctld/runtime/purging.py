@@ -1,0 +1,70 @@
+"""Purges in the controller: what slurmdbd.conf says once an hour, and what an administrator asks for."""
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from accounting.archive import Archive
+from accounting.purge import Access, count, cut_us, purge
+from ctld.store.schema import JOB_HISTORY
+from ctld.store.sidewriter import SideWriter
+from penstock.values.config import Config
+from penstock.values.purging import KINDS, Age, before_us
+
+log = logging.getLogger("penstock.ctld")
+
+#: A pause between two transactions: a purge takes less than half of the database's time.
+PAUSE_S: Final = 0.02
+
+
+class Order(NamedTuple):
+    """What is to be purged: kind -> how old; and where what goes is archived, for which kinds."""
+
+    ages: Mapping[str, Age]
+    folder: str = ""
+    archived: frozenset[str] = frozenset(KINDS)
+    check_only: bool = False
+
+
+def order_of(config: Config, state_folder: Path) -> Order:
+    """What the configuration says."""
+    ages = {kind: Age(number, unit) for kind, number, unit in config.purge_after}
+    return Order(ages, config.archive_dir or str(state_folder / "archive"), frozenset(config.archive))
+
+
+def run(writer: SideWriter, order: Order, config: Config, now_us: int, stop: Any) -> tuple[dict[str, int], list[str]]:
+    """How many records went, by kind, and the files that hold them. Raises StoreError, OSError."""
+    begun = time.monotonic()
+
+    def pause() -> bool:
+        nonlocal begun
+        took_s = time.monotonic() - begun
+        stopped = bool(stop.wait(max(PAUSE_S, took_s)))
+        begun = time.monotonic()
+        return stopped
+
+    access = Access(writer.begin, writer.read, pause, JOB_HISTORY)
+    keep_us = now_us - config.min_job_age_s * 1_000_000
+    gone: dict[str, int] = {}
+    files: list[str] = []
+    for kind in KINDS:  # steps that are wished gone sooner than their jobs find these; jobs take the others with them
+        if kind not in order.ages:
+            continue
+        until_us = cut_us(access, kind, before_us(order.ages[kind], now_us, config.utc_offsets), keep_us)
+        gone[kind] = count(access, kind, until_us)
+        if order.check_only or not gone[kind]:
+            continue
+        archive = None
+        if order.folder and kind in order.archived:
+            Path(order.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            archive = Archive(order.folder, config.cluster_name, kind, until_us // 1_000_000)
+            files.append(str(archive.path))
+        try:
+            gone[kind] = purge(access, kind, until_us, archive)
+        finally:
+            if archive is not None:
+                archive.close()
+        log.info("purged %d records of %s", gone[kind], kind)
+    return gone, files

@@ -1,0 +1,154 @@
+"""Purges: what is old and counted goes, with all that belongs to it, while a controller commits; archives come back."""
+
+import gzip
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, func, insert, select
+
+from accounting import archive as archives
+from accounting.archive import Archive
+from accounting.purge import Access, count, cut_us, purge
+from accounting.rolling import Roller
+from accounting.rollup import HOUR_US, Calendar
+from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP
+from accounting.tables import JOB_SPAN, USAGE_HOUR
+from ctld.store.errors import Deposed
+from ctld.store.schema import JOB_HISTORY
+from ctld.store.sidewriter import SideWriter
+from penstock.values.errors import BadValue
+from penstock.values.states import JobState
+from tests.store.making import NOW_US, end, leading, make_job, make_step, start, submitted
+
+OLD_US = NOW_US - 30 * 24 * HOUR_US
+
+
+def past(store, sequence: int, ids, at_us: int, **changes):
+    jobs = [
+        end(
+            start(make_job(i, submit_at_us=at_us, eligible_at_us=at_us), at_us=at_us + 1), at_us + 60_000_000, **changes
+        )
+        for i in ids
+    ]
+    steps = [make_step(job, state=JobState.COMPLETED, end_at_us=job.end_at_us) for job in jobs]
+    store.commit(submitted(sequence, jobs, steps=steps))
+
+
+def rows_of(place: Path, table) -> int:
+    engine = create_engine(f"sqlite:///{place}")
+    with engine.connect() as connection:
+        found = connection.execute(select(func.count()).select_from(table)).scalar()
+    engine.dispose()
+    return int(found or 0)
+
+
+def rolled(writer: SideWriter) -> None:
+    roller = Roller(writer.begin, writer.read, Calendar(()), "root")
+    while roller.advance(NOW_US, NOW_US):
+        pass
+
+
+def access_of(writer: SideWriter) -> Access:
+    return Access(writer.begin, writer.read, lambda: False, JOB_HISTORY)
+
+
+def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(tmp_path: Path) -> None:
+    place = tmp_path / "penstock.db"
+    store = leading(place)
+    past(store, 1, range(1, 301), OLD_US)
+    past(store, 2, range(301, 311), NOW_US - HOUR_US // 2)
+    store.commit(submitted(3, [start(make_job(311, submit_at_us=OLD_US), at_us=OLD_US)]))
+    writer = SideWriter(str(place), store.epoch)
+    rolled(writer)
+    access = access_of(writer)
+    before_us = cut_us(access, "jobs", NOW_US - HOUR_US, NOW_US)
+    assert count(access, "jobs", before_us) == 300
+    committed = []
+
+    def commit() -> None:
+        for sequence in range(4, 60):
+            store.commit(submitted(sequence, [make_job(1000 + sequence)]))
+            committed.append(sequence)
+
+    beside = threading.Thread(target=commit)
+    beside.start()
+    archive = Archive(str(tmp_path), "test", "jobs", 1)
+    assert purge(access, "jobs", before_us, archive) == 300
+    archive.close()
+    beside.join()
+    assert len(committed) == 56
+    assert rows_of(place, JOB) == 11 + 56
+    assert rows_of(place, STEP) == 10
+    assert rows_of(place, JOB_REQUEST) == 11 + 56
+    assert rows_of(place, JOB_HISTORY) == 11 + 56
+    assert rows_of(place, JOB_SPEC) == 1  # others have the same script
+    hours = rows_of(place, USAGE_HOUR)
+    assert archives.load(str(archive.path), writer.begin) == 900
+    assert rows_of(place, JOB) == 311 + 56
+    assert rows_of(place, STEP) == 310
+    assert archives.load(str(archive.path), writer.begin) == 900  # again: nothing is there twice
+    assert rows_of(place, JOB) == 311 + 56
+    rolled(writer)
+    assert rows_of(place, USAGE_HOUR) == hours
+    writer.close()
+    store.close()
+
+
+def test_what_is_not_counted_stays(tmp_path: Path) -> None:
+    store = leading(tmp_path / "penstock.db")
+    past(store, 1, range(1, 4), OLD_US)
+    writer = SideWriter(str(tmp_path / "penstock.db"), store.epoch)
+    access = access_of(writer)
+    assert cut_us(access, "jobs", NOW_US, NOW_US) == 0
+    rolled(writer)
+    assert cut_us(access, "jobs", NOW_US, NOW_US - HOUR_US) <= NOW_US - HOUR_US
+    writer.close()
+    store.close()
+
+
+def test_steps_go_before_their_jobs_and_usage_by_the_hour(tmp_path: Path) -> None:
+    place = tmp_path / "penstock.db"
+    store = leading(place)
+    past(store, 1, range(1, 151), OLD_US)
+    writer = SideWriter(str(place), store.epoch)
+    with writer.begin() as connection:
+        connection.execute(insert(JOB_SPAN), {"job_id": 1, "attempt": 0, "start_at_us": 5, "end_at_us": 9, "tres": ""})
+    rolled(writer)
+    access = access_of(writer)
+    assert purge(access, "steps", NOW_US - HOUR_US, None) == 150
+    assert rows_of(place, STEP) == 0 and rows_of(place, JOB) == 150
+    assert purge(access, "steps", NOW_US - HOUR_US, None) == 0
+    assert purge(access, "suspend", NOW_US - HOUR_US, None) == 1
+    assert rows_of(place, USAGE_HOUR) > 0
+    assert purge(access, "usage", NOW_US - HOUR_US, None) > 0
+    assert rows_of(place, USAGE_HOUR) == 0
+    writer.close()
+    store.close()
+
+
+def test_a_deposed_controller_purges_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "penstock.db"
+    store = leading(place)
+    past(store, 1, range(1, 4), OLD_US)
+    writer = SideWriter(str(place), store.epoch)
+    rolled(writer)
+    store.close()
+    other = leading(place, "second", NOW_US + 1)
+    with pytest.raises(Deposed):
+        purge(access_of(writer), "jobs", NOW_US - HOUR_US, None)
+    assert rows_of(place, JOB) == 3
+    writer.close()
+    other.close()
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b'["job",{"shoe":1}]', b'["audit",{}]'])
+def test_a_bad_archive_is_refused_with_its_line(tmp_path: Path, line: bytes) -> None:
+    store = leading(tmp_path / "penstock.db")
+    writer = SideWriter(str(tmp_path / "penstock.db"), store.epoch)
+    path = tmp_path / "bad.jsonl.gz"
+    path.write_bytes(gzip.compress(line + b"\n"))
+    with pytest.raises(BadValue, match="line 1"):
+        archives.load(str(path), writer.begin)
+    writer.close()
+    store.close()
