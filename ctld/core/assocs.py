@@ -12,6 +12,7 @@ A start and an end change the rate of one association; its usage row goes into t
 from ctld.core.factors import billing
 from ctld.core.fairshare import AccountRow, Assoc, AssocRow, Decay, LoadedShares, ShareTree
 from ctld.core.model import Job, NodeAlloc
+from ctld.core.qos import DEFAULT_QOS
 from ctld.core.spent import spent_from
 from ctld.core.state import ClusterState
 from penstock.values.states import ACTIVE_STATES, HOLDING_STATES
@@ -81,6 +82,13 @@ def _make(state: ClusterState, account: str, user: str, parent: Assoc, now_us: i
 # ---- charging ----------------------------------------------------------------------------------------------------
 
 
+def charge_of(state: ClusterState, job: Job) -> int:
+    """What fair-share is charged: the rate times the UsageFactor of the job's QOS."""
+    qos = state.qos.get(job.request.qos or DEFAULT_QOS)
+    rate = rate_of(state, job)
+    return rate if qos is None else rate * qos.usage_factor_ppm // 1_000_000
+
+
 def rate_of(state: ClusterState, job: Job, holds: dict[str, int] | None = None) -> int:
     """What a running job is charged for each second, in thousandths. `holds`: what `allocated` said."""
     partition = state.partitions.get(job.partition)
@@ -118,7 +126,7 @@ def begin(state: ClusterState, job: Job, now_us: int) -> None:
         budgets.begin(state, job, now_us)
     if state.priorities is None:
         return
-    assoc, rate = of(state, job, now_us), rate_of(state, job)
+    assoc, rate = of(state, job, now_us), charge_of(state, job)
     state.shares.begin(assoc, rate, now_us)
     state.charged[job.job_id] = (assoc.assoc_id, rate)
     state.dirty_usage[assoc.assoc_id] = None
@@ -142,7 +150,7 @@ def charge_all(state: ClusterState, now_us: int) -> None:
     """Jobs that run uncharged (the cluster had priority/basic) are charged from now on."""
     for job in state.jobs.values():
         if job.state in HOLDING_STATES and job.job_id not in state.charged:
-            assoc, rate = of(state, job, now_us), rate_of(state, job)
+            assoc, rate = of(state, job, now_us), charge_of(state, job)
             state.shares.begin(assoc, rate, now_us)
             state.charged[job.job_id] = (assoc.assoc_id, rate)
             state.dirty_usage[assoc.assoc_id] = None
@@ -211,7 +219,7 @@ def resume(state: ClusterState) -> None:
         if job.state in HOLDING_STATES:
             assoc = find(state, job)
             if assoc is not None and assoc.at_us >= job.start_at_us:
-                rate = rate_of(state, job)
+                rate = charge_of(state, job)
                 assoc.rate += rate
                 state.charged[job.job_id] = (assoc.assoc_id, rate)
 

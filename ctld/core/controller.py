@@ -423,6 +423,8 @@ class Core:
         if state.rebooting:
             reboot.issue(state, now_us)
         schedule.quick_pass(state, now_us)
+        if limit_wake.after_pass(state, now_us):
+            schedule.quick_pass(state, now_us)
         if changed and state.divisible:
             mig.look(state, now_us)
         if changed and state.suspended:

@@ -128,6 +128,9 @@ class Ledger:
         self.books: dict[Key, Book] = {}
         self.entries: dict[int, Entry] = {}
         self.accruing: dict[int, int] = {}  # pending jobs that age -> how many tasks of them count
+        self.aging: dict[int, int] = {}  # jobs that began to age later than they could (limit_ages.py): since when
+        self.thresholds: dict[int, None] = {}  # pending jobs with a MinPrioThreshold
+        self.claims: dict[Key, dict[int, None]] = {}  # jobs that were woken since the last pass
         self.freed: dict[Key, None] = {}  # books from which something was taken that jobs wait for
         self.rules: dict[tuple[str | int, ...], object] = {}  # limit_rules.py
         self.waiting: dict[int, tuple[Place, ...]] = {}  # jobs that a limit holds back -> where they stand
@@ -146,6 +149,16 @@ class Ledger:
         if found is None:
             found = self.books[key] = Book(key)
         return found
+
+    def forget(self, job_id: int) -> None:
+        """The job does not wait any more, for whatever."""
+        if job_id in self.waiting:
+            self.leave(job_id)
+        self.accruing.pop(job_id, None)
+        if self.aging:
+            self.aging.pop(job_id, None)
+        if self.thresholds:
+            self.thresholds.pop(job_id, None)
 
     def leave(self, job_id: int) -> None:
         """The job waits for no limit any more."""
@@ -228,7 +241,8 @@ def entry_of(state: ClusterState, job: Job, accruing: int = 0) -> Entry | None:
     return Entry(
         assoc.assoc_id if assoc is not None else 0, name, partition_qos(state, job.partition),
         job.user_name, assoc.account if assoc is not None else assocs.account_of(state, job),
-        weight(job), 0 if runs else accruing, runs, held(state, job) if runs else (), qos.usage_factor_ppm, end_s, left_s,
+        weight(job), 0 if runs else min(accruing, weight(job)), runs,
+        held(state, job) if runs else (), qos.usage_factor_ppm, end_s, left_s,
     )  # fmt: skip
 
 
@@ -241,8 +255,8 @@ def settle(state: ClusterState) -> None:
         due, state.limits_due = state.limits_due, {}
         for job_id in due:
             job = state.jobs.get(job_id)
-            if job_id in ledger.waiting and (job is None or job.state is not JobState.PENDING):
-                ledger.leave(job_id)
+            if job is None or job.state is not JobState.PENDING:
+                ledger.forget(job_id)
             enter(state, ledger, job_id, entry_of(state, job, ledger.accruing.get(job_id, 0)) if job else None)
 
 

@@ -7,6 +7,7 @@ it look again, in the order of their priority. When the tree itself changes, the
 
 from collections.abc import Iterable
 
+from ctld.core import limit_ages
 from ctld.core.ledger import Entry, Ledger, below, enter, entry_of, qos_of, settle
 from ctld.core.model import Job, Qos
 from ctld.core.priority import rank
@@ -61,6 +62,9 @@ def _fill(state: ClusterState, now_us: int) -> None:
         if book.spent is not None and key[0] == "qos":
             book.spent.decays = "NoDecay" not in qos_of(state, str(key[1])).flags
     state.ledger, state.limits_due = new, {}
+    new.aging = old.aging
+    if state.priorities is not None:
+        state.priorities.aging = new.aging
     running = [job for job in state.jobs.values() if job.state in HOLDING_STATES]
     running.sort(key=lambda job: (job.start_at_us, job.job_id))
     at_us = state.now_us
@@ -187,6 +191,11 @@ def ranked_anew(state: ClusterState, now_us: int) -> None:
     if ledger is None:
         return
     ledger.generation += 1
+    for job_id in limit_ages.unaged(ledger):
+        refresh(state, state.jobs[job_id], now_us)
+        settle(state)
+    for job_id in ledger.thresholds:
+        limit_ages.keeps_nodes(state, state.jobs[job_id])
     unplaced = [state.jobs[job_id] for job_id, places in ledger.waiting.items() if not places]
     thresholds = [job for job in unplaced if qos_of(state, job.request.qos).usage_threshold_ppm >= 0]
     if thresholds:

@@ -6,7 +6,7 @@ The order in which a limit is looked for is Slurm's (resource_limits, sacctmgr(1
 
 A limit that a QOS sets, of TRES for that TRES, goes before the same limit further down. Of associations, Grp limits hold at each
 level: the user's, its account's, and so on up to root; Max limits are those of the nearest that sets them, and count what
-the user's own association has. Where one limit has different names in a QOS and in an association, `_SAME` says so.
+the user's own association has. Where one limit has different names in a QOS and in an association, `SAME` says so.
 
 LimitFactor of the job's QOS multiplies TRES limits of associations. A QOS with the flag Relative means percent of the
 cluster, or of the partition whose QOS it is. GrpTRESMins and GrpWall of root are not enforced, as in Slurm.
@@ -118,7 +118,7 @@ _OF_ASSOC = (
     ("max_jobs_accrue", _M.ACCRUING, False),
 )
 #: Fields of a QOS that go before an association's field of another name.
-_SAME = {
+SAME = {
     "max_jobs": ("max_jobs_per_user", "max_jobs_per_account"),
     "max_submit_jobs": ("max_submit_jobs_per_user", "max_submit_jobs_per_account"),
     "max_jobs_accrue": ("max_jobs_accrue_per_user", "max_jobs_accrue_per_account"),
@@ -215,7 +215,7 @@ def _of_assocs(
     state: ClusterState, ledger: Ledger, own: Assoc, taken: set[tuple[str, str]], qos: Qos
 ) -> Iterator[Check]:
     for field, measure, everywhere in _OF_ASSOC:
-        if any((name, "") in taken for name in _SAME.get(field, ())):
+        if any((name, "") in taken for name in SAME.get(field, ())):
             continue
         set_here: set[str] = set()
         at: Assoc | None = own

@@ -24,6 +24,8 @@ US = 1_000_000
 WAKES_MAX = 1_000
 #: How far ahead a moment is looked for. Later than that nobody waits for it.
 HORIZON_US = 366 * 86_400 * US
+#: Jobs of a queue that are let in beside one that got ready and did not start, since it waits for nodes.
+SPARE = 16
 _BY_THEMSELVES = (Measure.RUN_MINUTES, Measure.USED_MINUTES, Measure.WALL)
 
 
@@ -51,8 +53,27 @@ def wake(state: ClusterState, now_us: int) -> None:
         _arm(state, ledger, ledger.book(key), now_us)
 
 
-def _wake_queue(state: ClusterState, ledger: Ledger, book: Book, queue: Queue, most: int, now_us: int) -> int:
-    """Returns how many jobs looked again."""
+def after_pass(state: ClusterState, now_us: int) -> bool:
+    """Where a job that was woken has not started, some that stand behind it may look, too: they may need other nodes.
+    Returns whether there are any. They are few, since nodes are kept for who is ready."""
+    ledger = state.ledger
+    if ledger is None or not ledger.claims:
+        return False
+    claims, ledger.claims = ledger.claims, {}
+    found = False
+    for key, jobs in claims.items():
+        if any(job_id in state.jobs and state.jobs[job_id].state is JobState.PENDING for job_id in jobs):
+            book = ledger.book(key)
+            for queue in list(book.waits.queues.values()):
+                found |= _wake_queue(state, ledger, book, queue, SPARE, now_us, counted=False) > 0
+    ledger.claims = {}
+    return found
+
+
+def _wake_queue(
+    state: ClusterState, ledger: Ledger, book: Book, queue: Queue, most: int, now_us: int, counted: bool = True
+) -> int:
+    """Returns how many jobs looked again. `counted`: each leaves less room for the next."""
 
     def rank_of(job_id: int) -> int:
         job = state.jobs[job_id]
@@ -74,7 +95,8 @@ def _wake_queue(state: ClusterState, ledger: Ledger, book: Book, queue: Queue, m
         if job_id in ledger.waiting and any(place.queue is queue for place in ledger.waiting[job_id]):
             return tried  # it finds no room after all
         if state.pending.is_ready(job_id):
-            has += need.wants
+            has += need.wants if counted else 0
+            ledger.claims.setdefault(book.key, {})[job_id] = None
     return tried
 
 

@@ -44,6 +44,7 @@ class BackfillPolicy(NamedTuple):
     estimate: bool = True
     switch_wait_s: int = 300  # max_switch_wait
     requeue_delay_s: int = REQUEUE_DELAY_S  # requeue_delay
+    limit_stop: bool = False  # assoc_limit_stop: nothing passes a job that a limit holds back
     strict: bool = False  # nothing passes the first row that waits
     order: str = "priority"  # of the candidates behind those that hold: priority, or shortest first; aged: predict.py
     predict: bool = False  # shortest by what is predicted; else by the limit
@@ -79,6 +80,7 @@ def backfill_policy(config: Config) -> BackfillPolicy:
         estimate=config.penstock_backfill_estimate,
         switch_wait_s=_as_s(given.get("max_switch_wait", "300")),
         requeue_delay_s=number("requeue_delay", REQUEUE_DELAY_S, 0),
+        limit_stop="assoc_limit_stop" in given,
         strict=kind == "FIFO",
         order=config.penstock_backfill_order,
         predict=config.penstock_backfill_predictor == "history",

@@ -113,6 +113,7 @@ class Priorities:
         self.at_us = at_us
         self.generation = generation
         self.is_soon = False
+        self.aging: dict[int, int] = {}  # jobs that age since later than they could (limit_ages.py), seconds
         self.highest_assoc = 0
         self._allocate(256)
 
@@ -145,6 +146,8 @@ class Priorities:
 
     def since(self, job: Job) -> int:
         """From when a job ages, seconds: since it could start, or since it came (ACCRUE_ALWAYS)."""
+        if self.aging and job.job_id in self.aging:
+            return self.aging[job.job_id]
         at_us = job.submit_at_us if self.scale.has("ACCRUE_ALWAYS") else job.eligible_at_us
         return at_us // US if at_us else NEVER_S
 

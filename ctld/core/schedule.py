@@ -23,7 +23,9 @@ from ctld.core.explain import apply_reasons
 from ctld.core.fractions import Holds, steer
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.mps_users import MPS, elsewhere, foreign_gpus, wants_mps
+from ctld.core.pending import RANK_MAX
 from ctld.core.planning import Answer, Forecast, Placement, Rows, Start, ask, present, snapshot
+from ctld.core.priority import rank
 from ctld.core.ready import most_s, refresh, wait_for_limit
 from ctld.core.reserve_life import enter
 from ctld.core.reserve_view import crosses
@@ -49,7 +51,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
     state.quick_pass_due = False
     depth = state.policy.quick_depth
     for _ in range(QUICK_ROUNDS_MAX):
-        rows = state.pending.first(depth)
+        rows = _above_limited(state, state.pending.first(depth))
         if state.hets:
             rows = het.whole(state, rows)
         if not len(rows):
@@ -317,12 +319,29 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
         return
     state.full_pass_in_flight = True
     state.full_pass_revision = state.revision
-    rows = _limited(state, state.pending.first(len(state.pending.ready)))
+    rows = _limited(state, _above_limited(state, state.pending.first(len(state.pending.ready))))
     question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
     age_s = state.policy.min_age_reserve_s
     if age_s:
         question.given.jobs.reserve[:] &= state.pending.eligible_s <= now_us // 1_000_000 - age_s
     state.emit(StartPlan(state.revision, question, state.policy.pass_s_max))
+
+
+def _above_limited(state: ClusterState, rows: Rows) -> Rows:
+    """assoc_limit_stop: without the rows that rank below a job of the same partition which a limit holds back."""
+    if not state.policy.limit_stop or state.ledger is None or not state.ledger.waiting:
+        return rows
+    highest: dict[int, int] = {}
+    for job_id in state.ledger.waiting:
+        job = state.jobs[job_id]
+        for name in job.request.partitions:
+            partition = state.partitions[name]
+            index = state.partition_list.index(partition)
+            highest[index] = max(highest.get(index, 0), rank(state, job, partition))
+    partitions = state.pending.partition[rows].tolist()
+    keys = [RANK_MAX - (state.pending.key_of(row) >> 64) for row in rows.tolist()]
+    kept = [highest.get(part, 0) <= own for part, own in zip(partitions, keys, strict=True)]
+    return rows[np.array(kept, np.bool_)] if kept else rows
 
 
 def _limited(state: ClusterState, rows: Rows) -> Rows:

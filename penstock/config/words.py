@@ -14,7 +14,6 @@ NOT_KNOWN = "is not known"
 
 _FULL = "the whole queue is planned beside all other work, which waits for none of it"
 _BATCHED = "requests are answered in batches, so none has to be put off"
-_LIMITS = "limits of accounts and QOS are not enforced yet"
 _CLOUD = "nodes are not switched on and off"
 _TREE = "the controller speaks to each node over one stream that stays open"
 _CHAIN = "a dependency in a circle is refused, and chains may have any length"
@@ -32,7 +31,7 @@ _SCHEDULER = _table(
     "bf_min_age_reserve bf_resolution bf_window bf_continue default_queue_depth max_script_size max_switch_wait "
     "nohold_on_prolog_fail whole_hetjob preempt_youngest_first preempt_send_user_signal "
     "preempt_min_exempt_priority preempt_suspend_grace_time bf_licenses bf_running_job_reserve enable_hetjob_steps "
-    "no_backup_scheduling bf_one_resv_per_job requeue_delay",
+    "no_backup_scheduling bf_one_resv_per_job requeue_delay assoc_limit_stop",
     {
         "preempt_reorder_count preempt_strict_order": "victims are chosen once, so that the fewest and lowest go",
         "preempt_reclaim_licenses": "preemption is for nodes; who waits for licences waits",
@@ -49,7 +48,6 @@ _SCHEDULER = _table(
         "bf_topopt_enable bf_topopt_iterations": "each job gets the switches with the least left over",
         "batch_sched_delay defer defer_batch": "a job is tried when it is submitted, at no cost for the others",
         "max_rpc_cnt": _BATCHED,
-        "assoc_limit_stop": _LIMITS,
         "enable_user_top": "the order of a user's own jobs is changed with scontrol update job ... nice=",
         "pack_serial_at_end": "small jobs go where least is left over; CR_LLN spreads them",
         "time_min_as_soft_limit": "--time-min is used when it lets a job start at once",

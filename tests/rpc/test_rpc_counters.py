@@ -1,0 +1,81 @@
+"""ListCounters: what has been used of limits, as texts under the limits' names."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ctld.core.events import Tick, WantedJob
+from ctld.rpc import counters
+from ctld.rpc.services import Services
+from penstock.v1 import governance_pb2
+from tests.core.limitscript import set_limits
+from tests.core.world import World, make_config
+
+JOB = WantedJob(name="job", work_dir=b"/tmp", account="physics", ntasks=2, time_limit_s=600)
+
+
+def make_world(**more: Any) -> World:
+    world = World(make_config(**({"enforce": ("associations", "limits")} | more)))
+    set_limits(world, {"account": "physics"}, {"grptres": "cpu=8", "grptresmins": "cpu=1000"})
+    for user in ("ann", "bob"):
+        set_limits(world, {"account": "physics", "user": user}, {})
+    set_limits(world, {"qos": "normal"}, {"maxtresperuser": "cpu=6"})
+    world.do(Tick())
+    for name in world.running:
+        world.register(name)
+    for user in ("ann", "ann", "bob"):
+        world.submit(JOB, user)
+    world.advance(300)
+    return world
+
+
+def _listed(world: World, monkeypatch: pytest.MonkeyPatch, user: str = "root", **asked: Any) -> list[Any]:
+    monkeypatch.setattr(counters, "caller", lambda: world.actor(user))
+    runtime = SimpleNamespace(core=world.core)
+    service = counters.CountersService(cast(Services, SimpleNamespace(runtime=runtime)))
+    request = governance_pb2.ListCountersRequest(**asked)
+
+    async def collect() -> list[Any]:
+        return [one async for page in service.ListCounters(request, None) for one in page.counters]
+
+    return asyncio.run(collect())
+
+
+def test_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _listed(make_world(), monkeypatch)
+    by_name = {(one.account, one.user, one.qos): one for one in found}
+    physics = by_name["physics", "", ""]
+    assert dict(physics.limits) == {"grptres": "cpu=8", "grptresmins": "cpu=1000"}
+    assert physics.used["grpjobs"] == physics.used["grpsubmitjobs"] == "3"
+    assert physics.used["grptres"] == "cpu=6,mem=600M,node=3,billing=6"
+    assert (
+        physics.used["grptresrunmins"] == "cpu=30,mem=3000M,node=15,billing=15"
+        or "cpu=30" in physics.used["grptresrunmins"]
+    )
+    assert "cpu=29" in physics.used["grptresmins"]  # five minutes, a little of which is forgotten
+    assert by_name["physics", "ann", ""].used["maxjobs"] == "2"
+    assert by_name["root", "", ""].used["grpjobs"] == "3"
+    assert by_name["", "", "normal"].used["grpjobs"] == "3"
+    assert list(by_name["", "", "normal"].users_with_jobs) == ["ann", "bob"]
+    assert by_name["", "ann", "normal"].used["maxtresperuser"].startswith("cpu=4,")
+    assert by_name["physics", "", "normal"].used["maxjobsperaccount"] == "3"
+
+
+def test_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world()
+    found = _listed(world, monkeypatch, what=["qos"], users=["ann"])
+    assert [(one.qos, one.user, one.account) for one in found] == [("normal", "", ""), ("normal", "ann", "")]
+    found = _listed(world, monkeypatch, what=["assoc"], accounts=["physics"], users=["bob"])
+    assert [(one.account, one.user) for one in found] == [("physics", "bob")]
+
+
+def test_private_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _listed(make_world(private_data=("usage",)), monkeypatch, user="bob")
+    assert {one.user for one in found} == {"", "bob"}
+
+
+def test_without_enforcement_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _listed(make_world(enforce=()), monkeypatch)
+    assert found and not any(one.used for one in found)
