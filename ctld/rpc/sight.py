@@ -158,9 +158,9 @@ def account_sight(state: ClusterState, actor: Actor) -> AccountSight:
 
 
 def usage_filter(state: ClusterState, actor: Actor) -> Callable[[Any], bool]:
-    """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage his own and that of the
-    accounts that he coordinates, and of those below them."""
-    if not is_private(state.config, actor, "usage"):
-        return lambda owner: True
-    ours = coordinated(state, actor.user_name)
-    return lambda owner: owner.user_id == actor.uid or owner.account in ours
+    """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage or users his own and that
+    of the accounts that he coordinates, with accounts that of accounts which he sees."""
+    sight = account_sight(state, actor)
+    if not (sight.hides_usage or sight.hides_users):
+        return lambda owner: sight.sees_account(owner.account)
+    return lambda owner: owner.user_id == actor.uid or owner.account in sight.coordinated
