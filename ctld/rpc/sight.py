@@ -158,9 +158,11 @@ def account_sight(state: ClusterState, actor: Actor) -> AccountSight:
 
 
 def usage_filter(state: ClusterState, actor: Actor, *words: str) -> Callable[[Any], bool]:
-    """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage his own and that of the
-    accounts that he coordinates, and of those below them."""
-    if not any(is_private(state.config, actor, word) for word in words or ("usage",)):
-        return lambda owner: True
+    """Whose usage somebody sees, of records with `user_id` and `account`: with PrivateData=usage or users (or one of
+    `words`) his own and that of the accounts that he coordinates, with accounts that of accounts which he sees."""
+    sight = account_sight(state, actor)
+    hides = sight.hides_usage or sight.hides_users or any(is_private(state.config, actor, word) for word in words)
+    if not hides:
+        return lambda owner: sight.sees_account(owner.account)
     ours = coordinated(state, actor.user_name)
     return lambda owner: owner.user_id == actor.uid or owner.account in ours

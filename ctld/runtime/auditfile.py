@@ -39,13 +39,11 @@ class AuditCopies:
     """Belongs to the loop's thread; what it does runs in another one, in order."""
 
     def __init__(self, traces: Traces, state_folder: Path, config: Callable[[], Config]) -> None:
+        """Begins by bringing the file up to the table."""
         self._config = config
         self._file = AuditFile(traces, state_folder / POSITION)
         self._thread: Executor = ThreadPoolExecutor(1, "audit")
-
-    def start(self) -> None:
-        """Bring the file up to the table."""
-        if path := self._config().penstock_audit_file:
+        if path := config().penstock_audit_file:
             self._thread.submit(partial(self._file.append, path, ()))
 
     def committed(self, batch: Batch) -> None:

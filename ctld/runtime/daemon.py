@@ -158,10 +158,8 @@ class Controller:
         self._mails = MailRunner(runtime)
         self._triggers = TriggerRunner(runtime, config.cluster_name)
         self.rollups = RollUps(runtime, str(place), epoch, folder.path)
-        runtime.observers += [partial(_keep_specs, specs), log_transitions]
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
-        self._copies.start()
-        runtime.observers.append(self._copies.committed)
+        runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
         self._authenticator = self._make_authenticator(credentials, config)
         address = f"{config.controller_addr}:{config.slurmctld_port}"
         self._services = services = Services(
