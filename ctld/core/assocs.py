@@ -188,8 +188,8 @@ def restore(state: ClusterState, loaded: LoadedShares) -> None:
         (tree.gone_people if person.deleted else tree.people)[person.name] = person
     tree.default_accounts.update({p.name: p.default_account for p in tree.people.values() if p.default_account})
     tree.wckeys.update({(row.name, row.user_name): row for row in loaded.wckeys})
-    state.resources = {row.key: row for row in loaded.resources}
-    state.tres_ids = {row.name: row.tres_id for row in loaded.tres}
+    state.registry.resources = {row.key: row for row in loaded.resources}
+    state.registry.tres_ids = {row.name: row.tres_id for row in loaded.tres}
     for row in found:  # every account under root first: a parent may have a higher number than its children
         if not row.user_name and row.assoc_id != tree.root.assoc_id:
             _restore_one(tree.root, row, state)

@@ -323,7 +323,7 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         batch.gpus = [of[name][uuid] for name, uuid in state.dirty_gpus if uuid in of.get(name, ())]
         batch.gpus_gone = [(name, uuid) for name, uuid in state.dirty_gpus if uuid not in of.get(name, ())]
     if state.dirty_qos:
-        batch.qos = [state.qos.get(name) or state.qos_deleted[name] for name in state.dirty_qos]
+        batch.qos = [state.qos.get(name) or state.registry.qos_deleted[name] for name in state.dirty_qos]
     if state.dirty_usage:
         tree = state.shares.by_id
         batch.usage = [tree[i].usage_row() for i in state.dirty_usage if i in tree]
@@ -345,9 +345,12 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
     if state.dirty_assocs or state.dirty_accounts or state.dirty_users:
         batch.assocs = list(state.dirty_assocs.values())
         batch.accounts, batch.users = list(state.dirty_accounts.values()), list(state.dirty_users.values())
-    if state.dirty_wckeys or state.dirty_resources or state.dirty_tres:
-        batch.wckeys, batch.resources = list(state.dirty_wckeys.values()), list(state.dirty_resources.values())
-        batch.tres = list(state.dirty_tres.values())
+    if state.registry.dirty_wckeys or state.registry.dirty_resources or state.registry.dirty_tres:
+        batch.wckeys, batch.resources = (
+            list(state.registry.dirty_wckeys.values()),
+            list(state.registry.dirty_resources.values()),
+        )
+        batch.tres = list(state.registry.dirty_tres.values())
 
 
 def _add_periodic(state: ClusterState, batch: Batch) -> None:

@@ -268,17 +268,17 @@ class Draft:
         if before == row:
             return
         self.put(table, (row.name, row.user_name), row)
-        self.put(self.state.dirty_wckeys, row.wckey_id, row)
+        self.put(self.state.registry.dirty_wckeys, row.wckey_id, row)
         self.told.append(Told(_there(before), _there(row)))
 
     def put_resource(self, row: ResourceRow) -> None:
         """Licences of a server; `deleted`: none any more."""
-        table = self.state.resources
+        table = self.state.registry.resources
         before = table.get(row.key)
         if before == row:
             return
         self.put(table, row.key, row)
-        self.put(self.state.dirty_resources, row.key, row)
+        self.put(self.state.registry.dirty_resources, row.key, row)
         self._licenses = True
         self.told.append(Told(_there(before), _there(row)))
 
@@ -290,10 +290,10 @@ class Draft:
             return
         if record.deleted:
             self.drop(state.qos, record.name)
-            self.put(state.qos_deleted, record.name, record)
+            self.put(state.registry.qos_deleted, record.name, record)
         else:
             self.put(state.qos, record.name, record)
-            self.drop(state.qos_deleted, record.name)
+            self.drop(state.registry.qos_deleted, record.name)
         self.put(state.dirty_qos, record.name, None)
         self.told.append(Told(before, None if record.deleted else record))
 

@@ -155,6 +155,6 @@ def check_tres(state: ClusterState, limit: Limit, limits: lim.Limits) -> None:
     if limit.kind is not Kind.TRES:
         return
     for name, _ in lim.get(limits, limit):
-        if name not in tres.BUILT_IN and name not in state.tres_ids and not name.startswith(_STATIC):
-            known = ", ".join((*tres.BUILT_IN, *state.tres_ids))
+        if name not in tres.BUILT_IN and name not in state.registry.tres_ids and not name.startswith(_STATIC):
+            known = ", ".join((*tres.BUILT_IN, *state.registry.tres_ids))
             raise BadValue(f"Invalid {limit.keyword}: there is no TRES {shown(name)}; known: {known}")

@@ -152,7 +152,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.policy = backfill_policy(config)
     state.full_pass_not_before_us = min(state.full_pass_not_before_us, now_us + state.policy.interval_us)
     state.license_totals = dict(config.licenses)
-    state.license_totals |= {key: row.ours for key, row in state.resources.items() if not row.deleted}
+    state.license_totals |= {key: row.ours for key, row in state.registry.resources.items() if not row.deleted}
     state.license_kinds = {name: kind for kind, name in enumerate(state.license_totals)}
     state.free_licenses = np.array(list(state.license_totals.values()), np.int32)
     state.units_per_cpu = units_per_cpu(config)

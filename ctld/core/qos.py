@@ -18,5 +18,5 @@ def number_qos(state: ClusterState) -> None:
 
 def next_qos_id(state: ClusterState) -> int:
     """A number that no QOS has or had."""
-    everything = (*state.qos.values(), *state.qos_deleted.values())
+    everything = (*state.qos.values(), *state.registry.qos_deleted.values())
     return max(1, *(record.qos_id for record in everything)) + 1

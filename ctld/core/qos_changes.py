@@ -60,7 +60,7 @@ def _add(draft: Draft, event: ChangeQos) -> None:
     if len(state.qos) + len(event.names) > QOS_MAX:
         raise Refused(Code.INVALID_QOS, f"there are {len(state.qos)} QOS, the limit is {QOS_MAX}")
     for name in dict.fromkeys(event.names):
-        gone = state.qos_deleted.get(name)
+        gone = state.registry.qos_deleted.get(name)
         qos_id = gone.qos_id if gone is not None else next_qos_id(state)
         draft.put_qos(_changed(state, Qos(name, qos_id=qos_id), event.changes))
 

@@ -123,7 +123,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     state.now_us = now_us
     state.next_job_id, state.next_request_id = loaded.next_job_id, loaded.next_request_id
     state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos if not record.deleted}
-    state.qos_deleted = {record.name: record for record in loaded.qos if record.deleted}
+    state.registry.qos_deleted = {record.name: record for record in loaded.qos if record.deleted}
     number_qos(state)
     _load_jobs(state, loaded)
     _load_arrays(state, config, loaded)

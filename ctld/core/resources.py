@@ -69,12 +69,12 @@ def add_resources(draft: Draft, event: ChangeAccounts) -> Changed:
     values, server = _values(event.changes), _server(event.changes)
     if "total" not in values or not event.names:
         raise Refused(Code.INVALID_VALUE, "a resource needs a name and a count")
-    if sum(not row.deleted for row in state.resources.values()) + len(event.names) > RESOURCES_MAX:
+    if sum(not row.deleted for row in state.registry.resources.values()) + len(event.names) > RESOURCES_MAX:
         raise Refused(Code.INVALID_VALUE, f"more than {RESOURCES_MAX} resources")
     new = []
     for name in dict.fromkeys(event.names):
         row = ResourceRow(name_of(name, "resource name"), server or "slurmdb", **values)
-        known = state.resources.get(row.key)
+        known = state.registry.resources.get(row.key)
         if known is None or known.deleted:
             draft.put_resource(row)
             new.append(name)
@@ -113,5 +113,5 @@ def _found(draft: Draft, event: ChangeAccounts) -> list[ResourceRow]:
     server = _server(event.where)
     if not event.names and not server:
         raise Refused(Code.INVALID_VALUE, "no condition given: name the resources")
-    rows = [row for row in draft.state.resources.values() if not row.deleted]
+    rows = [row for row in draft.state.registry.resources.values() if not row.deleted]
     return [r for r in rows if (not event.names or r.name in event.names) and (not server or r.server == server)]

@@ -20,7 +20,7 @@ from ctld.core.budget_book import Budgets
 from ctld.core.callers import Calls
 from ctld.core.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.effects import AckReports, Effect, Reply
-from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, ShareTree, TresRow, UserRow, WckeyRow
+from ctld.core.fairshare import AccountRow, AssocRow, ShareTree, UserRow
 from ctld.core.histories import Histories
 from ctld.core.lending import Lending
 from ctld.core.model import (
@@ -46,6 +46,7 @@ from ctld.core.namesakes import Namesakes
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.periodic import Periodic
 from ctld.core.policy import BackfillPolicy
+from ctld.core.registry import Registry
 from ctld.core.stepdesk import StepDesk
 from ctld.core.timers import Timer, Timers
 from penstock.values.config import Config
@@ -145,7 +146,6 @@ class ClusterState:
         self.mix: Mix | None = None  # fractions.py
         self.share_units: dict[str, int] = {}  # GRES name -> most shares of one GPU
         self.qos: dict[str, Qos] = {}
-        self.qos_deleted: dict[str, Qos] = {}
         self.dirty_qos: dict[str, None] = {}
         self.periodic = Periodic()  # crontabs and triggers
         self.preempt_classes: dict[object, int] = {}  # PriorityTier or name of a QOS -> the planner's class
@@ -222,11 +222,7 @@ class ClusterState:
         self.dirty_qos_usage: dict[str, None] = {}
         self.dirty_accounts: dict[str, AccountRow] = {}
         self.dirty_users: dict[str, UserRow] = {}
-        self.resources: dict[str, ResourceRow] = {}  # licences that accounting knows, by NAME@SERVER, deleted ones too
-        self.tres_ids: dict[str, int] = {}  # tres.py
-        self.dirty_wckeys: dict[int, WckeyRow] = {}
-        self.dirty_resources: dict[str, ResourceRow] = {}
-        self.dirty_tres: dict[int, TresRow] = {}
+        self.registry = Registry()
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
@@ -296,7 +292,7 @@ class ClusterState:
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
             or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.amended.dirty
             or self.audit.rows
-            or self.dirty_qos or self.dirty_wckeys or self.dirty_resources or self.dirty_tres
+            or self.dirty_qos or self.registry.is_dirty()
             or self.budgets.dirty or self.budgets.closed
             or self.dirty_events or self.job_spans or self.dirty_reservation_spans
         )  # fmt: skip
@@ -328,8 +324,7 @@ class ClusterState:
         self.audit.start_new_batch()
         self.dirty_assocs, self.dirty_usage, self.dirty_accounts, self.dirty_users = {}, {}, {}, {}
         self.dirty_reservations, self.dirty_qos_usage = {}, {}
-        if self.dirty_wckeys or self.dirty_resources or self.dirty_tres:
-            self.dirty_wckeys, self.dirty_resources, self.dirty_tres = {}, {}, {}
+        self.registry.start_new_batch()
         self.dirty_events, self.dirty_reservation_spans, self.job_spans = {}, {}, {}
 
     # ---- jobs ----------------------------------------------------------------------------------------------------

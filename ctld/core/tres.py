@@ -21,14 +21,14 @@ def number(state: ClusterState) -> None:
     kinds = (kind for kind in state.gres_kinds if kind[0] and kind not in state.gpu_extras)
     names = dict.fromkeys(name for kind in kinds for name in gres_keys(*kind))
     names.update(dict.fromkeys(f"license/{name}" for name in state.license_totals))
-    highest = max(state.tres_ids.values(), default=FIRST - 1)
+    highest = max(state.registry.tres_ids.values(), default=FIRST - 1)
     for name in names:
-        if name not in state.tres_ids:
+        if name not in state.registry.tres_ids:
             highest += 1
-            state.tres_ids[name] = highest
-            state.dirty_tres[highest] = TresRow(highest, name)
+            state.registry.tres_ids[name] = highest
+            state.registry.dirty_tres[highest] = TresRow(highest, name)
 
 
 def known(state: ClusterState) -> dict[str, int]:
     """All kinds by name."""
-    return BUILT_IN | state.tres_ids
+    return BUILT_IN | state.registry.tres_ids

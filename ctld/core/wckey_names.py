@@ -39,7 +39,7 @@ def note(state: ClusterState, user: str, wckey: str) -> None:
     if sum(owner == user for _, owner in table) >= WCKEYS_BY_THEMSELVES_MAX:
         return
     row = WckeyRow(before.wckey_id if before is not None else next_id(state), wckey, user)
-    table[wckey, user] = state.dirty_wckeys[row.wckey_id] = row
+    table[wckey, user] = state.registry.dirty_wckeys[row.wckey_id] = row
 
 
 def next_id(state: ClusterState) -> int:

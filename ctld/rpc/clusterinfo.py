@@ -189,7 +189,7 @@ def licenses(state: ClusterState, now_us: int) -> list[controller_pb2.LicenseInf
             total=total,
             used=max(0, total - int(state.free_licenses[state.license_kinds[name]])),
             reserved=sum(dict(reservation.licenses).get(name, 0) for reservation in active),
-            remote=name in state.resources and name not in dict(state.config.licenses),
+            remote=name in state.registry.resources and name not in dict(state.config.licenses),
         )
         for name, total in state.license_totals.items()
     ]

@@ -289,7 +289,7 @@ class ControllerService(Administration):
     async def ListQos(self, request: Any, context: Any) -> Any:
         """Qualities of service, in the order of their names."""
         state = self._runtime.core.state
-        known = state.qos_deleted | state.qos if request.with_deleted else state.qos
+        known = state.registry.qos_deleted | state.qos if request.with_deleted else state.qos
         names = [name for name in sorted(known) if not request.names or name in request.names]
         return controller_pb2.ListQosReply(qos=[_qos(known[name]) for name in names])
 

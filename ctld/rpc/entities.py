@@ -67,7 +67,7 @@ class Entities:
     async def ListResources(self, request: Any, context: Any) -> Any:
         """By name and server."""
         state = self._services.runtime.core.state
-        rows = [row for _, row in sorted(state.resources.items()) if not row.deleted]
+        rows = [row for _, row in sorted(state.registry.resources.items()) if not row.deleted]
         found = []
         for row in rows:
             free = int(state.free_licenses[state.license_kinds[row.key]]) if row.key in state.license_kinds else 0

@@ -78,7 +78,7 @@ class CoreClient(FakeClient):
 
     def _ListQos(self, request: Any) -> Any:
         state = self.world.core.state
-        known = state.qos_deleted | state.qos if request.with_deleted else state.qos
+        known = state.registry.qos_deleted | state.qos if request.with_deleted else state.qos
         return pb.ListQosReply(qos=[_qos(known[name]) for name in sorted(known)])
 
     def _ListWckeys(self, request: Any) -> Any:

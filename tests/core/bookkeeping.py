@@ -83,13 +83,13 @@ def books(world: World) -> dict[str, Any]:
         "places": ordered({user: sorted(a.assoc_id for a in found) for user, found in tree.places.items()}),
         "people": [ordered(t) for t in (tree.people, tree.gone_people, tree.default_accounts, tree.coordinator_of)],
         "about": [ordered(t) for t in (tree.about, tree.gone_accounts, tree.gone)],
-        "others": [ordered(t) for t in (tree.wckeys, state.resources, state.qos, state.qos_deleted)],
+        "others": [ordered(t) for t in (tree.wckeys, state.registry.resources, state.qos, state.registry.qos_deleted)],
         "numbers": (tree.next_id, state.own_accounts),
         "dirty": [
             ordered(t)
             for t in (
-                state.dirty_assocs, state.dirty_usage, state.dirty_accounts, state.dirty_users, state.dirty_wckeys,
-                state.dirty_resources, state.dirty_qos,
+                state.dirty_assocs, state.dirty_usage, state.dirty_accounts, state.dirty_users, state.registry.dirty_wckeys,
+                state.registry.dirty_resources, state.dirty_qos,
             )
         ],
     }  # fmt: skip

@@ -258,7 +258,7 @@ def test_licences_of_a_server_join_those_of_the_cluster() -> None:
     assert change(world, ADD, "resource", "matlab", count=5, **add) == "matlab"
     state = world.core.state
     assert state.license_totals == {"local": 4, "matlab@flex": 2}
-    assert list(state.tres_ids)[-1] == "license/matlab@flex"
+    assert list(state.registry.tres_ids)[-1] == "license/matlab@flex"
     world.submit(WantedJob(name="j", work_dir=b"/tmp", licenses="matlab@flex:2"), "ann")
     assert int(state.free_licenses[state.license_kinds["matlab@flex"]]) == 0
     assert "asks for matlab@flex" in change(world, REMOVE, "resource", "matlab")
@@ -269,11 +269,11 @@ def test_licences_of_a_server_join_those_of_the_cluster() -> None:
     world.register("n1")
     world.started(1)
     world.exited(1)
-    ids = dict(world.core.state.tres_ids)
+    ids = dict(world.core.state.registry.tres_ids)
     assert change(world, REMOVE, "resource", "matlab") == "matlab"
     assert world.core.state.license_totals == {"local": 4}
     again(world)
-    assert world.core.state.tres_ids == ids  # a number stays
+    assert world.core.state.registry.tres_ids == ids  # a number stays
 
 
 @pytest.mark.parametrize(
