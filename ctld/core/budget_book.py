@@ -61,6 +61,18 @@ class Book:
         self.parts: dict[int, Part] = {}
         self._forget()
 
+    def sums(self) -> tuple[int, int, int, int]:
+        """What is kept as sums, for comparing."""
+        return self.rate, self.reserving, self.ends, self.fixed
+
+    def counted(self) -> tuple[int, int, int, int]:
+        """The same, counted a second way: from the parts."""
+        twin = Book(self.assoc_id, self.budget, self.bounds, self.at_us)
+        twin.start_us, twin.end_us = self.start_us, self.end_us
+        for job_id, part in self.parts.items():
+            twin.hold(job_id, part)
+        return twin.sums()
+
     def _forget(self) -> None:
         self.rate = 0  # of those that run
         self.reserving = 0  # of those of them that have an end that is reserved for,

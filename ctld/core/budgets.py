@@ -232,11 +232,12 @@ def _cost(state: ClusterState, book: Book, job: Job, rate: int, limit_s: int, no
     return rate * book.span_us(time_us, now_us)
 
 
-def shortage(state: ClusterState, job: Job, now_us: int) -> tuple[Book, int] | None:
-    """The first budget that cannot pay for a pending job, and what the job may use of it; None = all can."""
+def shortage(state: ClusterState, job: Job, now_us: int, remembered: bool = True) -> tuple[Book, int] | None:
+    """The first budget that cannot pay for a pending job, and what the job may use of it; None = all can. `remembered`:
+    what its last placement would have cost counts."""
     for book in books_of(state, job):
         _advance_to_look(state, book, now_us)
-        cost = state.budgets.known.get(job.job_id, {}).get(book.key, 0)
+        cost = state.budgets.known.get(job.job_id, {}).get(book.key, 0) if remembered else 0
         partitions = [state.partitions[name] for name in job.request.partitions if name in state.partitions]
         rates = [_rate_asked(state, book.budget, partition, job.request) for partition in partitions]
         if rates:

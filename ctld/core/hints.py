@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import priority
+from ctld.core import budgets, limits, priority
 from ctld.core.events import Actor
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition, job_from, job_row
@@ -73,7 +73,7 @@ def variants(state: ClusterState, job: Job, actor: Actor) -> list[Variant]:
             twin.time_limit_s = limit_s
             if rows != (open_rows := choices(state, twin)):
                 rows, places = open_rows, fresh_shapes(state, request, open_rows) if open_rows else []
-            possible = _open_ways(state, twin, places)
+            possible = _allowed(state, twin, _open_ways(state, twin, places))
             if possible:
                 both = bool(options) and limit_s != own_s
                 text = options if limit_s == own_s else (*options, f"--time={format_elapsed(limit_s)}")
@@ -96,6 +96,14 @@ def _open_ways(state: ClusterState, job: Job, places: list[tuple[int, Shape]]) -
         for index, shape in places
         if partition_reason(state, partition := state.partition_list[index], job) is None
     )
+
+
+def _allowed(state: ClusterState, twin: Job, open_ways: tuple[Way, ...]) -> tuple[Way, ...]:
+    """Those of a changed job that limits and budgets let start now."""
+    if state.budgets.books and budgets.shortage(state, twin, state.now_us, remembered=False) is not None:
+        return ()
+    held_back = limits.look(state, twin) if state.ledger is not None else {}
+    return tuple(way for way in open_ways if state.partition_list[way[1]].name not in held_back)
 
 
 Changed = tuple[str, tuple[str, ...], JobRequest]

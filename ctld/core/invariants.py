@@ -32,6 +32,7 @@ def check(state: ClusterState) -> None:
     het_life.check(state)
     _check_licenses(state)
     _check_shares(state)
+    _check_budgets(state)
     ledger.check(state)
     _check_reservations(state)
     _check_crontabs(state)
@@ -77,6 +78,17 @@ def _check_shares(state: ClusterState) -> None:
     if state.priorities is not None:
         for job in state.jobs.values():
             _need(job.state not in HOLDING_STATES or job.job_id in state.charged, f"job {job.job_id}: not charged")
+
+
+def _check_budgets(state: ClusterState) -> None:
+    """The sums of budgets are those of their jobs, and these hold something."""
+    for book in state.budgets.books.values():
+        _need(book.sums() == book.counted(), f"budget {book.key}: {book.sums()}, not {book.counted()}")
+        _need(book.used >= 0, f"budget {book.key}: {book.used} used")
+        for job_id in book.parts:
+            holds = job_id in state.jobs and state.jobs[job_id].state in HOLDING_STATES
+            _need(holds, f"budget {book.key}: job {job_id} holds nothing")
+            _need(book in state.budgets.of_job.get(job_id, ()), f"budget {book.key}: job {job_id} does not know of it")
 
 
 def _check_job(state: ClusterState, job: Job) -> None:

@@ -16,6 +16,7 @@ from ctld.core.events import (
     UpdateJobs,
     WantedJob,
 )
+from ctld.core.hints import variants
 from ctld.core.obstacles import obstacles
 from ctld.core.periods import bounds
 from penstock.values.budgets import check_budget, parse_budgets
@@ -327,3 +328,13 @@ def test_nothing_starts_beyond_the_budget_and_usage_is_the_sum_of_running_times(
         total += gpus * (end_us - row.start_at_us - stands)
     above = state.budgets.by_account[state.shares.accounts["uni"].assoc_id][0]
     assert above.used_at(world.now_us) == total * 1_000_000
+
+
+def test_hints_ask_the_budget_too() -> None:
+    world = cluster("4gpu-hours/none", def_mem_per_cpu_mb=100)
+    submit(world, 120, 1)
+    submit(world, 180, 1)
+    state = world.core.state
+    found = variants(state, state.jobs[2], world.actor("ann"))
+    assert next(one.options for one in found if one.kind == "time") == ("--time=2:00:00",)
+    assert not any(one.kind == "memory" for one in found)
