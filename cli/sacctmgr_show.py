@@ -165,8 +165,7 @@ def default_columns(entity: str, flags: set[str] | frozenset[str]) -> str:
             "Acc,Des,O" + (f",{_OF_ACCOUNT}" if with_assoc else "") + (",Coord" if "withcoordinators" in flags else "")
         )
     if entity == "user":
-        key = ",DefaultW" if "with_wckeys" in flags else ""
-        text = f"U,DefaultA{key},Ad" + (f",{_OF_USER}" if with_assoc else "")
+        text = "U,DefaultA,Ad" + (f",{_OF_USER}" if with_assoc else "")
         return text + (",Coord" if "withcoordinators" in flags else "")
     if entity == "cluster":
         text = "Cl,Controlh,Controlp,RPC" + ("" if "wolimits" in flags else _CLUSTER_LIMITS)
