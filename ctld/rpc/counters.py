@@ -17,7 +17,7 @@ from ctld.core.state import ClusterState
 from ctld.rpc.auth import caller
 from ctld.rpc.budgets import budgets
 from ctld.rpc.services import Services
-from ctld.rpc.sight import is_private, seen_associations
+from ctld.rpc.sight import account_sight
 from penstock.v1 import governance_pb2
 from penstock.values.limits import texts, tres_text
 
@@ -41,17 +41,21 @@ class CountersService:
         """Associations in the order of the tree, then QOS by name, each followed by its users and accounts."""
         state, actor = self._services.runtime.core.state, caller()
         found: list[Any] = []
+        sight = account_sight(state, actor)
         if not request.what or "assoc" in request.what:
-            entries = [one for one in of_associations(state) if _is_asked(one, request)]
-            found += seen_associations(state.config, actor, entries)
+            found += [
+                one
+                for one in of_associations(state)
+                if _is_asked(one, request) and sight.sees_usage(one.account, one.user)
+            ]
         if not request.what or "qos" in request.what:
-            is_own_only = is_private(state.config, actor, "users") or is_private(state.config, actor, "usage")
+            hides = sight.hides_users or sight.hides_usage
             found += [
                 one
                 for one in of_qos(state)
                 if (not request.qos or one.qos in request.qos)
                 and _is_asked(one, request)
-                and (not is_own_only or one.user in ("", actor.user_name))
+                and (not hides or one.user in ("", actor.user_name))
             ]
         for at in range(0, len(found), PAGE):
             if at:
