@@ -181,6 +181,7 @@ _DUMP = Grammar(
     use_set=False,
     bare="",
 )
+_LOAD = Grammar(keywords("File:1 Insert:2"), use_set=False, bare="file")
 SURE = "This may result in loss of accounting database records (if Purge* options enabled).\nAre you sure you want to continue?"
 
 
@@ -190,10 +191,7 @@ def archive(asker: Asker, words: list[str]) -> int:
     if verb is None:
         raise CommandError('No valid entity in archive command\nInput line must include, "Dump", or "load"', plain=True)
     if verb == "load":
-        raise CommandError(
-            " Problem loading archive file: Requested operation not supported on this system", plain=True,
-            detail="records that were purged are read from the archive files themselves (JSON lines)",
-        )  # fmt: skip
+        return _load(asker, words[1:])
     said = read_line(words[1:], _DUMP, "show")
     if "script" in said.conditions:
         raise CommandError("script= is not supported: the controller starts no program of a request; use directory=")
@@ -210,6 +208,21 @@ def archive(asker: Asker, words: list[str]) -> int:
         *(f"  {kind:<14} {count}" for kind, count in sorted(reply.records.items())),
         *(f"  {name}" for name in reply.files),
     )
+    return 0
+
+
+def _load(asker: Asker, words: list[str]) -> int:
+    said = read_line(words, _LOAD, "show")
+    if "insert" in said.conditions:
+        raise CommandError("insert= is not supported: no SQL of a request goes into the database; use file=")
+    files = said.conditions.get("file", [])
+    if len(files) != 1:
+        raise CommandError(" No filename given, specify one with file=''", plain=True)
+    if not asker.agreed():
+        print(" Changes Discarded")  # noqa: T201
+        return 0
+    reply = _ask(asker, "LoadArchive", gov.LoadArchiveRequest(file=files[0]), " Problem loading archive file: ")
+    asker.put(f"  {reply.records} records")
     return 0
 
 

@@ -261,9 +261,12 @@ def test_archive(client, capsys, monkeypatch):
         status=1,
         err='No valid entity in archive command\nInput line must include, "Dump", or "load"\n',
     )
-    for words in (("dump", "purgejobafter=soon"), ("load", "file=x"), ("dump", "script=/x")):
+    for words in (("dump", "purgejobafter=soon"), ("load",), ("load", "insert=x"), ("dump", "script=/x")):
         assert run_body(capsys, "sacctmgr", sacctmgr.body, "-i", "archive", *words)[0] == 1
     assert len(client.calls) == 1
+    client.answers["LoadArchive"] = gov.LoadArchiveReply(records=12)
+    assert out(capsys, "-i", "archive", "load", "file=/var/archive/jobs") == "  12 records\n"
+    assert client.calls[-1][1] == gov.LoadArchiveRequest(file="/var/archive/jobs")
 
 
 def test_jobs(client, capsys):

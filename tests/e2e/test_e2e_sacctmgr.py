@@ -9,7 +9,7 @@ from livecluster import ClusterConf, LiveCluster
 CONF = ClusterConf(cpus=2, more=("PriorityType=priority/multifactor", "TrackWCKey=yes"))
 LISTS = (
     "account", "assoc", "cluster", "configuration", "event", "federation", "instance", "problem", "qos", "resource", "reservation",
-    "stats", "transaction", "tres", "user", "wckey",
+    "runawayjobs", "stats", "transaction", "tres", "user", "wckey",
 )  # fmt: skip
 
 
