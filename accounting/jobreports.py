@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, and_, case, func, literal_column, select
 
-from accounting.query import HAS_ENDED, IS_ACTIVE
+from accounting.query import HAS_ENDED, IS_ACTIVE, Ids, Question
 from accounting.rollup import amounts_of
 from accounting.schema import JOB, JOB_REQUEST, STEP
 from accounting.tables import RESERVATION_SPAN
-from accounting.usage import OWNERS, Row, UsageAsk, check_groups, whole_seconds
+from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_seconds
+from penstock.values.hostlist import expand
+from penstock.values.jobid import parse_selector
 from penstock.values.localtime import US
 from penstock.values.reservations import ResvFlag, format_flags
 
@@ -33,6 +35,10 @@ class JobAsk(NamedTuple):
     nodes: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
     gids: tuple[int, ...] = ()
+    each_size: bool = False  # the last key is the size itself, instead of a bucket's number
+    job_ids: tuple[str, ...] = ()  # as sacct has them
+    default_account: str = ""  # of jobs that name none
+    now_us: int = 0  # what is reserved after it is not counted yet; 0 = the window's end
 
 
 class _Owner(NamedTuple):
@@ -46,6 +52,10 @@ class _Owner(NamedTuple):
 
 Sees = Callable[[Any], bool]
 _OWNER = tuple(JOB.c[name] for name in _Owner._fields)
+#: What `Question.matches` asks of a row; grouped by only where somebody asks.
+_WHICH = tuple(
+    JOB.c[name] for name in (*Ids._fields[:2], "array_task_id", "array_tasks", *Ids._fields[4:], "node_list")
+)
 
 
 def _keys(group_by: Sequence[str], owner: _Owner) -> tuple[str, ...]:
@@ -54,11 +64,18 @@ def _keys(group_by: Sequence[str], owner: _Owner) -> tuple[str, ...]:
 
 def _filters(ask: JobAsk) -> list[Any]:
     base = ask.base
+    unnamed = ("",) if ask.default_account in base.accounts else ()
     wanted = (
-        (JOB.c.account, base.accounts), (JOB.c.user_name, base.users), (JOB.c.wckey, base.wckeys),
+        (JOB.c.account, base.accounts + unnamed), (JOB.c.user_name, base.users), (JOB.c.wckey, spellings(base.wckeys)),
         (JOB.c.qos, base.qos), (JOB.c.partition, base.partitions), (JOB.c.group_id, ask.gids),
     )  # fmt: skip
     return [column.in_(values) for column, values in wanted if values]
+
+
+def _owner(ask: JobAsk, fields: Sequence[Any]) -> _Owner:
+    """With the account that is charged, and the wckey without the mark of a default one."""
+    owner = _Owner(*fields)
+    return owner._replace(account=owner.account.lower() or ask.default_account, wckey=owner.wckey.lstrip("*"))
 
 
 def _sources(base: UsageAsk) -> tuple[Any, ...]:
@@ -80,16 +97,19 @@ def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     ran_us = case((ran_us > 0, ran_us), else_=0)
     what = "node" if ask.sizes_in_nodes else "cpu"
     names = base.tres or ("cpu",)
+    asking = Question((), tuple(map(parse_selector, ask.job_ids)), ask.nodes)
+    which = _WHICH if asking.selectors or asking.nodes else ()
     sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for source in _sources(base):
-        query = select(*_OWNER, JOB.c.tres_alloc, func.sum(ran_us), func.count())
+        query = select(*_OWNER, JOB.c.tres_alloc, func.sum(ran_us), func.count(), *which)
         query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < base.end_at_us, *_filters(ask))
-        for *owner_fields, tres, length_us, jobs in connection.execute(query.group_by(*_OWNER, JOB.c.tres_alloc)):
-            owner = _Owner(*owner_fields)
-            if not sees(owner):
+        for row in connection.execute(query.group_by(*_OWNER, JOB.c.tres_alloc, *which)):
+            owner, (tres, length_us, jobs) = _owner(ask, row[: len(_OWNER)]), row[len(_OWNER) : len(_OWNER) + 3]
+            if not sees(owner) or (which and not asking.matches(Ids(*row[-7:-1]), row[-1])):
                 continue
             amounts = dict(amounts_of(tres))
-            bucket = sum(bound <= amounts.get(what, 0) for bound in ask.bounds)
+            size = amounts.get(what, 0)
+            bucket = size if ask.each_size else sum(bound <= size for bound in ask.bounds)
             for name in names:
                 entry = sums.setdefault(((*_keys(base.group_by, owner), str(bucket)), name), [0, 0])
                 entry[0] += amounts.get(name, 0) * int(length_us)
@@ -112,7 +132,7 @@ def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
             source, JOB.c.start_at_us >= base.start_at_us, JOB.c.start_at_us < base.end_at_us, *_filters(ask)
         )
         for *owner_fields, wait_us in connection.execution_options(yield_per=10_000).execute(query):
-            owner = _Owner(*owner_fields)
+            owner = _owner(ask, owner_fields)
             if owner not in seen:
                 sums = found.setdefault(_keys(base.group_by, owner), array("q")) if sees(owner) else None
                 seen[owner] = sums
@@ -147,7 +167,7 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     query = query.select_from(joined).where(*where).order_by(JOB.c.end_at_us, *key)
     for _, rows in _by_job(connection.execution_options(yield_per=5_000).execute(query)):
         first = rows[0]
-        owner = _Owner(*(getattr(first, name) for name in _Owner._fields))
+        owner = _owner(ask, [getattr(first, name) for name in _Owner._fields])
         if not sees(owner):
             continue
         entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
@@ -191,7 +211,8 @@ def _use_of(rows: Sequence[Any]) -> tuple[int, ...]:
 
 
 def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
-    """Name, id, start, end, nodes, flags, users and accounts; by TRES the seconds in the window that jobs had, and idle."""
+    """Name, id, start, end, nodes, flags, users and accounts; by TRES the seconds that jobs had, and idle, of all of the
+    reservation's time until now: as in Slurm the window says which reservations, and cuts none."""
     base, table = ask.base, RESERVATION_SPAN.c
     query = select(RESERVATION_SPAN).where(
         table.end_at_us > base.start_at_us, table.start_at_us < base.end_at_us, table.end_at_us > table.start_at_us
@@ -200,14 +221,16 @@ def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         query = query.where(table.name.in_(ask.names))
     rows = []
     for span in connection.execute(query.order_by(table.name, table.start_at_us)).all():
-        window = (max(span.start_at_us, base.start_at_us), min(span.end_at_us, base.end_at_us))
+        if ask.nodes and ask.nodes.isdisjoint(expand(span.nodes) if span.nodes else ()):
+            continue
+        window = (span.start_at_us, min(span.end_at_us, max(ask.now_us or base.end_at_us, span.start_at_us)))
         used = _used_in(connection, span.name, window)
         keys = (
             span.name, str(span.resv_id), str(span.start_at_us // US), str(span.end_at_us // US), span.nodes,
             format_flags(ResvFlag(span.flags)), span.who,
         )  # fmt: skip
         amounts = dict(amounts_of(span.tres))
-        for name in base.tres or ("cpu",):
+        for name in base.tres or tuple(amounts):
             total_us = amounts.get(name, 0) * (window[1] - window[0])
             idle_us = max(0, total_us - used.get(name, 0))
             rows.append(Row(keys, name, (whole_seconds(used.get(name, 0)), whole_seconds(idle_us))))

@@ -108,7 +108,7 @@ def _owners(connection: Connection, ask: UsageAsk) -> Iterator[Owner]:
     for column, values in (
         (USAGE_KEY.c.account, ask.accounts),
         (USAGE_KEY.c.user_name, ask.users),
-        (USAGE_KEY.c.wckey, ask.wckeys),
+        (USAGE_KEY.c.wckey, spellings(ask.wckeys)),
         (USAGE_KEY.c.qos, ask.qos),
         (USAGE_KEY.c.partition, ask.partitions),
     ):
@@ -118,7 +118,13 @@ def _owners(connection: Connection, ask: UsageAsk) -> Iterator[Owner]:
 
 
 def _key(word: str, owner: Owner, start_us: int) -> str:
-    return getattr(owner, OWNERS[word]) if word in OWNERS else str(start_us // US)
+    found = getattr(owner, OWNERS[word]) if word in OWNERS else str(start_us // US)
+    return found.lstrip("*") if word == "wckey" else found
+
+
+def spellings(wckeys: Sequence[str]) -> tuple[str, ...]:
+    """A wckey as a job names it, and as its user's default gives it."""
+    return tuple(text for key in wckeys for text in (key, f"*{key}"))
 
 
 def _rows(

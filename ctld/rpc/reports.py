@@ -104,7 +104,8 @@ class Reports:
         elif by_job is not None and not (
             request.kind == _KINDS.RESERVATIONS and is_private(state.config, actor, "reservations")
         ):
-            more, sees_jobs = _job_ask(request, ask), usage_filter(state, actor, "usage", "jobs")
+            default, now_us = state.config.penstock_default_account.lower(), self._services.runtime.clock_us()
+            more, sees_jobs = _job_ask(request, ask, default, now_us), usage_filter(state, actor, "usage", "jobs")
             found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)))
         else:
             await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"Report {request.kind}"))
@@ -181,7 +182,7 @@ class Reports:
         return governance_pb2.LoadArchiveReply(records=number)
 
 
-def _job_ask(request: Any, base: UsageAsk) -> JobAsk:
+def _job_ask(request: Any, base: UsageAsk, default_account: str, now_us: int) -> JobAsk:
     return JobAsk(
         base,
         tuple(request.bounds),
@@ -189,6 +190,10 @@ def _job_ask(request: Any, base: UsageAsk) -> JobAsk:
         frozenset(name for text in request.nodes for name in expand(text)),
         tuple(request.names),
         tuple(request.gids),
+        request.each_size,
+        tuple(request.job_ids),
+        default_account,
+        now_us,
     )
 
 

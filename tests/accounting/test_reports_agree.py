@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine
 
+from accounting.jobreports import JobAsk, sizes
 from accounting.records import Records
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
@@ -97,7 +98,7 @@ def controller(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCli
     reader, engine = Records(place), create_engine(f"sqlite:///{place}")
 
     def records(request: Any) -> list[Any]:
-        found = reader.list(record_filter(request, ()))
+        found = reader.list(record_filter(request, tuple(map(int, request.users))))
         return [ListRecordsReply(records=[record_message(one, ALL_JOBS, "c") for one in found])]
 
     def report(request: Any) -> list[Any]:
@@ -109,6 +110,12 @@ def controller(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCli
         with engine.connect() as connection:
             if request.kind == ReportRequest.USAGE:
                 rows = usage(connection, calendar, ask, lambda owner: True)
+            elif request.kind == ReportRequest.JOB_SIZES:
+                asked = JobAsk(
+                    ask, tuple(request.bounds), nodes=frozenset(request.nodes), gids=tuple(request.gids),
+                    each_size=request.each_size, job_ids=tuple(request.job_ids), default_account="root",
+                )  # fmt: skip
+                rows = sizes(connection, asked, lambda owner: True)
             else:
                 rows = cluster(connection, calendar, ask)
         return [ReportReply(rows=[ReportRow(keys=r.keys, tres=r.tres, values=r.values) for r in rows])]
@@ -181,9 +188,48 @@ def test_qos_and_wckeys(capsys: Any) -> None:
         from_sacct[qos] += used
     assert by_qos == from_sacct
     lines = by_sreport(capsys, "cluster", "UserUtilizationByWckey", "format=wckey,login,used")
-    assert {(key, user): int(used) for key, user, used in lines} == by_sacct(capsys, "wckey", "cpu")
+    by_key: dict[tuple[str, str], int] = defaultdict(int)
+    for (key, user), used in by_sacct(capsys, "wckey", "cpu").items():
+        by_key[key.lstrip("*"), user] += used  # a default key is the key
+    assert {(key, user): int(used) for key, user, used in lines} == by_key
+    ((key, user, used),) = by_sreport(capsys, "cluster", "UW", "format=wckey,login,used", "wckeys=key", "users=ann")
+    assert (key, user, int(used)) == ("key", "ann", by_key["key", "ann"])
 
 
 def test_the_cluster_has_allocated_the_same(capsys: Any) -> None:
     ((allocated,),) = by_sreport(capsys, "cluster", "Utilization", "format=allocated")
     assert int(allocated) == sum(by_sacct(capsys, "account", "cpu").values())
+
+
+def sized(capsys: Any, *argv: str) -> dict[str, dict[int, tuple[int, int]]]:
+    """By account and CPUs: CPU seconds in the window, and attempts that ran in it."""
+    everybody = () if "-u" in argv else ("-a",)  # -a comes before -u
+    words = [*everybody, "-X", "-D", "-T", "-n", "-P", "-S", WINDOW[0], "-E", WINDOW[1], *argv]
+    status, shown, told = run_body(capsys, "sacct", sacct.body, *words, "-o", "account,alloccpus,cputimeraw,start,end")
+    assert (status, told) == (0, "")
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for line in shown.splitlines():
+        account, cpus, used, start, end = line.split("|")
+        if WINDOW[0] <= start < WINDOW[1] and end > WINDOW[0]:
+            so_far = found.setdefault(account, {}).get(int(cpus), (0, 0))
+            found[account][int(cpus)] = (so_far[0] + int(used), so_far[1] + 1)
+    return found
+
+
+@pytest.mark.parametrize("words", [(), ("users=ann",), ("jobs=7,9,41",), ("nodes=n1",), ("nodes=n2",), ("gid=1001",)])
+def test_sizes_of_jobs(capsys: Any, words: tuple[str, ...]) -> None:
+    options = {"users": "-u", "jobs": "-j", "nodes": "-N", "gid": "-g"}
+    name, _, value = words[0].partition("=") if words else ("", "", "")
+    if name == "users":
+        value = "1001"
+    found = sized(capsys, *((options[name], value) if name else ()))
+    wide = sorted({cpus for one in found.values() for cpus in one})
+    for counted in (False, True):
+        more = ("printjobcount",) if counted else ()
+        lines = by_sreport(capsys, "job", "SizesByAccount", "flatview", "grouping=individual", *words, *more)
+        assert [line[1:-1] for line in lines] == [
+            [account, *(str(found[account].get(cpus, (0, 0))[counted]) for cpus in wide)] for account in sorted(found)
+        ]
+    lines = by_sreport(capsys, "job", "SizesByAccount", "grouping=2,300", *words)
+    total = [sum(found[a].get(n, (0, 0))[0] for a in found for n in sizes) for sizes in ((1,), (2, 16), (300,))]
+    assert [line[2:5] for line in lines] == ([[str(number) for number in total]] if found else [])
