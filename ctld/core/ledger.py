@@ -373,26 +373,22 @@ def check(state: ClusterState) -> None:
         return
     settle(state)
     again = Ledger()
+    rates: dict[Key, dict[str, int]] = {}
     for job in state.jobs.values():
         entry = entry_of(state, job, ledger.accruing.get(job.job_id, 0))
         need(entry == ledger.entries.get(job.job_id), f"job {job.job_id}: counts for {ledger.entries.get(job.job_id)}")
-        if entry is not None:
-            for book in again.books_of(state, entry):
-                book.enter(entry, 1)
+        if entry is None:
+            continue
+        own = rates_of(entry.tres, entry.factor_ppm) if entry.runs else {}
+        for book in again.books_of(state, entry):
+            book.enter(entry, 1)
+            total = rates.setdefault(book.key, {})
+            for name, rate in own.items():
+                total[name] = total.get(name, 0) + rate
     need(set(ledger.entries) <= set(state.jobs), "a job that is gone is counted")
     for key, book in ledger.books.items():
         other = again.books.get(key)
         need(book.is_empty() if other is None else book.counts() == other.counts(), f"counters of {key}")
-        _check_spent(ledger, state, book)
+        if book.spent is not None:
+            need(book.spent.rates == rates.get(key, {}), f"rates of {key}: {book.spent.rates}, not {rates.get(key)}")
     need(set(again.books) <= set(ledger.books), "a book is missing")
-
-
-def _check_spent(ledger: Ledger, state: ClusterState, book: Book) -> None:
-    if book.spent is None:
-        return
-    rates: dict[str, int] = {}
-    for entry in ledger.entries.values():
-        if entry.runs and ledger.is_in(state, entry, book):
-            for name, rate in rates_of(entry.tres, entry.factor_ppm).items():
-                rates[name] = rates.get(name, 0) + rate
-    need(rates == book.spent.rates, f"rates of {book.key}: {book.spent.rates}, not {rates}")
