@@ -130,11 +130,8 @@ class Controller:
         config, folder, clock = self._daemon.config, self._daemon.folder, self._clock
         credentials = self._certificates(config)
         secret = folder.stream_secret()
-        place = database_place(config.penstock_database_url, self._daemon.config_path, folder.database)
-        self._store = store = Store.open(place, folder.holder)
-        epoch = store.acquire_lease(clock())
-        loaded = store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
-        loaded, now_us = loaded._replace(epoch=epoch), clock()
+        place, loaded = self._lead(config)
+        store, epoch, now_us = self._store, loaded.epoch, clock()
         config = self._amended(config, loaded)
         recorder = FlightRecorder(folder.path / "flight")
         recorder.start(now_us, config, loaded)
@@ -224,6 +221,15 @@ class Controller:
         self._store.close()
         self._reader.shutdown(wait=True)
         log.info("stopped")
+
+    def _lead(self, config: Config) -> tuple[str, LoadedState]:
+        """Open the database, become its leader, read it: its place, and what is in it."""
+        folder, clock = self._daemon.folder, self._clock
+        place = database_place(config.penstock_database_url, self._daemon.config_path, folder.database)
+        self._store = Store.open(place, folder.holder)
+        epoch = self._store.acquire_lease(clock())
+        loaded = self._store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
+        return place, loaded._replace(epoch=epoch)
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 

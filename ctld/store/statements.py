@@ -94,15 +94,17 @@ class Statements:
     replace_reservation_spans: str
 
 
+def _positional(engine: Engine, dialect: Dialect) -> Any:
+    kind: Any = type(engine.dialect)
+    return kind(paramstyle=dialect.paramstyle)
+
+
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
     """All statements for the engine's database."""
 
-    kind: Any = type(engine.dialect)
-    positional = kind(paramstyle=dialect.paramstyle)
-
     def text(statement: Executable, order: Sequence[str]) -> str:
         assert isinstance(statement, CompilerElement)
-        compiled: Any = statement.compile(dialect=positional)
+        compiled: Any = statement.compile(dialect=_positional(engine, dialect))
         assert list(compiled.positiontup or ()) == list(order), compiled.positiontup
         return str(compiled)
 

@@ -146,6 +146,7 @@ def test_an_answer_without_rows_waits_for_the_commits_before_it(tmp_path):
 
 def test_commits_grow_with_the_load(tmp_path):
     async def story(world):
+        await world.runtime._idle.wait()  # what the start has to write is written
         world.close_gate()
         first = asyncio.ensure_future(world.runtime.ask(world.submission()))
         await world.blocked()
