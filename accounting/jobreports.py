@@ -15,7 +15,7 @@ from accounting.query import HAS_ENDED, IS_ACTIVE, Ids, Question
 from accounting.rollup import amounts_of
 from accounting.schema import JOB, JOB_REQUEST, STEP
 from accounting.tables import RESERVATION_SPAN
-from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_seconds
+from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_s
 from penstock.values.hostlist import expand
 from penstock.values.jobid import parse_selector
 from penstock.values.localtime import US
@@ -114,7 +114,7 @@ def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
                 entry = sums.setdefault(((*_keys(base.group_by, owner), str(bucket)), name), [0, 0])
                 entry[0] += amounts.get(name, 0) * int(length_us)
                 entry[1] += jobs
-    return [Row(keys, name, (whole_seconds(us), jobs)) for (keys, name), (us, jobs) in sorted(sums.items())]
+    return [Row(keys, name, (whole_s(us), jobs)) for (keys, name), (us, jobs) in sorted(sums.items())]
 
 
 # ---- waits -----------------------------------------------------------------------------------------------------------
@@ -173,9 +173,7 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
         for i, value in enumerate(_use_of(rows)):
             entry[i] += value
-    return [
-        Row(keys, "", (entry[0], *map(whole_seconds, entry[1:]))) for keys, entry in sorted(sums.items()) if entry[0]
-    ]
+    return [Row(keys, "", (entry[0], *map(whole_s, entry[1:]))) for keys, entry in sorted(sums.items()) if entry[0]]
 
 
 def _by_job(rows: Any) -> Iterator[tuple[tuple[int, int], list[Any]]]:
@@ -233,7 +231,7 @@ def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         for name in base.tres or tuple(amounts):
             total_us = amounts.get(name, 0) * (window[1] - window[0])
             idle_us = max(0, total_us - used.get(name, 0))
-            rows.append(Row(keys, name, (whole_seconds(used.get(name, 0)), whole_seconds(idle_us))))
+            rows.append(Row(keys, name, (whole_s(used.get(name, 0)), whole_s(idle_us))))
     return rows
 
 

@@ -42,7 +42,7 @@ from accounting.waits import wanted_of
 from penstock.values.states import JobState
 
 #: Attempts in one transaction: some 10 ms of the write lock.
-PAGE_ATTEMPTS: Final = 250
+PAGE_ATTEMPTS: Final = 100
 #: Hours of the cluster in one transaction.
 PAGE_HOURS: Final = 24
 

@@ -24,8 +24,6 @@ TIMES = ("month", "day", "hour")
 #: Numbers in one IN list, below every driver's limit.
 _IDS_MAX = 5_000
 
-_MICROS = 1_000_000
-
 
 class UsageAsk(NamedTuple):
     """Of several values of one field one must hold; () = any. Times are microseconds."""
@@ -62,9 +60,9 @@ class Row(NamedTuple):
     values: tuple[int, ...]
 
 
-def whole_seconds(amount_us: int) -> int:
+def whole_s(amount_us: int) -> int:
     """Rounded to the nearest."""
-    return (amount_us + _MICROS // 2) // _MICROS
+    return (amount_us + US // 2) // US
 
 
 def check_groups(group_by: Sequence[str], known: Sequence[str]) -> None:
@@ -97,10 +95,8 @@ def usage(connection: Connection, calendar: Calendar, ask: UsageAsk, sees: Calla
         if owner is not None:
             keys = tuple(_key(word, owner, start_us) for word in ask.group_by)
             entry = (keys, names[tres_id])
-            sums[entry] = sums.get(entry, 0) + int(seconds) * _MICROS + int(micros)
-    return [
-        Row(keys, tres, (whole_seconds(amount_us),)) for (keys, tres), amount_us in sorted(sums.items()) if amount_us
-    ]
+            sums[entry] = sums.get(entry, 0) + int(seconds) * US + int(micros)
+    return [Row(keys, tres, (whole_s(amount_us),)) for (keys, tres), amount_us in sorted(sums.items()) if amount_us]
 
 
 def _owners(connection: Connection, ask: UsageAsk) -> Iterator[Owner]:
@@ -209,11 +205,11 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[R
     sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for row in connection.execute(query.order_by(columns.start_at_us)):
         hour = shares(
-            row.count_seconds * _MICROS,
-            row.alloc_seconds * _MICROS + row.alloc_micros,
-            row.down_seconds * _MICROS,
-            row.planned_down_seconds * _MICROS,
-            row.wanted_seconds * _MICROS + row.wanted_micros,
+            row.count_seconds * US,
+            row.alloc_seconds * US + row.alloc_micros,
+            row.down_seconds * US,
+            row.planned_down_seconds * US,
+            row.wanted_seconds * US + row.wanted_micros,
         )
         times = {"hour": row.start_at_us, "day": calendar.day_of(row.start_at_us)[0]}
         keys = tuple(str(times[word] // US) for word in ask.group_by)
@@ -221,6 +217,4 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[R
         for i, amount_us in enumerate(hour):
             entry[i] += amount_us
         entry[-1] = row._mapping["count"]
-    return [
-        Row(keys, tres, (*map(whole_seconds, entry[:-1]), entry[-1])) for (keys, tres), entry in sorted(sums.items())
-    ]
+    return [Row(keys, tres, (*map(whole_s, entry[:-1]), entry[-1])) for (keys, tres), entry in sorted(sums.items())]

@@ -288,9 +288,12 @@ class Config:
     penstock_budget_at_end: str = "finish"  # or cancel: what becomes of jobs that run when a budget is used up
     penstock_lending: str = "none"  # or all: accounts without Lend= lend all of their GrpTRES
     enforce: tuple[str, ...] = ()  # AccountingStorageEnforce with what its words imply: see policykinds.ENFORCE
-    purge_after: tuple[tuple[str, int, str], ...] = ()  # slurmdbd.conf: (kind of penstock.values.purging, number, unit)
-    archive: tuple[str, ...] = ()  # kinds that are archived when they are purged
-    archive_dir: str = ""
+    # of slurmdbd.conf, and no part of what slurm.conf says
+    purge_after: tuple[tuple[str, int, str], ...] = field(
+        default=(), compare=False
+    )  # (kind of purging.py, number, unit)
+    archive: tuple[str, ...] = field(default=(), compare=False)  # kinds that are archived when they are purged
+    archive_dir: str = field(default="", compare=False)  # "" = in the state folder
     gpu_freq_def: str = ""
     launch_parameters: tuple[tuple[str, str], ...] = ()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"  # of the shell that salloc starts
