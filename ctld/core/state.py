@@ -41,7 +41,7 @@ from ctld.core.model import (
     Step,
     Turns,
     job_row,
-)
+)  # fmt: skip
 from ctld.core.namesakes import Namesakes
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.periodic import Periodic
