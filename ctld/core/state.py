@@ -41,7 +41,7 @@ from ctld.core.model import (
     Step,
     Turns,
     job_row,
-)
+)  # fmt: skip
 from ctld.core.namesakes import Namesakes
 from ctld.core.pending import PendingColumns, Shape
 from ctld.core.periodic import Periodic
@@ -213,8 +213,7 @@ class ClusterState:
         self.limits_due: dict[int, None] = {}  # jobs that have changed since the ledger was settled
         self.charged: dict[int, tuple[int, int]] = {}  # job id -> (association id, rate) of jobs that hold something
         self.own_accounts = 0  # accounts that nobody has added
-        self.budgets = Budgets()
-        self.lending = Lending()
+        self.budgets, self.lending = Budgets(), Lending()
         self.priorities: Priorities | None = None  # None = priority/basic
         self.priority_generation = 0
         self.dirty_assocs: dict[int, AssocRow] = {}

@@ -114,9 +114,8 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         if keywords.get("ignore"):
             statement = statement.on_conflict_do_nothing()
         if keywords.get("replace"):
-            keys = [c.name for c in table.primary_key]
-            others = {name: statement.excluded[name] for name in names if name not in keys}
-            statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
+            others = {name: statement.excluded[name] for name in names if not table.c[name].primary_key}
+            statement = statement.on_conflict_do_update(index_elements=[c.name for c in table.primary_key], set_=others)
         return text(statement, names)
 
     def gone(table: Table, *keys: str) -> str:
