@@ -178,8 +178,7 @@ class ClusterState:
         """What accounting wants to know of the past: node_events.py, spans.py, reserve_spans.py."""
         self.node_events: dict[str, NodeEvent] = {}  # those that go on, by node; "" = the cluster
         self.reservation_spans: dict[str, ReservationSpan] = {}  # of the present or next occurrence, by name
-        self.nodes_touched: dict[str, None] = {}  # since the last look at them
-        self.reservations_touched: dict[str, None] = {}
+        self.nodes_touched, self.reservations_touched = dict[str, None](), dict[str, None]()  # since the last look
         self.dirty_events: dict[tuple[str, int], NodeEvent] = {}
         self.dirty_reservation_spans: dict[tuple[int, int], ReservationSpan] = {}
         self.job_spans: dict[tuple[int, int, int, int], JobSpan] = {}  # new ones

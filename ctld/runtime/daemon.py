@@ -135,11 +135,7 @@ class Controller:
         config = self._amended(config, loaded)
         recorder = FlightRecorder(folder.path / "flight")
         recorder.start(now_us, config, loaded)
-        try:
-            core = Core(config, loaded, now_us)
-        except Misfit as error:
-            hint = "take the change back and start; make it again when those jobs have ended"
-            raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
+        core = self._core(config, loaded, now_us)
         del loaded
         self._runtime = runtime = Runtime(
             core, store, Snapshot(core.state.jobs.values()), clock, self._fail, recorder, Metrics(), StorageFull,
@@ -256,6 +252,13 @@ class Controller:
             self._clock,
             denied,
         )
+
+    def _core(self, config: Config, loaded: LoadedState, now_us: int) -> Core:
+        try:
+            return Core(config, loaded, now_us)
+        except Misfit as error:
+            hint = "take the change back and start; make it again when those jobs have ended"
+            raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
 
     def _amended(self, config: Config, loaded: LoadedState) -> Config:
         """The file's configuration with what was changed by hand."""
