@@ -195,7 +195,7 @@ def _waits_plot(axes: Any, report: Report, unit: str) -> bool:
     _grouped(axes, names, [("median", [w.median_s / 60 for w in found]), ("95 %", [w.p95_s / 60 for w in found])])
     axes.set_ylabel("minutes")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 2 + 1.5 * max(one.p95_s for one in found) / 60)
     return True
 
 
