@@ -23,7 +23,6 @@ from typing import Any, Final
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     ResponseReceived,
     StreamEnded,
@@ -43,6 +42,8 @@ HEADER_BYTES_MAX: Final = 256 * 1024
 READ_BYTES: Final = 256 * 1024
 #: gRPC's head of a message: whether it is compressed, and four bytes of its length.
 HEAD_BYTES: Final = 5
+#: A frame of HTTP/2: three bytes of length, its type, flags and stream (RFC 9113, 4.1 and 6.8).
+FRAME_HEAD_BYTES, FRAME_TYPE_AT, GOAWAY = 9, 3, 7
 #: What grpc-timeout can say at most: eight digits of milliseconds, a good day.
 TIMEOUT_MS_MAX: Final = 99_999_999
 
@@ -94,6 +95,7 @@ class Connection:
         self._leaving = False  # the server said GOAWAY
         self._said: dict[str, str] = {}  # the headers and trailers of the answer
         self._messages = bytearray()
+        self._have = bytearray()  # of a frame that has not come whole
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
         self._h2.local_settings = Settings(
             client=True,
@@ -228,20 +230,41 @@ class Connection:
         data = self._socket.recv(READ_BYTES)
         if not data:
             raise ConnectionResetError("the controller closed the connection")
-        try:
-            events = self._h2.receive_data(data)
-        except ProtocolError as error:
-            raise CallFailed("INTERNAL", f"this is not our controller: {error}") from error
-        for event in events:
-            self._take(event)
+        for frame in self._frames(data):
+            if frame[FRAME_TYPE_AT] == GOAWAY:
+                self._leave(frame)
+                continue
+            try:
+                events = self._h2.receive_data(frame)
+            except ProtocolError as error:
+                raise CallFailed("INTERNAL", f"this is not our controller: {error}") from error
+            for event in events:
+                self._take(event)
         self._flush(deadline)
 
+    def _frames(self, data: bytes) -> Iterator[bytes]:
+        """Whole frames, as far as they have come (RFC 9113, 4.1). The library takes them one at a time, so that what one of
+        them means is not lost when the next is wrong."""
+        self._have += data
+        while len(self._have) >= FRAME_HEAD_BYTES:
+            end = FRAME_HEAD_BYTES + int.from_bytes(self._have[:FRAME_TYPE_AT], "big")
+            if end - FRAME_HEAD_BYTES > self._h2.max_inbound_frame_size:
+                raise CallFailed("INTERNAL", "this is not our controller: a frame longer than we take")
+            if len(self._have) < end:
+                return
+            frame = bytes(self._have[:end])
+            del self._have[:end]
+            yield frame
+
+    def _leave(self, frame: bytes) -> None:
+        """GOAWAY: no new calls, but those that it took go on to their end. The library would take nothing any more."""
+        self._leaving = True
+        last = int.from_bytes(frame[FRAME_HEAD_BYTES : FRAME_HEAD_BYTES + 4], "big") & 0x7FFF_FFFF
+        if not self._over and last < self._stream:
+            raise CallFailed("UNAVAILABLE", "the controller is going down")
+
     def _take(self, event: Any) -> None:
-        if isinstance(event, ConnectionTerminated):
-            self._leaving = True
-            if not self._over and (event.last_stream_id or 0) < self._stream:
-                raise CallFailed("UNAVAILABLE", "the controller is going down")
-        elif getattr(event, "stream_id", None) != self._stream:
+        if getattr(event, "stream_id", None) != self._stream:
             return  # of a call that was broken off, or of the whole connection
         elif isinstance(event, DataReceived):
             self._messages += event.data

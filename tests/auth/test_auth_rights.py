@@ -29,7 +29,7 @@ METHODS = {
 ADMINISTRATORS_ONLY = {
     "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
     "CreatePartition", "DeletePartition", "CreateNodes", "DeleteNodes", "SetController",
-    "ListAudit", "Purge",
+    "ListAudit", "Purge", "LoadArchive",
 }  # fmt: skip
 FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation", "ListTransactions",
                   "ListRunaway", "FixRunaway"}  # fmt: skip

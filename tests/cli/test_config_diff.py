@@ -68,5 +68,5 @@ def test_files_beside_it_are_told_of(files: Path, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert "secret" not in text
     assert [one["parameter"] for one in json.loads(text)["ignored"]] == [
-        "DbdHost", "StoragePass", "PurgeJobAfter", "plugstack.conf",
+        "DbdHost", "StoragePass", "plugstack.conf",
     ]  # fmt: skip

@@ -341,7 +341,7 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (shares_a_gpu_in_use, ("capacity",)),
     (ignores_time_limits, ("time limit",)),
     (limits_too_short, ("time limit",)),
-    (never_kills, ("time limit", "liveness")),
+    (never_kills, ("time limit", "liveness", "dependency")),  # what lives on stands beside its namesake
     (ignores_dependencies, ("dependency",)),
     (ignores_array_limits, ("array",)),
     (forgets_cancels, ("cancelled", "core")),  # a part of an array that is split off and left is in no list
