@@ -164,14 +164,18 @@ def _new_qos(state: ClusterState, ledger: Ledger, name: str, now_us: int) -> Non
 
 
 def _concerned(state: ClusterState, ledger: Ledger, assocs: list[int], qos: list[str]) -> list[Job]:
-    """Jobs that a limit holds back, and that belong to one of these."""
+    """Pending jobs that belong to one of these: those that a limit holds back may fit now, and of those that wait for
+    nodes some may not any more. These must say so now: nodes are kept for who is ready."""
     names = frozenset(qos)
     ids = frozenset(one.assoc_id for assoc_id in assocs for one in below(state.shares.by_id[assoc_id]))
-    return [state.jobs[job_id] for job_id in ledger.waiting if _is_of(ledger.entries.get(job_id), ids, names)]
+    found = dict.fromkeys(job_id for job_id, entry in ledger.entries.items() if _is_of(entry, ids, names))
+    found |= dict.fromkeys(job_id for job_id in ledger.waiting if job_id not in ledger.entries)
+    jobs = (state.jobs.get(job_id) for job_id in found)
+    return [job for job in jobs if job is not None and job.state is JobState.PENDING]
 
 
-def _is_of(entry: Entry | None, ids: frozenset[int], qos: frozenset[str]) -> bool:
-    return entry is None or entry.assoc_id in ids or entry.qos in qos or entry.partition_qos in qos
+def _is_of(entry: Entry, ids: frozenset[int], qos: frozenset[str]) -> bool:
+    return entry.assoc_id in ids or entry.qos in qos or entry.partition_qos in qos
 
 
 def _look_again(state: ClusterState, jobs: list[Job], now_us: int) -> None:

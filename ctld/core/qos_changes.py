@@ -49,8 +49,10 @@ def change(draft: Draft, event: ChangeQos) -> Changed:
 def _add(draft: Draft, event: ChangeQos) -> None:
     state = draft.state
     for name in event.names:
-        if not name or name != name.lower() or any(c in name for c in ", \t=+-"):
-            raise Refused(Code.INVALID_QOS, f"{name!r} is not a name: lower case, without spaces, commas and signs")
+        if not name or name != name.lower() or any(c in name for c in ", \t=+-|/\\'\"*?"):
+            raise Refused(
+                Code.INVALID_QOS, f"{shown(name)} is not a name: lower case, without spaces, commas and signs"
+            )
         try:
             check_name(name, "QOS name")
         except BadValue as error:

@@ -158,6 +158,8 @@ def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
     fields = {name: found.value for name, found in values.items() if hasattr(_DEFAULTS, name)}
     defaults = values.value("JobDefaults", {})
     fields = {**defaults, **fields}
+    if "wckeys" in fields.get("enforce", ()):  # slurm.conf(5): it sets TrackWCKey, too
+        fields["track_wckey"] = True
     if "scheduler_parameters" in values:
         pairs, where = values["scheduler_parameters"]
         fields |= read_scheduler_parameters(pairs, where, findings)

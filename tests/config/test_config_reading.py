@@ -402,3 +402,16 @@ def test_private_folders_of_job_container_conf(write: Write, whole: str) -> None
     conf.write_text("NodeName=n1 BasePath=/var/jobs\n")
     with pytest.raises(ConfigError, match="one BasePath for all"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "tracks"),
+    [
+        ("", False),
+        ("AccountingStorageEnforce=limits", False),
+        ("AccountingStorageEnforce=wckeys", True),
+        ("AccountingStorageEnforce=all\nTrackWCKey=no", True),
+    ],
+)
+def test_who_enforces_wckeys_tracks_them(write: Write, whole: str, line: str, tracks: bool) -> None:
+    assert load(write(f"{whole}{line}\n")).config.track_wckey is tracks
