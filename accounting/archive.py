@@ -9,6 +9,7 @@ existing file is written over.
 import base64
 import gzip
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -119,6 +120,6 @@ def _records(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _line(file: Any, path: str) -> bytes:
     try:
         line: bytes = file.readline(LINE_BYTES_MAX)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadValue(f"archive {path}: {error}") from error
     return line

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, and_, case, func, literal_column, select
+from sqlalchemy import Connection, and_, case, exists, func, literal_column, or_, select
 
+from accounting.pasts import TIMES, Pasts, corrections, used
 from accounting.query import HAS_ENDED, IS_ACTIVE, Ids, Question
-from accounting.rollup import amounts_of
+from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB, JOB_REQUEST, STEP
-from accounting.tables import RESERVATION_SPAN
+from accounting.tables import JOB_SPAN, RESERVATION_SPAN
 from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_s
 from penstock.values.hostlist import expand
 from penstock.values.jobid import parse_selector
@@ -78,6 +79,12 @@ def _owner(ask: JobAsk, fields: Sequence[Any]) -> _Owner:
     return owner._replace(account=owner.account.lower() or ask.default_account, wckey=owner.wckey.lstrip("*"))
 
 
+def _asking(ask: JobAsk) -> tuple[Question, tuple[Any, ...]]:
+    """What SQL cannot say, and the columns that it looks at: none where nobody asks."""
+    asking = Question((), tuple(map(parse_selector, ask.job_ids)), ask.nodes)
+    return asking, _WHICH if asking.selectors or asking.nodes else ()
+
+
 def _sources(base: UsageAsk) -> tuple[Any, ...]:
     """Conditions that have an index each: what ended in the window or later, and what goes on."""
     return and_(HAS_ENDED, JOB.c.end_at_us > base.start_at_us), and_(IS_ACTIVE, JOB.c.end_at_us == literal_column("0"))
@@ -90,30 +97,35 @@ def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     """Keys, then the number of the bucket: TRES seconds in the window, and jobs. Raises BadValue."""
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
-    until = case((JOB.c.end_at_us == 0, base.end_at_us), (JOB.c.end_at_us > base.end_at_us, base.end_at_us),
-                 else_=JOB.c.end_at_us)  # fmt: skip
+    until_us = min(base.end_at_us, ask.now_us or base.end_at_us)  # what runs has not used what is to come
+    until = case((JOB.c.end_at_us == 0, until_us), (JOB.c.end_at_us > until_us, until_us), else_=JOB.c.end_at_us)
     since = case((JOB.c.start_at_us > base.start_at_us, JOB.c.start_at_us), else_=base.start_at_us)
-    ran_us = until - since - JOB.c.suspended_us
-    ran_us = case((ran_us > 0, ran_us), else_=0)
     what = "node" if ask.sizes_in_nodes else "cpu"
     names = base.tres or ("cpu",)
-    asking = Question((), tuple(map(parse_selector, ask.job_ids)), ask.nodes)
-    which = _WHICH if asking.selectors or asking.nodes else ()
+    asking, which = _asking(ask)
     sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
+
+    def enter(row: Any, tres: str, used: Callable[[str], int], jobs: int) -> None:
+        owner = _owner(ask, row[: len(_OWNER)])
+        if not sees(owner) or (which and not asking.matches(Ids(*row[-7:-1]), row[-1])):
+            return
+        size = dict(amounts_of(tres)).get(what, 0)
+        bucket = size if ask.each_size else sum(bound <= size for bound in ask.bounds)
+        for name in names:
+            entry = sums.setdefault(((*_keys(base.group_by, owner), str(bucket)), name), [0, 0])
+            entry[0] += used(name)
+            entry[1] += jobs
+
+    ran = (JOB.c.start_at_us > 0, JOB.c.start_at_us < until_us, *_filters(ask))
     for source in _sources(base):
-        query = select(*_OWNER, JOB.c.tres_alloc, func.sum(ran_us), func.count(), *which)
-        query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < base.end_at_us, *_filters(ask))
-        for row in connection.execute(query.group_by(*_OWNER, JOB.c.tres_alloc, *which)):
-            owner, (tres, length_us, jobs) = _owner(ask, row[: len(_OWNER)]), row[len(_OWNER) : len(_OWNER) + 3]
-            if not sees(owner) or (which and not asking.matches(Ids(*row[-7:-1]), row[-1])):
-                continue
+        query = select(*_OWNER, JOB.c.tres_alloc, func.sum(until - since), func.count(), *which)
+        for row in connection.execute(query.where(source, *ran).group_by(*_OWNER, JOB.c.tres_alloc, *which)):
+            tres, length_us, jobs = row[len(_OWNER) : len(_OWNER) + 3]
             amounts = dict(amounts_of(tres))
-            size = amounts.get(what, 0)
-            bucket = size if ask.each_size else sum(bound <= size for bound in ask.bounds)
-            for name in names:
-                entry = sums.setdefault(((*_keys(base.group_by, owner), str(bucket)), name), [0, 0])
-                entry[0] += amounts.get(name, 0) * int(length_us)
-                entry[1] += jobs
+            enter(row, tres, lambda name, a=amounts, us=int(length_us): a.get(name, 0) * us, jobs)  # type: ignore[misc]
+    where = (or_(*_sources(base)), *ran)
+    for row, more in corrections(connection, (base.start_at_us, until_us), (*_OWNER, *which), where):
+        enter(row[len(TIMES) :], row.tres_alloc, lambda name, a=more: a.get(name, 0), 0)  # type: ignore[misc]
     return [Row(keys, name, (whole_s(us), jobs)) for (keys, name), (us, jobs) in sorted(sums.items())]
 
 
@@ -126,13 +138,16 @@ def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     check_groups(base.group_by, tuple(OWNERS))
     found: dict[tuple[str, ...], array[int]] = {}
     seen: dict[_Owner, array[int] | None] = {}
+    asking, which = _asking(ask)
     for source in _sources(base):
-        query = select(*_OWNER, JOB.c.start_at_us - JOB.c.eligible_at_us)
+        query = select(*_OWNER, JOB.c.start_at_us - JOB.c.eligible_at_us, *which)
         query = query.where(
             source, JOB.c.start_at_us >= base.start_at_us, JOB.c.start_at_us < base.end_at_us, *_filters(ask)
         )
-        for *owner_fields, wait_us in connection.execution_options(yield_per=10_000).execute(query):
-            owner = _owner(ask, owner_fields)
+        for row in connection.execute(query.execution_options(yield_per=10_000)):
+            if which and not asking.matches(Ids(*row[-7:-1]), row[-1]):
+                continue
+            owner, wait_us = _owner(ask, row[: len(_OWNER)]), row[len(_OWNER)]
             if owner not in seen:
                 sums = found.setdefault(_keys(base.group_by, owner), array("q")) if sees(owner) else None
                 seen[owner] = sums
@@ -161,17 +176,20 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         *_filters(ask),
     )  # fmt: skip
     key = (JOB.c.job_id, JOB.c.attempt)
-    query = select(*key, *_OWNER, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.suspended_us, JOB.c.tres_alloc, STEP.c.usage,
-                   STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb, STEP.c.nodes)  # fmt: skip
+    asking, which = _asking(ask)
+    had_ended = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, *where)
+    pasts = Pasts(connection, had_ended)
+    query = select(*TIMES, *_OWNER, STEP.c.usage, STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb,
+                   STEP.c.nodes, *which)  # fmt: skip
     joined = JOB.outerjoin(STEP, and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt))
     query = query.select_from(joined).where(*where).order_by(JOB.c.end_at_us, *key)
-    for _, rows in _by_job(connection.execution_options(yield_per=5_000).execute(query)):
+    for _, rows in _by_job(connection.execute(query.execution_options(yield_per=5_000))):
         first = rows[0]
         owner = _owner(ask, [getattr(first, name) for name in _Owner._fields])
-        if not sees(owner):
+        if not sees(owner) or (which and not asking.matches(Ids(*first[-7:-1]), first[-1])):
             continue
         entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
-        for i, value in enumerate(_use_of(rows)):
+        for i, value in enumerate(_use_of(rows, pasts.attempt_of(first))):
             entry[i] += value
     return [Row(keys, "", (entry[0], *map(whole_s, entry[1:]))) for keys, entry in sorted(sums.items()) if entry[0]]
 
@@ -189,19 +207,18 @@ def _by_job(rows: Any) -> Iterator[tuple[tuple[int, int], list[Any]]]:
         yield key, group
 
 
-def _use_of(rows: Sequence[Any]) -> tuple[int, ...]:
+def _use_of(rows: Sequence[Any], attempt: Attempt) -> tuple[int, ...]:
     """Jobs, then used and allocated amounts times microseconds, of one attempt with its steps."""
-    first = rows[0]
-    ran_us = max(0, first.end_at_us - first.start_at_us - first.suspended_us)
-    amounts = dict(amounts_of(first.tres_alloc))
+    ran_us = sum(piece.until_us - piece.from_us for piece in pieces(attempt, attempt.start_at_us, attempt.end_at_us))
+    held = used(attempt, attempt.start_at_us, attempt.end_at_us)
     steps = [row for row in rows if row.user_cpu_us is not None]
     cpu_us = sum(row.user_cpu_us + row.system_cpu_us for row in steps)
     mem_mb = max((row.max_rss_kb * row.nodes // 1024 for row in steps), default=0)
     percent = max((msgspec.json.decode(row.usage).get(_GPU_UTIL, (0,))[0] for row in steps if row.usage), default=0)
-    gpus = amounts.get("gres/gpu", 0)
+    gpu_us = held.get("gres/gpu", 0)
     return (
-        1, cpu_us, amounts.get("cpu", 0) * ran_us, mem_mb * ran_us, amounts.get("mem", 0) * ran_us,
-        min(percent, gpus * _PERCENT) * ran_us // _PERCENT, gpus * ran_us,
+        1, cpu_us, held.get("cpu", 0), mem_mb * ran_us, held.get("mem", 0), min(percent * ran_us // _PERCENT, gpu_us),
+        gpu_us,
     )  # fmt: skip
 
 
@@ -222,7 +239,7 @@ def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         if ask.nodes and ask.nodes.isdisjoint(expand(span.nodes) if span.nodes else ()):
             continue
         window = (span.start_at_us, min(span.end_at_us, max(ask.now_us or base.end_at_us, span.start_at_us)))
-        used = _used_in(connection, span.name, window)
+        had = _used_in(connection, span.name, window)
         keys = (
             span.name, str(span.resv_id), str(span.start_at_us // US), str(span.end_at_us // US), span.nodes,
             format_flags(ResvFlag(span.flags)), span.who,
@@ -230,31 +247,30 @@ def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         amounts = dict(amounts_of(span.tres))
         for name in base.tres or tuple(amounts):
             total_us = amounts.get(name, 0) * (window[1] - window[0])
-            idle_us = max(0, total_us - used.get(name, 0))
-            rows.append(Row(keys, name, (whole_s(used.get(name, 0)), whole_s(idle_us))))
+            idle_us = max(0, total_us - had.get(name, 0))
+            rows.append(Row(keys, name, (whole_s(had.get(name, 0)), whole_s(idle_us))))
     return rows
 
 
 def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict[str, int]:
     """What jobs had that ran in the reservation, times microseconds."""
     since_us, until_us = window
-    used: dict[str, int] = {}
+    sums: dict[str, int] = {}
+    pasts = Pasts(connection, JOB_SPAN.c.end_at_us > since_us, JOB_SPAN.c.start_at_us < until_us)
     joined = JOB.join(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
-    columns = (JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.tres_alloc, JOB_REQUEST.c.request)
     needle = b'"' + name.encode() + b'"'
     for source in _sources(UsageAsk(since_us, until_us)):
-        query = select(*columns).select_from(joined)
+        query = select(*TIMES, JOB_REQUEST.c.request).select_from(joined)
         query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < until_us)
-        for start_us, end_us, tres, request in connection.execution_options(yield_per=5_000).execute(query):
-            if needle not in request:
+        for row in connection.execute(query.execution_options(yield_per=5_000)):
+            if needle not in row.request:
                 continue
-            asked = msgspec.json.decode(request)
+            asked = msgspec.json.decode(row.request)
             if name != (asked.get("reservation_run") or asked.get("reservation")):
                 continue
-            length_us = min(end_us or until_us, until_us) - max(start_us, since_us)
-            for kind, amount in amounts_of(tres):
-                used[kind] = used.get(kind, 0) + amount * max(0, length_us)
-    return used
+            for kind, amount_us in used(pasts.attempt_of(row), since_us, until_us).items():
+                sums[kind] = sums.get(kind, 0) + amount_us
+    return sums
 
 
 REPORTS: dict[str, Callable[[Connection, JobAsk, Sees], list[Row]]] = {

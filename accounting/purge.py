@@ -6,7 +6,7 @@ Rules
     - A job goes with its steps, its history, its suspensions and what was asked for. Tasks of an array stay while a task
       of it is active, since the controller counts them at a start. The request of an array stays as long as a task of it,
       and a script as long as any job has it.
-    - Of usage whole hours, days and months go. What is told late of a time that is purged is not entered any more.
+    - Of usage whole hours, days and months go: those that are over. What is told late of them is not entered any more.
     - The audit log is never purged.
     - A page is archived first, if that is wished (archive.py), then deleted in one fenced transaction of some 10 ms.
 """
@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Table, and_, delete, exists, func, literal_co
 from accounting.archive import Archive
 from accounting.query import HAS_ENDED, IS_ACTIVE
 from accounting.rolling import Begin, read_marks
+from accounting.rollup import Calendar, purged_to
 from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
 from accounting.tables import (
     CLUSTER_HOUR,
@@ -49,6 +50,7 @@ class Access(NamedTuple):
     read: Begin
     pause: Callable[[], bool]
     history: Table  # the controller's table of what happened to jobs
+    calendar: Calendar  # of the controller's days and months
 
 
 def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
@@ -62,24 +64,33 @@ def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
 
 def count(access: Access, kind: str, before_us: int) -> int:
     """How many records would go."""
-    table, when = _WHAT[kind]
     with access.read() as connection:
-        return int(connection.execute(select(func.count()).select_from(table).where(when(before_us))).scalar() or 0)
+        return sum(
+            int(connection.execute(select(func.count()).select_from(table).where(condition)).scalar() or 0)
+            for table, condition in _conditions(access, kind, before_us)
+        )
+
+
+def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, Any]]:
+    """The tables, and which of their rows."""
+    if kind == "usage":
+        hour_us, day_us, month_us = purged_to(access.calendar, before_us)
+        tables = ((USAGE_HOUR, hour_us), (USAGE_DAY, day_us), (USAGE_MONTH, month_us), (CLUSTER_HOUR, hour_us))
+        return [(table, table.c.start_at_us < cut) for table, cut in tables]
+    table, when = _WHAT[kind]
+    return [(table, when(before_us))]
 
 
 def purge(access: Access, kind: str, before_us: int, archive: Archive | None) -> int:
     """Delete all that `count` counts. Returns how many records went; fewer when it was told to stop. Raises OSError."""
-    table, when = _WHAT[kind]
     if kind == "usage":
         with access.begin() as connection:  # from now on nothing is entered there
             put(connection, ROLLUP_MARK, [{"name": "purged_us", "value": before_us}])
     if kind == "steps":
         return _purge_steps(access, before_us, archive)
     done = 0
-    tables = (USAGE_HOUR, USAGE_DAY, USAGE_MONTH, CLUSTER_HOUR) if kind == "usage" else (table,)
     hashes: set[bytes] = set()
-    for one in tables:
-        condition = when(before_us) if one is table else one.c.start_at_us < before_us
+    for one, condition in _conditions(access, kind, before_us):
         while not access.pause():
             with access.read() as connection:
                 page = _page(connection, one, condition)
@@ -188,7 +199,7 @@ def _is_recent_step() -> Any:
 
 def _hashes(connection: Connection, table: Table) -> Iterator[bytes]:
     asked = select(table.c.spec_hash).where(table.c.spec_hash.is_not(None))
-    for (one,) in connection.execution_options(yield_per=10_000).execute(asked):
+    for (one,) in connection.execute(asked.execution_options(yield_per=10_000)):
         yield bytes(one)
 
 
@@ -231,5 +242,4 @@ _WHAT: dict[str, tuple[Table, Callable[[int], Any]]] = {
     "steps": (STEP, _steps),
     "suspend": (JOB_SPAN, _suspensions),
     "transactions": (TXN, lambda us: TXN.c.at_us < us),
-    "usage": (USAGE_HOUR, lambda us: USAGE_HOUR.c.start_at_us < us),
 }

@@ -33,13 +33,13 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, literal_column, 
 
 from accounting.clusterhours import count_hours
 from accounting.numbers import Numbers
+from accounting.pasts import Pasts
 from accounting.query import IS_ACTIVE
-from accounting.rollup import HOUR_US, Attempt, Calendar, Sums, settle
+from accounting.rollup import HOUR_US, Attempt, Calendar, Sums, purged_to, settle
 from accounting.schema import JOB, STEP
 from accounting.tables import CLUSTER_HOUR, JOB_SPAN, ROLLUP_MARK, ROLLUP_OPEN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
 from accounting.upsert import add, put, split
 from accounting.waits import wanted_of
-from penstock.values.states import JobState
 
 #: Attempts in one transaction: some 10 ms of the write lock.
 PAGE_ATTEMPTS: Final = 100
@@ -75,7 +75,7 @@ class Marks(NamedTuple):
     ended_us: int = 0  # the last attempt of ENDED, of all passes
     ended_job: int = 0
     ended_attempt: int = 0
-    purged_us: int = 0  # hours before this are purged, and stay so
+    purged_us: int = 0  # hours before this are purged, and stay so; days and months that were over by then, too
 
 
 def read_marks(connection: Connection) -> Marks:
@@ -209,24 +209,12 @@ class Roller:
                 (job_id, attempt): (counted_us, key_id)
                 for job_id, attempt, counted_us, key_id in connection.execute(select(ROLLUP_OPEN).where(is_ours))
             }
-            suspended: dict[tuple[int, int], list[tuple[int, int]]] = {}
-            changes: dict[tuple[int, int], list[tuple[int, str]]] = {}
-            spans = select(JOB_SPAN).where(JOB_SPAN.c.job_id.in_(ids)).order_by(JOB_SPAN.c.end_at_us)
-            for job_id, attempt, start_us, end_us, tres in connection.execute(spans):
-                if tres:
-                    changes.setdefault((job_id, attempt), []).append((end_us, tres))
-                else:
-                    suspended.setdefault((job_id, attempt), []).append((start_us, end_us))
+            pasts = Pasts(connection, JOB_SPAN.c.job_id.in_(ids))
             energy = _energy(connection, sorted({row.job_id for row in rows if row.end_at_us}))
         found = []
         for row in rows:
             key = (row.job_id, row.attempt)
-            since_us = row.suspended_at_us if row.state == JobState.SUSPENDED else 0
-            times = Attempt(
-                row.start_at_us or 0, row.end_at_us or 0, row.tres_alloc or "", since_us or 0,
-                tuple(suspended.get(key, ())), tuple(changes.get(key, ())),
-            )  # fmt: skip
-            found.append(_Found(row, times, counted.get(key), energy.get(key, 0)))
+            found.append(_Found(row, pasts.attempt_of(row), counted.get(key), energy.get(key, 0)))
         return found
 
     def _count(self, found: Sequence["_Found"], **marks: int) -> None:
@@ -277,7 +265,7 @@ class Roller:
 
     def _write(self, connection: Connection, sums: Sums) -> None:
         numbers, purged_us = self._numbers, self.marks.purged_us
-        for table, entries in zip(_USAGE, sums.usage, strict=True):
+        for table, entries, kept_us in zip(_USAGE, sums.usage, purged_to(self._calendar, purged_us), strict=True):
             rows = [
                 {
                     "start_at_us": start_us,
@@ -286,7 +274,7 @@ class Roller:
                     **split(amount_us),
                 }
                 for (start_us, name, key_id), amount_us in entries.items()
-                if amount_us and start_us >= purged_us
+                if amount_us and start_us >= kept_us
             ]
             add(connection, table, rows)
         for prefix, hours in (("alloc_", sums.allocated), ("wanted_", sums.wanted)):

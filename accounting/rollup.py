@@ -103,6 +103,14 @@ class Calendar:
         return start_us, following_us
 
 
+def purged_to(calendar: Calendar, before_us: int) -> tuple[int, int, int]:
+    """What begins before these goes when usage before an instant is purged: hours, and days and months that are over by
+    then. The day and the month of the instant itself go on to count."""
+    if before_us <= 0:
+        return 0, 0, 0
+    return before_us, calendar.day_of(before_us)[0], calendar.month_of(before_us)[0]
+
+
 def periods(calendar: Calendar, from_us: int, until_us: int) -> Iterator[tuple[int, int, int]]:
     """[from, until) in its hours, days and months: (which kind, its start, microseconds in it)."""
     at_us = from_us
@@ -247,7 +255,7 @@ def cluster_hour(
     """One hour of the cluster, by TRES.
 
     `had`: what it had since when. `nodes_down`: times of each node, with what it has. `away`: no controller was there,
-    and all of the cluster is down.
+    and all of the cluster is down, also what was planned to be.
     """
     until_us = hour_us + HOUR_US
     gone = merged([(max(a, hour_us), min(b or until_us, until_us)) for a, b in away])
@@ -262,8 +270,11 @@ def cluster_hour(
             count.update(span.amounts)
         for since_us, again_us in gone:
             _add(down, span.amounts, overlap_us((span.from_us, span.until_us), since_us, again_us))
-    for one in reserved:
-        _add(planned, one.amounts, overlap_us((one.from_us, one.until_us), hour_us, until_us))
+    for spans_of in _by_nodes(reserved).values():
+        for since_us, again_us in merged([(one.from_us, one.until_us) for one in spans_of]):
+            length_us = overlap_us((since_us, again_us), hour_us, until_us)
+            both_us = sum(overlap_us(one, max(since_us, hour_us), min(again_us, until_us)) for one in gone)
+            _add(planned, spans_of[0].amounts, length_us - both_us)
     for name, spans in nodes_down.items():
         cuts = merged([*gone, *((one.from_us, one.until_us) for one in reserved if name in one.nodes)])
         for span in spans:
@@ -273,6 +284,14 @@ def cluster_hour(
     return {
         name: ClusterHour(count.get(name, 0), total[name], down.get(name, 0), planned.get(name, 0)) for name in total
     }
+
+
+def _by_nodes(reserved: Sequence[Reserved]) -> dict[frozenset[str], list[Reserved]]:
+    """Two maintenances of the same nodes at the same time are one."""
+    found: dict[frozenset[str], list[Reserved]] = {}
+    for one in reserved:
+        found.setdefault(one.nodes, []).append(one)
+    return found
 
 
 def _add(sums: dict[str, int], amounts: Mapping[str, int], length_us: int) -> None:

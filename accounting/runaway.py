@@ -2,16 +2,16 @@
 
 The controller starts from the active rows, so that it knows all of them; a row comes to be one when a database was put
 together by hand or restored in parts. Repair gives such an attempt an end, as Slurm does: where its last step ended, else
-where it started; the roll-up takes back what was counted after that.
+where it started; its steps that are open end with it. The roll-up takes back what was counted after that.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import Connection, and_, case, func, literal_column, select, update
 
 from accounting.query import IS_ACTIVE
-from accounting.schema import JOB, STEP
+from accounting.schema import ENDED_FROM, JOB, STEP
 from penstock.values.states import JobState
 
 #: Rows in one answer.
@@ -46,6 +46,11 @@ def fix(connection: Connection, attempts: Sequence[tuple[int, int]]) -> int:
             update(JOB)
             .where(JOB.c.job_id == job_id, JOB.c.attempt == attempt)
             .values(state=int(state), end_state=None, end_at_us=end_us)
+        )
+        connection.execute(
+            update(STEP)
+            .where(STEP.c.job_id == job_id, STEP.c.attempt == attempt, STEP.c.state < literal_column(str(ENDED_FROM)))
+            .values(state=int(state), end_at_us=case((STEP.c.start_at_us > end_us, STEP.c.start_at_us), else_=end_us))
         )
         fixed += 1
     return fixed

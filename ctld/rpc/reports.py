@@ -39,6 +39,16 @@ VALUES_MAX: Final = 10_000
 _KINDS = governance_pb2.ReportRequest.Kind
 #: Reports of the whole cluster, by what they are made from: (connection, calendar, question).
 _OF_CLUSTER: dict[int, Callable[[Connection, Calendar, UsageAsk], list[Row]]] = {_KINDS.CLUSTER: cluster}
+#: Fields of a question that a report has no answer to. To leave them out would show too much as if it was that.
+_OF_JOBS: Final = ("nodes", "names", "gids", "job_ids")
+_NOT_TAKEN: Final[dict[int, tuple[str, ...]]] = {
+    _KINDS.USAGE: _OF_JOBS,
+    _KINDS.CLUSTER: (*_OF_JOBS, "accounts", "users", "wckeys", "qos", "partitions"),
+}
+_WHY_NOT: Final = {
+    _KINDS.USAGE: "usage is rolled up by whom, and not by jobs and nodes",
+    _KINDS.CLUSTER: "it is of the cluster as a whole",
+}
 
 
 class Reports:
@@ -92,6 +102,9 @@ class Reports:
     async def Report(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Rows in pages; the first says how far usage is counted."""
         state, actor = self._services.runtime.core.state, caller()
+        if untaken := [name for name in _NOT_TAKEN.get(request.kind, ()) if getattr(request, name)]:
+            text = f"report {_KINDS.Name(request.kind)} cannot be asked for by {untaken[0]}: {_WHY_NOT[request.kind]}"
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {text}"))
         ask = self._asked(request)
         calendar = Calendar(state.config.utc_offsets)
         sees = usage_filter(state, actor)
@@ -153,6 +166,8 @@ class Reports:
     async def FixRunaway(self, request: Any, context: Any) -> Any:
         """Give them an end: all that are listed now, or those of these ids."""
         wanted = set(request.job_ids)
+        # When this is durable all that came before it is: no row is active any more of a job that has ended meanwhile.
+        await self._services.record("fix runaway jobs", tuple(f"job {job_id}" for job_id in sorted(wanted)))
         found = [(row.job_id, row.attempt) for row in await self._runaway(context)]
         chosen = [key for key in found if not wanted or key[0] in wanted]
         fixed = await self._services.rollups.write(lambda connection: fix(connection, chosen)) if chosen else 0
@@ -164,6 +179,9 @@ class Reports:
             ages = {kind: parse_age(text, kind) for kind, text in request.after.items()}
             if unknown := sorted(set(ages) - set(KINDS)):
                 raise BadValue(f"{unknown[0]}: known are {', '.join(KINDS)}")
+            _check_path(request.archive_folder, "the archive's folder")
+            if not request.check_only:
+                await self._services.record("purge", tuple(sorted(ages)), asked=_asked_to_purge(request))
             gone, files = await self._services.rollups.purge(
                 Order(ages, request.archive_folder, check_only=request.check_only)
             )
@@ -176,10 +194,23 @@ class Reports:
     async def LoadArchive(self, request: Any, context: Any) -> Any:
         """Records of a file that Purge has written."""
         try:
+            _check_path(request.file or ".", "the archive")
+            await self._services.record("load archive", (request.file,))
             number = await self._services.rollups.load_archive(request.file)
         except (BadValue, OSError, StoreError) as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"the archive cannot be read in: {error}"))
         return governance_pb2.LoadArchiveReply(records=number)
+
+
+def _check_path(path: str, what: str) -> None:
+    """The controller's own working folder is nobody's business. Raises BadValue."""
+    if path and not path.startswith("/"):
+        raise BadValue(f"{what}: give the whole path on the controller's host, from / on")
+
+
+def _asked_to_purge(request: Any) -> dict[str, str]:
+    folder = {"archive_folder": request.archive_folder} if request.archive_folder else {}
+    return dict(sorted(request.after.items())) | folder
 
 
 def _job_ask(request: Any, base: UsageAsk, default_account: str, now_us: int) -> JobAsk:

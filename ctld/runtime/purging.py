@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from accounting.archive import Archive
 from accounting.purge import Access, count, cut_us, purge
+from accounting.rollup import Calendar
 from ctld.store.schema import JOB_HISTORY
 from ctld.store.sidewriter import SideWriter
 from penstock.values.config import Config
@@ -45,7 +46,7 @@ def run(writer: SideWriter, order: Order, config: Config, now_us: int, stop: Any
         begun = time.monotonic()
         return stopped
 
-    access = Access(writer.begin, writer.read, pause, JOB_HISTORY)
+    access = Access(writer.begin, writer.read, pause, JOB_HISTORY, Calendar(config.utc_offsets))
     keep_us = now_us - config.min_job_age_s * 1_000_000
     gone: dict[str, int] = {}
     files: list[str] = []

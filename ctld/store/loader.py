@@ -128,9 +128,11 @@ def _open_events(connection: Connection) -> list[NodeEvent]:
 
 
 def _reservation_spans(connection: Connection) -> list[ReservationSpan]:
-    """The last one of each reservation that there is."""
+    """The last one of each reservation that there is; of one that never began only a row without length is left."""
     table = RESERVATION_SPAN
-    found = select(table).where(table.c.resv_id.in_(select(RESERVATION.c.resv_id)))
+    found = select(table).where(
+        table.c.resv_id.in_(select(RESERVATION.c.resv_id)), table.c.end_at_us > table.c.start_at_us
+    )
     rows_found = connection.execute(found.order_by(table.c.resv_id, table.c.start_at_us))
     return list({span.resv_id: span for span in (ReservationSpan(*r) for r in rows_found)}.values())
 

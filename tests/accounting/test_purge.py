@@ -50,7 +50,7 @@ def rolled(writer: SideWriter) -> None:
 
 
 def access_of(writer: SideWriter) -> Access:
-    return Access(writer.begin, writer.read, lambda: False, JOB_HISTORY)
+    return Access(writer.begin, writer.read, lambda: False, JOB_HISTORY, Calendar(()))
 
 
 def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(tmp_path: Path) -> None:
