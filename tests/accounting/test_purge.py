@@ -12,8 +12,9 @@ from accounting.archive import Archive
 from accounting.purge import Access, count, cut_us, purge
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
+from accounting.runaway import active, fix
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP
-from accounting.tables import JOB_SPAN, USAGE_HOUR
+from accounting.tables import JOB_SPAN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
 from ctld.store.errors import Deposed
 from ctld.store.schema import JOB_HISTORY
 from ctld.store.sidewriter import SideWriter
@@ -150,5 +151,64 @@ def test_a_bad_archive_is_refused_with_its_line(tmp_path: Path, line: bytes) -> 
     path.write_bytes(gzip.compress(line + b"\n"))
     with pytest.raises(BadValue, match="line 1"):
         archives.load(str(path), writer.begin)
+    writer.close()
+    store.close()
+
+
+def test_the_month_that_a_purge_cuts_goes_on_to_count(any_store: str) -> None:
+    """Usage older than two days goes: hours and days of then, and not the month, which is not over."""
+    store = leading(any_store)
+    day_us = 24 * HOUR_US
+    past(
+        store, 1, range(1, 3), NOW_US - 5 * day_us
+    )  # of one CPU and 60 seconds each, less the microsecond of the start
+    past(store, 2, range(3, 4), NOW_US - 40 * day_us)
+    writer = SideWriter(any_store, store.epoch)
+    rolled(writer)
+    access = access_of(writer)
+    cut = NOW_US - 2 * day_us
+    assert counted(writer) == {"usage_hour": 3 * 60, "usage_day": 3 * 60, "usage_month": 3 * 60}
+    wanted = count(access, "usage", cut)
+    assert purge(access, "usage", cut, None) == wanted > 0
+    assert counted(writer) == {"usage_hour": 0, "usage_day": 0, "usage_month": 2 * 60}
+    # What comes later belongs to the month still.
+    past(store, 3, range(4, 5), NOW_US)
+    roller = Roller(writer.begin, writer.read, Calendar(()), "root")
+    while roller.advance(NOW_US + HOUR_US, NOW_US + HOUR_US):
+        pass
+    assert counted(writer) == {"usage_hour": 60, "usage_day": 60, "usage_month": 3 * 60}
+    assert purge(access, "jobs", NOW_US - day_us * 3, None) == 3
+    writer.close()
+    store.close()
+
+
+def counted(writer: SideWriter) -> dict[str, int]:
+    """CPU seconds, rounded, by table."""
+    found = {}
+    with writer.read() as connection:
+        for table in (USAGE_HOUR, USAGE_DAY, USAGE_MONTH):
+            sums = select(func.sum(table.c.seconds), func.sum(table.c.micros)).where(table.c.tres_id == 1)
+            seconds, micros = connection.execute(sums).one()
+            found[table.name] = round(int(seconds or 0) + int(micros or 0) / 1e6)
+    return found
+
+
+def test_what_was_counted_of_a_runaway_job_is_taken_back(any_store: str) -> None:
+    store = leading(any_store)
+    job = start(make_job(1, submit_at_us=NOW_US, eligible_at_us=NOW_US), at_us=NOW_US)
+    step = make_step(job, state=JobState.COMPLETED, end_at_us=NOW_US + 600_000_000)
+    store.commit(submitted(1, [job], steps=[step]))
+    writer = SideWriter(any_store, store.epoch)
+    for hours in (3, 4):
+        roller = Roller(writer.begin, writer.read, Calendar(()), "root")
+        to_us = NOW_US - NOW_US % HOUR_US + hours * HOUR_US
+        while roller.advance(to_us, to_us):
+            pass
+        if hours == 3:
+            assert counted(writer)["usage_day"] == (to_us - NOW_US) // 1_000_000
+            with writer.begin() as connection:
+                assert [row.job_id for row in active(connection)] == [1]
+                assert fix(connection, [(1, 0), (1, 1)]) == 1
+    assert counted(writer) == {"usage_hour": 600, "usage_day": 600, "usage_month": 600}
     writer.close()
     store.close()

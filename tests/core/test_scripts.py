@@ -29,12 +29,14 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
     triggered 1 / triggers                              a trigger's program has ended / all triggers
     limit / counts / obstacles                          limits of accounts and QOS: limitscript.py
     reservations                                        all, with seconds since the scenario began
+    spans / reserved                                    what was written for accounting of suspensions, of reservations
 Every command is followed by the core's own `check()`.
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -408,6 +410,21 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
             )
         return lines or ["none"]
 
+    def spans(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """What accounting is told of jobs' pasts: suspended from - to, or what was held until then."""
+        return [
+            f"{row.job_id}.{row.attempt} "
+            + (f"held {row.tres} until {_s(row.end_at_us)}" if row.tres else _length("suspended", row))
+            for row in self.world.job_spans
+        ] or ["none"]
+
+    def reserved(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """What accounting is told of reservations."""
+        rows = [self.world.reservation_spans[key] for key in sorted(self.world.reservation_spans)]
+        return [_length(f"{row.resv_id} {row.name}", row) + f" {row.nodes} {row.tres} {row.who}" for row in rows] or [
+            "none"
+        ]
+
     def site(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         self.world = World(make_site(plain, keys, _value))
         for node in self.world.config.nodes:
@@ -427,6 +444,14 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
     def licenses(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         state = self.world.core.state
         return [f"{name} {free} free" for name, free in zip(state.license_kinds, state.free_licenses, strict=True)]
+
+
+def _s(at_us: int) -> int:
+    return (at_us - START_US) // 1_000_000
+
+
+def _length(what: str, row: Any) -> str:
+    return f"{what} {_s(row.start_at_us)}-{_s(row.end_at_us)}"
 
 
 def _bits(mask: int) -> str:

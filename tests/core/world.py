@@ -73,7 +73,19 @@ from ctld.core.fairshare import (
     WckeyRow,
 )
 from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
-from ctld.core.model import HistoryRow, JobRow, Node, NodeRow, PartitionRow, Qos, Reservation, SpecRow, StepRow
+from ctld.core.model import (
+    HistoryRow,
+    JobRow,
+    JobSpan,
+    Node,
+    NodeRow,
+    PartitionRow,
+    Qos,
+    Reservation,
+    ReservationSpan,
+    SpecRow,
+    StepRow,
+)
 from ctld.core.periodic import Crontab, Trigger
 from ctld.core.planning import run_plan
 from ctld.core.recover import ArrayCounts, Loaded
@@ -133,6 +145,8 @@ class World:
         self.tres_rows: dict[int, TresRow] = {}
         self.budget_rows: dict[tuple[int, str, str, int], BudgetRow] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.job_spans: list[JobSpan] = []
+        self.reservation_spans: dict[tuple[int, int], ReservationSpan] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
         self.sequence = 0
@@ -192,10 +206,18 @@ class World:
             audit=AuditHead(len(self.audit), self.audit[-1].hash if self.audit else GENESIS, len(self.txns)),
             qos_usage=sorted(self.qos_usage.items()),
             budgets=tuple(self.budget_rows.values()),
+            reservation_spans=self._last_reservation_spans(),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
         self.links.clear()
+
+    def _last_reservation_spans(self) -> tuple[ReservationSpan, ...]:
+        """As ctld/store/loader.py has them."""
+        here = {r.resv_id for r in self.reservations.values()}
+        rows = [self.reservation_spans[key] for key in sorted(self.reservation_spans)]
+        last = {row.resv_id: row for row in rows if row.resv_id in here and row.end_at_us > row.start_at_us}
+        return tuple(last.values())
 
     def _shares(self) -> LoadedShares:
         return LoadedShares(
@@ -246,6 +268,8 @@ class World:
         for step in batch.steps:
             self.steps[step.job_id, step.attempt, step.step_id] = step
         self.history += batch.history
+        self.job_spans += batch.job_spans
+        self.reservation_spans.update({(row.resv_id, row.start_at_us): row for row in batch.reservation_spans})
         for row in batch.audit:
             before = self.audit[-1].hash if self.audit else GENESIS
             assert row.audit_id == len(self.audit) + 1 and row.hash == chained(before, row.record), "a gap in the chain"
