@@ -179,6 +179,9 @@ class _Reader:
             return
         for word, line, values in self._pairs(node, "accounts"):
             name = word.lower()
+            if name == ROOT:
+                self._wrong(line, "root is above all accounts and not in the file: sacctmgr modify cluster changes it")
+                continue
             own: list[tuple[str, int, Any]] = []
             for key, at, value in self._pairs(values, f"account {name}"):
                 if key.lower() == "accounts":

@@ -29,7 +29,7 @@ def make_policy(answer: ListAssociationsReply, qos: Iterable[Qos]) -> Policy:
     entities: dict[Key, dict[str, str]] = {("qos", one.name): _normal("qos", _of_qos(one)) for one in qos}
     about = {one.name: one for one in answer.accounts}
     for one in answer.associations:
-        if one.made_by_itself or (one.account == ROOT and not one.user):
+        if one.made_by_itself or one.account == ROOT:  # the file's accounts begin below it
             continue
         texts = _of_assoc(one)
         if one.user:

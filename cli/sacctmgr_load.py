@@ -90,12 +90,13 @@ def plan(tree: Tree, file: AccountsFile, wckeys: dict[str, list[str]], clean: bo
         yield Step(_request("modify", "cluster", [], changes), _told("Changed", "Cluster", file.cluster, changes))
     for entry in file.accounts:
         yield from _account(tree, entry, clean)
+    there = {(one.user, one.account, one.partition): one for one in reversed(tree.whole.associations)}
     places: dict[str, list[str]] = {}
     firsts: dict[str, Entry] = {}
     for entry in file.users:
         firsts.setdefault(entry.name, entry)
         places.setdefault(entry.name, []).append(entry.parent)
-        yield from _association(tree, entry, clean)
+        yield from _association(there.get((entry.name, entry.parent, entry.partition)), entry, clean)
     for entry in firsts.values():
         yield from _user(tree, entry, places[entry.name], wckeys, clean)
     if clean:
@@ -118,8 +119,7 @@ def _account(tree: Tree, entry: Entry, clean: bool) -> Iterator[Step]:
         )
 
 
-def _association(tree: Tree, entry: Entry, clean: bool) -> Iterator[Step]:
-    found = _find(tree, entry)
+def _association(found: Association | None, entry: Entry, clean: bool) -> Iterator[Step]:
     name = f"{entry.name}@{entry.parent}" + (f"/{entry.partition}" if entry.partition else "")
     partitions = [entry.partition] if entry.partition else []
     if found is None or found.made_by_itself:
@@ -127,13 +127,6 @@ def _association(tree: Tree, entry: Entry, clean: bool) -> Iterator[Step]:
         yield Step(request, _told("Adding", "User", name, entry.settings))
     elif changes := difference(found, entry.settings, clean):
         yield Step(_only(found, "modify", changes), _told("Changed", "User", name, changes))
-
-
-def _find(tree: Tree, entry: Entry) -> Association | None:
-    for one in tree.whole.associations:
-        if (one.user, one.account, one.partition) == (entry.name, entry.parent, entry.partition):
-            return one
-    return None
 
 
 def _only(one: Association, verb: str, changes: dict[str, str]) -> ChangeAccountsRequest:

@@ -72,6 +72,7 @@ def test_a_file_is_entities_with_their_texts(tmp_path: Path) -> None:
         ("colours: {}\n", ":1: colours: expected cluster, qos, accounts, users"),
         ("accounts: {a: {\n", " is not YAML: while parsing a flow node"),
         ("accounts:\n  a: {parent: a}\n", ":2: account a is its own parent"),
+        ("accounts:\n  root: {Fairshare: 2}\n", ":2: root is above all accounts and not in the file: sacctmgr modify"),
         ("qos:\n  x: {UsageFactor: much}\n", ":2: qos x: expected a number such as 0.5, not much"),
     ],
 )
@@ -127,6 +128,7 @@ def present() -> Policy:
             Association(id=6, account="old", parent="root", shares=1),
             Association(id=7, account="old", user="eve", parent="old", shares=1),
             Association(id=8, account="x", parent="root", shares=1, made_by_itself=True),
+            Association(id=9, account="root", user="root", parent="root", shares=1),
         ],
         accounts=[AccountInfo(name="physics", description="Physics", organization="uni", coordinators=["cat"])],
         users=[UserInfo(name="ann", default_account="physics", admin_level="None")],

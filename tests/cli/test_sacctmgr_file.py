@@ -1,5 +1,7 @@
 """sacctmgr dump and load: the file, what is told and sent, files that are none."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from cli.sacctmgr_dump import lines_of
@@ -202,3 +204,26 @@ def test_no_file(client, capsys, tmp_path):
 
 def test_the_tree_in_the_file_is_the_one_that_was_asked_for() -> None:
     assert "\n".join(line for line in lines_of(Tree.of(TREE), {"bob": ["w1", "w2"]}) if line[0] != "#") + "\n" == DUMPED
+
+
+def test_each_association_is_looked_up_and_not_searched_for():
+    """A file of 6,000 users took 14 seconds to compare."""
+
+    class Counted(list):
+        walks = 0
+
+        def __iter__(self):
+            self.walks += 1
+            return super().__iter__()
+
+        __reversed__ = __iter__
+
+    users = [f"u{number}" for number in range(50)]
+    there = [Association(id=1, account="root", shares=1), Association(id=2, account="a", parent="root", shares=1)]
+    there += [Association(id=3 + at, account="a", user=user, parent="a", shares=1) for at, user in enumerate(users)]
+    whole = ListAssociationsReply(associations=there, accounts=[AccountInfo(name="a")], cluster="tiny")
+    counted = Counted(there)
+    tree = Tree.of(whole)._replace(whole=SimpleNamespace(associations=counted, cluster="tiny"))
+    lines = ["Cluster - 'tiny'", "Parent - 'root'", "Account - 'a'", "Parent - 'a'", *(f"User - '{u}'" for u in users)]
+    assert not list(plan(tree, read_file("\n".join(lines) + "\n"), {}, False))
+    assert counted.walks <= 1
