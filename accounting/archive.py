@@ -9,6 +9,7 @@ existing file is written over.
 import base64
 import gzip
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -100,7 +101,11 @@ def load(path: str, begin: Begin) -> int:
 
 
 def _records(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    with gzip.open(path, "rb") as file:
+    # Not to wait: a pipe or a device that somebody names would hold the controller's thread for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with open(handle, "rb") as raw, gzip.open(raw, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise BadValue(f"archive {path}: it is no regular file")
         number = 0
         while line := _line(file, path):
             number += 1

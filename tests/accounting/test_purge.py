@@ -1,6 +1,7 @@
 """Purges: what is old and counted goes, with all that belongs to it, while a controller commits; archives come back."""
 
 import gzip
+import os
 import threading
 from pathlib import Path
 
@@ -212,3 +213,15 @@ def test_what_was_counted_of_a_runaway_job_is_taken_back(any_store: str) -> None
     assert counted(writer) == {"usage_hour": 600, "usage_day": 600, "usage_month": 600}
     writer.close()
     store.close()
+
+
+def test_what_is_no_archive_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    broken = bytearray(gzip.compress(b'["job",{}]\n' * 1000))
+    broken[12:30] = b"\xff" * 18
+    (tmp_path / "broken").write_bytes(broken)
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("broken", "pipe"):
+        with pytest.raises(BadValue, match=f"^archive {tmp_path}/{name}"):
+            archives.load(str(tmp_path / name), create_engine("sqlite://").begin)
+    with pytest.raises(OSError):
+        archives.load(str(tmp_path), create_engine("sqlite://").begin)
