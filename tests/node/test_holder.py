@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from openway import open_way
 
 from penstock.v1 import node_pb2
 from tests.node.fakectl import EXTERN, cluster, eventually, lines
@@ -21,13 +22,6 @@ def program(path: Path, body: str) -> str:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return str(path)
-
-
-def open_way(folder: Path) -> None:
-    """Let other users pass through to the spool."""
-    while folder != folder.parent and not folder.stat().st_mode & stat.S_IXOTH:
-        folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
-        folder = folder.parent
 
 
 def site(tmp_path: Path, **more) -> node_pb2.NodeSettings:

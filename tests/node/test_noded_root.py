@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from openway import open_way
 
 from nodedaemon import cgroup, cgroup_find, task
 from nodedaemon.context import Context
@@ -31,10 +32,7 @@ def run(coroutine):
 @pytest.fixture
 def open_path(tmp_path):
     """tmp_path with a folder that belongs to nobody, and a way there."""
-    folder = tmp_path
-    while folder != folder.parent and not folder.stat().st_mode & stat.S_IXOTH:
-        os.chmod(folder, folder.stat().st_mode | stat.S_IXOTH)
-        folder = folder.parent
+    open_way(tmp_path)
     mine = tmp_path / "nobody"
     mine.mkdir()
     os.chown(mine, NOBODY, NOBODY)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openway import open_way
 
 from ctld.core.effects import RunTrigger
 from ctld.core.events import TriggerEnded
@@ -84,8 +85,8 @@ def test_a_controller_that_is_not_root_runs_nobody_elses(monkeypatch: pytest.Mon
 @pytest.mark.root
 def test_it_is_the_user_who_set_it_and_nobody_else(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
+    open_way(tmp_path)
+    tmp_path.chmod(0o777)
     path = script(
         tmp_path, f"{{ id -u; id -g; id -G; grep -E '^(Uid|Gid|CapEff)' /proc/self/status; umask; }} > {tmp_path}/who"
     )
