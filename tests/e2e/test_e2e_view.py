@@ -124,9 +124,9 @@ def test_squeue(cluster: LiveCluster) -> None:
     assert lines[0] == "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
     assert {line.split()[0] for line in lines[1:]} == {str(running), str(held)}
     assert re.fullmatch(
-        rf" +{running} +main +runner +\S+ +R +0:\d\d +1 n2", next(x for x in lines if str(running) in x)
+        rf" +{running} +main +runner +\S+ +R +0:\d\d +1 n2", next(x for x in lines if x.split()[0] == str(running))
     )
-    assert next(x for x in lines if str(held) in x).endswith("(JobHeldUser)")
+    assert next(x for x in lines if x.split()[0] == str(held)).endswith("(JobHeldUser)")
     form = cluster.run(
         "squeue", "-h", "-t", "all", "-S", "i", "-j", f"{running},{held},{ended}", "-o", "%i|%t|%C|%N"
     ).ok()
