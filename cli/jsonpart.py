@@ -30,7 +30,7 @@ def partition_object(part: PartitionInfo, cluster: str) -> Json:
         },
         "accounts": {"allowed": ",".join(part.allow_accounts), "deny": ",".join(part.deny_accounts)},
         "groups": {"allowed": ",".join(part.allow_groups)},
-        "qos": {"allowed": ",".join(part.allow_qos), "deny": ",".join(part.deny_qos), "assigned": ""},
+        "qos": {"allowed": ",".join(part.allow_qos), "deny": ",".join(part.deny_qos), "assigned": part.qos},
         "alternate": part.alternate,
         "tres": {"billing_weights": part.tres_billing_weights, "configured": part.tres},
         "cluster": cluster,

@@ -353,7 +353,8 @@ def partition_record(part: PartitionInfo) -> Record:
     return [
         f"PartitionName={part.name}",
         f"AllowGroups={_all(part.allow_groups)} {_accounts(part)} {_qos(part)}",
-        f"AllocNodes={compress(part.alloc_nodes) or 'ALL'}{_alternate(part)} Default={_yes(part.is_default)} QoS=N/A",
+        f"AllocNodes={compress(part.alloc_nodes) or 'ALL'}{_alternate(part)} Default={_yes(part.is_default)} "
+        f"QoS={part.qos or 'N/A'}",
         f"DefaultTime={format_duration(part.default_time_s) if part.default_time_s else 'NONE'} "
         f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
         f"GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",

@@ -44,7 +44,7 @@ from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.logs import LogFile, log_transitions
 from ctld.runtime.loop import Runtime
 from ctld.runtime.mail import MailRunner
-from ctld.runtime.reload import Preview, look, problems_of, read
+from ctld.runtime.reload import Preview, look, missing_qos, problems_of, read
 from ctld.runtime.rolling import RollUps
 from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
@@ -184,6 +184,8 @@ class Controller:
         self._auth = AuthServer(folder.auth_socket, TokenIssuer(credentials), clock)
         self._auth.start()
         write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
+        for warning in missing_qos(config, core.state.qos):
+            log.warning("%s", warning)
         log.info(
             "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
             config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), address,
@@ -318,7 +320,8 @@ class Controller:
         keep = loaded.config.has_word("reconfig_flags", "keeppartinfo")
         stay = kept(loaded.config, made.values(), keep_partitions=keep)
         config, misfits = amend_all(loaded.config, stay, self._config_folder)
-        loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits))
+        doubts = missing_qos(config, self._runtime.core.state.qos)
+        loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *misfits, *doubts))
         return loaded, tuple(key for key in made if key not in {one.key for one in stay})
 
     async def _reconfigure(self, act: RecordAct | None = None) -> tuple[str, ...]:

@@ -5,12 +5,14 @@ goes on only when nothing stands against it.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ctld.core.layout import misfits
 from ctld.core.touched import touched
 from ctld.rpc.refusals import BadRequest
 from penstock.config import ConfigError, Loaded, changes, load, reload_problems
+from penstock.values.config import Config
 from penstock.values.gres import Gres
 from penstock.values.refusals import TEXT, Code
 
@@ -22,6 +24,15 @@ class Preview(NamedTuple):
     changes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
+
+
+def missing_qos(config: Config, known: Mapping[str, object]) -> tuple[str, ...]:
+    """Partitions whose own QOS is in no table: as in Slurm they are used without it, which somebody should know."""
+    return tuple(
+        f"PartitionName={one.name}: there is no QOS {one.qos}: its jobs have no limits of it (sacctmgr add qos {one.qos})"
+        for one in config.partitions
+        if one.qos and one.qos not in known
+    )
 
 
 async def read(path: str) -> Loaded:

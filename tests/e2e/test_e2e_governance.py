@@ -11,7 +11,7 @@ CONF = ClusterConf(
     more=("AccountingStorageEnforce=associations,limits,qos", "PenstockCurrency=EUR", "PenstockLending=all"),
     partitions=(
         "PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED PenstockPrices=gres/gpu=2.50,cpu=0.03",
-        "PartitionName=side Nodes=ALL MaxTime=UNLIMITED AllowQos=high",
+        "PartitionName=side Nodes=ALL MaxTime=UNLIMITED AllowQos=high QOS=late",
     ),
 )
 NO_ACCOUNT = "Invalid account or account/partition combination specified"
@@ -30,6 +30,12 @@ def test_who_may_submit_what(new_cluster: Callable[..., LiveCluster]) -> None:
         assert done.status == 1, done
         return done.err.splitlines()[0]
 
+    # The partition's own QOS does not exist yet: Slurm goes on without it, and so do we, but we say so.
+    missing = "PartitionName=side: there is no QOS late: its jobs have no limits of it (sacctmgr add qos late)"
+    assert missing in cluster.run("scontrol", "reconfigure").err
+    manage("add", "qos", "late")
+    assert missing not in cluster.run("scontrol", "reconfigure").ok().err
+    assert " QoS=late\n" in cluster.run("scontrol", "show", "partition", "side").ok().out
     manage("add", "account", "lab", "rich")
     if user != "root":  # who has the account root, as in Slurm
         for name, words in (("sbatch", ["--wrap", "true"]), ("srun", ["true"]), ("salloc", ["true"])):
