@@ -14,23 +14,24 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import Engine, func, insert, select, update
 
 from accounting.database import read_engine
 from accounting.filter import RecordFilter
 from accounting.records import Records
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
-from accounting.schema import JOB, JOB_REQUEST, STEP
+from accounting.schema import ACCOUNT, ACCOUNT_USER, ASSOC, JOB, JOB_REQUEST, STEP
 from accounting.usage import UsageAsk, cluster, usage
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
+from ctld.store.schema import META
 from ctld.store.sidewriter import SideWriter
 from penstock.values.states import JobState
 
 US = 1_000_000
 DAY_US = 24 * HOUR_US
-USERS, ACCOUNTS, NODES, CHUNK = 400, 40, 500, 20_000
+USERS, ACCOUNTS, NODES, REQUESTS, CHUNK = 400, 40, 500, 1000, 20_000
 REPEAT = 3
 _SHAPES = (
     ("cpu=1,mem=4G,node=1,billing=1", 1, "[]"),
@@ -52,7 +53,7 @@ def jobs_until(now_us: int, number: int, months: int) -> Iterator[tuple[dict[str
         tres, cpus, alloc = _SHAPES[rng.randrange(4)]
         node = f"n{rng.randint(1, NODES)}"
         job = {
-            "job_id": job_id, "attempt": 0, "array_job_id": 0, "request_id": 1 + job_id % 1000, "spec_hash": b"x" * 32,
+            "job_id": job_id, "attempt": 0, "array_job_id": 0, "request_id": 1 + job_id % REQUESTS, "spec_hash": b"x" * 32,
             "user_id": 10_000 + user, "group_id": 100, "user_name": f"user{user}", "group_name": "users",
             "submit_at_us": submit_us, "name": f"job{job_id % 977}", "account": f"acc{user % ACCOUNTS}", "qos": "normal",
             "nodes_req": 1, "cpus_req": cpus, "tres_req": tres, "array_throttle": 0, "partition": "gpu",
@@ -77,7 +78,7 @@ def fill(engine: Engine, now_us: int, number: int, months: int) -> None:
     with engine.begin() as connection:
         requests = [
             {"request_id": i, "job_id": i, "submit_key": "", "submitted_at_us": 0, "request": b'{"name":"x"}'}
-            for i in range(1, 1001)
+            for i in range(1, REQUESTS + 1)
         ]
         connection.execute(insert(JOB_REQUEST), requests)
     rows = jobs_until(now_us, number, months)
@@ -85,6 +86,29 @@ def fill(engine: Engine, now_us: int, number: int, months: int) -> None:
         with engine.begin() as connection:
             connection.execute(insert(JOB), [job for job, _ in chunk])
             connection.execute(insert(STEP), [step for _, step in chunk])
+
+
+def settle(engine: Engine) -> None:
+    """The accounts and users of these jobs, and the counters behind the jobs, so that a controller can go on from there."""
+    with engine.begin() as connection:
+        last = connection.execute(select(func.max(JOB.c.job_id))).scalar() or 0
+        if connection.execute(select(META.c.next_job_id)).scalar_one() > last:
+            return
+        connection.execute(update(META).values(next_job_id=last + 1, next_request_id=REQUESTS + 1))
+        accounts = [f"acc{number}" for number in range(ACCOUNTS)]
+        common = {"shares": 1, "priority": 0, "made_by_itself": 0, "deleted": 0}
+        connection.execute(
+            insert(ASSOC),
+            [{"assoc_id": user + 2, "account": accounts[user % ACCOUNTS], "user_name": f"user{user}",
+              "parent": accounts[user % ACCOUNTS], **common} for user in range(USERS)]
+            + [{"assoc_id": USERS + 2 + number, "account": name, "user_name": "", "parent": "root", **common}
+               for number, name in enumerate(accounts)],
+        )  # fmt: skip
+        connection.execute(
+            insert(ACCOUNT), [{"name": name, "description": "", "organization": ""} for name in accounts]
+        )
+        users = [{"name": f"user{user}", "default_account": accounts[user % ACCOUNTS]} for user in range(USERS)]
+        connection.execute(insert(ACCOUNT_USER), users)
 
 
 def best(what: str, ask: Callable[[], int]) -> None:
@@ -115,6 +139,7 @@ def main() -> None:
         begun = time.perf_counter()
         fill(engine, now_us, asked.jobs, asked.months)
         print(f"{asked.jobs} jobs written in {time.perf_counter() - begun:.0f} s", flush=True)
+    settle(engine)
     engine.dispose()
     count(asked.place, epoch, now_us)
     ask(asked.place, now_us)

@@ -38,7 +38,7 @@ PROGRAMS = (
     Program(
         "db",
         "ctld.dbtool.main:main",
-        "bring the database up to date, check it, copy it, write it as text",
+        "bring the database up to date, check it, copy it, move it, write it as text",
         is_daemon=True,
     ),
     Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),

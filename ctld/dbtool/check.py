@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import BigInteger, Connection, column, func, select, text
 
-from ctld.store.dialect import dialect_of
+from ctld.store.dialect import one_moment
 from ctld.store.migrate import REVISIONS, revision_of
 from ctld.store.schema import METADATA
 
@@ -71,9 +71,12 @@ class Found(NamedTuple):
 
 def check(connection: Connection) -> Found:
     """Look at everything. A database with another schema is only told to be that."""
-    snapshot = dialect_of(connection.engine).snapshot
-    if snapshot:
-        connection.execute(text(snapshot))
+    one_moment(connection)
+    return examine(connection)
+
+
+def examine(connection: Connection) -> Found:
+    """The same within the caller's transaction."""
     problems: list[str] = []
     if connection.dialect.name == "sqlite":
         lines = [str(line) for (line,) in connection.execute(text("PRAGMA integrity_check"))]

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, and_, or_, select, text, true
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, and_, or_, select, true
 
 from accounting.schema import ASSOC, ENDED_FROM, JOB, STEP
 from accounting.tables import USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
-from ctld.store.dialect import dialect_of
+from ctld.store.dialect import one_moment
 from ctld.store.schema import QOS
 from penstock.values.states import JobState
 
@@ -36,9 +36,7 @@ class _File(NamedTuple):
 
 def export(connection: Connection, folder: Path, form: str, since_us: int) -> Iterator[tuple[str, int]]:
     """Write the files, all of one moment; yields each one's name and rows. Raises OSError (there already, no room)."""
-    snapshot = dialect_of(connection.engine).snapshot
-    if snapshot:
-        connection.execute(text(snapshot))
+    one_moment(connection)
     folder.mkdir(mode=0o700, exist_ok=True)
     for file in _files(since_us):
         path = folder / f"{file.name}.{form}"
@@ -68,7 +66,7 @@ def _plain(table: Any) -> Select[Any]:
 
 
 def _write(connection: Connection, file: _File, form: str, stream: TextIO) -> int:
-    found = connection.execution_options(yield_per=ROWS_AT_A_TIME).execute(file.query)
+    found = connection.execute(file.query.execution_options(yield_per=ROWS_AT_A_TIME))
     names = list(found.keys())
     heads = [name.removesuffix(_US) if name.endswith(_AT_US) else name for name in names]
     convert = [_converter(name, file.states) for name in names]

@@ -1,7 +1,8 @@
-"""`penstock db migrate|check|backup|export`: which database, and what to do with it.
+"""`penstock db migrate|check|backup|export|move`: which database, and what to do with it.
 
 Exit status: 0; 1 when `check` has found something, or `migrate --look` a schema that is not this program's; 75 when a
-controller leads (migrate) or the server does not answer; 78 when the configuration or the database cannot be used.
+controller leads (migrate, move) or the server does not answer; 78 when the configuration or the database cannot be
+used; 130 when a person has interrupted it.
 What the subcommands do is in the modules named like them.
 """
 
@@ -21,9 +22,10 @@ from ctld.dbtool.check import check
 from ctld.dbtool.errors import DatabaseBusy
 from ctld.dbtool.export import FORMATS, export
 from ctld.dbtool.migrate import look, migrate_now
+from ctld.dbtool.move import move
 from ctld.store.dialect import dialect_of, kind_of
 from ctld.store.errors import StorageWaits, StoreError
-from ctld.store.place import database_place
+from ctld.store.place import database_place, given_place
 from penstock.cluster import conf_path
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
@@ -32,6 +34,7 @@ from penstock.values.errors import BadValue
 
 EX_TEMPFAIL: Final = 75
 EX_CONFIG: Final = 78
+EX_INTERRUPTED: Final = 130
 
 
 def main(argv: list[str]) -> int:
@@ -51,16 +54,24 @@ def main(argv: list[str]) -> int:
         _say(str(error))
     except OSError as error:
         _say(f"{error.filename or ''}: {error.strerror}")
+    except KeyboardInterrupt:
+        _say("interrupted; nothing was written")
+        return EX_INTERRUPTED
     return EX_CONFIG
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command == "move":
+        source, target = given_place(options.source), given_place(options.target)
+        _need_file(source, f"{source}: there is no such database")
+        for line in move(source, target, time.time_ns() // 1000):
+            print(line, flush=True)
+        return 0
     config = load(options.config).config
     place = database_place(
         config.penstock_database_url, options.config, Path(config.state_save_location) / "penstock.db"
     )
-    if not is_server(place) and not Path(place).exists():
-        raise BadSetup(f"{place}: there is no database yet; the controller makes it when it starts")
+    _need_file(place, f"{place}: there is no database yet; the controller makes it when it starts")
     if options.command == "backup":
         print(backup(place, Path(options.file)))
         return 0
@@ -76,6 +87,11 @@ def _run(options: argparse.Namespace) -> int:
         raise kind(f"database {shown(place)}: {said}") from error
     finally:
         engine.dispose()
+
+
+def _need_file(place: str, otherwise: str) -> None:
+    if not is_server(place) and not Path(place).exists():
+        raise BadSetup(otherwise)
 
 
 def _read(options: argparse.Namespace, engine: Engine, now_us: int) -> int:
@@ -109,6 +125,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("folder", metavar="FOLDER", help="where the files go; it must not have them yet")
     one.add_argument("--format", choices=FORMATS, default="csv", help="default %(default)s")
     one.add_argument("--since", metavar="TIME", help="jobs that ended since then or have not, and usage since then")
+    one = commands.add_parser("move", help="copy all of it into an empty one; the controller must be stopped")
+    one.add_argument("source", metavar="FROM", help="a path, a URL, or file:/PATH of a file with a URL in it")
+    one.add_argument(
+        "target", metavar="TO", help="likewise: a file that is not there yet, or a database without tables"
+    )
     return parser
 
 

@@ -18,7 +18,7 @@ def look(connection: Connection, now_us: int) -> tuple[str, bool]:
     found = revision_of(connection)
     if found == REVISIONS[-1]:
         return f"schema {found} is up to date", True
-    holder = _leader(connection, now_us) if found else ""
+    holder = leader(connection, now_us) if found else ""
     first = f"; {holder} leads, stop it first" if holder else ""
     return f"schema {found or 'none'} would become {REVISIONS[-1]}{first}", False
 
@@ -32,7 +32,7 @@ def migrate_now(place: str, now_us: int) -> str:
             found = revision_of(connection)
             if found == REVISIONS[-1]:
                 return f"schema {found} is up to date"
-            if found and (holder := _leader(connection, now_us)):
+            if found and (holder := leader(connection, now_us)):
                 raise DatabaseBusy(f"database {shown(place)}: {holder} leads; stop the controller first")
             migrate(connection)
         return f"schema {found or 'none'} became {REVISIONS[-1]}"
@@ -45,6 +45,7 @@ def migrate_now(place: str, now_us: int) -> str:
         engine.dispose()
 
 
-def _leader(connection: Connection, now_us: int) -> str:
+def leader(connection: Connection, now_us: int) -> str:
+    """Who leads on the database; "" = nobody."""
     holder, expires_at_us = connection.execute(text("SELECT holder, expires_at_us FROM meta")).one()
     return str(holder) if expires_at_us > now_us else ""

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, select, text, update
+from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -26,7 +26,7 @@ from ctld.core.effects import Batch
 from ctld.core.model import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import Loaded
 from ctld.store import loader, rows, steprows
-from ctld.store.dialect import Dialect, dialect_of, kind_of, reader_engine, write_engine
+from ctld.store.dialect import Dialect, dialect_of, kind_of, one_moment, reader_engine, write_engine
 from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
 from ctld.store.migrate import migrate
 from ctld.store.schema import META
@@ -291,8 +291,7 @@ class Store:
     def load(self, now_us: int, min_job_age_us: int, submit_key_age_us: int) -> Loaded:
         """What the core starts with: the live queue, and what ended less than `min_job_age_us` ago."""
         with self._writing(), self._engine.begin() as connection:
-            if self._dialect.snapshot:
-                connection.execute(text(self._dialect.snapshot))
+            one_moment(connection)
             loaded = loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
         return loaded._replace(seen_at_us=self._seen_at_us)
 

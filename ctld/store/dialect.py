@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
@@ -52,7 +52,7 @@ class Dialect:
     """One database system."""
 
     begin: str  # starts a transaction that will write
-    snapshot: str  # makes what a transaction reads all of one moment; "" = it is anyway
+    snapshot: str  # makes what a transaction reads all of one moment; "" = a transaction's reads are anyway
     insert: Callable[[Any], Any]  # SQLAlchemy's INSERT with ON CONFLICT
     paramstyle: str  # of the driver's positional parameters
     error: type[Exception]  # base of the driver's errors
@@ -95,6 +95,15 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {"sqlite": lambda: SQLITE, "postgr
 def dialect_of(engine: Engine) -> Dialect:
     """The entry for an engine made by `write_engine`."""
     return _DIALECTS[engine.dialect.name]()
+
+
+def one_moment(connection: Connection) -> None:
+    """What a new connection, or transaction, reads from now on is all of one moment."""
+    dialect = dialect_of(connection.engine)
+    if dialect.snapshot:
+        connection.execute(text(dialect.snapshot))
+    elif not dialect.in_transaction(connection.connection.dbapi_connection):
+        connection.execute(text("BEGIN"))  # the driver begins none before a question
 
 
 def kind_of(dialect: Dialect, error: Exception) -> tuple[type[StoreError], str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from accounting.database import DatabaseUrlError, database_url, is_server
+from accounting.database import DatabaseUrlError, database_url, is_server, shown
 from penstock.errors import BadSetup
 from penstock.security.keyfiles import read_secret
 
@@ -31,6 +31,24 @@ def database_place(
     """The path or URL to open. Raises BadSetup."""
     if not url:
         return str(default)
+    place = _place(url, environment)
+    if place == url and _has_password(place):
+        _check_config(Path(config_path))
+    return place
+
+
+def given_place(word: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The path or URL to open, of an argument of a command: everybody may read those. Raises BadSetup."""
+    place = _place(word, environment)
+    if place == word and _has_password(place):
+        raise BadSetup(
+            f"{shown(place)}: everybody can read a password that is in an argument: change it, write the URL into a file "
+            "of mode 0600 and give file:/PATH"
+        )
+    return place
+
+
+def _place(url: str, environment: Mapping[str, str]) -> str:
     place = _from_file(url) if url.startswith(_FILE) else url
     try:
         if not is_server(place):
@@ -38,18 +56,23 @@ def database_place(
     except DatabaseUrlError as error:
         raise BadSetup(str(error)) from None
     parsed = make_url(place)
-    if place == url and (parsed.password or any(name in parsed.query for name in _PASSWORDS)):
-        _check_config(Path(config_path))
     passfile = str(parsed.query.get("passfile", "")) or environment.get("PGPASSFILE", "")
     if passfile:
         read_secret(Path(passfile), "file of passwords")
     return place
 
 
+def _has_password(place: str) -> bool:
+    if not is_server(place):
+        return False
+    parsed = make_url(place)
+    return bool(parsed.password) or any(name in parsed.query for name in _PASSWORDS)
+
+
 def _from_file(url: str) -> str:
     path = Path(url.removeprefix(_FILE).removeprefix("//"))
     if not path.is_absolute():
-        raise BadSetup(f"PenstockDatabaseUrl={url}: write the whole path, as file:/etc/penstock/database.url")
+        raise BadSetup(f"{url}: write the whole path, as file:/etc/penstock/database.url")
     try:
         lines = read_secret(path, "file of the database's URL").decode().split("\n")
     except UnicodeDecodeError:

@@ -11,13 +11,14 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from postgres import change, rows
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
-from accounting.database import database_url
+from accounting.database import database_url, read_engine
 from ctld.dbtool.backup import pg_dump
 from ctld.dbtool.check import INVARIANTS
 from ctld.dbtool.main import main
 from ctld.store import migrate
+from ctld.store.dialect import one_moment
 from ctld.store.schema import ENDED_FROM
 from penstock.values.states import JobState
 from tests.store.making import NOW_US, end, leading, make_batch, make_job, make_step, start, submitted
@@ -153,6 +154,20 @@ def test_export(conf: Path, tmp_path: Path, any_store: str, capsys: pytest.Captu
     (line,) = (tmp_path / "all" / "usage_hour.jsonl").read_text().splitlines()
     assert json.loads(line)["start_at"] == "2023-11-14T22:00:00Z" and json.loads(line)["account"] == "physics"
     store.close()
+
+
+def test_all_that_a_check_or_an_export_reads_is_of_one_moment(any_store: str) -> None:
+    leading(any_store).close()
+    engine = read_engine(any_store)
+    with engine.connect() as connection:
+        one_moment(connection)
+        question = text("SELECT next_job_id FROM meta")
+        assert connection.execute(question).scalar() == 1
+        change(any_store, "UPDATE meta SET next_job_id = 2")
+        assert connection.execute(question).scalar() == 1
+    with engine.connect() as connection:
+        assert connection.execute(question).scalar() == 2
+    engine.dispose()
 
 
 def test_a_database_that_is_not_there(tmp_path: Path) -> None:

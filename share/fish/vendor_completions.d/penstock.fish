@@ -12,7 +12,7 @@ complete -c penstock -f -n __fish_use_subcommand -a gpus -d 'list the GPUs of th
 complete -c penstock -f -n __fish_use_subcommand -a fits -d 'list the largest jobs that would start now'
 complete -c penstock -f -n __fish_use_subcommand -a budget -d 'list the budgets of accounts, and what is used of them'
 complete -c penstock -f -n __fish_use_subcommand -a ctld -d 'the controller'
-complete -c penstock -f -n __fish_use_subcommand -a db -d 'bring the database up to date, check it, copy it, write it as text'
+complete -c penstock -f -n __fish_use_subcommand -a db -d 'bring the database up to date, check it, copy it, move it, write it as text'
 complete -c penstock -f -n __fish_use_subcommand -a noded -d 'the node daemon'
 complete -c penstock -f -n __fish_use_subcommand -a sim -d 'run workloads through the scheduler in virtual time'
 complete -c penstock -f -n __fish_use_subcommand -a adopt -d 'put an ssh session into a job (for pam_exec)'
