@@ -7,7 +7,7 @@ for one partition is a line of its own; -m says which.
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from cli.options import YES, Command, Option, parse
 from cli.run import CommandError, complain, run
 from cli.sprio import NOT_MULTIFACTOR
 from cli.tree import load_associations
-from cli.users import login_of
+from cli.users import find_entry, login_of
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -123,6 +123,7 @@ def body(argv: list[str]) -> int:
     if not answer.multifactor:
         complain("sshare", NOT_MULTIFACTOR, plain=True)
         return 1
+    _check_names(answer.associations, options)
     columns = _columns(options, answer.fair_tree)
     shown = select(list(answer.associations), options)
     if is_wanted(options):
@@ -192,6 +193,21 @@ def add_counters(client: Client, answer: ListAssociationsReply) -> None:
     for counted in (one for page in pages for one in page.counters if one.assoc_id in by_id):
         by_id[counted.assoc_id].tres_mins.update(_pairs(counted.used.get("grptresmins", "")))
         by_id[counted.assoc_id].tres_run_mins.update(_pairs(counted.used.get("grptresrunmins", "")))
+
+
+def _check_names(found: Iterable[Association], options: dict[str, Any]) -> None:
+    """Raise CommandError for an account that is not there, or not the caller's to see, and for a user whom neither the
+    cluster nor this machine knows. Slurm says so of numbers only, and shows an empty table of others."""
+    there = {name for one in found for name in (("account", one.account), ("user", one.user))}
+    for name in words(options.get("accounts")):
+        if ("account", name.lower()) not in there:
+            raise CommandError(f"Invalid account: {name}")
+    for name in words(options.get("users")):
+        if name.isascii() and name.isdigit():
+            if find_entry(name) is None:
+                raise CommandError(f"Invalid user id: {name}", plain=True)
+        elif name.upper() != "ALL" and ("user", name) not in there and find_entry(name) is None:
+            raise CommandError(f"Invalid user: {name}")
 
 
 def select(found: list[Association], options: dict[str, Any]) -> list[Association]:
