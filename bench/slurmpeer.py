@@ -30,24 +30,21 @@ MUNGE_KEY_BYTES = 1024
 #: A first array, unmeasured: it pays for loading plugins and credentials.
 WARM_UP_TASKS = 50
 
-CONF = """
-ClusterName=bench
+#: Of every private Slurm: its daemons as root in one folder, without accounting, cgroups and plug-ins that cost time.
+PRIVATE_CONF = """\
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 SlurmctldPort={ctld_port}
-SlurmdPort={slurmd_port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-SlurmctldDebug=error
-SlurmdDebug=error
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 MpiDefault=none
@@ -55,8 +52,16 @@ SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
-PriorityType=priority/basic
 SchedulerType=sched/backfill
+"""
+CONF = (
+    PRIVATE_CONF
+    + """\
+ClusterName=bench
+SlurmdPort={slurmd_port}
+SlurmctldDebug=error
+SlurmdDebug=error
+PriorityType=priority/basic
 SchedulerParameters={scheduler}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
@@ -68,6 +73,7 @@ MessageTimeout=60
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
+)
 
 SCHEDULER = "sched_min_interval=0,sched_interval=1,default_queue_depth=2000,batch_sched_delay=0,max_rpc_cnt=0"
 

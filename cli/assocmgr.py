@@ -6,13 +6,13 @@ limit; all TRES of the cluster are named. Limits of single jobs have no use besi
 ListCounters; a controller that does not count (no enforcement) shows zeros.
 """
 
-import pwd
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from cli.keywords import NAME, Call, refused
 from cli.run import CommandError, complain
 from cli.sacctmgr_tree import Tree
+from cli.users import named
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
@@ -24,6 +24,8 @@ from penstock.values.tres import parse_tres
 
 FLAGS = ("users", "assoc", "qos")
 PROBLEM = "slurm_load_assoc_mgr_info"
+#: NO_VAL, which Slurm shows of a user that this machine does not know.
+NO_UID = 2**32 - 2
 
 
 class Found(NamedTuple):
@@ -112,10 +114,8 @@ def _put(title: str, what: str, records: list[str]) -> None:
 
 
 def _uid(name: str) -> int:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError):
-        return 2**32 - 2
+    entry = named(name)
+    return NO_UID if entry is None else int(entry.pw_uid)
 
 
 def user_line(one: UserInfo) -> str:

@@ -5,12 +5,14 @@ Words and forms are Slurm's (scontrol(1)); what has no meaning here is refused i
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from cli.document import document, is_wanted, write_document
 from cli.keywords import NAME, Call, ask, find_word, refused
 from cli.options import VERSION_TEXT
 from cli.run import CommandError, complain
+from cli.users import numbered
 from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.errors import PenstockError, Unreachable
@@ -37,21 +39,29 @@ DEBUG_FLAGS = {word.lower(): word for word in _FLAG_WORDS.split(" ")}
 FACTOR_MAX = 65533
 
 
-def reboot(call: Call) -> int:
-    """`reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES`."""
-    changes, nodes = {"state": "REBOOT"}, ""
-    for word in call.words:
+def _node_words(
+    what: str, state: str, words: list[str], ways: Iterable[str], keys: Iterable[str]
+) -> tuple[str, dict[str, str]]:
+    """The nodes, and the changes: `[WAY] [KEY=TEXT ...] NODES` in any order; a way is put behind the state."""
+    changes, nodes = {"state": state}, ""
+    for word in words:
         key, equals, value = word.partition("=")
-        if word.upper() == "ASAP":
-            changes["state"] = "REBOOT_ASAP"
-        elif equals and key.lower() in ("nextstate", "reason"):
+        if word.lower() in ways:
+            changes["state"] = f"{state}_{word.upper()}"
+        elif equals and key.lower() in keys:
             changes[key.lower()] = value
         elif equals or nodes:
-            raise CommandError(f"Invalid reboot parameter: {word}", plain=True)
+            raise CommandError(f"Invalid {what} parameter: {word}", plain=True)
         else:
             nodes = word
     if not nodes:
         raise CommandError("Missing node list. Specify ALL|<NodeList>", plain=True)
+    return nodes, changes
+
+
+def reboot(call: Call) -> int:
+    """`reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] ALL|NODES`."""
+    nodes, changes = _node_words("reboot", "REBOOT", call.words, ("asap",), ("nextstate", "reason"))
     if changes.get("nextstate", "RESUME").upper() not in ("RESUME", "DOWN"):
         raise CommandError(f"Invalid state: {changes['nextstate']}", plain=True)
     ask("UpdateNodes", pb.UpdateNodesRequest(names=nodes, changes=changes), "scontrol_reboot_nodes")
@@ -71,21 +81,9 @@ def power(call: Call) -> int:
     way = find_word(direction, ("up", "down"))
     if way is None:
         raise CommandError(f"Invalid power argument: {direction}", plain=True)
-    state, nodes, changes = f"POWER_{way.upper()}", "", {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if way == "down" and word.lower() in ("asap", "force"):
-            state = f"POWER_DOWN_{word.upper()}"
-        elif equals and key.lower() == "reason":
-            changes["reason"] = value
-        elif equals or nodes:
-            raise CommandError(f"Invalid power parameter: {word}", plain=True)
-        else:
-            nodes = word
-    if not nodes:
-        raise CommandError("Missing node list. Specify ALL|<NodeList>", plain=True)
-    request = pb.UpdateNodesRequest(names=nodes, changes={"state": state, **changes})
-    ask("UpdateNodes", request, "slurm_update")
+    ways = ("asap", "force") if way == "down" else ()
+    nodes, changes = _node_words("power", f"POWER_{way.upper()}", words, ways, ("reason",))
+    ask("UpdateNodes", pb.UpdateNodesRequest(names=nodes, changes=changes), "slurm_update")
     return 0
 
 
@@ -262,12 +260,9 @@ def getent(call: Call) -> int:
     steps = [step for step in steps_of([]) if node in expand(step.node_list)]
     if not steps:
         raise CommandError("No steps found on this node", plain=True)
-    import pwd
-
     for step in steps:
-        try:
-            one = pwd.getpwuid(step.user_id)
-        except KeyError:
+        one = numbered(step.user_id)
+        if one is None:
             continue
         sys.stdout.write(f"JobId={step.job_id}:\nUser:\n{':'.join(map(str, one))}\nGroups:\n")
         sys.stdout.write("".join(f"{line}\n" for line in _group_lines(one.pw_name, one.pw_gid)) + "\n")

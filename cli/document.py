@@ -14,6 +14,7 @@ from typing import Any
 from cli.format import seconds_us
 from cli.options import MAYBE, SLURM_VERSION, Option
 from cli.run import Answered
+from cli.users import login_of
 from cli.writers import compact_text, json_text, yaml_item, yaml_text
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.values.errors import BadValue
@@ -134,7 +135,7 @@ def rest_of(cluster: str, **more: Any) -> Json:
     major, minor, micro = SLURM_VERSION.split(".")
     meta = {
         "plugin": {"type": "", "name": "", "data_parser": f"data_parser/{PARSER}", "accounting_storage": ""},
-        "client": {"source": "", "user": _name("pwd", os.getuid()), "group": _name("grp", os.getgid())},
+        "client": {"source": "", "user": login_of(str(os.getuid())), "group": _group(os.getgid())},
         "command": sys.argv[1:],
         "slurm": {
             "version": {"major": major, "minor": minor, "micro": micro},
@@ -145,15 +146,14 @@ def rest_of(cluster: str, **more: Any) -> Json:
     return {**more, "meta": meta, "errors": [], "warnings": []}
 
 
-def _name(database: str, number_: int) -> str:
-    """The caller's name, or his number when he has none here."""
+def _group(gid: int) -> str:
+    """Its name, or the number when it has none here."""
     import grp
-    import pwd
 
     try:
-        return pwd.getpwuid(number_).pw_name if database == "pwd" else grp.getgrgid(number_).gr_name
+        return grp.getgrgid(gid).gr_name
     except KeyError:
-        return str(number_)
+        return str(gid)
 
 
 def number(value: float | None, *, infinite: bool = False) -> Json:

@@ -17,9 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.values.dates import format_date
+from penstock.values.errors import BadValue
 
-#: Wider columns than this are a typing error, and would only eat memory.
+#: Wider columns than this are a typing error, and would only eat memory: they are made as narrow as this.
 WIDTH_MAX = 65535
+#: Characters of a line whose columns have all their widths. More is refused.
+LINE_WIDTH_MAX = 1 << 20
+#: Lines are written in pieces of about so many characters, so that no table of wide columns is in memory as a whole.
+PIECE_CHARS = 1 << 25
 #: Width of a field of -O when none is said.
 LIST_WIDTH = 20
 #: How much of an array's task list is shown (SLURM_BITSTR_LEN); 0 = all of it.
@@ -103,7 +108,8 @@ def parse_percent(text: str, letters: Mapping[str, Any]) -> tuple[list[Column], 
             unknown.append(Unknown(letter or suffix[:1] or dot))
             columns.append(Column(None, suffix="%" + piece))
         else:
-            columns.append(Column(field, _width(digits), bool(dot), suffix))
+            columns.append(Column(field, width_of(digits), bool(dot), suffix))
+    line_width(columns)
     return columns, unknown
 
 
@@ -122,13 +128,30 @@ def parse_names(text: str, names: Mapping[str, Any]) -> tuple[list[Column], list
         if field is None:
             unknown.append(Unknown(name))
         else:
-            width = LIST_WIDTH if dot is None else _width(digits)
+            width = LIST_WIDTH if dot is None else width_of(digits)
             columns.append(Column(field, width, bool(dot), suffix or ""))
+    line_width(columns)
     return columns, unknown
 
 
-def _width(digits: str) -> int:
-    return min(int(digits[:6]), WIDTH_MAX) if digits else 0
+_WIDTH = re.compile(r"\s*([+-]?)0*([0-9]*)")
+
+
+def width_of(text: str) -> int:
+    """The width that a format says, `20` or `-20`; 0 = none. What stands behind the digits does not count."""
+    match = _WIDTH.match(text)
+    assert match is not None  # every part may be empty
+    sign, digits = match.groups()
+    number = min(int(digits or 0), WIDTH_MAX) if len(digits) <= len(str(WIDTH_MAX)) else WIDTH_MAX
+    return -number if sign == "-" else number
+
+
+def line_width(columns: Iterable[Any]) -> int:
+    """Characters of a line. Raises BadValue when they are more than anybody reads."""
+    width: int = sum(abs(column.width) + 1 for column in columns)
+    if width > LINE_WIDTH_MAX:
+        raise BadValue(f"Invalid format: a line would have {width} characters, the limit is {LINE_WIDTH_MAX}")
+    return width
 
 
 def header_line(columns: Iterable[Column]) -> str:
@@ -179,14 +202,9 @@ def parse_table(text: str, known: Sequence[TableColumn]) -> tuple[list[TableColu
         if found is None:
             unknown.append(Unknown(name))
             continue
-        columns.append(found._replace(width=_table_width(width) or found.width) if percent else found)
+        columns.append(found._replace(width=width_of(width) or found.width) if percent else found)
+    line_width(columns)
     return columns, unknown
-
-
-def _table_width(text: str) -> int:
-    match = re.match(r"\s*([+-]?[0-9]+)", text)
-    number = int(match.group(1)[:8]) if match else 0
-    return max(-WIDTH_MAX, min(WIDTH_MAX, number))
 
 
 def table_lines(columns: Sequence[TableColumn], rows: Iterable[Any], view: Any, style: TableStyle) -> Iterable[str]:

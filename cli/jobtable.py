@@ -9,12 +9,12 @@ penstock.values.jobcolumns; otherwise it is asked for whole messages, and they a
 the message itself need the column `job`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from cli.format import Column
+from cli.format import PIECE_CHARS, Column, line_width
 from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.jobcolumns import NUMBERS, OPTIONAL, tres_per_node
 
@@ -94,6 +94,17 @@ class JobTable:
             self.columns[name] = list(map(values.__getitem__, positions))
         self.rows = len(positions)
 
+    def parts(self, rows: int) -> Iterator["JobTable"]:
+        """The table in pieces of so many rows: itself, if it is not longer."""
+        if self.rows <= rows:
+            yield self
+            return
+        for at in range(0, self.rows, rows):
+            part = JobTable(())
+            part.columns = {name: values[at : at + rows] for name, values in self.columns.items()}
+            part.rows = min(rows, self.rows - at)
+            yield part
+
     def compute(self, needs: Sequence[str], function: Callable[..., Any]) -> list[Any]:
         """`function` of the values of some columns, row by row; it is called once for each set of values."""
         if not self.rows:
@@ -141,11 +152,13 @@ def _form(column: Column, field: JobField) -> str:
     return f"%-{column.width}.{column.width}s{suffix}"
 
 
-def lines(table: JobTable, columns: Sequence[Column], view: Any) -> list[str]:
+def lines(table: JobTable, columns: Sequence[Column], view: Any) -> Iterator[str]:
     """The lines of the table."""
     if not columns:
-        return [""] * table.rows
-    return list(map("".join, zip(*(cells(table, column, view) for column in columns), strict=True)))
+        yield from [""] * table.rows
+        return
+    for part in table.parts(max(1, PIECE_CHARS // line_width(columns))):
+        yield from map("".join, zip(*(cells(part, column, view) for column in columns), strict=True))
 
 
 class SortKey(NamedTuple):

@@ -8,9 +8,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from cli.format import PIECE_CHARS
 from cli.run import CommandError, complain, need_own_process
 from cli.users import find_uid
 from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
@@ -38,10 +39,18 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def emit(lines: list[str]) -> None:
-    """Write lines to stdout in one go."""
-    if lines:
-        sys.stdout.write("\n".join(lines) + "\n")
+def emit(lines: Iterable[str]) -> None:
+    """Write lines to stdout in one go, or in pieces where they are many and wide."""
+    piece: list[str] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size >= PIECE_CHARS:
+            sys.stdout.write("\n".join(piece) + "\n")
+            piece, size = [], 0
+    if piece:
+        sys.stdout.write("\n".join(piece) + "\n")
 
 
 def date_line(at_us: int) -> str:

@@ -21,6 +21,7 @@ from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
 from penstock.v1.controller_pb2 import RenderConfigRequest
 from penstock.v1.governance_pb2 import Change
 from penstock.values.duration import format_duration
+from penstock.values.taskset import TaskSet
 from penstock.values.tres import parse_tres
 
 #: A replay of so many takes some minutes.
@@ -95,18 +96,11 @@ def _job(record: JobRecord, submit_us: int) -> Iterator[Json]:
         "procs": max(1, record.cpus_alloc or record.cpus_req), "nodes": record.nodes_alloc or record.nodes_req,
         "gpus": asked.get("gres/gpu", 0), "mem_mb": asked.get("mem", 0),
     }  # fmt: skip
-    waiting = sum(1 for _ in _tasks(record.array_tasks)) if record.array_tasks else 1
+    waiting = len(TaskSet.parse(record.array_tasks)) if record.array_tasks else 1
     if record.end_at_us and not record.start_at_us:
         return  # cancelled before it began
     for _ in range(min(waiting, JOBS_MAX + 1)):
         yield found
-
-
-def _tasks(text: str) -> Iterator[int]:
-    for part in text.partition("%")[0].split(","):
-        first, _, rest = part.partition("-")
-        last, _, step = rest.partition(":")
-        yield from range(int(first), int(last or first) + 1, int(step or 1))
 
 
 # ---- words -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cli.policyfile import KEYS, NOTHING, ROOT, Key, Policy
-from cli.sshare import load
+from cli.tree import load_associations
 from penstock.client import Client
 from penstock.v1.controller_pb2 import ListQosRequest, Qos
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -20,7 +20,7 @@ _PPM = 1_000_000
 
 def cluster_policy(client: Client) -> Policy:
     """All of it, from the controller."""
-    answer = load(client)
+    answer = load_associations(client)
     return make_policy(answer, client.call("ListQos", ListQosRequest()).qos)
 
 

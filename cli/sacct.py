@@ -167,7 +167,7 @@ def body(argv: list[str]) -> int:
     rows = make_rows(records, query.selectors, bool(options.get("array")))
     if options.get("allocations") or options.get("completion"):
         rows = (row for row in rows if row.step is None)
-    emit(list(table_lines(columns, rows, view, _style(options))))
+    emit(table_lines(columns, rows, view, _style(options)))
     return 0
 
 
@@ -176,9 +176,9 @@ def _load_numbers(client: Client, records: list[JobRecord], columns: list[TableC
     shown = {column.name for column in columns}
     found = Numbers()
     if records and (everything or "AssocID" in shown) and not all(record.assoc_id for record in records):
-        from penstock.v1.shares_pb2 import ListAssociationsRequest
+        from cli.tree import load_associations
 
-        assocs = pages(client, "ListAssociations", ListAssociationsRequest(), "associations")
+        assocs = load_associations(client).associations
         found = found._replace(assoc_ids={(one.account, one.user): one.id for one in assocs if not one.partition})
     if records and "QOSRAW" in shown:
         from penstock.v1.controller_pb2 import ListQosRequest

@@ -5,7 +5,6 @@ person at the terminal says yes or -i was given. What the line says is the reque
 the controller's answer.
 """
 
-import pwd
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,6 +14,7 @@ from cli.run import CommandError
 from cli.sacctmgr_tree import Tree
 from cli.sacctmgr_values import ASSOC_LABELS, checked, told
 from cli.sacctmgr_words import Said
+from cli.users import named
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest
@@ -192,7 +192,7 @@ def _add_users(asker: Asker, said: Said, changes: dict[str, str]) -> int:
                 f" This account '{account}' doesn't exist.\n        Contact your admin to add this account.", plain=True
             )
     for name in new:
-        if not _has_uid(name) and not asker.agreed(
+        if named(name) is None and not asker.agreed(
             f"There is no uid for user '{name}'\nAre you sure you want to continue?"
         ):
             print(" Changes Discarded")  # noqa: T201
@@ -221,14 +221,6 @@ def _add_users(asker: Asker, said: Said, changes: dict[str, str]) -> int:
     if settings := told(changes, ASSOC_LABELS, 14):
         asker.put(" Non Default Settings", *settings)
     return asker.commit(requests, before)
-
-
-def _has_uid(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except (KeyError, ValueError):
-        return False
-    return True
 
 
 def _user_settings(changes: dict[str, str], accounts: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ sees half of it.
 """
 
 import os
-import pwd
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from cli.sacctmgr_change import Asker
 from cli.sacctmgr_file import quoted
 from cli.sacctmgr_tree import Tree
 from cli.sacctmgr_words import Grammar, keywords, read_line
+from cli.users import login_of
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ListWckeysRequest
 from penstock.v1.shares_pb2 import Association
@@ -52,18 +52,11 @@ def dump(asker: Asker, words: list[str]) -> int:
     if not files:
         asker.put(f" No filename given, using {file}.")
     tree = Tree.load(asker.client)
-    own = tree.users.get(_own_name())
+    own = tree.users.get(login_of(str(os.getuid())))
     if own is not None and own.admin_level in ("", "None") and os.getuid() != 0:
         raise CommandError(" Your user does not have sufficient privileges to dump clusters.", plain=True)
     write_whole(file, "\n".join(lines_of(tree, wckeys_of(asker.client, tree))) + "\n")
     return 0
-
-
-def _own_name() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return ""
 
 
 def wckeys_of(client: Client, tree: Tree) -> dict[str, list[str]]:

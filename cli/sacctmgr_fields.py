@@ -5,11 +5,10 @@ field shows is with the entity (a function of the row, by the field's key); a fi
 empty column.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cli.format import WIDTH_MAX, TableColumn, TableStyle, table_lines
+from cli.format import TableColumn, TableStyle, line_width, table_lines, width_of
 from cli.listing import emit
 from cli.run import CommandError
 
@@ -109,15 +108,13 @@ def columns_of(text: str, values: Mapping[str, Value]) -> list[TableColumn]:
             raise CommandError(f" Unknown field '{name}'", plain=True)
         columns.append(
             TableColumn(
-                field.header, _width(width) or field.width if percent else field.width, values.get(field.key, _nothing)
+                field.header,
+                width_of(width) or field.width if percent else field.width,
+                values.get(field.key, _nothing),
             )
         )
+    line_width(columns)
     return columns
-
-
-def _width(text: str) -> int:
-    match = re.match(r"\s*([+-]?[0-9]{1,8})", text)
-    return max(-WIDTH_MAX, min(WIDTH_MAX, int(match[1]))) if match else 0
 
 
 def _nothing(row: Any, view: Any) -> str:
@@ -128,8 +125,5 @@ def put_table(columns: list[TableColumn], rows: Iterable[Any], view: Any, option
     """Print a table in the style that -n, -p and -P ask for."""
     delimited = bool(options.get("parsable") or options.get("parsable2"))
     closed = bool(options.get("parsable")) and not options.get("parsable2")
-    emit(
-        list(
-            table_lines(columns, rows, view, TableStyle("|" if delimited else "", closed, not options.get("noheader")))
-        )
-    )
+    style = TableStyle("|" if delimited else "", closed, not options.get("noheader"))
+    emit(table_lines(columns, rows, view, style))

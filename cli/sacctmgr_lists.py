@@ -17,6 +17,7 @@ from cli.sacctmgr_change import check_cluster
 from cli.sacctmgr_fields import Value, columns_of, put_table
 from cli.sacctmgr_tree import Tree
 from cli.sacctmgr_words import Grammar, Said, keywords
+from cli.users import named
 from penstock.client import Client
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1 import governance_pb2 as gov
@@ -376,23 +377,13 @@ def _problems(client: Client, said: Said, now_us: int) -> list[Any]:
     for name in sorted(tree.users):
         if name not in with_assoc:
             found.append(Problem("", name, "User has no associations"))
-        elif name not in known and not _has_uid(name):
+        elif name not in known and named(name) is None:
             found += [
                 Problem(one.account, name, "User does not have a uid")
                 for one in tree.whole.associations
                 if one.user == name
             ]
     return [one for one in found if _wants(said, "account", one.account) and _wants(said, "user", one.user)]
-
-
-def _has_uid(name: str) -> bool:
-    import pwd
-
-    try:
-        pwd.getpwnam(name)
-    except (KeyError, ValueError):
-        return False
-    return True
 
 
 def _none(client: Client, said: Said, now_us: int) -> list[Any]:

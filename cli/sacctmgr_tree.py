@@ -6,8 +6,9 @@ says otherwise; of TRES each kind by itself. Group limits, shares and priority a
 
 from typing import Any, NamedTuple
 
+from cli.tree import load_associations
 from penstock.client import Client
-from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsReply, ListAssociationsRequest, UserInfo
+from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsReply, UserInfo
 from penstock.values.limits import LIMITS, NO_LIMIT, Kind, Limit, Limits, from_texts, tres_text
 
 #: Limits that are handed down: all that begin with Max.
@@ -31,10 +32,7 @@ class Tree(NamedTuple):
     @classmethod
     def load(cls, client: Client, with_deleted: bool = False) -> "Tree":
         """Ask the controller."""
-        whole = ListAssociationsReply()
-        for page in client.stream("ListAssociations", ListAssociationsRequest(with_deleted=with_deleted)):
-            whole.MergeFrom(page)
-        return cls.of(whole)
+        return cls.of(load_associations(client, with_deleted))
 
     @classmethod
     def of(cls, whole: ListAssociationsReply) -> "Tree":

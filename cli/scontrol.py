@@ -85,7 +85,13 @@ def body(argv: list[str]) -> int:
         return do(line.positional, line.values)
     from cli.prompt import read_lines
 
-    return read_lines(line.values)
+    return read_lines(NAME, lambda words: _typed(words, line.values), lambda text: text.lower() in ("exit", "quit"))
+
+
+def _typed(words: list[str], options: dict[str, object]) -> int:
+    if words[0].lower() in ("exit", "quit"):
+        raise CommandError(f"too many arguments for keyword:{words[0].lower()}", plain=True)
+    return do(words, options)
 
 
 def _with_flags_apart(argv: list[str]) -> list[str]:

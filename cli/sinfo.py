@@ -6,6 +6,7 @@ apart). A partition that has no such node still has a line (`0 n/a`), except in 
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
@@ -136,7 +137,7 @@ def _report(
         if options.get("long") or options.get("iterate"):
             lines.append(date_line(clock.now_us))
         lines.append(header_line(columns))
-    emit(lines + [body_line(columns, group, view) for group in groups])
+    emit(chain(lines, (body_line(columns, group, view) for group in groups)))
     return 0
 
 

@@ -6,13 +6,13 @@ With `-e` these keep nodes apart too. Fields of a partition come from the first 
 nodes' state or equipment come from any node, as all of them have the same.
 """
 
-import pwd
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cli.format import Clock, Field
 from cli.nodegres import gres, gres_used
 from cli.nodestate import BUSY, compact_word, complete_word, long_word, number
+from cli.users import named
 from penstock.v1.controller_pb2 import NodeInfo, PartitionInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.hostlist import compress
@@ -124,10 +124,8 @@ def reason_user_long(node: NodeInfo) -> str:
     """The same with the uid."""
     if not node.reason_user:
         return "Unknown"
-    try:
-        return f"{node.reason_user}({pwd.getpwnam(node.reason_user).pw_uid})"
-    except KeyError:
-        return node.reason_user
+    entry = named(node.reason_user)
+    return node.reason_user if entry is None else f"{node.reason_user}({entry.pw_uid})"
 
 
 def _of_partition(header: str, value: Callable[[PartitionInfo], str]) -> Field:

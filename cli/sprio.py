@@ -6,6 +6,7 @@ the columns of those factors that have a weight.
 
 import re
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
@@ -256,7 +257,7 @@ def _print(jobs: list[JobPriority], options: dict[str, Any], view: View, heading
         emit([*lines, body_line(columns, None, view).rstrip()])
         return
     sort_rows(jobs, str(options.get("sort") or "i,r"), lambda letter: _SORT.get(letter.lower()), view)
-    emit(lines + [body_line(columns, job, view).rstrip() for job in jobs])
+    emit(chain(lines, (body_line(columns, job, view).rstrip() for job in jobs)))
 
 
 if __name__ == "__main__":

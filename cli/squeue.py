@@ -12,6 +12,7 @@ import gc
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted
@@ -309,7 +310,7 @@ def _report(client: Client, query: Query, options: dict[str, Any], given: dict[s
         return 1
     expand_rows(table, query)
     sort(table, keys, view)
-    emit(head + lines(table, columns, view))
+    emit(chain(head, lines(table, columns, view)))
     return 0
 
 

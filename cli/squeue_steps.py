@@ -5,6 +5,7 @@ here. Letters and names are Slurm's for steps; what a step has not prints as Slu
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cli.format import Clock, Column, Field, body_line, header_line, parse_names, parse_percent
@@ -151,7 +152,7 @@ def report(
         if options.get("long") or options.get("iterate"):
             lines.append(date_line(clock.now_us))
         lines.append(header_line(columns))
-    emit(lines + [body_line(columns, step, view) for step in steps])
+    emit(chain(lines, (body_line(columns, step, view) for step in steps)))
     return 0
 
 

@@ -14,7 +14,7 @@ columns in sreport_fields.py.
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cli.format import TableStyle
@@ -125,7 +125,7 @@ def _report_name(kind: str, word: str) -> str:
     return found
 
 
-def _make(client: Client, kind: str, name: str, asked: Asked, options: dict[str, Any]) -> list[str]:
+def _make(client: Client, kind: str, name: str, asked: Asked, options: dict[str, Any]) -> Iterable[str]:
     setting = setting_of(options)
     if options.get("tres"):
         from cli.sreport_cluster import known_tres
@@ -135,7 +135,7 @@ def _make(client: Client, kind: str, name: str, asked: Asked, options: dict[str,
     return _builder(kind, name)(client, asked, setting)
 
 
-def _builder(kind: str, name: str) -> Callable[[Client, Asked, Setting], list[str]]:
+def _builder(kind: str, name: str) -> Callable[[Client, Asked, Setting], Iterable[str]]:
     if kind == "reservation" or name == "Utilization":
         from cli import sreport_cluster
 

@@ -4,6 +4,8 @@ A cluster's time is divided: allocated, down, planned down (maintenance), planne
 together are what is reported. Percentages are of that; of a reservation, of what was reserved.
 """
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from cli.listing import words
@@ -54,7 +56,7 @@ CLUSTER_ALIASES = {"reserved": "planned", "res": "planned", "cpucount": "trescou
 CLUSTER_SHOWN = "Cluster,Allocated,Down,PlannedDown,Idle,Planned,Reported"
 
 
-def utilization(client: Client, asked: Asked, setting: Setting) -> list[str]:
+def utilization(client: Client, asked: Asked, setting: Setting) -> Iterable[str]:
     """cluster Utilization."""
     own = CLUSTER_SHOWN.replace(",", ",TresName,", 1) if setting.tres_given else CLUSTER_SHOWN
     fields = choose(asked.fields or own, CLUSTER_FIELDS, CLUSTER_ALIASES)
@@ -66,7 +68,7 @@ def utilization(client: Client, asked: Asked, setting: Setting) -> list[str]:
     }
     rows = [found[tres] for tres in setting.tres if tres in found]
     head = heading(f"Cluster Utilization {times(asked)}", f"Usage reported in {setting.unit_words}", setting)
-    return [*head, *table(fields, rows, setting)]
+    return chain(head, table(fields, rows, setting))
 
 
 class Reserved(NamedTuple):
@@ -119,7 +121,7 @@ RESERVATION_ALIASES = {"cpucount": "trescount", "cputime": "trestime", "assoc": 
 RESERVATION_SHOWN = "Cluster,Name,Start,End,TresName,Allocated,Idle"
 
 
-def reservations(client: Client, asked: Asked, setting: Setting) -> list[str]:
+def reservations(client: Client, asked: Asked, setting: Setting) -> Iterable[str]:
     """reservation Utilization: those that were there at some time of the window, with all of their time."""
     fields = choose(asked.fields or RESERVATION_SHOWN, RESERVATION_FIELDS, RESERVATION_ALIASES)
     request = ReportRequest(
@@ -141,7 +143,7 @@ def reservations(client: Client, asked: Asked, setting: Setting) -> list[str]:
     else:
         unit = setting.unit_words
     head = heading(f"Reservation Utilization {times(asked)}", f"Usage reported in {unit}", setting)
-    return [*head, *table(fields, rows, setting)]
+    return chain(head, table(fields, rows, setting))
 
 
 def known_tres(client: Client, text: str) -> tuple[str, ...]:

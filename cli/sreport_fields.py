@@ -5,10 +5,10 @@ that is Slurm's rule, which scripts that cut lines by position have met. Time is
 fit a column of names ends in `+`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cli.format import WIDTH_MAX, TableColumn, TableStyle, table_lines
+from cli.format import TableColumn, TableStyle, line_width, table_lines, width_of
 from cli.listing import words
 from cli.run import CommandError
 from cli.sreport_words import TimeFormat
@@ -80,22 +80,15 @@ def choose(text: str, known: Sequence[Field], aliases: Mapping[str, str] = {}) -
         if at < 0:
             raise CommandError(f" Unknown field '{name}'", plain=True)
         field = known[at]
-        chosen.append(field._replace(width=_width(width) or field.width) if percent else field)
+        chosen.append(field._replace(width=width_of(width) or field.width) if percent else field)
+    line_width(chosen)
     return chosen
 
 
-def _width(text: str) -> int:
-    digits = text.strip().lstrip("+-")
-    if not (digits.isascii() and digits.isdigit()):
-        return 0
-    number = min(int(digits[:8]), WIDTH_MAX)
-    return -number if text.strip().startswith("-") else number
-
-
-def table(fields: Sequence[Field], rows: Sequence[Any], setting: Setting) -> list[str]:
+def table(fields: Sequence[Field], rows: Sequence[Any], setting: Setting) -> Iterable[str]:
     """The lines of the report."""
     columns = [_column(field, rows, setting.time) for field in fields]
-    return list(table_lines(columns, rows, None, setting.style))
+    return table_lines(columns, rows, None, setting.style)
 
 
 def _column(field: Field, rows: Sequence[Any], form: TimeFormat) -> TableColumn:

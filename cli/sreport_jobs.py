@@ -6,7 +6,8 @@ group of sizes ends and the next begins, Grouping=individual makes a column for 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from cli.run import CommandError
@@ -51,7 +52,7 @@ KINDS = {
 }
 
 
-def report(client: Client, name: str, asked: Asked, setting: Setting) -> list[str]:
+def report(client: Client, name: str, asked: Asked, setting: Setting) -> Iterable[str]:
     """The lines of one of KINDS."""
     kind = KINDS[name]
     if setting.tres_given and len(setting.tres) != 1:
@@ -73,7 +74,7 @@ def report(client: Client, name: str, asked: Asked, setting: Setting) -> list[st
     head = heading(
         f"Job Sizes {kind.title}{times(asked)} ({asked.seconds} secs)", _unit_lines(setting, counted), setting
     )
-    return [*head, *table(fields, lines, setting)]
+    return chain(head, table(fields, lines, setting))
 
 
 def _unit_lines(setting: Setting, counted: bool) -> str:

@@ -5,14 +5,15 @@ shown as the tree has them, each with the sum of what is below it; users in the 
 the cluster had in that time (kind CLUSTER).
 """
 
-import pwd
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cli.sreport_fields import Field, Setting, choose, heading, table, text_field, usage_field
 from cli.sreport_words import Asked
 from cli.tree import AccountTree, load_tree
+from cli.users import login_of, named
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ReportRequest
 
@@ -79,7 +80,7 @@ KINDS = {
 }
 
 
-def report(client: Client, name: str, asked: Asked, setting: Setting) -> list[str]:
+def report(client: Client, name: str, asked: Asked, setting: Setting) -> Iterable[str]:
     """The lines of one of KINDS."""
     kind = KINDS[name]
     fields = choose(asked.fields or _own_fields(kind, setting), FIELDS, ALIASES)
@@ -95,7 +96,7 @@ def report(client: Client, name: str, asked: Asked, setting: Setting) -> list[st
     head = heading(f"{title} {span} ({asked.seconds} secs)", f"Usage reported in {setting.unit_words}", setting)
     if not as_tree:
         lines = [line._replace(account=line.account.lstrip()) for line in lines]
-    return [*head, *table(fields, lines, setting)]
+    return chain(head, table(fields, lines, setting))
 
 
 def times(asked: Asked) -> str:
@@ -122,18 +123,10 @@ def usage_request(asked: Asked, **more: Any) -> ReportRequest:
     """The filters and the window, as every report has them."""
     return ReportRequest(
         start_at_us=asked.start_us, end_at_us=asked.end_us, accounts=asked.of("accounts"),
-        users=[_login(text) for text in asked.of("users")],
+        users=[login_of(text) for text in asked.of("users")],
         wckeys=asked.of("wckeys"), qos=asked.of("qos"), partitions=asked.of("partitions"), nodes=asked.of("nodes"),
         **more,
     )  # fmt: skip
-
-
-def _login(text: str) -> str:
-    """A user's name; a number is looked up here."""
-    try:
-        return pwd.getpwuid(int(text)).pw_name if text.isascii() and text.isdigit() else text
-    except (KeyError, OverflowError):
-        return text
 
 
 def rows_of(client: Client, request: ReportRequest) -> Iterator[Any]:
@@ -196,10 +189,8 @@ class _Maker(NamedTuple):
 
 def proper_name(user: str) -> str:
     """The name in the user database of this machine."""
-    try:
-        return pwd.getpwnam(user).pw_gecos
-    except (KeyError, ValueError):
-        return ""
+    entry = named(user)
+    return "" if entry is None else str(entry.pw_gecos)
 
 
 # -- the order of lines

@@ -7,8 +7,8 @@ for one partition is a line of its own; -m says which.
 
 import math
 import os
-import pwd
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from cli.document import DOCUMENT_OPTIONS, is_wanted, number
@@ -17,9 +17,11 @@ from cli.listing import check_clusters, emit, environment, words
 from cli.options import YES, Command, Option, parse
 from cli.run import CommandError, complain, run
 from cli.sprio import NOT_MULTIFACTOR
+from cli.tree import load_associations
+from cli.users import find_entry, login_of
 from penstock.client import Client
 from penstock.errors import PenstockError
-from penstock.v1.shares_pb2 import Association, ListAssociationsReply, ListAssociationsRequest
+from penstock.v1.shares_pb2 import Association, ListAssociationsReply
 
 FORMAT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 FORMAT_LONG = (
@@ -115,12 +117,13 @@ def body(argv: list[str]) -> int:
         _tell(options)
     with Client.open() as client:
         heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
-        answer = load(client)
+        answer = load_associations(client)
         if answer.multifactor and _needs_counters(options, answer.fair_tree):
             add_counters(client, answer)
     if not answer.multifactor:
         complain("sshare", NOT_MULTIFACTOR, plain=True)
         return 1
+    _check_names(answer.associations, options)
     columns = _columns(options, answer.fair_tree)
     shown = select(list(answer.associations), options)
     if is_wanted(options):
@@ -132,7 +135,7 @@ def body(argv: list[str]) -> int:
     delimited = bool(options.get("parsable") or options.get("parsable2"))
     style = TableStyle("|" if delimited else "", bool(options.get("parsable")), not options.get("noheader"))
     lines = [f"CLUSTER: {answer.cluster}"] if heading else []
-    emit([*lines, *table_lines(columns, shown, answer, style)])
+    emit(chain(lines, table_lines(columns, shown, answer, style)))
     return 0
 
 
@@ -167,14 +170,6 @@ def _tres_list(found: Mapping[str, str], factor: int) -> list[dict[str, Any]]:
     ]
 
 
-def load(client: Client) -> ListAssociationsReply:
-    """All pages as one answer."""
-    whole = ListAssociationsReply()
-    for page in client.stream("ListAssociations", ListAssociationsRequest()):
-        whole.MergeFrom(page)
-    return whole
-
-
 #: Columns that show what limits count.
 _COUNTED = frozenset(("GrpTRESRaw", "TRESRunMins"))
 
@@ -200,27 +195,35 @@ def add_counters(client: Client, answer: ListAssociationsReply) -> None:
         by_id[counted.assoc_id].tres_run_mins.update(_pairs(counted.used.get("grptresrunmins", "")))
 
 
+def _check_names(found: Iterable[Association], options: dict[str, Any]) -> None:
+    """Raise CommandError for an account that is not there, or not the caller's to see, and for a user whom neither the
+    cluster nor this machine knows. Slurm says so of numbers only, and shows an empty table of others."""
+    there = {name for one in found for name in (("account", one.account), ("user", one.user))}
+    for name in words(options.get("accounts")):
+        if ("account", name.lower()) not in there:
+            raise CommandError(f"Invalid account: {name}")
+    for name in words(options.get("users")):
+        if name.isascii() and name.isdigit():
+            if find_entry(name) is None:
+                raise CommandError(f"Invalid user id: {name}", plain=True)
+        elif name.upper() != "ALL" and ("user", name) not in there and find_entry(name) is None:
+            raise CommandError(f"Invalid user: {name}")
+
+
 def select(found: list[Association], options: dict[str, Any]) -> list[Association]:
     """The associations to show."""
     accounts = {name.lower() for name in words(options.get("accounts"))}
     named = words(options.get("users"))
-    users = {_user_name(name) for name in named}
+    users = {login_of(name) for name in named}
     everybody = options.get("all") or "ALL" in (name.upper() for name in named)
     if not named and not everybody:
-        users = {_user_name(str(os.getuid()))}
+        users = {login_of(str(os.getuid()))}
     return [
         one
         for one in found
         if (not accounts or one.account in accounts)
         and ((everybody or one.user in users) if one.user else not options.get("Users"))
     ]
-
-
-def _user_name(text: str) -> str:
-    try:
-        return pwd.getpwuid(int(text)).pw_name if text.isdigit() else text
-    except (KeyError, OverflowError):
-        return text
 
 
 def _tell(options: dict[str, Any]) -> None:

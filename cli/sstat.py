@@ -145,7 +145,7 @@ def body(argv: list[str]) -> int:
         rows = [row for step in steps for row in rows_of(client, step, wants_pids)]
     delimiter = "|" if options.get("parsable") or options.get("parsable2") else ""
     style = TableStyle(delimiter, bool(options.get("parsable")), not options.get("noheader"))
-    emit(list(table_lines(columns, rows, Sizes("", not options.get("noconvert")), style)))
+    emit(table_lines(columns, rows, Sizes("", not options.get("noconvert")), style))
     return 1 if missing else 0
 
 

@@ -1,15 +1,24 @@
-"""The tree of accounts, for reports that sum over it: where an account stands, and what is below it.
+"""The tree of accounts: all of it as the controller tells it (`load_associations`), and, for reports that sum over it, where
+an account stands and what is below it (`AccountTree`).
 
-Accounts that are deleted still have usage, so they are in it. One that the controller does not name (somebody else's, under
-PrivateData) stands right below root.
+Accounts that are deleted still have usage, so they are in the latter. One that the controller does not name (somebody
+else's, under PrivateData) stands right below root.
 """
 
 from collections.abc import Iterable, Iterator
 
 from penstock.client import Client
-from penstock.v1.shares_pb2 import ListAssociationsRequest
+from penstock.v1.shares_pb2 import ListAssociationsReply, ListAssociationsRequest
 
 ROOT = "root"
+
+
+def load_associations(client: Client, with_deleted: bool = False) -> ListAssociationsReply:
+    """All pages as one answer: what the caller may see, in the order of the tree."""
+    whole = ListAssociationsReply()
+    for page in client.stream("ListAssociations", ListAssociationsRequest(with_deleted=with_deleted)):
+        whole.MergeFrom(page)
+    return whole
 
 
 class AccountTree:
@@ -50,8 +59,7 @@ class AccountTree:
 def load_tree(client: Client, also: Iterable[str] = ()) -> AccountTree:
     """Ask the controller; `also` are accounts that must be in it."""
     parents = dict.fromkeys(also, ROOT)
-    for page in client.stream("ListAssociations", ListAssociationsRequest(with_deleted=True)):
-        for one in page.associations:
-            if not one.user and (not one.deleted or one.account not in parents or parents[one.account] == ROOT):
-                parents[one.account] = one.parent
+    for one in load_associations(client, with_deleted=True).associations:
+        if not one.user and (not one.deleted or one.account not in parents or parents[one.account] == ROOT):
+            parents[one.account] = one.parent
     return AccountTree(parents)

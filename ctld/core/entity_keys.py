@@ -14,7 +14,7 @@ from ctld.core.events import ChangeAccounts, Role
 from ctld.core.fairshare import PARENT_SHARES, SHARES_MAX
 from ctld.core.state import ClusterState
 from penstock.values import limits as lim
-from penstock.values.budgets import check_budget
+from penstock.values.budgets import Budget, check_budget, parse_budgets, why_unpaid
 from penstock.values.errors import BadValue
 from penstock.values.limits import Kind, Limit
 from penstock.values.numbers import parse_int
@@ -131,7 +131,21 @@ def read_wish(state: ClusterState, event: ChangeAccounts) -> Wish:
     _check_limits(state, limits)
     if values.get("defaultqos") and values["defaultqos"] not in state.qos:
         raise Refused(Code.INVALID_QOS, values["defaultqos"])
+    _check_money(state, values.get("budget", ""))
     return Wish(values, tuple(limits), qos, tuple(event.changes))
+
+
+def _check_money(state: ClusterState, text: str) -> None:
+    """A budget that nothing is charged to would limit nothing. Raises BadValue."""
+    for budget in parse_budgets(text):
+        if why := unpaid(state, budget):
+            raise BadValue(f"Invalid budget {shown(text)}: {why}")
+
+
+def unpaid(state: ClusterState, budget: Budget) -> str:
+    """Why a budget binds nobody with this configuration; "" = it does."""
+    has_prices = any(partition.config.prices for partition in state.partition_list)
+    return why_unpaid(budget, state.config.penstock_currency, has_prices)
 
 
 def _qos_names(state: ClusterState, text: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from ctld.core.spent import MINUTE, WALL, Spent
 from ctld.core.state import ClusterState
 from ctld.rpc.auth import caller
 from ctld.rpc.budgets import budgets
+from ctld.rpc.refusals import BadRequest, refuse_as
 from ctld.rpc.services import Services
 from ctld.rpc.sight import account_sight
 from penstock.v1 import governance_pb2
@@ -34,7 +35,10 @@ class CountersService:
     async def ListBudgets(self, request: Any, context: Any) -> Any:
         """What accounts may use, and what is used of it."""
         runtime = self._services.runtime
-        found = budgets(runtime.core.state, caller(), request.accounts, runtime.clock_us())
+        try:
+            found = budgets(runtime.core.state, caller(), request.accounts, runtime.clock_us())
+        except BadRequest as error:
+            await refuse_as(context, error)
         return governance_pb2.ListBudgetsReply(budgets=found)
 
     async def ListCounters(self, request: Any, context: Any) -> AsyncIterator[Any]:

@@ -67,30 +67,43 @@ OPTIONS: Final = (
     ("grpc.so_reuseport", 0),  # a second controller must not share the port
 )
 
+#: Whose services are served.
+FILES: Final = tuple(
+    module.DESCRIPTOR
+    for module in (
+        controller_pb2,
+        accounting_pb2,
+        explain_pb2,
+        governance_pb2,
+        node_pb2,
+        periodic_pb2,
+        shares_pb2,
+        steps_pb2,
+    )
+)
+
 _LOOPBACK: Final = ("localhost", "ip6-localhost", "::1")
 
 
 def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Server:
     """The server with all services, not listening yet."""
-    files = (
-        controller_pb2, accounting_pb2, explain_pb2, governance_pb2, node_pb2, periodic_pb2, shares_pb2, steps_pb2,
-    )  # fmt: skip
-    check_complete(tuple(file.DESCRIPTOR for file in files))
+    check_complete(FILES)
     runtime = services.runtime
     limiter = RateLimiter(lambda: runtime.core.state.config.slurmctld_parameters, time.monotonic)
     gate = Gate(authenticator, runtime.diagnostics.count_call, limiter, services.denials.note)
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
-    for file, name, service in (
-        (controller_pb2.DESCRIPTOR, "Controller", ControllerService(services)),
-        (accounting_pb2.DESCRIPTOR, "Accounting", AccountingService(services)),
-        (shares_pb2.DESCRIPTOR, "Shares", SharesService(services)),
-        (governance_pb2.DESCRIPTOR, "Governance", GovernanceService(services)),
-        (explain_pb2.DESCRIPTOR, "Explain", ExplainService(services)),
-        (steps_pb2.DESCRIPTOR, "Steps", StepsService(services)),
-        (periodic_pb2.DESCRIPTOR, "Periodic", PeriodicService(services, authenticator)),
-        (node_pb2.DESCRIPTOR, "NodeLink", NodeLinkService(services)),
-    ):
-        server.add_generic_rpc_handlers((_handlers(file.services_by_name[name], service),))
+    made = {
+        "Controller": ControllerService(services),
+        "Accounting": AccountingService(services),
+        "Shares": SharesService(services),
+        "Governance": GovernanceService(services),
+        "Explain": ExplainService(services),
+        "Steps": StepsService(services),
+        "Periodic": PeriodicService(services, authenticator),
+        "NodeLink": NodeLinkService(services),
+    }
+    for name, descriptor in ((name, found) for file in FILES for name, found in file.services_by_name.items()):
+        server.add_generic_rpc_handlers((_handlers(descriptor, made[name]),))
     return server
 
 

@@ -182,7 +182,7 @@ class ListBudgetsReply(_message.Message):
     def __init__(self, budgets: _Optional[_Iterable[_Union[BudgetInfo, _Mapping]]] = ...) -> None: ...
 
 class BudgetInfo(_message.Message):
-    __slots__ = ("account", "amount", "unit", "period", "used", "reserved", "period_start_us", "period_end_us")
+    __slots__ = ("account", "amount", "unit", "period", "used", "reserved", "period_start_us", "period_end_us", "problem")
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     AMOUNT_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +191,7 @@ class BudgetInfo(_message.Message):
     RESERVED_FIELD_NUMBER: _ClassVar[int]
     PERIOD_START_US_FIELD_NUMBER: _ClassVar[int]
     PERIOD_END_US_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     account: str
     amount: str
     unit: str
@@ -199,7 +200,8 @@ class BudgetInfo(_message.Message):
     reserved: float
     period_start_us: int
     period_end_us: int
-    def __init__(self, account: _Optional[str] = ..., amount: _Optional[str] = ..., unit: _Optional[str] = ..., period: _Optional[str] = ..., used: _Optional[float] = ..., reserved: _Optional[float] = ..., period_start_us: _Optional[int] = ..., period_end_us: _Optional[int] = ...) -> None: ...
+    problem: str
+    def __init__(self, account: _Optional[str] = ..., amount: _Optional[str] = ..., unit: _Optional[str] = ..., period: _Optional[str] = ..., used: _Optional[float] = ..., reserved: _Optional[float] = ..., period_start_us: _Optional[int] = ..., period_end_us: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
     __slots__ = ("start_at_us", "end_at_us", "nodes", "states", "users", "all_clusters_events", "reasons")

@@ -18,8 +18,16 @@ HOURS: Final = ("gpu-hours", "cpu-hours", "billing-hours")
 NOTHING: Final = ("", "-1", "none")
 #: Budgets of one account.
 BUDGETS_MAX: Final = 8
+#: Digits before the point: more than a million GPUs use in a century.
+DIGITS_MAX: Final = 12
 
-_GRAMMAR: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,2}))?([A-Za-z][A-Za-z-]{0,31})/([a-z]+)")
+_GRAMMAR: Final = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})(?:\.([0-9]{{1,2}}))?([A-Za-z][A-Za-z-]{{0,31}})/([a-z]+)")
+#: What may be written, as every refusal says it.
+ALLOWED: Final = (
+    "write AMOUNT, UNIT and /PERIOD, as in 1000gpu-hours/month or 250.50EUR/quarter; "
+    f"an amount has at most {DIGITS_MAX} digits, and at most two behind a point; "
+    f"hours are {', '.join(HOURS)}; periods are {', '.join(PERIODS)}; `none` takes budgets away"
+)
 
 
 class Budget(NamedTuple):
@@ -56,12 +64,28 @@ def parse_budgets(text: str) -> tuple[Budget, ...]:
 def _parse_one(text: str) -> Budget:
     found = _GRAMMAR.fullmatch(text)
     if found is None or found[4] not in PERIODS or ("-" in found[3] and found[3].lower() not in HOURS):
-        raise BadValue(
-            f"Invalid budget {shown(text)}: write AMOUNT, UNIT and /PERIOD, as in 1000gpu-hours/month or 250.50EUR/quarter; "
-            f"hours are {', '.join(HOURS)}; periods are {', '.join(PERIODS)}"
-        )
+        raise BadValue(f"Invalid budget {shown(text)}: {ALLOWED}")
     unit = found[3].lower() if found[3].lower() in HOURS else found[3]
     return Budget(int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")), unit, found[4])
+
+
+def why_unpaid(budget: Budget, currency: str, has_prices: bool) -> str:
+    """Why a budget of money would bind nobody, with the key that mends it; "" = it is charged.
+
+    currency: the cluster's PenstockCurrency. has_prices: some partition has PenstockPrices.
+    """
+    if not budget.is_money:
+        return ""
+    if not currency:
+        return (
+            f"{shown(budget.unit)} is no unit, since slurm.conf has no PenstockCurrency; hours are {', '.join(HOURS)}"
+        )
+    if budget.unit != currency:
+        hours = ", ".join(HOURS)
+        return f"{shown(budget.unit)} is no unit: money is {currency} here (PenstockCurrency); hours are {hours}"
+    if not has_prices:
+        return "nothing has a price: set PenstockPrices on the line of a partition in slurm.conf"
+    return ""
 
 
 def check_budget(text: str) -> str:

@@ -15,36 +15,15 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ctld.rpc.auth import Authenticator, Roles, calling_node, current_peer
 from ctld.rpc.rights import Gate, refuse, require_node
+from ctld.rpc.server import FILES
 from penstock.cluster import ClusterFile
 from penstock.security import tls
 from penstock.security.authd import AuthServer
 from penstock.security.ca import create_ca, ensure_controller, issue_to_folder, load_credentials
 from penstock.security.join import JoinRefused, JoinTokens, admit
 from penstock.security.tokens import TokenIssuer, TokenVerifier
-from penstock.v1 import (
-    accounting_pb2,
-    controller_pb2,
-    explain_pb2,
-    governance_pb2,
-    node_pb2,
-    periodic_pb2,
-    shares_pb2,
-    steps_pb2,
-)
+from penstock.v1 import node_pb2
 
-FILES = tuple(
-    module.DESCRIPTOR
-    for module in (
-        controller_pb2,
-        accounting_pb2,
-        explain_pb2,
-        governance_pb2,
-        node_pb2,
-        periodic_pb2,
-        shares_pb2,
-        steps_pb2,
-    )
-)
 CLUSTER = "tiny"
 OPERATOR_UID, ADMINISTRATOR_UID, USER_UID = 771001, 771002, 771003  # nobody's on any machine
 

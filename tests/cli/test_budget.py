@@ -44,3 +44,18 @@ def test_without_budgets_as_json_and_with_a_wrong_word(monkeypatch: pytest.Monke
     FakeClient(ListBudgets=REPLY).install(monkeypatch)
     document = json.loads(run_body(capsys, "penstock budget", budget.main, "--json")[1])
     assert [one["amount"] for one in document["budgets"]] == ["1000", "250.50"]
+
+
+def test_a_budget_that_binds_nobody_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    reply = ListBudgetsReply(
+        budgets=[BudgetInfo(account="lab", amount="5", unit="EUR", period="none", problem="no prices")]
+    )
+    FakeClient(ListBudgets=reply).install(monkeypatch)
+    status, out, err = run_body(capsys, "penstock budget", budget.main)
+    assert (status, err) == (0, "penstock budget: warning: lab: 5 EUR binds nobody: no prices\n") and "lab" in out
+
+
+def test_accounts_without_a_budget_and_no_account(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    FakeClient(ListBudgets=ListBudgetsReply()).install(monkeypatch)
+    assert run_body(capsys, "penstock budget", budget.main, "-A", "lab,uni") == (0, "lab, uni: no budget\n", "")
+    assert run_body(capsys, "penstock budget", budget.main, "-A", ",")[0] == 1

@@ -1,10 +1,14 @@
 """The three languages that describe a line, without any command around them."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.format import (
+    PIECE_CHARS,
+    WIDTH_MAX,
     Clock,
     Field,
     TableColumn,
@@ -18,9 +22,13 @@ from cli.format import (
     parse_table,
     place,
     table_lines,
+    width_of,
 )
-from cli.listing import numbers_in, sort_letters, sort_rows, words
+from cli.listing import emit, numbers_in, sort_letters, sort_rows, words
 from cli.run import CommandError
+from cli.sacctmgr_fields import columns_of
+from cli.sreport_fields import choose, text_field
+from penstock.values.errors import BadValue
 
 LETTERS = {
     "i": Field("JOBID", lambda row, view: row["i"]),
@@ -77,10 +85,52 @@ def test_a_placed_value_has_its_width(width, right, text):
     assert place(text, 0, right) == text
 
 
-@given(st.integers(0, 10**30))
-def test_absurd_widths_are_bounded(width):
-    columns, _ = parse_percent(f"%{width}i", LETTERS)
-    assert 0 <= columns[0].width <= 65535
+@given(st.integers(0, 10**30) | st.just(10**5000))
+def test_absurd_widths_are_bounded_alike_everywhere(width):
+    """One bound, in all of the languages."""
+    text = "9" * 5001 if width > 10**30 else str(width)
+    found = [
+        parse_percent(f"%.{text}i", LETTERS)[0][0].width,
+        parse_names(f"jobid:{text}", NAMES)[0][0].width,
+        parse_table(f"jobid%{text}", KNOWN)[0][0].width if width else 0,
+        columns_of(f"account%{text}", {})[0].width if width else 0,
+        choose(f"login%{text}", [text_field("Login", "Login", 9, str)])[0].width if width else 0,
+    ]
+    assert found == [min(width, WIDTH_MAX)] * 5
+    assert width_of(f"-{text}x") == -min(width, WIDTH_MAX)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda count: parse_percent("%65535i" * count, LETTERS),
+        lambda count: parse_names(",".join(["jobid:65535"] * count), NAMES),
+        lambda count: parse_table(",".join(["jobid%-65535"] * count), KNOWN),
+        lambda count: columns_of(",".join(["account%65535"] * count), {}),
+        lambda count: choose(",".join(["login%65535"] * count), [text_field("Login", "Login", 9, str)]),
+    ],
+)
+def test_many_wide_columns_are_refused(read):
+    assert read(15)
+    with pytest.raises(BadValue, match=r"a line would have \d+ characters, the limit is 1048576"):
+        read(17)
+
+
+def test_wide_lines_leave_in_pieces(monkeypatch):
+    """No more than a piece is in memory."""
+    written = []
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(write=written.append))
+    line = "x" * WIDTH_MAX
+    made = []
+
+    def lines():
+        for _ in range(2000):
+            made.append(len(written))
+            yield line
+
+    emit(lines())
+    assert max(map(len, written)) <= PIECE_CHARS + 2 * WIDTH_MAX and "".join(written) == f"{line}\n" * 2000
+    assert made[-1] > 2
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_times_that_are_only_expected():
     columns, _ = parse_percent("%S %e", LETTERS)
     more, _ = parse_names("eligibletime:20,accruetime:", NAMES)
     columns += more
-    assert lines(table_of([later], [c.field for c in columns if c.field]), columns, VIEW) == [
+    assert list(lines(table_of([later], [c.field for c in columns if c.field]), columns, VIEW)) == [
         "2026-11-21T03:05:00 2026-11-21T03:15:002026-11-21T03:05:00 2026-11-21T03:05:00"
     ]
 
@@ -154,7 +154,7 @@ def test_times_that_are_only_expected():
 def test_ids_tasks_and_components():
     columns, _ = parse_percent("%i %K %F %A", LETTERS)
     table = table_of(ALL, [c.field for c in columns])
-    assert lines(table, columns, VIEW) == [
+    assert list(lines(table, columns, VIEW)) == [
         "7 N/A 7 7", "8 N/A 8 8", "20_[3,5,7,9%4] 3,5,7,9%4 20 20", "20_1 1 20 22", "30+1 N/A 31 31", "4 N/A 4 4",
     ]  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_ids_tasks_and_components():
 def test_who_shares_and_what_is_kept_for_the_system():
     columns, _ = parse_percent("%h %X %R", LETTERS)
     jobs = [COMPONENT, ENDED, reports.job(1, "PENDING", request=reports.request(exclusive=True))]
-    found = lines(table_of(jobs, [c.field for c in columns]), columns, VIEW)
+    found = list(lines(table_of(jobs, [c.field for c in columns]), columns, VIEW))
     assert found == ["USER 1 threads (Resources)", "YES N/A (NonZeroExitCode)", "NO N/A (None)"]
 
 
@@ -187,3 +187,17 @@ def test_the_tables_know_all_names_of_slurm():
     of_steps = {"cpufreq", "resvport", "stepid", "stepname", "stepstate", "tres-per-step"}
     assert not of_steps & set(NAMES)
     assert not MADE & {name for field in NAMES.values() for name in field.needs} - {TASKS, SINGLE}
+
+
+def test_a_table_of_wide_columns_is_made_in_pieces(monkeypatch):
+    """The lines are the same, and no piece of the table has more rows than fit."""
+    columns, _ = parse_percent("%.18i %20j %R", LETTERS)
+    table = table_of(ALL, [c.field for c in columns])
+    whole = list(lines(table, columns, VIEW))
+    rows = []
+    monkeypatch.setattr("cli.jobtable.cells", lambda part, *more: rows.append(part.rows) or cells(part, *more))
+    for size, most in ((1, 1), (100, 2), (1 << 25, len(ALL))):
+        rows.clear()
+        monkeypatch.setattr("cli.jobtable.PIECE_CHARS", size)
+        assert list(lines(table, columns, VIEW)) == whole
+        assert max(rows) == most and sum(rows) == len(columns) * len(ALL)

@@ -16,7 +16,7 @@ QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n(
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    monkeypatch.setattr("cli.sacctmgr_change._has_uid", lambda name: name != "nouid")
+    monkeypatch.setattr("cli.sacctmgr_change.named", lambda name: None if name == "nouid" else object())
     return world(monkeypatch)
 
 

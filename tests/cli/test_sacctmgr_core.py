@@ -8,7 +8,7 @@ from tests.cli.treeworld import out
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> CoreClient:
-    monkeypatch.setattr("cli.sacctmgr_change._has_uid", lambda name: True)
+    monkeypatch.setattr("cli.sacctmgr_change.named", lambda name: object())
     client = CoreClient()
     client.install(monkeypatch)
     return client

@@ -256,3 +256,23 @@ def test_help_and_an_unknown_option(capsys, command):
     assert out(capsys, command, "--help").startswith(f"Usage: {name} ")
     wrong = f"{name}: unrecognized option '--nope'\nTry \"{name} --help\" for more information\n"
     out(capsys, command, "--nope", status=1, err=wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-A", "nosuch"), "sshare: error: Invalid account: nosuch\n"),
+        (("-A", "BIO,Nosuch", "-a"), "sshare: error: Invalid account: Nosuch\n"),
+        (("-u", "nosuch"), "sshare: error: Invalid user: nosuch\n"),
+        (("-u", "bob,4294967293"), "Invalid user id: 4294967293\n"),
+    ],
+)
+def test_sshare_of_names_that_nobody_has(client, capsys, words, told):
+    """An empty table would say that they have used nothing."""
+    assert out(capsys, sshare, *words, status=1, err=told) == ""
+
+
+def test_sshare_of_names_that_somebody_has(client, capsys):
+    """A user of the cluster whom this machine does not know, one of this machine without an association, all, ALL."""
+    for words in (("-u", "bob"), ("-u", "daemon,bob"), ("-u", "all,bob"), ("-A", "BIO,,physics"), ("-u", ",")):
+        assert "bio" in out(capsys, sshare, *words)

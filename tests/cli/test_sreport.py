@@ -103,7 +103,7 @@ def world(monkeypatch):
     def entry(name):
         return Entry({**people}[name])
 
-    monkeypatch.setattr("cli.sreport_usage.pwd.getpwnam", entry)
+    monkeypatch.setattr("pwd.getpwnam", entry)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctld.core.budget_book import ONE
+from ctld.core.entity_keys import unpaid
 from ctld.core.events import (
     AccountAction,
     ChangeAccounts,
@@ -19,11 +20,14 @@ from ctld.core.events import (
 from ctld.core.hints import variants
 from ctld.core.obstacles import obstacles
 from ctld.core.periods import bounds
+from ctld.rpc.budgets import budgets
+from ctld.rpc.refusals import BadRequest
 from penstock.values.budgets import check_budget, parse_budgets
 from penstock.values.config import PartitionConfig
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState, Reason
 from penstock.values.weights import parse_weights
+from tests.core.test_entities import MODIFY, change
 from tests.core.test_standing import account
 from tests.core.world import START_US, US, World, make_config
 
@@ -36,7 +40,8 @@ def cluster(budget: str = "", above: str = "", **extra: Any) -> World:
     names = ("n1",)
     prices = parse_weights("gres/gpu=2.50,cpu=0.03", "PenstockPrices")
     partitions = (PartitionConfig("main", names, is_default=True, prices=prices),)
-    world = World(make_config(nodes=1, cpus=8, gpus=4, partitions=partitions, mem_mb=100_000, **extra))
+    more = {"partitions": partitions, "penstock_currency": "EUR", **extra}
+    world = World(make_config(nodes=1, cpus=8, gpus=4, mem_mb=100_000, **more))
     world.register("n1")
     account(world, "account", "uni")
     account(world, "account", "lab", parent="uni")
@@ -83,9 +88,54 @@ def test_the_grammar() -> None:
         "-5EUR/day",
         "1EUR/day,2EUR/day",
         "1.234EUR/day",
+        "1234567890123EUR/day",
+        "\u0661gpu-hours/day",
     ):
         with pytest.raises(BadValue):
             check_budget(text)
+    with pytest.raises(
+        BadValue, match="an amount has at most 12 digits, and at most two behind a point; hours are gpu-hours, "
+    ):
+        check_budget("1.234EUR/day")
+
+
+@pytest.mark.parametrize(
+    ("currency", "prices", "budget", "told"),
+    [
+        ("", "", "5EUR/month", "'EUR' is no unit, since slurm.conf has no PenstockCurrency; hours are gpu-hours, "),
+        (
+            "USD",
+            "cpu=1",
+            "1gpu-hours/day,5EUR/month",
+            "'EUR' is no unit: money is USD here (PenstockCurrency); hours are",
+        ),
+        ("EUR", "", "5EUR/month", "nothing has a price: set PenstockPrices on the line of a partition in slurm.conf"),
+        ("EUR", "cpu=1", "5EUR/month", ""),
+        ("", "", "5gpu-hours/month", ""),
+    ],
+)
+def test_money_that_nothing_is_charged_to_is_refused(currency: str, prices: str, budget: str, told: str) -> None:
+    """It would bind nobody. One that was set before prices were taken away is told of with the budgets."""
+    weights = parse_weights(prices, "PenstockPrices") if prices else ()
+    partition = PartitionConfig("main", ("n1",), is_default=True, prices=weights)
+    world = World(make_config(nodes=1, partitions=(partition,), penstock_currency=currency))
+    account(world, "account", "lab")
+    found = change(world, MODIFY, "account", "lab", budget=budget)
+    assert (f"Invalid budget '{budget}': {told}" in found) if told else found == "lab"
+    state = world.core.state
+    assert state.shares.accounts["lab"].budget == ("" if told else budget)
+    one = parse_budgets(budget)[-1]
+    assert unpaid(state, one).startswith(told) and bool(unpaid(state, one)) == bool(told)
+
+
+def test_which_budgets_are_listed() -> None:
+    world = cluster("10EUR/none", above="3gpu-hours/month")
+    state, root = world.core.state, world.actor("root")
+    assert [(one.account, one.unit) for one in budgets(state, root, (), 0)] == [("lab", "EUR"), ("uni", "gpu-hours")]
+    assert [one.account for one in budgets(state, root, ("LAB",), 0)] == ["lab"]
+    assert budgets(state, root, ("root",), 0) == []
+    with pytest.raises(BadRequest, match="Invalid account .*: 'nosuch'"):
+        budgets(state, root, ("lab", "nosuch"), 0)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ MATRIX: list[tuple[tuple[str, ...], Any]] = [
     (OPER + ADMIN, wish(MODIFY, "account", "optics", qos="normal,silver")),
     (OPER + ADMIN, wish(MODIFY, "user", "ann", priority=100)),
     (OPER + ADMIN, wish(MODIFY, "user", "ann", rawusage=0)),
-    (OPER + ADMIN, wish(MODIFY, "account", "optics", budget="5EUR/month")),
+    (OPER + ADMIN, wish(MODIFY, "account", "optics", budget="5gpu-hours/month")),
     (OPER + ADMIN, wish(MODIFY, "account", "lasers", parent="physics")),
     (OPER + ADMIN, wish(MODIFY, "user", "ann", newname="eve")),
     # the account itself, and what is elsewhere

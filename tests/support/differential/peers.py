@@ -15,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from livecluster import ClusterConf, LiveCluster, free_ports
 
+from bench.measure import CannotMeasure, wait_until
+from bench.slurmpeer import PRIVATE_CONF, munge_files, start_daemon, stop_daemons, why_not
 from differential import shape
 
 COMMANDS = ("sbatch", "salloc", "srun", "squeue", "sinfo", "scontrol", "scancel", "sacct", "sstat", "sprio", "sshare", "sdiag", "sbcast", "sattach")  # fmt: skip
@@ -28,33 +30,14 @@ COMMANDS = ("sbatch", "salloc", "srun", "squeue", "sinfo", "scontrol", "scancel"
 LIMIT_S = 10.0
 START_LIMIT_S = 60.0
 TIMED_OUT = 124
-DAEMON_FOLDERS = ":/usr/sbin:/sbin"
 
-SLURM_CONF = """\
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-SlurmctldPort={port}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/munge.socket
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-MpiDefault=none
-SwitchType=switch/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/none
-SchedulerType=sched/backfill
+SLURM_CONF = (
+    PRIVATE_CONF
+    + """\
 SchedulerParameters=bf_interval=1,sched_interval=1
 KillWait=1
 """
+)
 
 
 class Answer(NamedTuple):
@@ -150,56 +133,38 @@ class Slurm(Side):
         return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
     def _start(self) -> None:
-        for name in ("state", "spool", "munge"):
+        if reason := why_not():
+            raise CannotMeasure(reason)
+        for name in ("state", "spool"):
             (self.folder / name).mkdir(mode=0o755)
         port, *ports = free_ports(1 + len(shape.NODES))
         host = os.uname().nodename
         addresses = dict(zip(shape.NODES, ports, strict=True))
         nodes = shape.node_lines(lambda name: f"NodeHostname={host} NodeAddr=127.0.0.1 Port={addresses[name]}")
-        text = SLURM_CONF.format(host=host, port=port, folder=self.folder) + nodes + shape.CONF
+        text = SLURM_CONF.format(host=host, ctld_port=port, folder=self.folder) + nodes + shape.CONF
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "cgroup.conf").write_text("")
         gpus = [self.folder / f"gpu{number}" for number in range(2)]
         for path in gpus:
             path.touch()
         (self.folder / "gres.conf").write_text(f"Name=gpu Type=h200 File={self.folder}/gpu[0-1]\n")
-        key = self.folder / "munge" / "key"
-        key.write_bytes(os.urandom(1024))
-        key.chmod(0o400)
-        files = {"socket": "munge.socket", "key-file": "key", "log-file": "log", "pid-file": "pid", "seed-file": "seed"}
-        self._daemon("munged", "--foreground", *(f"--{option}={key.parent / name}" for option, name in files.items()))
-        self._until((key.parent / "munge.socket").exists)
+        start_daemon(self.running, "munged", "--foreground", *munge_files(self.folder))
+        self._until((self.folder / "munge" / "munge.socket").exists)
         conf = str(self.folder / "slurm.conf")
-        self._daemon("slurmctld", "-D", "-i", "-f", conf)
+        start_daemon(self.running, "slurmctld", "-D", "-i", "-f", conf)
         for name in shape.NODES:
-            self._daemon("slurmd", "-D", "-N", name, "-f", conf)
+            start_daemon(self.running, "slurmd", "-D", "-N", name, "-f", conf)
         self._until(lambda: self.run(["sinfo", "-h", "-o", "%T", "-p", "main"]).out.split() == ["idle"])
 
-    def _daemon(self, name: str, *words: str) -> None:
-        program = shutil.which(name, path=os.environ["PATH"] + DAEMON_FOLDERS)
-        assert program, f"no {name} (Debian: apt install slurm-wlm munge)"
-        null = subprocess.DEVNULL
-        self.running.append(subprocess.Popen([program, *words], stdin=null, stdout=null, stderr=null))
-
-    def _until(self, condition: object) -> None:
-        deadline = time.monotonic() + START_LIMIT_S
-        while not condition():  # type: ignore[operator]
-            assert time.monotonic() < deadline, f"Slurm did not start; logs in {self.folder}"
-            time.sleep(0.1)
+    def _until(self, condition: Callable[[], bool]) -> None:
+        wait_until(condition, f"Slurm (logs in {self.folder})", START_LIMIT_S, 0.1)
 
     def close(self) -> None:
         """End the jobs, then the daemons, the last one first."""
         if self.running:
             self.run(["scancel", "-u", "root"])
             time.sleep(2)
-        for process in reversed(self.running):
-            process.terminate()
-        for process in self.running:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop_daemons(self.running)
         if not os.environ.get("DIFFERENTIAL_KEEP"):
             shutil.rmtree(self.folder, ignore_errors=True)
 
