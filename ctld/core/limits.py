@@ -16,7 +16,7 @@ At submission a job is refused where it would be one too many (MaxSubmitJobs), a
 keep if a QOS of it has DenyOnLimit. Deliberately absent: borrowing, budgets, and who may have which QOS.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ctld.core import assocs, borrow
@@ -24,7 +24,7 @@ from ctld.core.decay import USAGE_ONE
 from ctld.core.effects import Refused
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.factors import billing, tres_amounts
-from ctld.core.ledger import PPM, US, Book, enter, entry_of, qos_of, settle
+from ctld.core.ledger import PPM, US, Book, Key, entry_of, qos_of, settle
 from ctld.core.limit_rules import UNITS, Check, Measure, Rules, rules, rules_of
 from ctld.core.limit_waits import Need, Place
 from ctld.core.model import Job, JobRequest, NodeAlloc
@@ -40,6 +40,9 @@ from penstock.values.tres import gres_keys
 
 _M = Measure
 _USED_BY_RUN = USAGE_ONE
+#: What would start beside a job, in books of its own.
+Beside = Mapping[Key, Book]
+NOBODY: Beside = {}
 
 
 class Wish(NamedTuple):
@@ -153,20 +156,22 @@ def used_at(state: ClusterState, book: Book, measure: int, tres: str, now_us: in
     return found
 
 
-def block_of(state: ClusterState, check: Check, wish: Wish) -> Block | None:
-    """The limit, if it holds the job back."""
+def block_of(state: ClusterState, check: Check, wish: Wish, beside: Beside = NOBODY) -> Block | None:
+    """The limit, if it holds the job back, with what starts beside it."""
     wants = want(state, check, wish)
     if check.measure is _M.LEAST:
         return Block(check, 0, wants, check.reason) if wants < check.bound else None
     if not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
         return None
+    if check.book is not None and check.book.key in beside:
+        wants += used_at(state, beside[check.book.key], check.measure, check.tres, state.now_us)
     has, bound = used(state, check), check.bound
     if has + wants > bound and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
         bound = borrow.bound(state, check.assoc_id, check.tres, bound, wants)
     return Block(check, has, wants, check.reason) if has + wants > bound else None
 
 
-def blocks(state: ClusterState, found: Rules, wish: Wish) -> Iterator[Block]:
+def blocks(state: ClusterState, found: Rules, wish: Wish, beside: Beside = NOBODY) -> Iterator[Block]:
     """All limits that hold the job back, in the order of precedence."""
     for qos in found.qos:
         if qos.usage_threshold_ppm >= 0 and "EnforceUsageThreshold" in qos.flags and found.assoc is not None:
@@ -174,7 +179,7 @@ def blocks(state: ClusterState, found: Rules, wish: Wish) -> Iterator[Block]:
             if above * PPM < qos.usage_threshold_ppm * below:
                 yield Block(None, above * PPM // below, qos.usage_threshold_ppm, reason_of("usage_threshold", True))
     for check in found.start:
-        block = block_of(state, check, wish)
+        block = block_of(state, check, wish, beside)
         if block is not None:
             yield block
 
@@ -196,8 +201,13 @@ def look(state: ClusterState, job: Job) -> dict[str, Block]:
     return found
 
 
-def all_blocks(state: ClusterState, job: Job) -> tuple[Block, ...]:
-    """Everything that holds the job back in its first partition."""
+def all_blocks(state: ClusterState, jobs: list[Job]) -> tuple[Block, ...]:
+    """Everything that holds a job back in its first partition, or jobs that start together."""
+    if len(jobs) > 1:
+        return tuple({(block.check, block.reason): block for block in look_together(state, jobs)}.values())
+    (job,) = jobs
+    if len(look(state, job)) < len(job.request.partitions):
+        return ()  # another of them takes it
     partition = job.request.partitions[0]
     wish = wish_of(state, job.request, job.time_limit_s, partition)
     return tuple(blocks(state, rules_of(state, job, partition), wish))
@@ -257,27 +267,38 @@ def at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAll
     return next(blocks(state, found, _wish_at_start(state, job, partition, alloc, limit_s)), None)
 
 
-def together(
-    state: ClusterState, starts: list[tuple[Job, str, tuple[NodeAlloc, ...], int]]
-) -> tuple[Job, Block] | None:
-    """What holds one of several jobs back that start all or none. Each is counted for the next, and taken out again."""
+# ---- jobs that start all or none -----------------------------------------------------------------------------------
+
+
+def look_together(state: ClusterState, jobs: Iterable[Job]) -> Iterator[Block]:
+    """All that holds jobs back that start together (components of one), of what they ask for."""
+    settle(state)
+    wishes = []
+    for job in jobs:
+        partition = job.request.partitions[0]
+        wishes.append((job, partition, wish_of(state, job.request, job.time_limit_s, partition)))
+    return _together(state, wishes)
+
+
+def together(state: ClusterState, starts: Iterable[tuple[Job, str, tuple[NodeAlloc, ...], int]]) -> Block | None:
+    """The first that holds them back with what they are given."""
+    settle(state)
+    return next(_together(state, [(one[0], one[1], _wish_at_start(state, *one)) for one in starts]), None)
+
+
+def _together(state: ClusterState, wishes: list[tuple[Job, str, Wish]]) -> Iterator[Block]:
+    """Each job is counted for the next, beside the books. Its block wants what all up to it want."""
     ledger = state.ledger
     assert ledger is not None
-    settle(state)
-    found, freed = None, dict(ledger.freed)
-    for job, partition, alloc, limit_s in starts:
-        block = at_start(state, job, partition, alloc, limit_s)
-        if block is not None:
-            found = job, block
-            break
+    beside: dict[Key, Book] = {}
+    for job, partition, wish in wishes:
+        yield from blocks(state, rules_of(state, job, partition), wish, beside)
         entry = entry_of(state, job)
         if entry is not None:
-            tres = tuple(sorted(_wish_at_start(state, job, partition, alloc, limit_s).tres.items()))
-            enter(state, ledger, job.job_id, entry._replace(runs=True, tres=tres, end_s=state.now_us // US + limit_s))
-    state.limits_due |= dict.fromkeys(job.job_id for job, _, _, _ in starts)
-    settle(state)
-    ledger.freed = freed  # nothing was
-    return found
+            end_s = state.now_us // US + wish.limit_s
+            entry = entry._replace(tasks=0, accruing=0, runs=True, tres=tuple(sorted(wish.tres.items())), end_s=end_s)
+            for book in ledger.books_of(state, entry):
+                beside.setdefault(book.key, Book(book.key)).enter(entry, 1)
 
 
 # ---- at submission -----------------------------------------------------------------------------------------------

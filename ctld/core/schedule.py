@@ -228,17 +228,17 @@ def _are_over_limit(
     state: ClusterState, now_us: int, booked: list[tuple[Job, Start, tuple[NodeAlloc, ...], int]]
 ) -> bool:
     """Of jobs that start together one would exceed a limit: all of them wait."""
-    found = limits.together(
+    block = limits.together(
         state,
         [
             (job, state.partition_list[start.partition].name, alloc, min(start.limit_s, most_s(job.request, now_us)))
             for job, start, alloc, _ in booked
         ],
     )
-    if found is not None:
-        wait_for_limit(state, *found)
+    if block is not None:
+        wait_for_limit(state, booked[0][0], block)
         state.changed()
-    return found is not None
+    return block is not None
 
 
 def _allocation(
