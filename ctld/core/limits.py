@@ -25,7 +25,7 @@ from ctld.core.effects import Refused
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.factors import billing, tres_amounts
 from ctld.core.ledger import PPM, US, Book, Key, entry_of, qos_of, settle
-from ctld.core.limit_rules import UNITS, Check, Measure, Rules, rules, rules_of
+from ctld.core.limit_rules import UNITS, Check, Measure, Rules, is_of_nodes, rules, rules_of
 from ctld.core.limit_waits import Need, Place
 from ctld.core.model import Job, JobRequest, NodeAlloc
 from ctld.core.qos import DEFAULT_QOS
@@ -53,6 +53,7 @@ class Wish(NamedTuple):
     limit_s: int
     factor_ppm: int  # UsageFactor
     safe_ppm: int  # that of UsageFactorSafe
+    nodes: tuple[str, ...] = ()  # that it is given; () = nobody knows yet
 
 
 class Block(NamedTuple):
@@ -103,7 +104,8 @@ def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[N
             for key in gres_keys(name, type_):
                 here[key] = here.get(key, 0) + mask.bit_count()
         per_node |= {key: max(count, per_node.get(key, 0)) for key, count in here.items()}
-    return _wish(state, job.request, tres, per_node, limit_s)
+    wish = _wish(state, job.request, tres, per_node, limit_s)
+    return wish._replace(nodes=tuple(part.node for part in alloc))
 
 
 # ---- the arithmetic ----------------------------------------------------------------------------------------------
@@ -112,6 +114,8 @@ def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[N
 def want(state: ClusterState, check: Check, wish: Wish) -> int:
     """What a job wants of a counter; 0 = it does not touch it."""
     measure, amount = check.measure, wish.tres.get(check.tres, 0)
+    if measure is _M.TRES and check.tres == "node":
+        return _new_nodes(check, wish)
     if measure is _M.TRES or measure is _M.PER_JOB or measure is _M.LEAST:
         return amount
     if measure is _M.JOBS or measure is _M.WALL:
@@ -127,6 +131,15 @@ def want(state: ClusterState, check: Check, wish: Wish) -> int:
     if "safe" in state.config.enforce:  # USED_MINUTES
         return amount * wish.limit_s * wish.safe_ppm * _USED_BY_RUN // PPM
     return 1 if amount else 0
+
+
+def _new_nodes(check: Check, wish: Wish, beside: Beside = NOBODY) -> int:
+    """How many more nodes its group would have, at least."""
+    assert check.book is not None
+    if not wish.nodes:
+        return max(0, wish.tres.get("node", 0) - len(check.book.nodes))
+    others = beside[check.book.key].nodes if check.book.key in beside else {}
+    return sum(name not in check.book.nodes for name in dict.fromkeys((*wish.nodes, *others)))
 
 
 def used(state: ClusterState, check: Check) -> int:
@@ -161,9 +174,11 @@ def block_of(state: ClusterState, check: Check, wish: Wish, beside: Beside = NOB
     wants = want(state, check, wish)
     if check.measure is _M.LEAST:
         return Block(check, 0, wants, check.reason) if wants < check.bound else None
-    if not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
+    if is_of_nodes(check):
+        wants = _new_nodes(check, wish, beside)
+    elif not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
         return None
-    if check.book is not None and check.book.key in beside:
+    elif check.book is not None and check.book.key in beside:
         wants += used_at(state, beside[check.book.key], check.measure, check.tres, state.now_us)
     has, bound = used(state, check), check.bound
     if has + wants > bound and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
@@ -235,6 +250,8 @@ def wait(state: ClusterState, job: Job, found: Iterable[Block], rank: int) -> No
         if check is not None and check.book is not None:
             queue = check.book.waits.queue((int(check.measure), check.tres))
             need = Need(block.want - check.bound, block.want)
+            if is_of_nodes(check) and block.want <= check.bound:
+                need = Need(-check.bound, block.want)  # which nodes its group has may do, not only how many
             if not any(place.queue is queue and place.need == need for place in places):
                 places.append(queue.push(job.job_id, need, rank))
                 ledger.armed[check.book.key] = None
@@ -250,6 +267,8 @@ def room(state: ClusterState, job: Job, most: int) -> int:
         for check in rules_of(state, job, partition).start:
             if check.measure in (_M.JOBS, _M.TRES, _M.RUN_MINUTES):
                 wants = want(state, check, wish)
+                if is_of_nodes(check):
+                    continue  # they may be on the same
                 if wants and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
                     number = min(number, borrow.room(state, check.assoc_id, check.tres, wants, number))
                 elif wants:
@@ -296,7 +315,8 @@ def _together(state: ClusterState, wishes: list[tuple[Job, str, Wish]]) -> Itera
         entry = entry_of(state, job)
         if entry is not None:
             end_s = state.now_us // US + wish.limit_s
-            entry = entry._replace(tasks=0, accruing=0, runs=True, tres=tuple(sorted(wish.tres.items())), end_s=end_s)
+            tres = tuple(sorted(wish.tres.items()))
+            entry = entry._replace(tasks=0, accruing=0, runs=True, tres=tres, end_s=end_s, nodes=wish.nodes)
             for book in ledger.books_of(state, entry):
                 beside.setdefault(book.key, Book(book.key)).enter(entry, 1)
 
@@ -353,6 +373,11 @@ def _told(state: ClusterState, check: Check, has: int, wants: int) -> str:
     if check.measure is _M.WALL or (check.measure is _M.USED_MINUTES and "safe" not in state.config.enforce):
         return text
     return f"{text}, {-(-wants // unit)} are wanted"
+
+
+def told(state: ClusterState, check: Check) -> str:
+    """account physics: GrpTRES node=4, 4 are used."""
+    return _told(state, check, used(state, check), 0).rpartition(",")[0]
 
 
 def owner_of(state: ClusterState, check: Check) -> str:

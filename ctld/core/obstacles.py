@@ -6,7 +6,7 @@ itself, or by when the job must have started; 0 = nobody knows.
 
 from typing import NamedTuple
 
-from ctld.core import arrays, budgets, depends, het, limits, standing
+from ctld.core import arrays, budgets, depends, het, limit_nodes, limits, standing
 from ctld.core.model import Job, Partition
 from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason, preemptor
 from ctld.core.reserve_view import choices
@@ -137,6 +137,10 @@ def _limits(state: ClusterState, job: Job) -> list[Obstacle]:
     if state.ledger is None:
         return []
     found = limits.all_blocks(state, het.active(state, job))
+    fence = limit_nodes.is_fenced(state, job) if not found else None
+    if fence is not None:
+        text = f"{limits.told(state, fence)}, and it may run only there"
+        return [Obstacle(fence.reason, text, changeable=True)]
     return [Obstacle(block.reason, limits.describe(state, block), changeable=True) for block in found]
 
 

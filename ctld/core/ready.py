@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import admit, arrays, budgets, het, limits, predict, preempt, priority, standing
+from ctld.core import admit, arrays, budgets, het, limit_nodes, limits, predict, preempt, priority, standing
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -163,6 +163,8 @@ def _enter(state: ClusterState, job: Job, now_us: int) -> None:
     found = shapes(state, job.request, resvs, any_switches=any_switches)
     if job.request.het_job_id:
         found = _one_way(state, found)
+    if state.ledger is not None:
+        found = limit_nodes.fenced(state, job, found)
     state.pending.add(job.job_id, found, terms_of(state, job))
     preempt.tell_pending(state, job)
     if job.request.switches_max and not any_switches:
