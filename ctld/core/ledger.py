@@ -56,6 +56,7 @@ class Entry(NamedTuple):
     end_s: int  # by when it must end while its clock runs; 0 = it stands still, or is ending
     left_s: int  # of one that is suspended
     nodes: tuple[str, ...] = ()  # where it runs
+    also: tuple[str, ...] = ()  # QOS of its other partitions, in which it is submitted as well while it waits
 
 
 class Book:
@@ -199,6 +200,19 @@ class Ledger:
         self.touches += len(found)
         return found
 
+    def submitted_in(self, state: ClusterState, entry: Entry) -> list[Book]:
+        """Those in which it counts as submitted: also those of partitions that it may still run in."""
+        return self.books_of(state, entry) + self.also_in(entry)
+
+    def also_in(self, entry: Entry) -> list[Book]:
+        """Those of them in which it does not count otherwise."""
+        keys = (
+            key
+            for qos in entry.also
+            for key in (("qos", qos), ("user", qos, entry.user), ("account", qos, entry.account))
+        )
+        return [self.book(key) for key in keys]
+
     def is_in(self, state: ClusterState, entry: Entry, book: Book) -> bool:
         """Whether an entry counts there."""
         return any(one is book for one in self.books_of(state, entry))
@@ -256,7 +270,14 @@ def entry_of(state: ClusterState, job: Job, accruing: int = 0) -> Entry | None:
         weight(job), 0 if runs else min(accruing, weight(job)), runs,
         held(state, job) if runs else (), qos.usage_factor_ppm, end_s, left_s,
         tuple(part.node for part in job.alloc) if runs else (),
+        _also(state, job, name) if len(job.request.partitions) > 1 and not runs else (),
     )  # fmt: skip
+
+
+def _also(state: ClusterState, job: Job, own: str) -> tuple[str, ...]:
+    counted = ("", own, partition_qos(state, job.partition))
+    found = dict.fromkeys(partition_qos(state, name) for name in job.request.partitions)
+    return tuple(name for name in found if name not in counted)
 
 
 def settle(state: ClusterState) -> None:
@@ -305,6 +326,8 @@ def _count(state: ClusterState, ledger: Ledger, job_id: int, entry: Entry, sign:
                 spent.begin(rates, sign)
                 if ended_us:
                     spent.undo(rates, ended_us, state.shares.decay)
+    for book in ledger.also_in(entry) if entry.also else ():
+        book.submitted += sign * entry.tasks
 
 
 def _to_charge(state: ClusterState, entry: Entry, book: Book) -> Spent | None:
@@ -401,6 +424,8 @@ def check(state: ClusterState) -> None:
             total = rates.setdefault(book.key, {})
             for name, rate in own.items():
                 total[name] = total.get(name, 0) + rate
+        for book in again.also_in(entry):
+            book.submitted += entry.tasks
     need(set(ledger.entries) <= set(state.jobs), "a job that is gone is counted")
     for key, book in ledger.books.items():
         other = again.books.get(key)

@@ -1,4 +1,4 @@
-"""May a job start, as far as limits go? And may it be submitted at all?
+"""May a job start, as far as limits go?
 
 What applies is limit_rules.py's business, what is used ledger.py's. A limit holds a job back while
 
@@ -12,8 +12,7 @@ Minutes: without `safe` a job starts while there are any left, and is ended when
 only if what it and all running jobs may still use fits. Limits that only look at the job itself (MaxTRESPerJob,
 MaxWall, MinTRES) hold it back until it, or the limit, is changed.
 
-At submission a job is refused where it would be one too many (MaxSubmitJobs), and for any limit that it could never
-keep if a QOS of it has DenyOnLimit. Deliberately absent: borrowing, budgets, and who may have which QOS.
+Deliberately absent: what is refused at submission (limit_submit.py), borrowing, budgets, and who may have which QOS.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,11 +20,10 @@ from typing import NamedTuple
 
 from ctld.core import assocs, borrow
 from ctld.core.decay import USAGE_ONE
-from ctld.core.effects import Refused
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.factors import billing, tres_amounts
 from ctld.core.ledger import PPM, US, Book, Key, entry_of, qos_of, settle
-from ctld.core.limit_rules import UNITS, Check, Measure, Rules, is_of_nodes, rules, rules_of
+from ctld.core.limit_rules import UNITS, Check, Measure, Rules, is_of_nodes, rules_of
 from ctld.core.limit_waits import Need, Place
 from ctld.core.model import Job, JobRequest, NodeAlloc
 from ctld.core.qos import DEFAULT_QOS
@@ -34,7 +32,6 @@ from ctld.core.state import ClusterState
 from penstock.values.licenses import parse_licenses
 from penstock.values.limitreasons import reason_of
 from penstock.values.limits import LIMITS
-from penstock.values.refusals import Code
 from penstock.values.states import Reason
 from penstock.values.tres import gres_keys
 
@@ -321,36 +318,6 @@ def _together(state: ClusterState, wishes: list[tuple[Job, str, Wish]]) -> Itera
                 beside.setdefault(book.key, Book(book.key)).enter(entry, 1)
 
 
-# ---- at submission -----------------------------------------------------------------------------------------------
-
-
-def at_submit(state: ClusterState, request: JobRequest, user: str, tasks: int) -> None:
-    """Whether so many more jobs of this kind may come in. Raises Refused."""
-    if state.ledger is None:
-        return
-    settle(state)
-    tree, account = state.shares, (request.account or state.config.penstock_default_account).lower()
-    for partition in request.partitions[:1]:
-        assoc = tree.find(account, user, partition)
-        found = rules(state, assoc, request.qos or DEFAULT_QOS, partition, user)
-        for check in found.submit:
-            if used(state, check) + tasks > check.bound:
-                raise Refused(
-                    Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, used(state, check), tasks)}"
-                )
-        if found.has_flag("DenyOnLimit"):
-            _deny(state, request, found, partition)
-
-
-def _deny(state: ClusterState, request: JobRequest, found: Rules, partition: str) -> None:
-    wish = wish_of(state, request, -1 if request.time_limit_s is None else request.time_limit_s, partition)
-    for check in found.start:
-        wants = want(state, check, wish)
-        never = wants < check.bound if check.measure is _M.LEAST else wants > check.bound
-        if never and not (check.measure is _M.TIME and request.time_limit_s is None):
-            raise Refused(Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, 0, wants)}")
-
-
 # ---- in words ----------------------------------------------------------------------------------------------------
 
 _KEYWORDS = {limit.field: limit.keyword for limit in LIMITS}
@@ -361,10 +328,11 @@ def describe(state: ClusterState, block: Block) -> str:
     check = block.check
     if check is None:
         return f"fair-share factor {block.used / PPM:.6f} is below UsageThreshold {block.want / PPM:.6f}"
-    return _told(state, check, block.used, block.want)
+    return in_numbers(state, check, block.used, block.want)
 
 
-def _told(state: ClusterState, check: Check, has: int, wants: int) -> str:
+def in_numbers(state: ClusterState, check: Check, has: int, wants: int) -> str:
+    """The limit, what is used and what is wanted."""
     unit = UNITS.get(check.measure, 1)
     bound = f"{check.tres}={check.bound // unit}" if check.tres else f"{check.bound // unit}"
     text = f"{owner_of(state, check)}: {_KEYWORDS[check.field]} {bound}"
@@ -377,7 +345,7 @@ def _told(state: ClusterState, check: Check, has: int, wants: int) -> str:
 
 def told(state: ClusterState, check: Check) -> str:
     """account physics: GrpTRES node=4, 4 are used."""
-    return _told(state, check, used(state, check), 0).rpartition(",")[0]
+    return in_numbers(state, check, used(state, check), 0).rpartition(",")[0]
 
 
 def owner_of(state: ClusterState, check: Check) -> str:
