@@ -205,6 +205,8 @@ class MaskTable:
         self.bits: list[int] = []
         self._row_of: dict[object, int] = {}
         self._array: U64 = np.zeros((0, self._planned_words), np.uint64)
+        #: Sets that change with the nodes of a group of jobs, by whose these are (limit_nodes.py).
+        self.fences: dict[Any, dict[Any, int]] = {}
         self._group_of: dict[tuple[tuple[int, int], ...], int] = {}
         self.group_first: I32 = np.zeros(1, np.int32)
         self.group_mask: I32 = np.zeros(0, np.int32)
@@ -218,6 +220,16 @@ class MaskTable:
         """Store a set given as a Python bit map of node indices."""
         row = self._row_of[key] = len(self.bits)
         self.bits.append(bits)
+        return row
+
+    def change(self, row: int, bits: int) -> int:
+        """Other nodes for a set that has a name of its own. Returns the row."""
+        if self.bits[row] != bits:
+            self.bits[row] = bits
+            if row < len(self._array):
+                words = np.frombuffer(bits.to_bytes(self._planned_words * 8, "little"), np.uint64)
+                self._array = self._array.copy()  # somebody may look into it
+                self._array[row] = words
         return row
 
     def row_of_bits(self, bits: int) -> int:

@@ -14,7 +14,7 @@ ScronParameters=explicit_scancel a cancel must say that it means jobs of crontab
 
 import msgspec
 
-from ctld.core import depends, job_life, submit
+from ctld.core import depends, job_life, limit_submit, submit
 from ctld.core.effects import CrontabUpdated, Refused
 from ctld.core.events import CronEntry, Role, SubmitJob, UpdateCrontab
 from ctld.core.model import Job
@@ -55,8 +55,11 @@ def update_crontab(state: ClusterState, now_us: int, event: UpdateCrontab) -> No
             state.reply(event.reply_to, body)
             return
     submit.check_room(state, len(found))
-    # -- apply
     old = periodic.crontabs.get(owner.uid)
+    going = [job for one in (old.jobs if old is not None else ()) if (job := state.jobs.get(one.job_id)) is not None]
+    going = [job for job in going if job.request.cron and job.state is JobState.PENDING]
+    limit_submit.at_submission(state, owner.user_name, [(accepted.request, 1) for accepted in found], going)
+    # -- apply
     for cron_job in old.jobs if old is not None else ():
         _retire(state, now_us, state.jobs.get(cron_job.job_id), event.actor.uid)
     jobs = [_submit(state, now_us, event, *pair) for pair in zip(event.entries, found, strict=True)]

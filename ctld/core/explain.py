@@ -7,7 +7,7 @@ keep `Priority`, so that a pass over 100,000 jobs touches a few.
 from collections.abc import Sequence
 
 from _fastsched import contract
-from ctld.core import gpu_work
+from ctld.core import gpu_work, limit_nodes
 from ctld.core.model import Job
 from ctld.core.ready import set_reason
 from ctld.core.shapes import bits_of, mask_bits
@@ -143,6 +143,9 @@ def tell_divisions(state: ClusterState, waits: dict[int, str]) -> None:
 def _tell(state: ClusterState, job: Job, reason: Reason, detail: str = "") -> None:
     if job.job_id in state.mig_waits and reason in (Reason.PRIORITY, Reason.RESOURCES):
         reason, detail = Reason.RESOURCES, state.mig_waits[job.job_id]
+    if state.masks.fences and reason in (Reason.RESOURCES, Reason.BAD_CONSTRAINTS, Reason.REQ_NODE_NOT_AVAIL):
+        limit = limit_nodes.reason_of(state, job)
+        reason, detail = (reason, detail) if limit is None else (limit, "")
     if reason is Reason.PRIORITY:
         state.flagged.pop(job.job_id, None)
     else:

@@ -6,7 +6,7 @@ the leader's steps.
 
 import msgspec
 
-from ctld.core import budgets, depends, het, limits, submit
+from ctld.core import budgets, depends, het, limit_submit, submit
 from ctld.core.allocations import watch
 from ctld.core.effects import Refused, Submitted
 from ctld.core.events import SubmitJob, WantedJob
@@ -32,8 +32,7 @@ def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     events = _events(event)
     found = [_checked(state, now_us, one) for one in events]
     submit.check_room(state, len(found))
-    for accepted in found:
-        limits.at_submit(state, accepted.request, event.actor.user_name, len(found))
+    limit_submit.at_submission(state, event.actor.user_name, [(accepted.request, 1) for accepted in found])
     warnings = tuple(dict.fromkeys(text for one in found for text in one.warnings))
     if event.test_only:
         state.reply(event.reply_to, submit.would_start(state, now_us, found[0]))

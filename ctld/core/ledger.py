@@ -1,7 +1,8 @@
 """What counts against limits: jobs and TRES by association, QOS, user and account, kept as jobs change.
 
 A `Book` is one holder of counters. A job is entered into those of its association and of all accounts above, and into
-those of its QOS and of its partition's: of the QOS itself, of its user in it, of its account in it. An `Entry` says what a job
+those of its QOS and of its partition's: of the QOS itself, of its user in it, of its account in it. Nodes are
+counted once, however many of a book's jobs run there. An `Entry` says what a job
 counts for; it is a function of the job (`entry_of`). `state.touch` notes jobs that have changed, and `settle` takes
 the old entry out and puts the new one in. So nothing else needs to know of limits when it changes a job, and
 `check` counts all of it a second way.
@@ -54,6 +55,8 @@ class Entry(NamedTuple):
     factor_ppm: int  # UsageFactor of its QOS
     end_s: int  # by when it must end while its clock runs; 0 = it stands still, or is ending
     left_s: int  # of one that is suspended
+    nodes: tuple[str, ...] = ()  # where it runs
+    also: tuple[str, ...] = ()  # QOS of its other partitions, in which it is submitted as well while it waits
 
 
 class Book:
@@ -65,6 +68,7 @@ class Book:
         "fixed",
         "jobs",
         "key",
+        "nodes",
         "run_end",
         "run_rate",
         "spent",
@@ -76,7 +80,8 @@ class Book:
     def __init__(self, key: Key) -> None:
         self.key = key
         self.jobs = self.submitted = self.accruing = 0
-        self.tres: dict[str, int] = {}
+        self.tres: dict[str, int] = {}  # `node`: different ones
+        self.nodes: dict[str, int] = {}  # on which its jobs run -> how many of them
         self.run_rate: dict[str, int] = {}  # of jobs whose clock runs: TRES x factor,
         self.run_end: dict[str, int] = {}  # and that times their end
         self.fixed: dict[str, int] = {}  # of suspended ones: TRES x factor x seconds left
@@ -91,13 +96,20 @@ class Book:
         if not entry.runs:
             return
         self.jobs += sign
+        for node in entry.nodes:
+            _change(self.nodes, node, sign)
         for name, amount in entry.tres:
-            _change(self.tres, name, sign * amount)
+            if name != "node":
+                _change(self.tres, name, sign * amount)
             if entry.end_s:
                 _change(self.run_rate, name, sign * amount * entry.factor_ppm)
                 _change(self.run_end, name, sign * amount * entry.factor_ppm * entry.end_s)
             elif entry.left_s:
                 _change(self.fixed, name, sign * amount * entry.factor_ppm * entry.left_s)
+        if self.nodes:
+            self.tres["node"] = len(self.nodes)
+        else:
+            self.tres.pop("node", None)
 
     def run_left(self, tres: str, now_us: int) -> int:
         """What running jobs may still use: TRES x seconds x millionths."""
@@ -110,7 +122,7 @@ class Book:
 
     def counts(self) -> tuple[object, ...]:
         """For comparing."""
-        return self.jobs, self.submitted, self.accruing, self.tres, self.run_rate, self.run_end, self.fixed
+        return self.jobs, self.submitted, self.accruing, self.tres, self.nodes, self.run_rate, self.run_end, self.fixed
 
 
 def _change(counts: dict[str, int], name: str, by: int) -> None:
@@ -136,6 +148,7 @@ class Ledger:
         self.waiting: dict[int, tuple[Place, ...]] = {}  # jobs that a limit holds back -> where they stand
         self.armed: dict[Key, None] = {}  # books whose queues may need a timer (limit_wake.py)
         self.timers: dict[str, Key] = {}  # keys of those timers
+        self.moved: dict[Key, None] = {}  # books that have got or left a node since the last pass
         self.sums_due = False  # usage was set to 0: what accounts have used is to be summed up anew
         self.generation = 0  # rises when priorities were calculated
         self.known: dict[int, tuple[str, Limits]] = {}  # associations as they are entered (limit_changes.py)
@@ -186,6 +199,19 @@ class Ledger:
                 found.append(self.book(("account", qos, entry.account)))
         self.touches += len(found)
         return found
+
+    def submitted_in(self, state: ClusterState, entry: Entry) -> list[Book]:
+        """Those in which it counts as submitted: also those of partitions that it may still run in."""
+        return self.books_of(state, entry) + self.also_in(entry)
+
+    def also_in(self, entry: Entry) -> list[Book]:
+        """Those of them in which it does not count otherwise."""
+        keys = (
+            key
+            for qos in entry.also
+            for key in (("qos", qos), ("user", qos, entry.user), ("account", qos, entry.account))
+        )
+        return [self.book(key) for key in keys]
 
     def is_in(self, state: ClusterState, entry: Entry, book: Book) -> bool:
         """Whether an entry counts there."""
@@ -243,7 +269,15 @@ def entry_of(state: ClusterState, job: Job, accruing: int = 0) -> Entry | None:
         job.user_name, assoc.account if assoc is not None else assocs.account_of(state, job),
         weight(job), 0 if runs else min(accruing, weight(job)), runs,
         held(state, job) if runs else (), qos.usage_factor_ppm, end_s, left_s,
+        tuple(part.node for part in job.alloc) if runs else (),
+        _also(state, job, name) if len(job.request.partitions) > 1 and not runs else (),
     )  # fmt: skip
+
+
+def _also(state: ClusterState, job: Job, own: str) -> tuple[str, ...]:
+    counted = ("", own, partition_qos(state, job.partition))
+    found = dict.fromkeys(partition_qos(state, name) for name in job.request.partitions)
+    return tuple(name for name in found if name not in counted)
 
 
 def settle(state: ClusterState) -> None:
@@ -279,7 +313,10 @@ def _count(state: ClusterState, ledger: Ledger, job_id: int, entry: Entry, sign:
         ledger.started[job_id] = None
     ended_us = _ended_us(state, job_id) if rates and sign < 0 else 0
     for book in ledger.books_of(state, entry):
+        nodes = len(book.nodes)
         book.enter(entry, sign)
+        if len(book.nodes) != nodes:
+            ledger.moved[book.key] = None
         if sign < 0 and book.waits:
             ledger.freed[book.key] = None
         if rates:
@@ -289,6 +326,8 @@ def _count(state: ClusterState, ledger: Ledger, job_id: int, entry: Entry, sign:
                 spent.begin(rates, sign)
                 if ended_us:
                     spent.undo(rates, ended_us, state.shares.decay)
+    for book in ledger.also_in(entry) if entry.also else ():
+        book.submitted += sign * entry.tasks
 
 
 def _to_charge(state: ClusterState, entry: Entry, book: Book) -> Spent | None:
@@ -385,6 +424,8 @@ def check(state: ClusterState) -> None:
             total = rates.setdefault(book.key, {})
             for name, rate in own.items():
                 total[name] = total.get(name, 0) + rate
+        for book in again.also_in(entry):
+            book.submitted += entry.tasks
     need(set(ledger.entries) <= set(state.jobs), "a job that is gone is counted")
     for key, book in ledger.books.items():
         other = again.books.get(key)

@@ -7,7 +7,7 @@ it look again, in the order of their priority. When the tree itself changes, the
 
 from collections.abc import Iterable
 
-from ctld.core import limit_ages
+from ctld.core import limit_ages, limit_nodes
 from ctld.core.ledger import Entry, Ledger, below, enter, entry_of, qos_of, settle
 from ctld.core.model import Job, Qos
 from ctld.core.priority import rank
@@ -62,6 +62,7 @@ def _fill(state: ClusterState, now_us: int) -> None:
         if book.spent is not None and key[0] == "qos":
             book.spent.decays = "NoDecay" not in qos_of(state, str(key[1])).flags
     state.ledger, state.limits_due = new, {}
+    new.moved = dict.fromkeys(state.masks.fences)
     new.aging = old.aging
     if state.priorities is not None:
         state.priorities.aging = new.aging
@@ -186,6 +187,7 @@ def _look_again(state: ClusterState, jobs: list[Job], now_us: int) -> None:
         ledger = state.ledger
         if ledger is not None and job_id in ledger.waiting:
             ledger.leave(job_id)
+        limit_nodes.enter_again(state, state.jobs[job_id])
         refresh(state, state.jobs[job_id], now_us)
 
 

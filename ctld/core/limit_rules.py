@@ -65,6 +65,11 @@ class Check(NamedTuple):
         return reason_of(self.field, bool(self.of_qos), self.tres)
 
 
+def is_of_nodes(check: Check | None) -> bool:
+    """A limit of how many different nodes a group has."""
+    return check is not None and check.tres == "node" and check.measure is Measure.TRES
+
+
 #: One unit of a limit, in those that are compared.
 UNITS = {
     Measure.MINUTES: 60,

@@ -1,4 +1,4 @@
-"""May a job start, as far as limits go? And may it be submitted at all?
+"""May a job start, as far as limits go?
 
 What applies is limit_rules.py's business, what is used ledger.py's. A limit holds a job back while
 
@@ -12,20 +12,18 @@ Minutes: without `safe` a job starts while there are any left, and is ended when
 only if what it and all running jobs may still use fits. Limits that only look at the job itself (MaxTRESPerJob,
 MaxWall, MinTRES) hold it back until it, or the limit, is changed.
 
-At submission a job is refused where it would be one too many (MaxSubmitJobs), and for any limit that it could never
-keep if a QOS of it has DenyOnLimit. Deliberately absent: borrowing, budgets, and who may have which QOS.
+Deliberately absent: what is refused at submission (limit_submit.py), borrowing, budgets, and who may have which QOS.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ctld.core import assocs, borrow
 from ctld.core.decay import USAGE_ONE
-from ctld.core.effects import Refused
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.factors import billing, tres_amounts
-from ctld.core.ledger import PPM, US, Book, enter, entry_of, qos_of, settle
-from ctld.core.limit_rules import UNITS, Check, Measure, Rules, rules, rules_of
+from ctld.core.ledger import PPM, US, Book, Key, entry_of, qos_of, settle
+from ctld.core.limit_rules import UNITS, Check, Measure, Rules, is_of_nodes, rules_of
 from ctld.core.limit_waits import Need, Place
 from ctld.core.model import Job, JobRequest, NodeAlloc
 from ctld.core.qos import DEFAULT_QOS
@@ -34,12 +32,14 @@ from ctld.core.state import ClusterState
 from penstock.values.licenses import parse_licenses
 from penstock.values.limitreasons import reason_of
 from penstock.values.limits import LIMITS
-from penstock.values.refusals import Code
 from penstock.values.states import Reason
 from penstock.values.tres import gres_keys
 
 _M = Measure
 _USED_BY_RUN = USAGE_ONE
+#: What would start beside a job, in books of its own.
+Beside = Mapping[Key, Book]
+NOBODY: Beside = {}
 
 
 class Wish(NamedTuple):
@@ -50,6 +50,7 @@ class Wish(NamedTuple):
     limit_s: int
     factor_ppm: int  # UsageFactor
     safe_ppm: int  # that of UsageFactorSafe
+    nodes: tuple[str, ...] = ()  # that it is given; () = nobody knows yet
 
 
 class Block(NamedTuple):
@@ -100,7 +101,8 @@ def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[N
             for key in gres_keys(name, type_):
                 here[key] = here.get(key, 0) + mask.bit_count()
         per_node |= {key: max(count, per_node.get(key, 0)) for key, count in here.items()}
-    return _wish(state, job.request, tres, per_node, limit_s)
+    wish = _wish(state, job.request, tres, per_node, limit_s)
+    return wish._replace(nodes=tuple(part.node for part in alloc))
 
 
 # ---- the arithmetic ----------------------------------------------------------------------------------------------
@@ -109,6 +111,8 @@ def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[N
 def want(state: ClusterState, check: Check, wish: Wish) -> int:
     """What a job wants of a counter; 0 = it does not touch it."""
     measure, amount = check.measure, wish.tres.get(check.tres, 0)
+    if measure is _M.TRES and check.tres == "node":
+        return _new_nodes(check, wish)
     if measure is _M.TRES or measure is _M.PER_JOB or measure is _M.LEAST:
         return amount
     if measure is _M.JOBS or measure is _M.WALL:
@@ -124,6 +128,15 @@ def want(state: ClusterState, check: Check, wish: Wish) -> int:
     if "safe" in state.config.enforce:  # USED_MINUTES
         return amount * wish.limit_s * wish.safe_ppm * _USED_BY_RUN // PPM
     return 1 if amount else 0
+
+
+def _new_nodes(check: Check, wish: Wish, beside: Beside = NOBODY) -> int:
+    """How many more nodes its group would have, at least."""
+    assert check.book is not None
+    if not wish.nodes:
+        return max(0, wish.tres.get("node", 0) - len(check.book.nodes))
+    others = beside[check.book.key].nodes if check.book.key in beside else {}
+    return sum(name not in check.book.nodes for name in dict.fromkeys((*wish.nodes, *others)))
 
 
 def used(state: ClusterState, check: Check) -> int:
@@ -153,20 +166,24 @@ def used_at(state: ClusterState, book: Book, measure: int, tres: str, now_us: in
     return found
 
 
-def block_of(state: ClusterState, check: Check, wish: Wish) -> Block | None:
-    """The limit, if it holds the job back."""
+def block_of(state: ClusterState, check: Check, wish: Wish, beside: Beside = NOBODY) -> Block | None:
+    """The limit, if it holds the job back, with what starts beside it."""
     wants = want(state, check, wish)
     if check.measure is _M.LEAST:
         return Block(check, 0, wants, check.reason) if wants < check.bound else None
-    if not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
+    if is_of_nodes(check):
+        wants = _new_nodes(check, wish, beside)
+    elif not wants or (check.measure is _M.MINUTES and "safe" not in state.config.enforce):
         return None
+    elif check.book is not None and check.book.key in beside:
+        wants += used_at(state, beside[check.book.key], check.measure, check.tres, state.now_us)
     has, bound = used(state, check), check.bound
     if has + wants > bound and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
         bound = borrow.bound(state, check.assoc_id, check.tres, bound, wants)
     return Block(check, has, wants, check.reason) if has + wants > bound else None
 
 
-def blocks(state: ClusterState, found: Rules, wish: Wish) -> Iterator[Block]:
+def blocks(state: ClusterState, found: Rules, wish: Wish, beside: Beside = NOBODY) -> Iterator[Block]:
     """All limits that hold the job back, in the order of precedence."""
     for qos in found.qos:
         if qos.usage_threshold_ppm >= 0 and "EnforceUsageThreshold" in qos.flags and found.assoc is not None:
@@ -174,7 +191,7 @@ def blocks(state: ClusterState, found: Rules, wish: Wish) -> Iterator[Block]:
             if above * PPM < qos.usage_threshold_ppm * below:
                 yield Block(None, above * PPM // below, qos.usage_threshold_ppm, reason_of("usage_threshold", True))
     for check in found.start:
-        block = block_of(state, check, wish)
+        block = block_of(state, check, wish, beside)
         if block is not None:
             yield block
 
@@ -196,8 +213,13 @@ def look(state: ClusterState, job: Job) -> dict[str, Block]:
     return found
 
 
-def all_blocks(state: ClusterState, job: Job) -> tuple[Block, ...]:
-    """Everything that holds the job back in its first partition."""
+def all_blocks(state: ClusterState, jobs: list[Job]) -> tuple[Block, ...]:
+    """Everything that holds a job back in its first partition, or jobs that start together."""
+    if len(jobs) > 1:
+        return tuple({(block.check, block.reason): block for block in look_together(state, jobs)}.values())
+    (job,) = jobs
+    if len(look(state, job)) < len(job.request.partitions):
+        return ()  # another of them takes it
     partition = job.request.partitions[0]
     wish = wish_of(state, job.request, job.time_limit_s, partition)
     return tuple(blocks(state, rules_of(state, job, partition), wish))
@@ -225,6 +247,8 @@ def wait(state: ClusterState, job: Job, found: Iterable[Block], rank: int) -> No
         if check is not None and check.book is not None:
             queue = check.book.waits.queue((int(check.measure), check.tres))
             need = Need(block.want - check.bound, block.want)
+            if is_of_nodes(check) and block.want <= check.bound:
+                need = Need(-check.bound, block.want)  # which nodes its group has may do, not only how many
             if not any(place.queue is queue and place.need == need for place in places):
                 places.append(queue.push(job.job_id, need, rank))
                 ledger.armed[check.book.key] = None
@@ -240,6 +264,8 @@ def room(state: ClusterState, job: Job, most: int) -> int:
         for check in rules_of(state, job, partition).start:
             if check.measure in (_M.JOBS, _M.TRES, _M.RUN_MINUTES):
                 wants = want(state, check, wish)
+                if is_of_nodes(check):
+                    continue  # they may be on the same
                 if wants and state.lending.is_on and check.field == "grp_tres" and not check.of_qos:
                     number = min(number, borrow.room(state, check.assoc_id, check.tres, wants, number))
                 elif wants:
@@ -257,57 +283,39 @@ def at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAll
     return next(blocks(state, found, _wish_at_start(state, job, partition, alloc, limit_s)), None)
 
 
-def together(
-    state: ClusterState, starts: list[tuple[Job, str, tuple[NodeAlloc, ...], int]]
-) -> tuple[Job, Block] | None:
-    """What holds one of several jobs back that start all or none. Each is counted for the next, and taken out again."""
+# ---- jobs that start all or none -----------------------------------------------------------------------------------
+
+
+def look_together(state: ClusterState, jobs: Iterable[Job]) -> Iterator[Block]:
+    """All that holds jobs back that start together (components of one), of what they ask for."""
+    settle(state)
+    wishes = []
+    for job in jobs:
+        partition = job.request.partitions[0]
+        wishes.append((job, partition, wish_of(state, job.request, job.time_limit_s, partition)))
+    return _together(state, wishes)
+
+
+def together(state: ClusterState, starts: Iterable[tuple[Job, str, tuple[NodeAlloc, ...], int]]) -> Block | None:
+    """The first that holds them back with what they are given."""
+    settle(state)
+    return next(_together(state, [(one[0], one[1], _wish_at_start(state, *one)) for one in starts]), None)
+
+
+def _together(state: ClusterState, wishes: list[tuple[Job, str, Wish]]) -> Iterator[Block]:
+    """Each job is counted for the next, beside the books. Its block wants what all up to it want."""
     ledger = state.ledger
     assert ledger is not None
-    settle(state)
-    found, freed = None, dict(ledger.freed)
-    for job, partition, alloc, limit_s in starts:
-        block = at_start(state, job, partition, alloc, limit_s)
-        if block is not None:
-            found = job, block
-            break
+    beside: dict[Key, Book] = {}
+    for job, partition, wish in wishes:
+        yield from blocks(state, rules_of(state, job, partition), wish, beside)
         entry = entry_of(state, job)
         if entry is not None:
-            tres = tuple(sorted(_wish_at_start(state, job, partition, alloc, limit_s).tres.items()))
-            enter(state, ledger, job.job_id, entry._replace(runs=True, tres=tres, end_s=state.now_us // US + limit_s))
-    state.limits_due |= dict.fromkeys(job.job_id for job, _, _, _ in starts)
-    settle(state)
-    ledger.freed = freed  # nothing was
-    return found
-
-
-# ---- at submission -----------------------------------------------------------------------------------------------
-
-
-def at_submit(state: ClusterState, request: JobRequest, user: str, tasks: int) -> None:
-    """Whether so many more jobs of this kind may come in. Raises Refused."""
-    if state.ledger is None:
-        return
-    settle(state)
-    tree, account = state.shares, (request.account or state.config.penstock_default_account).lower()
-    for partition in request.partitions[:1]:
-        assoc = tree.find(account, user, partition)
-        found = rules(state, assoc, request.qos or DEFAULT_QOS, partition, user)
-        for check in found.submit:
-            if used(state, check) + tasks > check.bound:
-                raise Refused(
-                    Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, used(state, check), tasks)}"
-                )
-        if found.has_flag("DenyOnLimit"):
-            _deny(state, request, found, partition)
-
-
-def _deny(state: ClusterState, request: JobRequest, found: Rules, partition: str) -> None:
-    wish = wish_of(state, request, -1 if request.time_limit_s is None else request.time_limit_s, partition)
-    for check in found.start:
-        wants = want(state, check, wish)
-        never = wants < check.bound if check.measure is _M.LEAST else wants > check.bound
-        if never and not (check.measure is _M.TIME and request.time_limit_s is None):
-            raise Refused(Code.ACCOUNTING_POLICY, f"{check.reason}: {_told(state, check, 0, wants)}")
+            end_s = state.now_us // US + wish.limit_s
+            tres = tuple(sorted(wish.tres.items()))
+            entry = entry._replace(tasks=0, accruing=0, runs=True, tres=tres, end_s=end_s, nodes=wish.nodes)
+            for book in ledger.books_of(state, entry):
+                beside.setdefault(book.key, Book(book.key)).enter(entry, 1)
 
 
 # ---- in words ----------------------------------------------------------------------------------------------------
@@ -320,10 +328,11 @@ def describe(state: ClusterState, block: Block) -> str:
     check = block.check
     if check is None:
         return f"fair-share factor {block.used / PPM:.6f} is below UsageThreshold {block.want / PPM:.6f}"
-    return _told(state, check, block.used, block.want)
+    return in_numbers(state, check, block.used, block.want)
 
 
-def _told(state: ClusterState, check: Check, has: int, wants: int) -> str:
+def in_numbers(state: ClusterState, check: Check, has: int, wants: int) -> str:
+    """The limit, what is used and what is wanted."""
     unit = UNITS.get(check.measure, 1)
     bound = f"{check.tres}={check.bound // unit}" if check.tres else f"{check.bound // unit}"
     text = f"{owner_of(state, check)}: {_KEYWORDS[check.field]} {bound}"
@@ -332,6 +341,11 @@ def _told(state: ClusterState, check: Check, has: int, wants: int) -> str:
     if check.measure is _M.WALL or (check.measure is _M.USED_MINUTES and "safe" not in state.config.enforce):
         return text
     return f"{text}, {-(-wants // unit)} are wanted"
+
+
+def told(state: ClusterState, check: Check) -> str:
+    """account physics: GrpTRES node=4, 4 are used."""
+    return in_numbers(state, check, used(state, check), 0).rpartition(",")[0]
 
 
 def owner_of(state: ClusterState, check: Check) -> str:

@@ -6,7 +6,7 @@ itself, or by when the job must have started; 0 = nobody knows.
 
 from typing import NamedTuple
 
-from ctld.core import arrays, budgets, depends, limits, standing
+from ctld.core import arrays, budgets, depends, het, limit_nodes, limits, standing
 from ctld.core.model import Job, Partition
 from ctld.core.ready import HELD_BY_CONTROLLER, latest_start_s, partition_reason, preemptor
 from ctld.core.reserve_view import choices
@@ -134,9 +134,14 @@ def _reservation(state: ClusterState, job: Job) -> list[Obstacle]:
 
 def _limits(state: ClusterState, job: Job) -> list[Obstacle]:
     """All limits that hold it back; of several partitions those of the first, unless one takes it."""
-    if state.ledger is None or len(limits.look(state, job)) < len(job.request.partitions):
+    if state.ledger is None:
         return []
-    return [Obstacle(b.reason, limits.describe(state, b), changeable=True) for b in limits.all_blocks(state, job)]
+    found = limits.all_blocks(state, het.active(state, job))
+    fence = limit_nodes.is_fenced(state, job) if not found else None
+    if fence is not None:
+        text = f"{limits.told(state, fence)}, and it may run only there"
+        return [Obstacle(fence.reason, text, changeable=True)]
+    return [Obstacle(block.reason, limits.describe(state, block), changeable=True) for block in found]
 
 
 def _budget(state: ClusterState, job: Job, now_us: int) -> list[Obstacle]:

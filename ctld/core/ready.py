@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import admit, arrays, budgets, het, limits, predict, preempt, priority, standing
+from ctld.core import admit, arrays, budgets, het, limit_nodes, limits, predict, preempt, priority, standing
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -127,7 +127,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
     if state.ledger is not None:
         _look_at_age(state, job)
     ranks = _ranks(state, job, reason)
-    if state.ledger is not None:
+    if state.ledger is not None and not job.request.het_job_id:
         reason, ranks = _limited(state, job, reason, ranks)
     if reason is not None:
         _wait(state, job)
@@ -138,7 +138,8 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         set_reason(state, job, reason, job.reason_detail if reason.value == job.reason_detail else "")
         return
     if job.request.het_job_id:
-        _join(state, job, ranks, now_us)
+        if _join(state, job, ranks, now_us):
+            return
     else:
         count = arrays.startable(state, job)
         if count > 1 and state.ledger is not None:
@@ -162,6 +163,8 @@ def _enter(state: ClusterState, job: Job, now_us: int) -> None:
     found = shapes(state, job.request, resvs, any_switches=any_switches)
     if job.request.het_job_id:
         found = _one_way(state, found)
+    if state.ledger is not None:
+        found = limit_nodes.fenced(state, job, found)
     state.pending.add(job.job_id, found, terms_of(state, job))
     preempt.tell_pending(state, job)
     if job.request.switches_max and not any_switches:
@@ -207,8 +210,7 @@ def _limited(
 ) -> tuple[Reason | None, list[int | None]]:
     """What limits have to say of a job that nothing else holds back: no rank where one stands in its way."""
     if reason is not None:
-        if state.ledger is not None and job.job_id in state.ledger.waiting:
-            state.ledger.leave(job.job_id)
+        _leave_limits(state, job)
         return reason, ranks
     found = limits.hold_back(state, job, max((rank for rank in ranks if rank is not None), default=0))
     if found:
@@ -220,44 +222,57 @@ def _limited(
 
 
 def wait_for_limit(state: ClusterState, job: Job, block: limits.Block) -> None:
-    """A job that was about to start may not: it waits for that limit, with all that start together."""
-    ranks = _ranks(state, job, None)
+    """A job that was about to start may not: it waits for that limit, with all that start together, which stand in the
+    queue as one."""
+    members = [one for one in het.members(state, job) if one.state is JobState.PENDING]
+    first = members[0]
+    ranks = _ranks(state, first, None)
+    _leave_limits(state, first)
+    limits.wait(state, first, (block,), max((rank for rank in ranks if rank is not None), default=0))
+    _wait(state, job)
+    for member in members:
+        set_reason(state, member, block.reason, "")
+
+
+def _leave_limits(state: ClusterState, job: Job) -> None:
     if state.ledger is not None and job.job_id in state.ledger.waiting:
         state.ledger.leave(job.job_id)
-    limits.wait(state, job, (block,), max((rank for rank in ranks if rank is not None), default=0))
-    _wait(state, job)
-    set_reason(state, job, block.reason, "")
 
 
-def _wait(state: ClusterState, job: Job) -> None:
-    """It is not ready, and neither is any component that starts with it."""
+def _wait(state: ClusterState, job: Job) -> bool:
+    """It is not ready, and neither is any component that starts with it. Always False."""
     for member in het.members(state, job) if job.request.het_job_id else (job,):
         if member.state is JobState.PENDING:
             state.pending.set_waiting(member.job_id)
+    return False
 
 
-def _join(state: ClusterState, job: Job, ranks: list[int | None], now_us: int) -> None:
-    """A component is ready as far as it goes: if the others are, all may start, with the lowest of their ranks."""
+def _join(state: ClusterState, job: Job, ranks: list[int | None], now_us: int) -> bool:
+    """A component is ready as far as it goes: if the others are, all may start, with the lowest of their ranks. True when
+    a limit holds them back together, which is then the reason of all."""
     given = {job.job_id: ranks}
     members = [member for member in het.members(state, job) if member.state not in END_STATES]
+    _leave_limits(state, members[0])
     for member in members:
         if member.state is not JobState.PENDING or not state.pending.rows_of(member.job_id):
             return _wait(state, job)
         if member is not job:
             if not member.eligible_at_us or _obstacle(state, member, now_us) is not None:
                 return _wait(state, job)
-            if state.ledger is not None and limits.look(state, member):
-                return _wait(state, job)
             given[member.job_id] = _ranks(state, member, None)
     known = [rank for ranks in given.values() for rank in ranks]
     lowest = min((rank for rank in known if rank is not None), default=None)
     if None in known or lowest is None:
         return _wait(state, job)
+    block = next(limits.look_together(state, members), None) if state.ledger is not None else None
+    if block is not None:
+        wait_for_limit(state, job, block)
+        return True
     for member in members:
         state.pending.set_ready(member.job_id, [lowest], 1, member.eligible_at_us // US)
         if member.reason not in PLANNER_REASONS:
             set_reason(state, member, Reason.PRIORITY)
-    return None
+    return False
 
 
 def _only_waits(state: ClusterState, job: Job) -> bool:

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ctld.core import arrays, assocs, borrow, budgets, gang, het, job_life, limits, victims
+from ctld.core import arrays, assocs, borrow, budgets, gang, het, job_life, limit_nodes, limits, victims
 from ctld.core.devices import pick_cpus, pick_devices
 from ctld.core.effects import StartPlan
 from ctld.core.events import PlanReady
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.explain import apply_reasons
 from ctld.core.fractions import Holds, steer
+from ctld.core.limit_rules import is_of_nodes
 from ctld.core.model import Job, Node, NodeAlloc
 from ctld.core.mps_users import MPS, elsewhere, foreign_gpus, wants_mps
 from ctld.core.pending import RANK_MAX
@@ -51,6 +52,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
     state.quick_pass_due = False
     depth = state.policy.quick_depth
     for _ in range(QUICK_ROUNDS_MAX):
+        limit_nodes.before_pass(state)
         rows = _above_limited(state, state.pending.first(depth))
         if state.hets:
             rows = het.whole(state, rows)
@@ -142,8 +144,11 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
         if alloc is None:
             state.changed()
             continue
-        if state.ledger is not None and _is_over_limit(state, now_us, holder, partition, alloc, start):
-            continue
+        if state.ledger is not None:
+            kept = _within_limits(state, now_us, holder, start, alloc, holds)
+            if kept is None:
+                continue
+            start, alloc = kept
         if state.budgets.books and not budgets.can_pay(
             state, now_us, [(holder, holder, partition, alloc, start.limit_s)]
         ):
@@ -157,19 +162,30 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
     return done
 
 
-def _is_over_limit(
-    state: ClusterState, now_us: int, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], start: Start
-) -> bool:
-    """With what has started before it in this pass it would exceed a limit; then it waits, and another pass follows."""
-    block = limits.at_start(state, job, partition, alloc, min(start.limit_s, most_s(job.request, now_us)))
+def _within_limits(
+    state: ClusterState, now_us: int, job: Job, start: Start, alloc: tuple[NodeAlloc, ...], holds: Holds
+) -> tuple[Start, tuple[NodeAlloc, ...]] | None:
+    """The start, or another one, that exceeds no limit with what has started before it in this pass. If there is none it
+    waits, and another pass follows."""
+    partition = state.partition_list[start.partition].name
+    limit_s = min(start.limit_s, most_s(job.request, now_us))
+    block = limits.at_start(state, job, partition, alloc, limit_s)
+    if block is not None and is_of_nodes(block.check):
+        moved = limit_nodes.elsewhere(state, now_us, job, start, holds)
+        found = _allocation(state, now_us, job, partition, moved) if moved is not None else None
+        if moved is not None and found is not None:
+            start, alloc, block = moved, found, limits.at_start(state, job, partition, found, limit_s)
+        elif limit_nodes.is_fenced(state, job):
+            state.changed()
+            return None  # it looks for a place among its group's nodes in the next pass
     if block is None:
-        return False
+        return start, alloc
     if len(job.request.partitions) > 1:
         refresh(state, job, now_us)
     if is_startable(state, job):
         wait_for_limit(state, job, block)
     state.changed()
-    return True
+    return None
 
 
 def _start(state: ClusterState, now_us: int, job: Job, start: Start, alloc: tuple[NodeAlloc, ...]) -> None:
@@ -228,17 +244,17 @@ def _are_over_limit(
     state: ClusterState, now_us: int, booked: list[tuple[Job, Start, tuple[NodeAlloc, ...], int]]
 ) -> bool:
     """Of jobs that start together one would exceed a limit: all of them wait."""
-    found = limits.together(
+    block = limits.together(
         state,
         [
             (job, state.partition_list[start.partition].name, alloc, min(start.limit_s, most_s(job.request, now_us)))
             for job, start, alloc, _ in booked
         ],
     )
-    if found is not None:
-        wait_for_limit(state, *found)
+    if block is not None:
+        wait_for_limit(state, booked[0][0], block)
         state.changed()
-    return found is not None
+    return block is not None
 
 
 def _allocation(
@@ -319,6 +335,7 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
         return
     state.full_pass_in_flight = True
     state.full_pass_revision = state.revision
+    limit_nodes.before_pass(state)
     rows = _limited(state, _above_limited(state, state.pending.first(len(state.pending.ready))))
     question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
     age_s = state.policy.min_age_reserve_s

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ctld.core import admit, allocations, arrays, assocs, budgets, depends, lease, limits, priority, standing
+from ctld.core import admit, allocations, arrays, assocs, budgets, depends, lease, limit_submit, priority, standing
 from ctld.core.allocations import AT_ONCE_US
 from ctld.core.decay import RATE_ONE
 from ctld.core.defaults import complete
@@ -65,7 +65,7 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     found = _check_once(state, now_us, event.actor, event.job)
     number = len(found.tasks) if found.tasks is not None else 1
     check_room(state, number)
-    limits.at_submit(state, found.request, event.actor.user_name, number)
+    limit_submit.at_submission(state, event.actor.user_name, ((found.request, number),))
     if event.test_only:
         state.reply(event.reply_to, would_start(state, now_us, found))
         return

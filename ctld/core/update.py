@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ctld.core import assocs, depends, priority, standing
+from ctld.core import assocs, depends, limit_submit, priority, standing
 from ctld.core.control import each_target, part
 from ctld.core.effects import Refused, Results
 from ctld.core.events import JobFilter, Role, UpdateJobs
@@ -49,6 +49,7 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
             can_ever_run(state, state.partitions[p], request) for p in request.partitions
         ):
             raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE)
+        limit_submit.at_update(state, event.actor, target.job, target.tasks, request)
         # -- apply
         _apply(state, now_us, part(state, target), request, resolved)
 

@@ -93,7 +93,7 @@ def update_one(world: World, a: int, b: int) -> None:
 
 def limit_account(world: World, a: int, b: int) -> None:
     key, values = [
-        ("grpjobs", (0, 1, 3, -1)), ("grptres", ("cpu=2", "cpu=5~gres/gpu=2", "gres/gpu=1", -1)), ("maxjobs", (1, 2, -1, 0)),
+        ("grpjobs", (0, 1, 3, -1)), ("grptres", ("cpu=2", "cpu=5~gres/gpu=2", "node=1", -1)), ("maxjobs", (1, 2, -1, 0)),
         ("grptresrunmins", ("cpu=10", "cpu=40", "gres/gpu=15", -1)), ("maxtresperjob", ("cpu=1", "gres/gpu=1", -1, -1)),
         ("grpsubmitjobs", (3, 9, -1, -1)), ("grptresmins", ("cpu=5", "cpu=50", -1, -1)), ("maxwall", (6, -1, -1, -1)),
     ][a % 8]  # fmt: skip
@@ -105,7 +105,7 @@ def limit_account(world: World, a: int, b: int) -> None:
 def limit_qos(world: World, a: int, b: int) -> None:
     key, values = [
         ("grpjobs", (1, 3, -1, -1)), ("grptres", ("cpu=3", "gres/gpu=2", "cpu=6", -1)), ("maxjobsperuser", (1, 2, -1, 0)),
-        ("maxtresperuser", ("cpu=2", "gres/gpu=1", "cpu=4", -1)), ("maxtresperaccount", ("cpu=2", "cpu=4", -1, -1)),
+        ("maxtresperuser", ("cpu=2", "gres/gpu=1", "node=1", -1)), ("maxtresperaccount", ("cpu=2", "cpu=4", -1, -1)),
         ("maxjobsperaccount", (1, 2, -1, -1)), ("flags", ("OverPartQOS", "", "NoDecay", "DenyOnLimit")),
         ("maxtresrunminsperuser", ("cpu=10", "cpu=30", -1, -1)),
     ][a % 8]  # fmt: skip
@@ -137,7 +137,15 @@ def _tres(job: Job) -> dict[str, int]:
     return {
         "cpu": sum(part.cpus for part in job.alloc),
         "gres/gpu": sum(mask.bit_count() for part in job.alloc for _, _, mask in part.gres),
+        "node": len(job.alloc),
     }
+
+
+def _held(jobs: list[Job], tres: str) -> int:
+    """What they hold together; a node once, however many of them are there."""
+    if tres == "node":
+        return len(frozenset(part.node for job in jobs for part in job.alloc))
+    return sum(_tres(job)[tres] for job in jobs)
 
 
 def _left_min(job: Job, tres: str, now_us: int) -> float:
@@ -231,7 +239,7 @@ class Counted:
         ):  # fmt: skip
             for name, most in getattr(limits, field):
                 if group in groups and name in tres:
-                    found.append(((field, name), float(sum(_tres(j)[name] for j in groups[group])), float(most)))
+                    found.append(((field, name), float(_held(groups[group], name)), float(most)))
         for field, group in (("grp_tres_run_min", "grp"), ("max_tres_run_min_per_user", "user")):
             for name, most in getattr(limits, field):
                 if group in groups and name in tres:

@@ -49,7 +49,7 @@ def test_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     physics = by_name["physics", "", ""]
     assert dict(physics.limits) == {"grptres": "cpu=8", "grptresmins": "cpu=1000"}
     assert physics.used["grpjobs"] == physics.used["grpsubmitjobs"] == "3"
-    assert physics.used["grptres"] == "cpu=6,mem=600M,node=3,billing=6"
+    assert physics.used["grptres"] == "cpu=6,mem=600M,node=2,billing=6"
     assert (
         physics.used["grptresrunmins"] == "cpu=30,mem=3000M,node=15,billing=15"
         or "cpu=30" in physics.used["grptresrunmins"]
