@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from launched import Launched, build, kill, state_of, wait_for
+from launched import Launched, build, kill, state_of, told, wait_for
 
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
@@ -279,7 +279,11 @@ def test_signals_and_what_the_shell_sees(served, waiting, number, status):
     process = waiting()
     child = worker_of(process)
     process.send_signal(number)
-    assert process.communicate(timeout=60)[1] == b"" and process.returncode == status
+    try:
+        errors = process.communicate(timeout=60)[1]
+    except subprocess.TimeoutExpired:
+        pytest.fail("it does not end:\n" + "\n".join(map(told, (process.pid, child, served.pid))))
+    assert (errors, process.returncode) == (b"", status)
     wait_for(lambda: state_of(child) == "", "the child is gone")
 
 

@@ -48,6 +48,20 @@ def state_of(pid: int) -> str:
         return ""
 
 
+def told(pid: int) -> str:
+    """What the kernel says of a process that should have ended: its state, signals and files."""
+    try:
+        words = Path(f"/proc/{pid}/status").read_text()
+        files = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
+        where = Path(f"/proc/{pid}/wchan").read_text()
+    except OSError as error:
+        return f"{pid}: {error.strerror}"
+    kept = [
+        line for line in words.splitlines() if line.split(":")[0] in ("State", "PPid", "SigPnd", "SigBlk", "SigCgt")
+    ]
+    return f"{pid}: {' '.join(kept)} in {where}, {files}"
+
+
 def kill(pid: int) -> None:
     """Kill a process and see it gone."""
     with contextlib.suppress(ProcessLookupError):
