@@ -108,7 +108,7 @@ def test_swait_waits_for_steps(own: LiveCluster) -> None:
     assert own.run("swait", f"{job}.7").status == 3
     assert own.run("swait", str(job)).ok().out == ""
     running = own.sbatch("--wrap", f"{srun} sleep 100")
-    own.wait(lambda: own.run("squeue", "-h", "-s", "-j", str(running)).out, "its step runs")
+    own.wait(lambda: f" {running}.0 " in own.run("squeue", "-h", "-s", "-j", str(running)).out, "its step runs")
     assert own.run("swait", "--timeout=1", str(running)).status == 2
     own.run("scancel", str(running)).ok()
     assert own.run("swait", "999999").status == 1
