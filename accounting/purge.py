@@ -22,7 +22,9 @@ from accounting.rolling import Begin, read_marks
 from accounting.rollup import Calendar, purged_to
 from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
 from accounting.tables import (
+    CLUSTER_DAY,
     CLUSTER_HOUR,
+    CLUSTER_MONTH,
     JOB_SPAN,
     NODE_EVENT,
     RESERVATION_SPAN,
@@ -59,6 +61,8 @@ def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
         marks = read_marks(connection)
     if kind in ("jobs", "steps", "suspend", "usage"):
         before_us = min(before_us, marks.cursor_us)
+    if kind == "usage":
+        before_us = min(before_us, marks.folded_us)
     return min(before_us, keep_us)
 
 
@@ -75,8 +79,12 @@ def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, 
     """The tables, and which of their rows."""
     if kind == "usage":
         hour_us, day_us, month_us = purged_to(access.calendar, before_us)
-        tables = ((USAGE_HOUR, hour_us), (USAGE_DAY, day_us), (USAGE_MONTH, month_us), (CLUSTER_HOUR, hour_us))
-        return [(table, table.c.start_at_us < cut) for table, cut in tables]
+        cuts = (
+            (hour_us, USAGE_HOUR, CLUSTER_HOUR),
+            (day_us, USAGE_DAY, CLUSTER_DAY),
+            (month_us, USAGE_MONTH, CLUSTER_MONTH),
+        )
+        return [(table, table.c.start_at_us < cut) for cut, *tables in cuts for table in tables]
     table, when = _WHAT[kind]
     return [(table, when(before_us))]
 
