@@ -6,6 +6,7 @@ Rules
     - A job goes with its steps, its history, its suspensions and what was asked for. Tasks of an array stay while a task
       of it is active, since the controller counts them at a start. The request of an array stays as long as a task of it,
       and a script as long as any job has it.
+    - Suspensions go, and not what an attempt held before that changed: those go with their job.
     - Of usage whole hours, days and months go: those that are over. What is told late of them is not entered any more.
     - The audit log is never purged.
     - A page is archived first, if that is wished (archive.py), then deleted in one fenced transaction of some 10 ms.
@@ -30,6 +31,7 @@ from accounting.tables import (
     RESERVATION_SPAN,
     ROLLUP_MARK,
     ROLLUP_OPEN,
+    SUSPEND_PURGED_MARK,
     USAGE_DAY,
     USAGE_HOUR,
     USAGE_MONTH,
@@ -92,8 +94,9 @@ def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, 
 def purge(access: Access, kind: str, before_us: int, archive: Archive | None) -> int:
     """Delete all that `count` counts. Returns how many records went; fewer when it was told to stop. Raises OSError."""
     if kind == "usage":
-        with access.begin() as connection:  # from now on nothing is entered there
-            put(connection, ROLLUP_MARK, [{"name": "purged_us", "value": before_us}])
+        _raise_mark(access, "purged_us", before_us)  # from now on nothing is entered there
+    if kind == "suspend":
+        _raise_mark(access, SUSPEND_PURGED_MARK, before_us)  # from now on the sums of job rows count
     if kind == "steps":
         return _purge_steps(access, before_us, archive)
     done = 0
@@ -116,6 +119,13 @@ def purge(access: Access, kind: str, before_us: int, archive: Archive | None) ->
     if hashes:
         _sweep_specs(access, hashes, archive)
     return done
+
+
+def _raise_mark(access: Access, name: str, to_us: int) -> None:
+    """A purge that goes less far than one before it takes nothing back."""
+    with access.begin() as connection:
+        found = connection.execute(select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == name)).scalar()
+        put(connection, ROLLUP_MARK, [{"name": name, "value": max(to_us, found or 0)}])
 
 
 def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int:
@@ -240,7 +250,7 @@ def _steps(before_us: int) -> Any:
 def _suspensions(before_us: int) -> Any:
     is_open = exists().where(ROLLUP_OPEN.c.job_id == JOB_SPAN.c.job_id, ROLLUP_OPEN.c.attempt == JOB_SPAN.c.attempt)
     is_active = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, IS_ACTIVE)
-    return and_(JOB_SPAN.c.end_at_us < before_us, not_(is_open), not_(is_active))
+    return and_(JOB_SPAN.c.end_at_us < before_us, JOB_SPAN.c.tres == "", not_(is_open), not_(is_active))
 
 
 _WHAT: dict[str, tuple[Table, Callable[[int], Any]]] = {

@@ -222,7 +222,7 @@ class Roller:
                 (job_id, attempt): (counted_us, key_id)
                 for job_id, attempt, counted_us, key_id in connection.execute(select(ROLLUP_OPEN).where(is_ours))
             }
-            pasts = Pasts(connection, JOB_SPAN.c.job_id.in_(ids))
+            pasts = Pasts(connection, JOB_SPAN.c.job_id.in_(ids), is_whole=True)
             energy = _energy(connection, sorted({row.job_id for row in rows if row.end_at_us}))
         found = []
         for row in rows:

@@ -162,6 +162,9 @@ ROLLUP_MARK = Table(
     Column("value", BigInteger, nullable=False),
 )
 
+#: Suspensions that were over before this are purged.
+SUSPEND_PURGED_MARK = "suspend_purged_us"
+
 #: Slurm's numbers of the TRES that every cluster has. The controller gives numbers to others (ctld/core/tres.py).
 FIXED_TRES = {
     "cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "fs/disk": 6, "vmem": 7, "pages": 8,
