@@ -22,7 +22,9 @@ from sqlalchemy import LargeBinary, Table
 from accounting.rolling import Begin
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
 from accounting.tables import (
+    CLUSTER_DAY,
     CLUSTER_HOUR,
+    CLUSTER_MONTH,
     JOB_SPAN,
     NODE_EVENT,
     RESERVATION_SPAN,
@@ -39,7 +41,7 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         JOB, JOB_REQUEST, JOB_SPEC, STEP, JOB_SPAN, NODE_EVENT, RESERVATION_SPAN, TXN, USAGE_HOUR, USAGE_DAY,
-        USAGE_MONTH, USAGE_KEY, CLUSTER_HOUR,
+        USAGE_MONTH, USAGE_KEY, CLUSTER_HOUR, CLUSTER_DAY, CLUSTER_MONTH,
     )
 }  # fmt: skip
 #: Records of one transaction when they are read in.

@@ -1,8 +1,16 @@
-"""Hours of the cluster from its events: what it had, what of it was down or planned to be. Reads; the caller writes."""
+"""Hours of the cluster from its events: what it had, what of it was down or planned to be. Reads; the caller writes.
+
+Planned to be down is what a reservation with MAINT keeps, while it lasts: not with IGNORE_JOBS, as in Slurm, since jobs
+may run in it. What it keeps of each node is in its row (`node_tres`). Rows that older programs have written say only what
+all of its nodes have together; each of them counts with its part of that.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sqlalchemy import Connection, func, or_, select
 
-from accounting.rollup import HOUR_US, ClusterHour, Reserved, Span, amounts_of, cluster_hour
+from accounting.rollup import HOUR_US, ClusterHour, Span, amounts_of, cluster_hour
 from accounting.tables import NODE_EVENT, RESERVATION_SPAN
 from penstock.values.hostlist import expand
 from penstock.values.reservations import ResvFlag
@@ -18,10 +26,10 @@ def count_hours(connection: Connection, from_us: int, until_us: int, hours_max: 
     at_us = max(from_us, first_us - first_us % HOUR_US)
     until_us = min(until_us, at_us + hours_max * HOUR_US)
     had, away, down = _events(connection, at_us, until_us)
-    reserved = _reserved(connection, at_us, until_us)
+    planned = _planned(connection, at_us, until_us)
     found = []
     for hour_us in range(at_us, until_us, HOUR_US):
-        found.append((hour_us, cluster_hour(hour_us, had, down, away, reserved)))
+        found.append((hour_us, cluster_hour(hour_us, had, down, away, planned)))
     return found, until_us
 
 
@@ -44,12 +52,29 @@ def _events(
     return had, away, down
 
 
-def _reserved(connection: Connection, from_us: int, until_us: int) -> list[Reserved]:
-    """Maintenance: nodes that are planned to be down."""
+def _planned(connection: Connection, from_us: int, until_us: int) -> dict[str, list[Span]]:
+    """Maintenance, by node."""
     table = RESERVATION_SPAN.c
     asked = select(RESERVATION_SPAN).where(table.end_at_us > from_us, table.start_at_us < until_us)
-    return [
-        Reserved(row.start_at_us, row.end_at_us, dict(amounts_of(row.tres)), frozenset(expand(row.nodes)))
-        for row in connection.execute(asked.order_by(table.resv_id, table.start_at_us))
-        if row.flags & ResvFlag.MAINT
-    ]
+    found: dict[str, list[Span]] = {}
+    for row in connection.execute(asked.order_by(table.resv_id, table.start_at_us)):
+        if row.flags & ResvFlag.MAINT and not row.flags & ResvFlag.IGNORE_JOBS:
+            for name, amounts in _of_nodes(row):
+                found.setdefault(name, []).append(Span(row.start_at_us, row.end_at_us, amounts))
+    return found
+
+
+def _of_nodes(row: Any) -> Iterator[tuple[str, Mapping[str, int]]]:
+    if row.node_tres:
+        for line in row.node_tres.splitlines():
+            nodes, _, tres = line.partition(" ")
+            amounts = dict(amounts_of(tres))
+            yield from ((name, amounts) for name in expand(nodes))
+        return
+    names = expand(row.nodes) if row.nodes else []
+    for i, name in enumerate(names):
+        # Parts of a whole number, so that they are together what they are parts of.
+        yield (
+            name,
+            {what: amount * (i + 1) // len(names) - amount * i // len(names) for what, amount in amounts_of(row.tres)},
+        )

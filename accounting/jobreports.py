@@ -259,6 +259,7 @@ def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict
     pasts = Pasts(connection, JOB_SPAN.c.end_at_us > since_us, JOB_SPAN.c.start_at_us < until_us)
     joined = JOB.join(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
     needle = b'"' + name.encode() + b'"'
+    pasts.complete(connection, since_us, or_(*_sources(UsageAsk(since_us, until_us))), JOB.c.start_at_us < until_us)
     for source in _sources(UsageAsk(since_us, until_us)):
         query = select(*TIMES, JOB_REQUEST.c.request).select_from(joined)
         query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < until_us)

@@ -1,25 +1,30 @@
 """What the job's row alone does not say of an attempt: when it was suspended, and what it held before that changed.
 
 Few attempts have such a past: a report counts all of them as their rows say, and then puts these few right.
+
+Of suspensions that are purged a job's row still says how long they were together: they are counted as one, at its start,
+which is before the time that the purge went to. Sums over all of a job are right so; of a window that begins or ends
+inside of such a job they are as right as they can be. The roll-up has counted what a purge takes, and never reads it again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB
-from accounting.tables import JOB_SPAN
+from accounting.tables import JOB_SPAN, ROLLUP_MARK, SUSPEND_PURGED_MARK
 from penstock.values.states import JobState
 
 Key = tuple[int, int]
 #: Columns of a job that `attempt_of` looks at.
 TIMES = (
     JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.suspended_at_us,
-    JOB.c.tres_alloc,
+    JOB.c.suspended_us, JOB.c.tres_alloc,
 )  # fmt: skip
 IS_SUSPENDED = JOB.c.state == int(JobState.SUSPENDED)
+_PURGED = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == SUSPEND_PURGED_MARK)
 #: Attempts in one IN list.
 _IDS_MAX = 5_000
 
@@ -27,9 +32,15 @@ _IDS_MAX = 5_000
 class Pasts:
     """By attempt: suspensions that are over, and (until when, what it held until then)."""
 
-    def __init__(self, connection: Connection, *which: ColumnElement[bool]) -> None:
+    def __init__(self, connection: Connection, *which: ColumnElement[bool], is_whole: bool = False) -> None:
+        """Spans under these conditions. `is_whole`: nothing of these attempts is purged, the caller knows."""
         self.suspended: dict[Key, list[tuple[int, int]]] = {}
         self.changes: dict[Key, list[tuple[int, str]]] = {}
+        #: Suspensions that were over before this are purged.
+        self.purged_us: int = 0 if is_whole else connection.execute(_PURGED).scalar() or 0
+        self._enter(connection, *which)
+
+    def _enter(self, connection: Connection, *which: ColumnElement[bool]) -> None:
         asked = select(JOB_SPAN).where(*which).order_by(JOB_SPAN.c.end_at_us, JOB_SPAN.c.start_at_us)
         for job_id, attempt, start_us, end_us, tres in connection.execute(asked):
             if tres:
@@ -37,23 +48,47 @@ class Pasts:
             else:
                 self.suspended.setdefault((job_id, attempt), []).append((start_us, end_us))
 
+    def complete(self, connection: Connection, from_us: int, *which: ColumnElement[bool]) -> None:
+        """Of jobs under these conditions that may have lost suspensions after `from_us`: all that is left, to see how much."""
+        if self.purged_us <= from_us:
+            return
+        poorer = select(JOB.c.job_id).where(JOB.c.suspended_us > 0, JOB.c.start_at_us < self.purged_us, *which)
+        ids = sorted({job_id for (job_id,) in connection.execute(poorer)})
+        known = set(ids)
+        self.suspended = {key: spans for key, spans in self.suspended.items() if key[0] not in known}
+        self.changes = {key: spans for key, spans in self.changes.items() if key[0] not in known}
+        for at in range(0, len(ids), _IDS_MAX):
+            self._enter(connection, JOB_SPAN.c.job_id.in_(ids[at : at + _IDS_MAX]))
+
     def attempt_of(self, row: Any) -> Attempt:
         """The times of a row with the columns `TIMES`."""
         key = (row.job_id, row.attempt)
         since_us = row.suspended_at_us if row.state == JobState.SUSPENDED else 0
+        suspended = tuple(self.suspended.get(key, ()))
+        if 0 < row.start_at_us < self.purged_us:
+            suspended = (*_purged(row, suspended), *suspended)
         return Attempt(
             row.start_at_us or 0, row.end_at_us or 0, row.tres_alloc or "", since_us or 0,
-            tuple(self.suspended.get(key, ())), tuple(self.changes.get(key, ())),
+            suspended, tuple(self.changes.get(key, ())),
         )  # fmt: skip
 
     def has(self, row: Any) -> bool:
         """Whether there is more to say of it than its row says."""
         key = (row.job_id, row.attempt)
-        return row.state == JobState.SUSPENDED or key in self.suspended or key in self.changes
+        known = row.state == JobState.SUSPENDED or key in self.suspended or key in self.changes
+        return known or bool(row.suspended_us and row.start_at_us < self.purged_us)
 
     def job_ids(self) -> list[int]:
         """All of them, in order."""
         return sorted({job_id for job_id, _ in (*self.suspended, *self.changes)})
+
+
+def _purged(row: Any, known: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What the row's sum says beyond the suspensions that there are."""
+    end_us = row.end_at_us or max((until_us for _, until_us in known), default=0)
+    missing_us = row.suspended_us - sum(max(0, min(until_us, end_us) - since_us) for since_us, until_us in known)
+    if missing_us > 0:
+        yield row.start_at_us, row.start_at_us + missing_us
 
 
 def used(attempt: Attempt, from_us: int, until_us: int) -> dict[str, int]:
@@ -77,9 +112,12 @@ def corrections(
     """Of attempts with a past that reaches into the window: the row, and what has to be added to what it alone says."""
     from_us, until_us = window
     pasts = Pasts(connection, JOB_SPAN.c.end_at_us > from_us, JOB_SPAN.c.start_at_us < until_us)
+    pasts.complete(connection, from_us, *where)
     ids = pasts.job_ids()
     picked = [IS_SUSPENDED, *(JOB.c.job_id.in_(ids[at : at + _IDS_MAX]) for at in range(0, len(ids), _IDS_MAX))]
     found: dict[Key, tuple[Any, Mapping[str, int]]] = {}
+    if pasts.purged_us > from_us:
+        picked.append(JOB.c.suspended_us > 0)
     for one in picked:
         for row in connection.execute(select(*TIMES, *columns).where(one, *where)):
             if pasts.has(row):

@@ -6,6 +6,7 @@ Rules
     - A job goes with its steps, its history, its suspensions and what was asked for. Tasks of an array stay while a task
       of it is active, since the controller counts them at a start. The request of an array stays as long as a task of it,
       and a script as long as any job has it.
+    - Suspensions go, and not what an attempt held before that changed: those go with their job.
     - Of usage whole hours, days and months go: those that are over. What is told late of them is not entered any more.
     - The audit log is never purged.
     - A page is archived first, if that is wished (archive.py), then deleted in one fenced transaction of some 10 ms.
@@ -22,12 +23,15 @@ from accounting.rolling import Begin, read_marks
 from accounting.rollup import Calendar, purged_to
 from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
 from accounting.tables import (
+    CLUSTER_DAY,
     CLUSTER_HOUR,
+    CLUSTER_MONTH,
     JOB_SPAN,
     NODE_EVENT,
     RESERVATION_SPAN,
     ROLLUP_MARK,
     ROLLUP_OPEN,
+    SUSPEND_PURGED_MARK,
     USAGE_DAY,
     USAGE_HOUR,
     USAGE_MONTH,
@@ -59,6 +63,8 @@ def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
         marks = read_marks(connection)
     if kind in ("jobs", "steps", "suspend", "usage"):
         before_us = min(before_us, marks.cursor_us)
+    if kind == "usage":
+        before_us = min(before_us, marks.folded_us)
     return min(before_us, keep_us)
 
 
@@ -75,8 +81,12 @@ def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, 
     """The tables, and which of their rows."""
     if kind == "usage":
         hour_us, day_us, month_us = purged_to(access.calendar, before_us)
-        tables = ((USAGE_HOUR, hour_us), (USAGE_DAY, day_us), (USAGE_MONTH, month_us), (CLUSTER_HOUR, hour_us))
-        return [(table, table.c.start_at_us < cut) for table, cut in tables]
+        cuts = (
+            (hour_us, USAGE_HOUR, CLUSTER_HOUR),
+            (day_us, USAGE_DAY, CLUSTER_DAY),
+            (month_us, USAGE_MONTH, CLUSTER_MONTH),
+        )
+        return [(table, table.c.start_at_us < cut) for cut, *tables in cuts for table in tables]
     table, when = _WHAT[kind]
     return [(table, when(before_us))]
 
@@ -84,8 +94,9 @@ def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, 
 def purge(access: Access, kind: str, before_us: int, archive: Archive | None) -> int:
     """Delete all that `count` counts. Returns how many records went; fewer when it was told to stop. Raises OSError."""
     if kind == "usage":
-        with access.begin() as connection:  # from now on nothing is entered there
-            put(connection, ROLLUP_MARK, [{"name": "purged_us", "value": before_us}])
+        _raise_mark(access, "purged_us", before_us)  # from now on nothing is entered there
+    if kind == "suspend":
+        _raise_mark(access, SUSPEND_PURGED_MARK, before_us)  # from now on the sums of job rows count
     if kind == "steps":
         return _purge_steps(access, before_us, archive)
     done = 0
@@ -108,6 +119,13 @@ def purge(access: Access, kind: str, before_us: int, archive: Archive | None) ->
     if hashes:
         _sweep_specs(access, hashes, archive)
     return done
+
+
+def _raise_mark(access: Access, name: str, to_us: int) -> None:
+    """A purge that goes less far than one before it takes nothing back."""
+    with access.begin() as connection:
+        found = connection.execute(select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == name)).scalar()
+        put(connection, ROLLUP_MARK, [{"name": name, "value": max(to_us, found or 0)}])
 
 
 def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int:
@@ -232,7 +250,7 @@ def _steps(before_us: int) -> Any:
 def _suspensions(before_us: int) -> Any:
     is_open = exists().where(ROLLUP_OPEN.c.job_id == JOB_SPAN.c.job_id, ROLLUP_OPEN.c.attempt == JOB_SPAN.c.attempt)
     is_active = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, IS_ACTIVE)
-    return and_(JOB_SPAN.c.end_at_us < before_us, not_(is_open), not_(is_active))
+    return and_(JOB_SPAN.c.end_at_us < before_us, JOB_SPAN.c.tres == "", not_(is_open), not_(is_active))
 
 
 _WHAT: dict[str, tuple[Table, Callable[[int], Any]]] = {

@@ -6,6 +6,7 @@ A pass brings the books to a whole hour, its target, in phases, each a page of a
     AFTER    attempts that ended since the target: counted up to it, as those of SCAN
     LATE     attempts of `rollup_open` that have ended before what is counted: what came after the end is taken back
     CLUSTER  what the cluster had in each hour, and what of it was down
+    FOLD     the cluster's hours are added to its days and months (clusterdays.py)
 Then the cursor is at the target: all usage until there is in the books.
 
 Why nothing is counted twice or left out, whatever stops a pass in its middle:
@@ -31,6 +32,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, delete, literal_column, or_, select
 
+from accounting.clusterdays import Changes, fold, pages
 from accounting.clusterhours import count_hours
 from accounting.numbers import Numbers
 from accounting.pasts import Pasts
@@ -46,7 +48,8 @@ PAGE_ATTEMPTS: Final = 100
 #: Hours of the cluster in one transaction.
 PAGE_HOURS: Final = 24
 
-SCAN, ENDED, AFTER, LATE, CLUSTER, DONE = range(6)
+#: Their numbers are in databases.
+SCAN, ENDED, AFTER, LATE, CLUSTER, DONE, FOLD = range(7)
 
 _HAS_ENDED = JOB.c.end_at_us > literal_column("0")
 _USAGE = (USAGE_HOUR, USAGE_DAY, USAGE_MONTH)
@@ -76,6 +79,7 @@ class Marks(NamedTuple):
     ended_job: int = 0
     ended_attempt: int = 0
     purged_us: int = 0  # hours before this are purged, and stay so; days and months that were over by then, too
+    folded_us: int = 0  # hours of the cluster before this are in its days and months
 
 
 def read_marks(connection: Connection) -> Marks:
@@ -195,8 +199,17 @@ class Roller:
                 for name, one in by_tres.items()
             ]
             put(connection, CLUSTER_HOUR, rows)
-            phase = DONE if done_us >= marks.target_us else CLUSTER
+            phase = FOLD if done_us >= marks.target_us else CLUSTER
             self._write_marks(connection, cursor_us=done_us, phase=phase)
+
+    def _fold(self) -> None:
+        marks = self.marks
+        with self._read() as connection:
+            from_us, until_us = pages(connection, marks.folded_us, marks.target_us)
+        with self._begin() as connection:
+            fold(connection, self._calendar, from_us, until_us)
+            phase = DONE if until_us >= marks.target_us else FOLD
+            self._write_marks(connection, folded_us=until_us, phase=phase)
 
     # ---- a page --------------------------------------------------------------------------------------------------
 
@@ -209,7 +222,7 @@ class Roller:
                 (job_id, attempt): (counted_us, key_id)
                 for job_id, attempt, counted_us, key_id in connection.execute(select(ROLLUP_OPEN).where(is_ours))
             }
-            pasts = Pasts(connection, JOB_SPAN.c.job_id.in_(ids))
+            pasts = Pasts(connection, JOB_SPAN.c.job_id.in_(ids), is_whole=True)
             energy = _energy(connection, sorted({row.job_id for row in rows if row.end_at_us}))
         found = []
         for row in rows:
@@ -277,6 +290,8 @@ class Roller:
                 if amount_us and start_us >= kept_us
             ]
             add(connection, table, rows)
+        touched = (hour_us for hour_us, _ in (*sums.allocated, *sums.wanted))
+        changes = Changes(connection, touched, self.marks.folded_us, purged_us)
         for prefix, hours in (("alloc_", sums.allocated), ("wanted_", sums.wanted)):
             rows = [
                 {"start_at_us": hour_us, "tres_id": numbers.tres(connection, name), **split(amount_us, prefix)}
@@ -284,6 +299,7 @@ class Roller:
                 if amount_us and hour_us >= purged_us
             ]
             add(connection, CLUSTER_HOUR, rows, (prefix,))
+        changes.enter(self._calendar, sums.allocated, lambda name: numbers.tres(connection, name))
 
     def _keep(self, **marks: int) -> None:
         with self._begin() as connection:
@@ -303,6 +319,7 @@ _PHASES: dict[int, Callable[[Roller], None]] = {
     AFTER: Roller._after,
     LATE: Roller._late,
     CLUSTER: Roller._cluster,
+    FOLD: Roller._fold,
 }
 
 

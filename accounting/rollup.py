@@ -15,6 +15,7 @@ Rules
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from penstock.values.localtime import DAY_S, US, Offsets, civil, from_local_us, to_local_s
@@ -236,26 +237,20 @@ def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-class Reserved(NamedTuple):
-    """A maintenance reservation: its nodes are planned to be down, whether or not they were up."""
-
-    from_us: int
-    until_us: int
-    amounts: Mapping[str, int]
-    nodes: frozenset[str]
-
-
 def cluster_hour(
     hour_us: int,
     had: Sequence[Span],
     nodes_down: Mapping[str, Sequence[Span]],
     away: Sequence[tuple[int, int]],
-    reserved: Sequence[Reserved],
+    planned_down: Mapping[str, Sequence[Span]],
 ) -> dict[str, ClusterHour]:
     """One hour of the cluster, by TRES.
 
-    `had`: what it had since when. `nodes_down`: times of each node, with what it has. `away`: no controller was there,
-    and all of the cluster is down, also what was planned to be.
+    `had`: what it had since when. `nodes_down`: times of each node, with what it has. `planned_down`: maintenance, with
+    what of the node is kept for it. `away`: no controller was there, and all of the cluster is down.
+
+    A node's time is in one class at each moment: down while no controller was there; else planned to be down, whether or
+    not it was up; else down. What several of one class say of a node at a moment is as much as the largest.
     """
     until_us = hour_us + HOUR_US
     gone = merged([(max(a, hour_us), min(b or until_us, until_us)) for a, b in away])
@@ -270,27 +265,35 @@ def cluster_hour(
             count.update(span.amounts)
         for since_us, again_us in gone:
             _add(down, span.amounts, overlap_us((span.from_us, span.until_us), since_us, again_us))
-    for spans_of in _by_nodes(reserved).values():
-        for since_us, again_us in merged([(one.from_us, one.until_us) for one in spans_of]):
-            length_us = overlap_us((since_us, again_us), hour_us, until_us)
-            both_us = sum(overlap_us(one, max(since_us, hour_us), min(again_us, until_us)) for one in gone)
-            _add(planned, spans_of[0].amounts, length_us - both_us)
-    for name, spans in nodes_down.items():
-        cuts = merged([*gone, *((one.from_us, one.until_us) for one in reserved if name in one.nodes)])
-        for span in spans:
-            clipped = (max(span.from_us, hour_us), min(span.until_us or until_us, until_us))
-            for since_us, again_us in without(clipped, cuts):
-                _add(down, span.amounts, again_us - since_us)
+    for name in sorted({*nodes_down, *planned_down}):
+        events, plans = nodes_down.get(name, ()), planned_down.get(name, ())
+        for since_us, again_us in _stretches((*events, *plans), gone, hour_us, until_us):
+            kept = _at(plans, since_us)
+            _add(planned, kept, again_us - since_us)
+            lost = {what: amount - kept.get(what, 0) for what, amount in _at(events, since_us).items()}
+            _add(down, {what: amount for what, amount in lost.items() if amount > 0}, again_us - since_us)
     return {
         name: ClusterHour(count.get(name, 0), total[name], down.get(name, 0), planned.get(name, 0)) for name in total
     }
 
 
-def _by_nodes(reserved: Sequence[Reserved]) -> dict[frozenset[str], list[Reserved]]:
-    """Two maintenances of the same nodes at the same time are one."""
-    found: dict[frozenset[str], list[Reserved]] = {}
-    for one in reserved:
-        found.setdefault(one.nodes, []).append(one)
+def _stretches(
+    spans: Sequence[Span], gone: Sequence[tuple[int, int]], from_us: int, until_us: int
+) -> Iterator[tuple[int, int]]:
+    """[from, until) without `gone`, cut wherever one of the spans begins or ends."""
+    borders = {at for span in spans for at in (span.from_us, span.until_us) if from_us < at < until_us}
+    cuts = sorted({from_us, until_us, *borders})
+    for since_us, again_us in pairwise(cuts):
+        yield from without((since_us, again_us), gone)
+
+
+def _at(spans: Sequence[Span], at_us: int) -> Mapping[str, int]:
+    """The largest amounts that hold at a moment."""
+    found: dict[str, int] = {}
+    for span in spans:
+        if span.from_us <= at_us and (not span.until_us or at_us < span.until_us):
+            for name, amount in span.amounts.items():
+                found[name] = max(found.get(name, 0), amount)
     return found
 
 

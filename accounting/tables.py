@@ -7,6 +7,7 @@ Facts, written by the controller in the transaction of their cause
 Made from them by accounting/rolling.py, and by nobody else
     - `usage_hour`, `usage_day`, `usage_month`: amounts of a TRES times seconds, by whom (`usage_key`) and since when.
     - `cluster_hour`: what the cluster had, and what of it was given, down, planned down or waited for.
+    - `cluster_day`, `cluster_month`: how the cluster's time was used, the sums of their hours.
     - `rollup_open`, `rollup_mark`: how far that has come.
 
 An amount is `seconds` + `micros` / 1,000,000: whole seconds and the rest, since a month of a large cluster's memory in
@@ -58,6 +59,8 @@ RESERVATION_SPAN = Table(
     Column("nodes", Text, nullable=False),  # a compressed hostlist
     Column("tres", Text, nullable=False),
     Column("who", Text, nullable=False),  # users and accounts, with commas
+    # of a maintenance: what of each node, as a line of `hostlist tres` for those of which as much is kept
+    Column("node_tres", Text, nullable=False, server_default=""),
     PrimaryKeyConstraint("resv_id", "start_at_us"),
 )
 Index("reservation_span_end", RESERVATION_SPAN.c.end_at_us)
@@ -114,6 +117,32 @@ CLUSTER_HOUR = Table(
     sqlite_with_rowid=False,
 )
 
+#: How the time of the cluster was divided (accounting/rollup.py: Shares): what is kept by day and month. `reported` is
+#: the sum of all but the last.
+CLUSTER_SHARES = ("alloc_", "down_", "planned_down_", "idle_", "planned_", "over_")
+
+
+def _cluster(name: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("start_at_us", BigInteger, nullable=False),
+        Column("tres_id", Integer, nullable=False),
+        Column("count", BigInteger, nullable=False, server_default="0"),  # at the end of its last hour
+        *(
+            Column(f"{prefix}{unit}", kind, nullable=False, server_default="0")
+            for prefix in CLUSTER_SHARES
+            for unit, kind in (("seconds", BigInteger), ("micros", Integer))
+        ),
+        PrimaryKeyConstraint("start_at_us", "tres_id"),
+        sqlite_with_rowid=False,
+    )
+
+
+#: An hour belongs to the local day and month that it begins in.
+CLUSTER_DAY = _cluster("cluster_day")
+CLUSTER_MONTH = _cluster("cluster_month")
+
 #: Attempts that are counted until `counted_to_us` and had not ended there.
 ROLLUP_OPEN = Table(
     "rollup_open",
@@ -132,6 +161,9 @@ ROLLUP_MARK = Table(
     Column("name", Text, primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
+
+#: Suspensions that were over before this are purged.
+SUSPEND_PURGED_MARK = "suspend_purged_us"
 
 #: Slurm's numbers of the TRES that every cluster has. The controller gives numbers to others (ctld/core/tres.py).
 FIXED_TRES = {

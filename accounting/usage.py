@@ -1,8 +1,8 @@
 """Reports from what is rolled up: usage by whom, and how the cluster's time was used.
 
 A window is read in as few rows as it can be: whole local months from `usage_month`, whole local days from `usage_day`,
-the rest from `usage_hour`. An hour belongs to a window when it begins in it. Where local days do not begin with a whole
-hour of UTC, a window that is not of whole days is read from hours alone.
+the rest from `usage_hour`; of the cluster likewise. An hour belongs to a window when it begins in it. Where local days do
+not begin with a whole hour of UTC, a window that is not of whole days is read from hours alone.
 
 Amounts are summed exactly and rounded to whole seconds once, where the answer is made.
 """
@@ -10,11 +10,22 @@ Amounts are summed exactly and rounded to whole seconds once, where the answer i
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
-from accounting.rollup import HOUR_US, Calendar, shares
+from accounting.clusterdays import day_shares, hour_shares
+from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import TRES
-from accounting.tables import CLUSTER_HOUR, FIXED_TRES, USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
+from accounting.tables import (
+    CLUSTER_DAY,
+    CLUSTER_HOUR,
+    CLUSTER_MONTH,
+    FIXED_TRES,
+    ROLLUP_MARK,
+    USAGE_DAY,
+    USAGE_HOUR,
+    USAGE_KEY,
+    USAGE_MONTH,
+)
 from penstock.values.errors import BadValue
 from penstock.values.localtime import US
 
@@ -194,27 +205,42 @@ def windows(
 
 
 def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[Row]:
-    """By TRES, and by day or hour if that is asked for: allocated, down, planned down, idle, planned, reported, over (in
-    seconds), and how many there were at the end. Hours are fitted together one by one. Raises BadValue."""
-    check_groups(ask.group_by, ("day", "hour"))
+    """By TRES, and by month, day or hour if that is asked for: allocated, down, planned down, idle, planned, reported,
+    over (in seconds), and how many there were at the end. Raises BadValue."""
+    check_groups(ask.group_by, TIMES)
     names = tres_numbers(connection, ask.tres)
-    columns = CLUSTER_HOUR.c
-    query = select(CLUSTER_HOUR).where(
-        columns.start_at_us >= ask.start_at_us, columns.start_at_us < ask.end_at_us, columns.tres_id.in_(list(names))
-    )
+    by_time = next((word for word in reversed(TIMES) if word in ask.group_by), "")
+    marks = {name: value for name, value in connection.execute(select(ROLLUP_MARK))}
+    found = [
+        (row, hour_shares(row) if table is CLUSTER_HOUR else day_shares(row))
+        for table, when in _cluster_parts(calendar, ask, by_time, marks)
+        for row in connection.execute(select(table).where(when, table.c.tres_id.in_(list(names))))
+    ]
     sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
-    for row in connection.execute(query.order_by(columns.start_at_us)):
-        hour = shares(
-            row.count_seconds * US,
-            row.alloc_seconds * US + row.alloc_micros,
-            row.down_seconds * US,
-            row.planned_down_seconds * US,
-            row.wanted_seconds * US + row.wanted_micros,
-        )
-        times = {"hour": row.start_at_us, "day": calendar.day_of(row.start_at_us)[0]}
+    for row, parts in sorted(found, key=lambda one: (one[0].start_at_us, one[0].tres_id)):
+        at_us = row.start_at_us
+        times = {"hour": at_us, "day": calendar.day_of(at_us)[0], "month": calendar.month_of(at_us)[0]}
         keys = tuple(str(times[word] // US) for word in ask.group_by)
-        entry = sums.setdefault((keys, names[row.tres_id]), [0] * len(hour) + [0])
-        for i, amount_us in enumerate(hour):
+        entry = sums.setdefault((keys, names[row.tres_id]), [0] * len(parts) + [0])
+        for i, amount_us in enumerate(parts):
             entry[i] += amount_us
         entry[-1] = row._mapping["count"]
     return [Row(keys, tres, (*map(whole_s, entry[:-1]), entry[-1])) for (keys, tres), entry in sorted(sums.items())]
+
+
+def _cluster_parts(
+    calendar: Calendar, ask: UsageAsk, by_time: str, marks: Mapping[str, int]
+) -> Iterator[tuple[Any, ColumnElement[bool]]]:
+    """Which rows of which tables. Days and months only as far as all their hours are in them (clusterdays.py)."""
+    folded_us, cursor_us = marks.get("folded_us", 0), marks.get("cursor_us", 0)
+    if folded_us >= cursor_us:  # so they are, but in the first passes over an old database
+        folded_us = ask.end_at_us
+    whole_us = min(ask.end_at_us, max(folded_us, ask.start_at_us))
+    months, days, hours = windows(calendar, ask.start_at_us, whole_us, by_time)
+    if whole_us < ask.end_at_us:
+        hours.append((whole_us, ask.end_at_us))
+    for table, starts in ((CLUSTER_MONTH, months), (CLUSTER_DAY, days)):
+        if starts:
+            yield table, table.c.start_at_us.in_(starts)
+    for from_us, until_us in hours:
+        yield CLUSTER_HOUR, and_(CLUSTER_HOUR.c.start_at_us >= from_us, CLUSTER_HOUR.c.start_at_us < until_us)

@@ -333,6 +333,7 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         there, names = state.reservations, state.dirty_reservations
         batch.reservations = [there[n] for n in names if n in there]
         batch.reservations_gone = [n for n in names if n not in there]
+        batch.counters = [("reservation", state.registry.reservation_id)]
     if state.budgets.dirty or state.budgets.closed:
         batch.budgets = state.budgets.take_rows()
     if state.periodic.dirty:

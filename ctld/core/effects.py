@@ -379,6 +379,7 @@ class Batch(msgspec.Struct):
     node_events: list[NodeEvent] = []
     job_spans: list[JobSpan] = []
     reservation_spans: list[ReservationSpan] = []
+    counters: list[tuple[str, int]] = []  # the last number of a kind; never alone
 
     def is_durable(self) -> bool:
         """True when there is something to write (effects alone, such as an answer to a question, need no commit)."""

@@ -574,6 +574,7 @@ class ReservationSpan(NamedTuple):
     nodes: str
     tres: str
     who: str
+    node_tres: str = ""  # of a maintenance: lines of "hostlist tres"
 
 
 class SpecRow(NamedTuple):

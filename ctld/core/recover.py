@@ -109,6 +109,7 @@ class Loaded(NamedTuple):
     node_events: Sequence[NodeEvent] = ()  # that go on
     reservation_spans: Sequence[ReservationSpan] = ()  # the last of each reservation
     seen_at_us: int = 0  # when a controller was there last; 0 = never
+    reservation_id: int = 0  # the last one given
 
 
 class Misfit(Exception):
@@ -131,6 +132,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     state.node_events = {event.node: event for event in loaded.node_events}
     state.reservation_spans = {span.name: span for span in loaded.reservation_spans}
     state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
+    state.registry.reservation_id = loaded.reservation_id
     state.periodic.crontabs = {crontab.uid: crontab for crontab in loaded.crontabs}
     state.periodic.triggers = {trigger.trigger_id: trigger for trigger in loaded.triggers}
     for job in state.jobs.values():

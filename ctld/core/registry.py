@@ -13,6 +13,7 @@ class Registry:
         self.resources: dict[str, ResourceRow] = {}  # by NAME@SERVER, with those that were deleted
         self.tres_ids: dict[str, int] = {}  # tres.py
         self.qos_deleted: dict[str, Qos] = {}  # by name: to be shown, and to have its number again
+        self.reservation_id = 0  # the last one given: the history of one that is gone keeps its number
         self.dirty_wckeys: dict[int, WckeyRow] = {}
         self.dirty_resources: dict[str, ResourceRow] = {}
         self.dirty_tres: dict[int, TresRow] = {}
@@ -21,6 +22,10 @@ class Registry:
         """What was new has been handed out. Every batch comes here, and mostly nothing is new."""
         if self.is_dirty():
             self.dirty_wckeys, self.dirty_resources, self.dirty_tres = {}, {}, {}
+
+    def saw_reservation(self, resv_id: int) -> None:
+        """It has this number, and no other will. The number is written with the reservation."""
+        self.reservation_id = max(self.reservation_id, resv_id)
 
     def is_dirty(self) -> bool:
         """Some row must be written."""

@@ -121,7 +121,7 @@ def check_asked(state: ClusterState, now_us: int, text: str, uid: int, group_nam
 
 def _blank(state: ClusterState, now_us: int, event: CreateReservation) -> Reservation:
     """A record that keeps nothing yet."""
-    resv_id = 1 + max((r.resv_id for r in state.reservations.values()), default=0)
+    resv_id = state.registry.reservation_id + 1
     name = event.name
     if name:
         try:

@@ -5,10 +5,13 @@ an early end, cuts the row of an occurrence that has begun and begins another; o
 no length. A reservation whose start floats ahead of the clock never begins and has none.
 """
 
-from ctld.core.model import Reservation, ReservationSpan
+from collections.abc import Mapping
+
+from ctld.core.model import Reservation, ReservationSpan, ReservedPart
 from ctld.core.reserve_nodes import WHOLE
 from ctld.core.state import ClusterState
 from penstock.values.hostlist import compress
+from penstock.values.reservations import ResvFlag
 from penstock.values.tres import format_tres, gres_keys
 
 
@@ -51,28 +54,44 @@ def _write(state: ClusterState, span: ReservationSpan) -> None:
 
 
 def _span(state: ClusterState, reservation: Reservation) -> ReservationSpan:
-    tres = {"cpu": 0, "mem": 0, "node": len(reservation.parts)}
-    for part in reservation.parts:
-        node = state.nodes.get(part.node)
-        if part.cpus != WHOLE:
-            amounts, gres = (part.cpus, part.mem_mb), part.gres
-        elif node is not None:
-            amounts = (node.config.cpus, node.config.real_memory_mb)
-            gres = tuple((one.name, one.type, one.count) for one in node.config.gres)
-        else:
-            continue
-        tres["cpu"] += amounts[0]
-        tres["mem"] += amounts[1]
-        for gres_name, type_, count in gres:
-            for key in gres_keys(gres_name, type_):
-                tres[key] = tres.get(key, 0) + count
+    of_nodes = {part.node: _kept(state, part) for part in reservation.parts}
+    tres = {"cpu": 0, "mem": 0, "node": len(of_nodes)}
+    for kept in of_nodes.values():
+        for key, amount in kept.items():
+            tres[key] = tres.get(key, 0) + amount
     return ReservationSpan(
         reservation.resv_id,
         reservation.start_at_us,
         reservation.end_at_us,
         reservation.name,
         int(reservation.flags),
-        compress(part.node for part in reservation.parts),
+        compress(of_nodes),
         format_tres(tres),
         ",".join((*reservation.accounts, *reservation.users)),
+        _node_tres(of_nodes) if reservation.flags & ResvFlag.MAINT else "",
     )
+
+
+def _kept(state: ClusterState, part: ReservedPart) -> dict[str, int]:
+    """What of a node, but for the node itself."""
+    node = state.nodes.get(part.node)
+    if part.cpus != WHOLE:
+        amounts, gres = (part.cpus, part.mem_mb), part.gres
+    elif node is not None:
+        amounts = (node.config.cpus, node.config.real_memory_mb)
+        gres = tuple((one.name, one.type, one.count) for one in node.config.gres)
+    else:
+        return {}
+    tres = {"cpu": amounts[0], "mem": amounts[1]}
+    for gres_name, type_, count in gres:
+        for key in gres_keys(gres_name, type_):
+            tres[key] = tres.get(key, 0) + count
+    return tres
+
+
+def _node_tres(of_nodes: Mapping[str, Mapping[str, int]]) -> str:
+    """Maintenances may overlap, and the same node's time is planned to be down once: each node with what is kept of it."""
+    alike: dict[str, list[str]] = {}
+    for name, kept in of_nodes.items():
+        alike.setdefault(format_tres({**kept, "node": 1}), []).append(name)
+    return "\n".join(f"{compress(names)} {tres}" for tres, names in alike.items())

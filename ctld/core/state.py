@@ -553,6 +553,7 @@ class ClusterState:
     def put_reservation(self, reservation: Reservation) -> None:
         """Add or replace a reservation."""
         self.reservations[reservation.name] = reservation
+        self.registry.saw_reservation(reservation.resv_id)
         self._reservation_changed(reservation.name)
 
     def drop_reservation(self, name: str) -> None:

@@ -284,6 +284,7 @@ class Store:
             (sql.replace_node_events, batch.node_events),
             (sql.insert_job_spans, batch.job_spans),
             (sql.replace_reservation_spans, batch.reservation_spans),
+            (sql.replace_counters, batch.counters),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

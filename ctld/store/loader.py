@@ -28,6 +28,7 @@ from ctld.store.schema import (
     ASSOC_USAGE,
     AUDIT,
     BUDGET_USE,
+    COUNTER,
     CRONTAB,
     ENDED_FROM,
     EVENT_TRIGGER,
@@ -112,6 +113,7 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         budgets=_budgets(connection),
         node_events=_open_events(connection),
         reservation_spans=_reservation_spans(connection),
+        reservation_id=connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "reservation")).scalar() or 0,
     )
 
 

@@ -15,6 +15,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 #: Revisions that this program knows, oldest first. The last one is what it works with.
 REVISIONS = (
     "0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0010", "0011", "0012", "0015", "0014", "0016", "0013",
+    "0019",
 )  # fmt: skip
 
 

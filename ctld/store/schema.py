@@ -162,6 +162,14 @@ EVENT_TRIGGER = Table(
     Column("record", LargeBinary, nullable=False),
 )
 
+#: Numbers that are given once and never again, though what had them is gone: the last one given, by its kind.
+COUNTER = Table(
+    "counter",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
 META = Table(
     "meta",
     METADATA,
@@ -185,6 +193,7 @@ __all__ = [
     "ASSOC_USAGE",
     "AUDIT",
     "BUDGET_USE",
+    "COUNTER",
     "CRONTAB",
     "ENDED_FROM",
     "EVENT_TRIGGER",

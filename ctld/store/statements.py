@@ -21,6 +21,7 @@ from ctld.store.schema import (
     ASSOC_USAGE,
     AUDIT,
     BUDGET_USE,
+    COUNTER,
     CRONTAB,
     EVENT_TRIGGER,
     GPU,
@@ -92,6 +93,7 @@ class Statements:
     replace_node_events: str
     insert_job_spans: str
     replace_reservation_spans: str
+    replace_counters: str
 
 
 def _positional(engine: Engine, dialect: Dialect) -> Any:
@@ -165,6 +167,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_node_events=insert(NODE_EVENT, replace=True),
         insert_job_spans=insert(JOB_SPAN, ignore=True),
         replace_reservation_spans=insert(RESERVATION_SPAN, replace=True),
+        replace_counters=insert(COUNTER, replace=True),
     )
 
 

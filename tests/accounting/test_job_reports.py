@@ -12,13 +12,15 @@ from sqlalchemy import Connection, select
 
 from accounting.database import database_url
 from accounting.jobreports import JobAsk, efficiency, reservations, sizes, waits
+from accounting.purge import Access, purge
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
-from accounting.tables import CLUSTER_HOUR
-from accounting.usage import UsageAsk, cluster
+from accounting.tables import CLUSTER_HOUR, JOB_SPAN
+from accounting.usage import UsageAsk, cluster, usage
 from ctld.core.model import JobRequest, JobRow, JobSpan, NodeAlloc, NodeEvent, ReservationSpan
 from ctld.store.dialect import write_engine
 from ctld.store.loader import _reservation_spans
+from ctld.store.schema import JOB_HISTORY
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState
 from tests.store.making import NOW_US, leading, make_batch, make_job, make_step, submitted
@@ -342,3 +344,38 @@ def test_an_empty_past(tmp_path: Any, make: Any) -> None:
     leading(tmp_path / "penstock.db").close()
     with reading(tmp_path / "penstock.db") as connection:
         assert make(connection, ask(), everybody) == []
+
+
+def test_a_purge_of_suspensions_makes_no_job_run_longer(any_store: str) -> None:
+    """A job of 4 CPUs for an hour that was suspended in minutes 10-20 and 40-45, and gave nothing back; one of 2 GPUs that
+    gave one back at minute 30. Whatever is purged of suspensions, they have used what they used, and so it is counted."""
+    store = leading(any_store)
+    first = job(1, "physics", FOUR, 0, 60, suspended_us=15 * 60_000_000)
+    second = job(2, "physics", ONE_GPU, 0, 60)
+    gone = [JobSpan(1, 0, at(10), at(20), ""), JobSpan(1, 0, at(40), at(45), ""), JobSpan(2, 0, 0, at(30), TWO_GPUS)]
+    steps = [make_step(one, state=JobState.COMPLETED, end_at_us=one.end_at_us) for one in (first, second)]
+    store.commit(submitted(1, [first, second], job_spans=gone, steps=steps))
+    used = {"cpu": (4 * 45 + 8 * 60) * MIN, "gres/gpu": (2 * 30 + 1 * 30) * MIN}
+    rolled(any_store, 120)
+    engine = write_engine(any_store)
+    for until, left in ((-5, 3), (30, 2), (60, 1), (15, 1)):
+        access = Access(engine.begin, engine.connect, lambda: False, JOB_HISTORY, Calendar(()))
+        purge(access, "suspend", at(until), None)
+        with reading(any_store) as connection:
+            assert len(connection.execute(select(JOB_SPAN)).all()) == left
+            ask = JobAsk(UsageAsk(at(-60), at(120), ("account",), ("cpu", "gres/gpu")))
+            assert {row.tres: row.values[0] for row in sizes_of(connection, ask)} == used
+            ((_, _, (jobs, _, cpu_s, *_rest)),) = efficiency(connection, ask, lambda owner: True)
+            assert (jobs, cpu_s) == (2, used["cpu"])
+            of_all = UsageAsk(at(0), at(60), tres=("cpu", "gres/gpu"))
+            assert {r.tres: r.values[0] for r in usage(connection, Calendar(()), of_all, lambda owner: True)} == used
+    rolled(any_store, 240)  # nothing is counted again
+    with reading(any_store) as connection:
+        assert {r.tres: r.values[0] for r in usage(connection, Calendar(()), of_all, lambda owner: True)} == used
+    engine.dispose()
+    store.close()
+
+
+def sizes_of(connection: Connection, ask: JobAsk) -> list[Any]:
+    """Of all sizes together."""
+    return sizes(connection, ask, lambda owner: True)

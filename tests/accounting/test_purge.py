@@ -3,10 +3,13 @@
 import gzip
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, func, insert, select
+from sqlalchemy import Connection, create_engine, func, insert, select
 
 from accounting import archive as archives
 from accounting.archive import Archive
@@ -15,13 +18,15 @@ from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.runaway import active, fix
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP
-from accounting.tables import JOB_SPAN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
+from accounting.tables import CLUSTER_DAY, JOB_SPAN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
+from ctld.core.model import JobSpan
+from ctld.store.dialect import write_engine
 from ctld.store.errors import Deposed
 from ctld.store.schema import JOB_HISTORY
 from ctld.store.sidewriter import SideWriter
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState
-from tests.store.making import NOW_US, end, leading, make_job, make_step, start, submitted
+from tests.store.making import NOW_US, end, leading, make_batch, make_job, make_step, start, submitted
 
 OLD_US = NOW_US - 30 * 24 * HOUR_US
 
@@ -37,8 +42,8 @@ def past(store, sequence: int, ids, at_us: int, **changes):
     store.commit(submitted(sequence, jobs, steps=steps))
 
 
-def rows_of(place: Path, table) -> int:
-    engine = create_engine(f"sqlite:///{place}")
+def rows_of(place: Path | str, table) -> int:
+    engine = write_engine(str(place))
     with engine.connect() as connection:
         found = connection.execute(select(func.count()).select_from(table)).scalar()
     engine.dispose()
@@ -55,8 +60,8 @@ def access_of(writer: SideWriter) -> Access:
     return Access(writer.begin, writer.read, lambda: False, JOB_HISTORY, Calendar(()))
 
 
-def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(tmp_path: Path) -> None:
-    place = tmp_path / "penstock.db"
+def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(any_store: str, tmp_path: Path) -> None:
+    place = any_store
     store = leading(place)
     past(store, 1, range(1, 301), OLD_US)
     past(store, 2, range(301, 311), NOW_US - HOUR_US // 2)
@@ -93,6 +98,73 @@ def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(tmp_path
     assert rows_of(place, JOB) == 311 + 56
     rolled(writer)
     assert rows_of(place, USAGE_HOUR) == hours
+    writer.close()
+    store.close()
+
+
+class Stopped(Exception):
+    """The power is gone."""
+
+
+def stopping(writer: SideWriter, transactions: int, committed: bool) -> Any:
+    """`begin` of a controller that is killed in its so many-th transaction, before or after that is committed."""
+    left = transactions
+
+    @contextmanager
+    def begin() -> Iterator[Connection]:
+        nonlocal left
+        left -= 1
+        with writer.begin() as connection:
+            yield connection
+            if not left and not committed:
+                raise Stopped
+        if not left:
+            raise Stopped
+
+    return begin
+
+
+@pytest.mark.parametrize("kind", ["jobs", "steps", "suspend", "usage"])
+def test_a_kill_in_any_transaction_of_a_purge_loses_and_doubles_nothing(
+    any_store: str, tmp_path: Path, kind: str
+) -> None:
+    """At each step: the controller is killed, another one rolls up, reports, and purges on. What is left, what is in the
+    archives and what was counted are as if nothing had happened."""
+    store = leading(any_store)
+    for sequence, ids in enumerate((range(1, 131), range(131, 261)), 1):
+        past(store, sequence, ids, OLD_US + sequence * HOUR_US)
+    spans = [JobSpan(i, 0, OLD_US + 2 * HOUR_US, OLD_US + 2 * HOUR_US + i, "") for i in range(131, 261)]
+    store.commit(make_batch(3, next_id=261, job_spans=spans))
+    past(store, 4, range(261, 264), NOW_US - HOUR_US // 2)
+    writer = SideWriter(any_store, store.epoch)
+    rolled(writer)
+    tables = (JOB, STEP, JOB_REQUEST, JOB_SPAN, USAGE_HOUR, USAGE_DAY, CLUSTER_DAY)
+    before = {table.name: rows_of(any_store, table) for table in tables}
+    counted_before = counted(writer)
+    wanted = count(access_of(writer), kind, NOW_US - HOUR_US)
+    files, step = [], 0
+    while True:
+        step += 1
+        archive = Archive(str(tmp_path), "test", kind, step)
+        files.append(archive.path)
+        access = access_of(writer)._replace(begin=stopping(writer, 1 + step // 2, committed=bool(step % 2)))
+        try:
+            purge(access, kind, NOW_US - HOUR_US, archive)
+            break
+        except Stopped:
+            rolled(writer)
+            if kind != "usage":
+                assert counted(writer) == counted_before
+        finally:
+            archive.close()
+    assert step > 2 and wanted > 0 and count(access_of(writer), kind, NOW_US - HOUR_US) == 0
+    if kind != "usage":
+        assert counted(writer) == counted_before
+    for path in files:
+        archives.load(str(path), writer.begin)
+    assert {table.name: rows_of(any_store, table) for table in tables} == before
+    rolled(writer)
+    assert counted(writer) == counted_before
     writer.close()
     store.close()
 

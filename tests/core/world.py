@@ -147,6 +147,7 @@ class World:
         self.reservations: dict[str, Reservation] = {}
         self.job_spans: list[JobSpan] = []
         self.reservation_spans: dict[tuple[int, int], ReservationSpan] = {}
+        self.last_numbers: dict[str, int] = {}
         self.counters = (config.first_job_id, 1)
         self.epoch = 0
         self.sequence = 0
@@ -207,6 +208,7 @@ class World:
             qos_usage=sorted(self.qos_usage.items()),
             budgets=tuple(self.budget_rows.values()),
             reservation_spans=self._last_reservation_spans(),
+            reservation_id=self.last_numbers.get("reservation", 0),
         )  # fmt: skip
         self.core = Core(self.config, loaded, self.now_us)
         self.core.check()
@@ -292,6 +294,7 @@ class World:
         self.resource_rows.update({row.key: row for row in batch.resources})
         self.tres_rows.update({row.tres_id: row for row in batch.tres})
         self.budget_rows.update({row[:4]: row for row in batch.budgets})
+        self.last_numbers.update(batch.counters)
         self.reservations.update({r.name: r for r in batch.reservations})
         for name in batch.reservations_gone:
             self.reservations.pop(name, None)

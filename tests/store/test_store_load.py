@@ -39,6 +39,7 @@ class StoreWorld(World):
         if self.jobs:
             assert Core(self.config, loaded, self.now_us).digest() == self.core.digest()
             assert loaded.next_job_id == self.core.state.next_job_id
+            assert loaded.reservation_id == self.core.state.registry.reservation_id
             assert loaded.reservations == tuple(self.core.state.reservations.values())
             rows = [self.jobs[max(k for k in self.jobs if k[0] == job_id)] for job_id in self.core.state.jobs]
             assert loaded.jobs == sorted(rows, key=lambda row: row.job_id)

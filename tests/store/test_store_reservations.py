@@ -72,3 +72,22 @@ def test_a_restart_knows_them() -> None:
     world.restart()
     world.advance(0)
     assert [r.end_at_us < world.now_us for r in world.core.state.reservations.values()] == [True]  # its job runs yet
+
+
+def test_a_number_is_never_given_again() -> None:
+    """Its history stays, and is of one reservation: also when the last one is gone, and after a restart."""
+    world = StoreWorld(make_config())
+    for node in world.config.nodes:
+        world.register(node.name)
+    numbers = []
+    for name in ("a", "b", "c"):
+        wish = WantedReservation(
+            start_at_us=world.now_us, duration_s=3600, nodes=(("", "n1"),), users=(("", "ann", USERS["ann"]),)
+        )
+        world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to()))
+        numbers.append(world.core.state.reservations[name].resv_id)
+        world.now_us += 60 * US
+        assert world.do(DeleteReservation(world.actor("root"), name, world.reply_to())) == ["done"]
+        if name != "a":
+            world.restart()
+    assert numbers == [1, 2, 3]
