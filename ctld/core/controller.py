@@ -18,7 +18,6 @@ from ctld.core import (
     accounts,
     allocations,
     arrays,
-    borrow,
     budgets,
     clock,
     control,
@@ -49,6 +48,7 @@ from ctld.core import (
     priority,
     ready,
     reboot,
+    reclaim,
     reserve,
     reserve_life,
     reserve_spans,
@@ -421,7 +421,7 @@ class Core:
             changed = changed or state.quick_pass_due
         if changed:
             if state.lending.stale or state.lending.was_on:
-                borrow.before_pass(state, now_us)
+                reclaim.before_pass(state, now_us)
             victims.before_pass(state, now_us)
             preempt.before_pass(state)
         if state.rebooting:

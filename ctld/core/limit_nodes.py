@@ -149,9 +149,10 @@ def elsewhere(state: ClusterState, now_us: int, job: Job, start: Start, holds: "
         bits &= allowed
     free = holds.untaken(start.position, now_us // US + start.limit_s)
     planned = {index: None for index, _, _, _ in start.placement}
-    for index in range(len(state.node_list)) if free is not None else ():
-        if not free[index] and index not in planned:
-            bits &= ~(1 << index)
+    if free is not None:
+        for index in (~free).nonzero()[0].tolist():
+            if index not in planned:
+                bits &= ~(1 << index)
     table = state.pending.table
     scratch = state.masks.row(_SCRATCH)
     scratch = state.masks.add(_SCRATCH, bits) if scratch is None else state.masks.change(scratch, bits)

@@ -229,11 +229,14 @@ def hold_back(state: ClusterState, job: Job, rank: int) -> dict[str, Block]:
     """`look`, and the job stands in the queues of what it found."""
     ledger = state.ledger
     assert ledger is not None
-    if job.job_id in ledger.waiting:
+    is_new = job.job_id not in ledger.waiting
+    if not is_new:
         ledger.leave(job.job_id)
     found = look(state, job)
     if found:
         wait(state, job, found.values(), rank)
+        if is_new and state.lending.borrowed and any(b.check and b.check.field == "grp_tres" for b in found.values()):
+            state.changed()  # it may want back what was lent (reclaim.py)
     return found
 
 

@@ -236,3 +236,127 @@ def test_taking_borrow_away_lets_what_runs_run() -> None:
     change(world, "a", borrow="-1")
     world.do(UpdateJobs(world.actor("root"), ("1",), {"comment": "x"}, {}, world.reply_to()))
     assert states(world) in ("B", "R")
+
+
+# ---- where the limit of the account above is full, and nodes are free -----------------------------------------------
+
+
+def under_a_limit(top: int = 8, cpus: int = 64, **extra: Any) -> World:
+    """Accounts a (ann) and b (bob) with a guarantee of 4 CPUs each, and c (opa) without, below uni, which has `top`."""
+    config = make_config(nodes=1, cpus=cpus, mem_mb=100_000, enforce=LIMITS, penstock_lending="all", **extra)
+    world = World(config)
+    world.register("n1")
+    account(world, "account", "uni")
+    change(world, "uni", grptres=f"cpu={top}")
+    for name, user in (("a", "ann"), ("b", "bob"), ("c", "opa")):
+        account(world, "account", name, parent="uni")
+        account(world, "user", user, accounts=(name,))
+    for name in "ab":
+        change(world, name, grptres="cpu=4", borrow="cpu=4")
+    return world
+
+
+def submit_cpus(world: World, user: str, cpus: int) -> None:
+    world.submit(WantedJob(name="j", work_dir=b"/", ntasks=cpus, nodes_min=1, nodes_max=1, time_limit_s=3600), user)
+
+
+def finish_leaving(world: World) -> bool:
+    """Who was made to go has gone. False if there was nobody."""
+    leaving = [job for job in world.core.state.jobs.values() if job.state is JobState.COMPLETING]
+    for job in leaving:
+        world.exited(job.job_id, signal=15)
+    return bool(leaving)
+
+
+def test_the_limit_of_the_account_above_is_freed_of_borrowed_work() -> None:
+    world = under_a_limit()
+    for _ in range(4):
+        submit_cpus(world, "ann", 2)
+        world.advance(60)
+    submit_cpus(world, "ann", 1)
+    assert states(world) == "R R B B AssocGrpCpuLimit"
+    submit_cpus(world, "bob", 2)
+    assert world.core.state.jobs[4].state is JobState.COMPLETING  # the youngest, and no other
+    assert states(world) == "R R B - AssocGrpCpuLimit AssocGrpCpuLimit"
+    finish_leaving(world)
+    assert states(world) == "R R B AssocGrpCpuLimit AssocGrpCpuLimit R"
+    story = [row.detail for row in world.history if row.job_id == 4 and row.event == "preempted"]
+    assert story == ["for job 6 (REQUEUE)"]
+    submit_cpus(world, "bob", 3)  # beyond its guarantee
+    assert states(world) == "R R B AssocGrpCpuLimit AssocGrpCpuLimit R AssocGrpCpuLimit"
+    submit_cpus(world, "bob", 1)
+    submit_cpus(world, "bob", 1)
+    finish_leaving(world)
+    assert states(world) == "R R AssocGrpCpuLimit AssocGrpCpuLimit AssocGrpCpuLimit R AssocGrpCpuLimit R R"
+
+
+def test_nobody_goes_where_that_would_not_be_enough() -> None:
+    world = under_a_limit()
+    submit_cpus(world, "opa", 4)
+    submit_cpus(world, "ann", 4)
+    change(world, "c", grptres="cpu=2", borrow="cpu=2", lend="cpu=0")
+    submit_cpus(world, "bob", 4)  # what c has is not borrowed
+    assert states(world) == "R R AssocGrpCpuLimit"
+    world = under_a_limit()
+    submit_cpus(world, "ann", 8)
+    change(world, "uni", grptres="cpu=3")
+    submit_cpus(world, "bob", 4)  # never, as long as uni has so little
+    assert states(world) == "B AssocGrpCpuLimit"
+
+
+def test_another_limit_in_the_way_lets_nobody_go() -> None:
+    world = under_a_limit()
+    submit_cpus(world, "ann", 8)
+    change(world, "uni", grpjobs="1")
+    submit_cpus(world, "bob", 2)
+    assert states(world) == "B AssocGrpJobsLimit"
+
+
+def test_the_grace_holds_and_nobody_else_takes_the_room_meanwhile() -> None:
+    partitions = (PartitionConfig("main", ("n1",), is_default=True, grace_time_s=30),)
+    world = under_a_limit(partitions=partitions)
+    submit_cpus(world, "ann", 4)
+    submit_cpus(world, "ann", 4)
+    world.started(1)
+    world.started(2)
+    submit_cpus(world, "bob", 4)
+    assert world.core.state.jobs[2].preempt_end_at_us and not world.core.state.jobs[1].preempt_end_at_us
+    submit_cpus(world, "ann", 2)
+    world.advance(31)
+    finish_leaving(world)
+    assert states(world) == "R AssocGrpCpuLimit R AssocGrpCpuLimit"
+
+
+STORY = st.lists(
+    st.tuples(st.sampled_from(["ann", "bob", "opa", "end", "go"]), st.integers(0, 7), st.integers(1, 5)), max_size=40
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STORY, st.sampled_from([8, 10]), st.sampled_from([9, 64]))
+def test_a_lenders_job_within_its_guarantee_starts_after_reclaim(
+    story: list[tuple[str, int, int]], top: int, cpus: int
+) -> None:
+    world = under_a_limit(top, max(top, cpus))
+    state = world.core.state
+    change(world, "c", grptres="cpu=0", borrow="cpu=4")  # it has nothing of its own
+    for what, which, number in story:
+        active = [j for j in state.jobs.values() if j.state in HOLDING_STATES and j.state is not JobState.COMPLETING]
+        if what == "go":
+            finish_leaving(world)
+        elif what != "end":
+            submit_cpus(world, what, number)
+        elif active:
+            end(world, active[which % len(active)].job_id)
+    for _ in range(100):
+        if not finish_leaving(world):
+            break
+    else:
+        raise AssertionError("borrowed work is reclaimed again and again")
+    for name in "ab":
+        account = state.shares.accounts[name]
+        for job in state.jobs.values():
+            if job.state is JobState.PENDING and job.request.account == name:
+                wants = job.request.ntasks
+                assert borrow.used(state, account, "cpu") + wants > 4, f"job {job.job_id} of {name}: {job.reason}"
+    assert all(not job.preempt_at_us or job.attempt or job.borrowed for job in state.jobs.values())
