@@ -31,9 +31,10 @@ from typing import Any, Final, NamedTuple
 
 from cli.run import CommandError
 from penstock.values import limits
-from penstock.values.duration import format_duration, parse_duration_s
+from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
+from penstock.values.qos import PPM, parse_exempt_s, parse_factor, parse_grace_s
 
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 VALUES_MAX: Final = 1_000_000
@@ -64,19 +65,22 @@ def _shares(text: str) -> str:
     return "parent" if text.lower() in ("parent", "-1") else str(parse_int(text, 0, 2**31 - 2, "Fairshare"))
 
 
-def _duration(text: str) -> str:
-    if text in ("", "-1"):
-        return ""
-    return format_duration(int(text) if text.isdigit() else parse_duration_s(text))
+def _grace(text: str) -> str:
+    seconds = parse_grace_s(text)
+    return format_duration(seconds) if seconds else ""
 
 
-def _factor(text: str) -> str:
-    if text in ("", "-1"):
-        return ""
-    try:
-        return f"{float(text):.6f}".rstrip("0").rstrip(".")
-    except ValueError:
-        raise BadValue(f"expected a number such as 0.5, not {text[:64]}") from None
+def _exempt(text: str) -> str:
+    seconds = parse_exempt_s(text)
+    return format_duration(seconds) if seconds >= 0 else ""
+
+
+def _factor(name: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        found = parse_factor(text, name)
+        return f"{found // PPM}.{found % PPM:06d}".rstrip("0").rstrip(".") if found >= 0 else ""
+
+    return read
 
 
 def _count(text: str) -> str:
@@ -97,8 +101,8 @@ _LIMITS_OF_QOS = {limit.name: _limit(limit) for limit in limits.LIMITS if limit.
 KEYS: Final[dict[str, dict[str, Callable[[str], str]]]] = {
     "qos": {
         "description": _text, "priority": _count, "preempt": _list, "preemptmode": _lower_list, "flags": _lower_list,
-        "gracetime": _duration, "preemptexempttime": _duration, "usagefactor": _factor, "usagethreshold": _factor,
-        "limitfactor": _factor, **_LIMITS_OF_QOS,
+        "gracetime": _grace, "preemptexempttime": _exempt,
+        **{name.lower(): _factor(name) for name in ("UsageFactor", "UsageThreshold", "LimitFactor")}, **_LIMITS_OF_QOS,
     },
     "account": {
         "description": _text, "organization": _text, "parent": str.lower, "fairshare": _shares, "priority": _count,

@@ -11,6 +11,7 @@ given.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cli.document import is_wanted
@@ -25,18 +26,13 @@ from cli.sacctmgr_words import Said
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
-from penstock.values.duration import format_duration, parse_duration_s
+from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
 from penstock.values.limits import OF_QOS, from_texts
+from penstock.values.qos import FLAGS, parse_exempt_s, parse_factor, parse_flags, parse_grace_s, parse_preempt_mode
 
 Action = pb.ChangeQosRequest.Action
 _ACTIONS = {"add": Action.ADD, "modify": Action.MODIFY, "remove": Action.DELETE}
-FLAGS = (
-    "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
-    "PartitionMinNodes", "PartitionTimeLimit", "Relative", "RequiresReservation", "UsageFactorSafe",
-)  # fmt: skip
-_FACTORS = ("usagefactor", "usagethreshold", "limitfactor")
-_MODES = ("cancel", "cluster", "gang", "off", "requeue", "suspend", "within", "priority")
 
 
 def run_qos(asker: Asker, verb: str, said: Said) -> int:
@@ -107,40 +103,30 @@ def _ask(client: Client, request: pb.ChangeQosRequest, before: str) -> None:
 
 
 def _check(changes: dict[str, str]) -> None:
-    """What can be known here: flags, factors, times."""
-    for key in ("flags", "flags+", "flags-"):
-        known = {flag.lower() for flag in FLAGS}
-        if any(
-            word.strip().lower() not in known
-            for word in changes.get(key, "").split(",")
-            if word.strip() not in ("", "-1")
-        ):
-            raise CommandError(
-                f" Unknown QOS flag used in:\n  '{changes[key]}'\n Valid QOS flags are\n  '{','.join(FLAGS)}'",
-                plain=True,
-            )
-    for key in _FACTORS:
+    """What can be known here: flags, factors, times. Slurm's line says what is wrong, ours behind it what is allowed."""
+    for key, (name, read, line) in _CHECKS.items():
         if key in changes:
-            _check_factor(key, changes[key])
-    for mode in changes.get("preemptmode", "").lower().split(","):
-        if mode and not any(known.startswith(mode) for known in _MODES):
-            raise CommandError(f" Bad Preempt Mode given: {changes['preemptmode']}", plain=True)
-    for key, name in (("gracetime", "GraceTime"), ("preemptexempttime", "PreemptExemptTime")):
-        if changes.get(key, "-1") not in ("-1", ""):
             try:
-                parse_duration_s(changes[key])
-            except BadValue:
-                if key == "gracetime":
-                    raise CommandError(f"Invalid value for {name} ({changes[key]})") from None
-                raise CommandError(f" Bad {name} format: {changes[key]}", plain=True) from None
+                read(changes[key])
+            except BadValue as error:
+                text = line.format(name=name, value=changes[key])
+                detail = "" if line is _FLAG_LINE else str(error)
+                raise CommandError(text, plain=line is not _VALUE_LINE, detail=detail) from None
 
 
-def _check_factor(key: str, text: str) -> None:
-    whole, _, part = text.partition(".")
-    digits = whole + part
-    if text != "-1" and not (text.isascii() and digits.isdigit() and len(digits) <= 18 and whole):
-        names = {"usagefactor": "UsageFactor", "usagethreshold": "UsageThreshold", "limitfactor": "LimitFactor"}
-        raise CommandError(f"Invalid value for {names[key]} ({text})")
+_FLAG_LINE = " Unknown QOS flag used in:\n  '{value}'\n Valid QOS flags are\n  '" + ",".join(FLAGS) + "'"
+_VALUE_LINE = "Invalid value for {name} ({value})"
+#: Name, how its text is read, Slurm's line about a wrong one.
+_CHECKS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    **dict.fromkeys(("flags", "flags+", "flags-"), ("Flags", parse_flags, _FLAG_LINE)),
+    "preemptmode": ("PreemptMode", parse_preempt_mode, " Bad Preempt Mode given: {value}"),
+    "gracetime": ("GraceTime", parse_grace_s, _VALUE_LINE),
+    "preemptexempttime": ("PreemptExemptTime", parse_exempt_s, " Bad PreemptExemptTime format: {value}"),
+    **{
+        name.lower(): (name, partial(parse_factor, what=name), _VALUE_LINE)
+        for name in ("UsageFactor", "UsageThreshold", "LimitFactor")
+    },
+}
 
 
 # ---- show --------------------------------------------------------------------------------------------------------

@@ -1,18 +1,22 @@
-"""sacctmgr add|modify|delete resource: licences that accounting knows, and how much of them this cluster may use."""
+"""sacctmgr add|modify|delete resource: licences that accounting knows, and how much of them this cluster may use.
+
+What the controller refuses is told before anything is said to be done.
+"""
 
 from cli.run import CommandError
-from cli.sacctmgr_change import ACTIONS, Asker, check_cluster
+from cli.sacctmgr_change import ACTIONS, NO_WHERE, Asker, check_cluster
 from cli.sacctmgr_words import Said
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ListResourcesRequest, ResourceInfo
 from penstock.v1.shares_pb2 import ChangeAccountsRequest
 from penstock.values.errors import BadValue
+from penstock.values.licenses import LICENSES_MAX
 from penstock.values.numbers import parse_int
 
 #: What serves a resource when nobody is named.
 SERVER = "slurmdb"
 _NUMBERS = {
-    "count": ("Count", 2**31 - 1),
+    "count": ("Count", LICENSES_MAX),
     "allowed": ("PercentAllowed", 100),
     "lastconsumed": ("LastConsumed", 2**31 - 1),
 }
@@ -29,7 +33,12 @@ def change_resources(asker: Asker, verb: str, said: Said) -> int:
         raise CommandError(" You didn't give me anything to set", plain=True)
     if verb == "remove" and not said.has_conditions():
         raise CommandError(" No conditions given to remove, not executing.", plain=True)
+    if verb == "modify" and not said.has_conditions() and not asker.agreed(NO_WHERE):
+        print("Aborted")  # noqa: T201
+        return 0
     servers = said.conditions.get("server", [])
+    if verb == "add" and len(servers) > 1:
+        raise CommandError(f" A resource has one server: {','.join(servers)}", plain=True)
     there = _there(asker.client, names, servers)
     changes = dict(said.changes)
     if verb == "add":
@@ -43,16 +52,16 @@ def change_resources(asker: Asker, verb: str, said: Said) -> int:
             if key not in changes:
                 raise CommandError(f" Need to designate a resource {word} to initially add '{names[0]}'.", plain=True)
         changes["server"] = server
-        asker.put(" Adding Resource(s)", *(f"  {name}@{server}" for name in names))
+        lines = [" Adding Resource(s)", *(f"  {name}@{server}" for name in names)]
         if "cluster" in said.conditions:
-            asker.put(f"   Cluster - {asker.cluster}\t{changes.get('allowed', '0')}%")
-        asker.put(" Settings", *_settings(changes))
+            lines.append(f"   Cluster - {asker.cluster}\t{changes.get('allowed', '0')}%")
+        lines += [" Settings", *_settings(changes)]
     elif not there:
         print(" Nothing modified" if verb == "modify" else " Nothing deleted")  # noqa: T201
         return 1
     else:
         head = " Modified server resource ..." if verb == "modify" else " Deleting resource(s)..."
-        asker.put(head, *(f"  {one.name}@{one.server}" for one in there))
+        lines = [head, *(f"  {one.name}@{one.server}" for one in there)]
         names = [one.name for one in there]
     where = {"server": ",".join(servers)} if servers and verb != "add" else {}
     if "cluster" in said.conditions:
@@ -60,6 +69,7 @@ def change_resources(asker: Asker, verb: str, said: Said) -> int:
     request = ChangeAccountsRequest(action=ACTIONS[verb], entity="resource", names=names, changes=changes, where=where)
     before = " Problem adding system resource: " if verb == "add" else " Error with request: "
     asker.send([request], before, True)
+    asker.put(*lines)
     return asker.commit([request], before)
 
 

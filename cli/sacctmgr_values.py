@@ -46,7 +46,7 @@ def _check_limit(limit: Limit, value: str) -> None:
             raise CommandError(f"Invalid value for {limit.keyword} ({value})", detail=str(error)) from None
         if limit.kind is Kind.WALL:
             name = "MaxWall" if limit.keyword.startswith("Max") else limit.keyword
-            raise CommandError(f" Bad {name} time format: {value}", plain=True) from None
+            raise CommandError(f" Bad {name} time format: {value}", plain=True, detail=str(error)) from None
         raise CommandError(str(error)) from None
 
 

@@ -1,7 +1,7 @@
 """squeue: the jobs that wait and run.
 
 One call to the controller (ListJobs), one table (cli.jobtable): only the columns that are shown, sorted or filtered by
-come over. What the controller filters is sent as a filter; what it does not know as a filter (reservation, licenses, run
+come over. What the controller filters is sent as a filter; what it does not know as a filter (licenses, run
 time) is dropped here. States are checked here again, because a single `-j` asks for all states: only then can "this job
 has ended" be told from "there is no such job".
 Steps (-s) are another call and another table: squeue_steps.py. Documents: jsonout.py.
@@ -188,6 +188,7 @@ def build_query(options: dict[str, Any]) -> Query:
             nodes=[options["nodelist"]] if options.get("nodelist") else (),
             accounts=words(options.get("account")),
             qos=words(options.get("qos")),
+            reservations=words(options.get("reservation")),
         ),
         all_states=states is None or single,
         detail=is_wanted(options),
@@ -260,9 +261,6 @@ def _users(options: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _extra_filters(options: dict[str, Any]) -> Iterator[Keep]:
-    if options.get("reservation"):
-        wanted = words(options["reservation"])
-        yield Keep(("request.reservation",), lambda clock, name: name in wanted)
     if options.get("licenses"):
         licenses = set(words(options["licenses"]))
         yield Keep(("request.licenses",), lambda clock, text: any(w.partition(":")[0] in licenses for w in words(text)))

@@ -2,14 +2,15 @@
 
 What is there already is not added again; what made itself (assocs.py) counts as not there, and is taken over with the
 usage it has; what was deleted comes back with its number. Removing refuses while jobs of the accounts are active, as
-Slurm does, and takes all that is below along.
+Slurm does, and takes all that is below along; users who are left with no account are deleted, as with their own last
+association (in Slurm such a one keeps his level).
 
 The root account is the cluster's: its limits and shares are changed as those of the cluster.
 """
 
 from collections.abc import Iterable
 
-from ctld.core.assoc_changes import answer, check_room, grant, remove, with_all_below
+from ctld.core.assoc_changes import answer, check_room, grant, left_without, remove, with_all_below
 from ctld.core.draft import Draft
 from ctld.core.effects import Changed, Refused
 from ctld.core.entity_keys import account_name, read_wish
@@ -59,7 +60,7 @@ def modify_accounts(draft: Draft, event: ChangeAccounts) -> Changed:
     found = _found(state, event)
     if not wish.keys:
         raise Refused(Code.INVALID_VALUE, "nothing to change is given (set ...)")
-    _authorize(draft, event, "changing an account", found, wish.keys)
+    _authorize(draft, "changing an account", found, wish.keys)
     if any(account.parent is None for account in found):
         raise Refused(Code.ACCESS_DENIED, "the root account cannot be changed; it is the cluster's: modify cluster")
     if "parent" in wish.values:
@@ -76,21 +77,21 @@ def modify_accounts(draft: Draft, event: ChangeAccounts) -> Changed:
 
 
 def remove_accounts(draft: Draft, event: ChangeAccounts) -> Changed:
-    """Accounts with all that is below them."""
+    """Accounts with all that is below them, and the users who are left with none."""
     named = _found(draft.state, event)
-    _authorize(draft, event, "removing an account", named, ())
+    gone = {assoc.assoc_id: assoc for account in named for assoc in with_all_below(account)}
+    _authorize(draft, "removing an account", named, (), tuple(left_without(draft.state, gone.values())))
     if any(account.parent is None for account in named):
         raise Refused(Code.ACCESS_DENIED, "the root account cannot be removed")
     done = answer((account.account for account in named), named)
-    gone = {assoc.assoc_id: assoc for account in named for assoc in with_all_below(account)}
     remove(draft, list(gone.values()))
     return done
 
 
-def _authorize(draft: Draft, event: ChangeAccounts, what: str, found: list[Assoc], keys: Iterable[str]) -> None:
+def _authorize(draft: Draft, what: str, found: list[Assoc], keys: Iterable[str], holders: tuple[str, ...] = ()) -> None:
     """Nobody learns which accounts there are from what he may not do: without a match it is the root's matter."""
     above = tuple(account.parent.account if account.parent is not None else "" for account in found)
-    authorize(draft.state, draft.actor, Deed(what, keys, False, above))
+    authorize(draft.state, draft.actor, Deed(what, keys, False, above, holders))
 
 
 def _check_parent(names: Iterable[str], parent: Assoc, accounts: dict[str, Assoc]) -> None:

@@ -7,9 +7,10 @@ from ctld.core.assocs import qos_of
 from ctld.core.draft import Draft
 from ctld.core.effects import Changed, Refused
 from ctld.core.entity_keys import Wish
-from ctld.core.fairshare import Assoc
+from ctld.core.fairshare import Assoc, UserRow
 from ctld.core.rights import check_bounds
 from ctld.core.state import ClusterState
+from ctld.core.wckeys import forget_all
 from penstock.values.limits import change
 from penstock.values.refusals import Code
 
@@ -57,6 +58,8 @@ def _qos_list(assoc: Assoc, sign: str, names: tuple[str, ...]) -> tuple[str, ...
     """Its own list after the change; += and -= start with what it has from above when it has none of its own."""
     if not sign:
         return names
+    if not names:
+        raise Refused(Code.INVALID_QOS, f"qos{sign}= names none")
     before = qos_of(assoc)
     if sign == "+":
         return tuple(dict.fromkeys((*before, *names)))
@@ -87,8 +90,17 @@ def with_all_below(assoc: Assoc) -> list[Assoc]:
     return order
 
 
+def left_without(state: ClusterState, assocs: Iterable[Assoc]) -> list[str]:
+    """Users to whom nothing is left that somebody gave them, when these associations are gone."""
+    gone = {assoc.assoc_id: assoc.user_name for assoc in assocs if assoc.user_name}
+    users = dict.fromkeys(gone.values())
+    places = state.shares.places
+    return [user for user in users if all(a.made_by_itself or a.assoc_id in gone for a in places.get(user, ()))]
+
+
 def remove(draft: Draft, assocs: list[Assoc]) -> None:
-    """Take associations out, each with all that is below it in the list. Raises Refused."""
+    """Take associations out, each with all that is below it in the list, and the users who are left with none. Raises
+    Refused."""
     for assoc in assocs:
         job_id = draft.active.of_assoc(assoc)
         if job_id:
@@ -96,6 +108,7 @@ def remove(draft: Draft, assocs: list[Assoc]) -> None:
             raise Refused(Code.JOBS_ON_ASSOCIATION, text)
     tree = draft.state.shares
     users = dict.fromkeys(assoc.user_name for assoc in assocs if assoc.user_name)
+    lost = dict.fromkeys(left_without(draft.state, assocs))
     for assoc in sorted(assocs, key=lambda a: (-_depth(a), a.assoc_id)):
         draft.remove_assoc(assoc)
         if not assoc.user_name:
@@ -103,20 +116,31 @@ def remove(draft: Draft, assocs: list[Assoc]) -> None:
             if about is not None:
                 draft.put_account(about._replace(coordinators=(), deleted=True))
     for user in users:
-        _check_default_account(draft, user)
+        if user in lost:
+            forget(draft, user)
+        else:
+            _check_default_account(draft, user)
+
+
+def forget(draft: Draft, user: str) -> None:
+    """The user is gone, and with him his level, his coordinatorships and his wckeys."""
+    tree = draft.state.shares
+    for account in tree.coordinator_of.get(user, ()):
+        about = tree.about[account]
+        draft.put_account(about._replace(coordinators=tuple(name for name in about.coordinators if name != user)))
+    forget_all(draft, user)
+    if user in tree.people:
+        draft.put_user(UserRow(user, "", deleted=True))
 
 
 def _check_default_account(draft: Draft, user: str) -> None:
     """A user who is left with accounts is left with his default account (ESLURM_NO_REMOVE_DEFAULT_ACCOUNT)."""
     tree = draft.state.shares
-    person, left = tree.people.get(user), tree.places.get(user, ())
+    person = tree.people.get(user)
     if person is None or not person.default_account:
         return
-    if any(assoc.account == person.default_account for assoc in left):
-        return
-    if any(not assoc.made_by_itself for assoc in left):
+    if all(assoc.account != person.default_account for assoc in tree.places.get(user, ())):
         raise Refused(Code.NO_REMOVE_DEFAULT_ACCOUNT, f"user {user}, account {person.default_account}")
-    draft.put_user(person._replace(default_account=""))
 
 
 def _depth(assoc: Assoc) -> int:

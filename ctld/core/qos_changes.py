@@ -20,21 +20,15 @@ from ctld.core.qos import DEFAULT_QOS, next_qos_id
 from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
 from penstock.values import limits as lim
-from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
+from penstock.values.qos import PPM, parse_exempt_s, parse_factor, parse_flags, parse_grace_s, parse_preempt_mode
 from penstock.values.refusals import Code
 from penstock.values.text import check_name, shown
 
 #: QOS of one cluster. Slurm's limit is 32 bits of a bit map wide in practice; no site has a hundred.
 QOS_MAX = 1024
 PRIORITY_MAX = 2**32 - 2
-FLAGS = (
-    "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
-    "PartitionMinNodes", "PartitionTimeLimit", "Relative", "RequiresReservation", "UsageFactorSafe",
-)  # fmt: skip
-_MODES = ("OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN")
-_PPM = 1_000_000
 
 
 def change(draft: Draft, event: ChangeQos) -> Changed:
@@ -160,52 +154,18 @@ def _preempt(state: ClusterState, text: str) -> tuple[str, ...]:
 
 
 def _mode(state: ClusterState, text: str) -> tuple[str, ...]:
-    modes = tuple(dict.fromkeys(word.upper() for word in text.split(",") if word))
-    if modes in ((), ("CLUSTER",)):
-        return ()
-    for mode in modes:
-        if mode not in _MODES:
-            raise BadValue(f"Invalid PreemptMode: expected cluster, {', '.join(_MODES)}, not {mode}")
-    if sum(mode in ("OFF", "CANCEL", "REQUEUE", "SUSPEND") for mode in modes) > 1:
-        raise BadValue("Invalid PreemptMode: give one of OFF, CANCEL, REQUEUE, SUSPEND")
+    modes = parse_preempt_mode(text)
     if "SUSPEND" in modes and "GANG" not in state.config.preempt_mode:
         raise BadValue("Invalid PreemptMode: SUSPEND needs GANG in the cluster's PreemptMode")
-    return tuple(sorted(modes, key=lambda mode: mode in ("GANG", "WITHIN")))
-
-
-def _grace_s(state: ClusterState, text: str) -> int:
-    if text == "-1":
-        return 0
-    return parse_duration_s(text) if ":" in text or "-" in text else parse_int(text, 0, 366 * 86400, "GraceTime")
-
-
-def _exempt(state: ClusterState, text: str) -> int:
-    return -1 if text == "-1" else parse_duration_s(text)
-
-
-def _flags(state: ClusterState, text: str) -> tuple[str, ...]:
-    known = {flag.lower(): flag for flag in FLAGS}
-    words = [word for word in text.split(",") if word and word != "-1"]
-    for word in words:
-        if word.lower() not in known:
-            raise BadValue(f"Invalid Flags: expected {', '.join(FLAGS)}, not {word}")
-    return tuple(dict.fromkeys(known[word.lower()] for word in words))
+    return modes
 
 
 def _factor(what: str, nothing: int) -> Callable[[ClusterState, str], int]:
-    """A number with a point, in millionths; -1 = `nothing`."""
+    """In millionths; not set = `nothing`."""
 
     def read(state: ClusterState, text: str) -> int:
-        whole, _, part = text.partition(".")
-        if text in ("", "-1"):
-            return nothing
-        if (
-            not (whole.isascii() and whole.isdigit())
-            or (part and not (part.isascii() and part.isdigit()))
-            or len(whole) > 6
-        ):
-            raise BadValue(f"Invalid {what}: expected a number such as 0.5, not {shown(text)}")
-        return int(whole) * _PPM + int(part[:6].ljust(6, "0") or 0)
+        found = parse_factor(text, what)
+        return nothing if found < 0 else found
 
     return read
 
@@ -215,10 +175,10 @@ _KEYS: dict[str, tuple[str, Callable[[ClusterState, str], Any]]] = {
     "priority": ("priority", _priority),
     "preempt": ("preempt", _preempt),
     "preemptmode": ("preempt_mode", _mode),
-    "gracetime": ("grace_time_s", _grace_s),
-    "preemptexempttime": ("preempt_exempt_time_s", _exempt),
-    "flags": ("flags", _flags),
-    "usagefactor": ("usage_factor_ppm", _factor("UsageFactor", _PPM)),
+    "gracetime": ("grace_time_s", lambda state, text: parse_grace_s(text)),
+    "preemptexempttime": ("preempt_exempt_time_s", lambda state, text: parse_exempt_s(text)),
+    "flags": ("flags", lambda state, text: parse_flags(text)),
+    "usagefactor": ("usage_factor_ppm", _factor("UsageFactor", PPM)),
     "usagethreshold": ("usage_threshold_ppm", _factor("UsageThreshold", -1)),
     "limitfactor": ("limit_factor_ppm", _factor("LimitFactor", -1)),
 }

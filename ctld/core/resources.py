@@ -46,6 +46,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "description": ("description", lambda text: check_name(text, "description", 255)),
     "descrip": ("description", lambda text: check_name(text, "description", 255)),
 }
+_KNOWN = "Count, Description, PercentAllowed, Server, ServerType and Type"
 
 
 def _values(changes: Mapping[str, str]) -> dict[str, Any]:
@@ -54,9 +55,7 @@ def _values(changes: Mapping[str, str]) -> dict[str, Any]:
         if key in ("server", "cluster", "clusters"):
             continue
         if key not in _KEYS:
-            raise Refused(
-                Code.NOT_SUPPORTED, f"{key}= is not supported for a resource; known: server, {', '.join(_KEYS)}"
-            )
+            raise Refused(Code.NOT_SUPPORTED, f"{key}= of a resource; there are {_KNOWN}")
         field, read = _KEYS[key]
         found[field] = read(text)
     return found

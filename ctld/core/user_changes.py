@@ -7,7 +7,7 @@ with him his level, his coordinatorships and his wckeys: who is added again begi
 """
 
 from ctld.core.account_changes import find_account
-from ctld.core.assoc_changes import answer, check_room, grant, remove
+from ctld.core.assoc_changes import answer, check_room, forget, grant, remove
 from ctld.core.draft import Draft
 from ctld.core.effects import Changed, Refused
 from ctld.core.entity_keys import Wish, account_name, name_of, read_wish
@@ -16,7 +16,7 @@ from ctld.core.events import ChangeAccounts, Role
 from ctld.core.fairshare import Assoc, UserRow
 from ctld.core.rights import Deed, authorize, level_of
 from ctld.core.state import ClusterState
-from ctld.core.wckeys import ensure, forget_all, rename_all
+from ctld.core.wckeys import ensure, rename_all
 from penstock.values.refusals import Code
 
 
@@ -197,17 +197,6 @@ def remove_users(draft: Draft, event: ChangeAccounts) -> Changed:
     done = answer(users, found)
     remove(draft, found)
     for user in users:
-        if user not in state.shares.places:
-            _forget(draft, user)
+        if user not in state.shares.places:  # also one who had none
+            forget(draft, user)
     return done
-
-
-def _forget(draft: Draft, user: str) -> None:
-    tree = draft.state.shares
-    for account in tree.coordinator_of.get(user, ()):
-        about = tree.about[account]
-        draft.put_account(about._replace(coordinators=tuple(name for name in about.coordinators if name != user)))
-    forget_all(draft, user)
-    person = tree.people.get(user)
-    if person is not None:
-        draft.put_user(UserRow(user, "", deleted=True))

@@ -112,16 +112,19 @@ def _read(options: argparse.Namespace, engine: Engine, now_us: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock db", description="The controller's database.")
-    parser.add_argument(
-        "--config", "-f", default=conf_path(), metavar="FILE", help="slurm.conf (default: SLURM_CONF, here %(default)s)"
-    )
+    which = {"metavar": "FILE", "help": f"slurm.conf (default: SLURM_CONF, here {conf_path()})".replace("%", "%%")}
+    parser.add_argument("--config", "-f", default=conf_path(), **which)  # type: ignore[arg-type]
+    behind = argparse.ArgumentParser(add_help=False)  # the same, behind the command
+    behind.add_argument("--config", "-f", default=argparse.SUPPRESS, **which)  # type: ignore[arg-type]
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    one = commands.add_parser("migrate", help="bring its tables up to date; the controller must be stopped")
+    one = commands.add_parser(
+        "migrate", parents=[behind], help="bring its tables up to date; the controller must be stopped"
+    )
     one.add_argument("--look", action="store_true", help="only say what would be done")
-    commands.add_parser("check", help="look for damage and for rows that do not fit together")
-    one = commands.add_parser("backup", help="copy it into a file, while the controller works")
+    commands.add_parser("check", parents=[behind], help="look for damage and for rows that do not fit together")
+    one = commands.add_parser("backup", parents=[behind], help="copy it into a file, while the controller works")
     one.add_argument("file", metavar="FILE", help="a file that is not there yet")
-    one = commands.add_parser("export", help="write jobs, steps, associations, QOS and usage as text")
+    one = commands.add_parser("export", parents=[behind], help="write jobs, steps, associations, QOS and usage as text")
     one.add_argument("folder", metavar="FOLDER", help="where the files go; it must not have them yet")
     one.add_argument("--format", choices=FORMATS, default="csv", help="default %(default)s")
     one.add_argument("--since", metavar="TIME", help="jobs that ended since then or have not, and usage since then")

@@ -73,7 +73,7 @@ def test_a_file_is_entities_with_their_texts(tmp_path: Path) -> None:
         ("accounts: {a: {\n", " is not YAML: while parsing a flow node"),
         ("accounts:\n  a: {parent: a}\n", ":2: account a is its own parent"),
         ("accounts:\n  root: {Fairshare: 2}\n", ":2: root is above all accounts and not in the file: sacctmgr modify"),
-        ("qos:\n  x: {UsageFactor: much}\n", ":2: qos x: expected a number such as 0.5, not much"),
+        ("qos:\n  x: {UsageFactor: much}\n", ":2: qos x: Invalid UsageFactor: 'much' is no number such as 0.5"),
     ],
 )
 def test_mistakes_have_their_line(tmp_path: Path, text: str, told: str) -> None:

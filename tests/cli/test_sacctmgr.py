@@ -312,7 +312,6 @@ def test_nothing_to_do(client, capsys, words, text):
         (("delete", "account", "cluster=tiny"), " No conditions given to remove, not executing."),
         (("add", "account", "x", "cluster=other"),
          " This cluster 'other' doesn't exist.\n        Contact your admin to add it to accounting."),
-        (("add", "account", "x", "maxwall=soon"), " Bad MaxWall time format: soon"),
         (("version", "x"), "too many arguments for version keyword"),
         (("-r", "add", "account", "x"), "Can't run this command in readonly mode."),
         (("clear", "x"), 'No valid entity in clear command\nInput line must include, "Stats"'),
@@ -333,13 +332,17 @@ def test_mistakes(client, capsys, words, text):
         ("grptres=cpu", "Invalid GrpTRES"),
         ("maxtres=cpu=x", "MaxTRESPerJob cpu"),
         ("admin=king", "Invalid value for AdminLevel (king)"),
+        ("maxwall=soon", " Bad MaxWall time format: soon"),
+        ("grpwall=-3", " Bad GrpWall time format: -3"),
     ],
 )
 def test_values_that_are_none(client, capsys, setting, text):
+    """The line names the option and its value, and what is allowed stands in it or behind it."""
     from tests.cli.fake_controller import run_body
 
     status, shown, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", "modify", "user", "ann", "set", setting)
-    assert status == 1 and not shown and text in wrong and wrong.startswith("sacctmgr: error: ")
+    assert status == 1 and not shown and text in wrong and wrong.startswith(("sacctmgr: error: ", " Bad "))
+    assert any(word in wrong for word in ("(allowed: ", "write ", "it is ")), wrong
     assert client.calls == []
 
 

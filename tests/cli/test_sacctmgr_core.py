@@ -2,7 +2,9 @@
 
 import pytest
 
+from cli import sacctmgr
 from tests.cli.coreworld import CoreClient
+from tests.cli.fake_controller import run_body
 from tests.cli.treeworld import out
 
 
@@ -136,9 +138,6 @@ def test_a_user_may_change_nothing(client, capsys):
         ("modify", "user", "bob", "set", "fairshare=99"),
         ("delete", "user", "ann"),
     ):
-        from cli import sacctmgr
-        from tests.cli.fake_controller import run_body
-
         status, _, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", *words)
         assert status == 1 and "Access/permission denied\n" in wrong
 
@@ -175,12 +174,25 @@ def test_resources(client, capsys):
     )
     assert out(capsys, "-i", "delete", "resource", "matlab") == " Deleting resource(s)...\n  matlab@flex\n"
     assert out(capsys, "-nP", "show", "resource") == ""
+    for more, told in (
+        (
+            "flags=absolute",
+            "Requested operation not supported on this system\nsacctmgr: flags= of a resource; there are Count, Desc",
+        ),
+        (
+            "lastconsumed=1",
+            "Requested operation not supported on this system\nsacctmgr: lastconsumed= of a resource; there are",
+        ),
+        ("name=a/b", "Invalid value specified\nsacctmgr: Invalid resource name: 'a/b'"),
+    ):
+        argv = ("-i", "add", "resource", "x", "count=1", "type=license", more)
+        status, shown, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, *argv)
+        assert (status, shown) == (1, "") and wrong.startswith(f" Problem adding system resource: {told}"), wrong
+    two = ("-i", "add", "resource", "x", "count=1", "type=license", "server=a,b")
+    out(capsys, *two, status=1, err=" A resource has one server: a,b\n")
     wrong = " Need to designate a resource type to initially add 'x'.\n"
     out(capsys, "-i", "add", "resource", "x", "count=1", status=1, err=wrong)
     wrong = "sacctmgr: error: Invalid value for PercentAllowed (101)\nsacctmgr: "
-    from cli import sacctmgr
-    from tests.cli.fake_controller import run_body
-
     _, _, told = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", "add", "resource", "x", "percentallowed=101")
     assert told.startswith(wrong)
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from cli import sacctmgr
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
-from tests.cli.fake_controller import FakeClient
+from tests.cli.fake_controller import FakeClient, run_body
 from tests.cli.treeworld import changes_of, out, world
 
 Action = pb.ChangeQosRequest.Action
@@ -99,10 +100,6 @@ def test_what_is_told(client, capsys):
         (["modify", "qos", "gold"], " You didn't give me anything to set"),
         (["delete", "qos"], " No conditions given to remove, not executing."),
         (["add", "qos", "iron", "prioritee=3"], " Unknown option: prioritee=3"),
-        (["add", "qos", "iron", "preemptmode=kill"], " Bad Preempt Mode given: kill"),
-        (["add", "qos", "iron", "preemptexempt=soon"], " Bad PreemptExemptTime format: soon"),
-        (["add", "qos", "iron", "gracetime=soon"], "sacctmgr: error: Invalid value for GraceTime (soon)"),
-        (["add", "qos", "iron", "usagefactor=1e400"], "sacctmgr: error: Invalid value for UsageFactor (1e400)"),
         (
             ["add", "qos", "iron", "prio+=3"],
             " Unknown option: priority+=3\n += is for lists: features, flags, preempt, qos",
@@ -116,6 +113,44 @@ def test_what_is_told(client, capsys):
 )
 def test_mistakes(client, capsys, words, text):
     assert out(capsys, "-i", *words, status=1, err=text + "\n") == ""
+    assert not changes_of(client)
+
+
+@pytest.mark.parametrize(
+    ("setting", "line", "allowed"),
+    [
+        (
+            "preemptmode=kill",
+            " Bad Preempt Mode given: kill",
+            "'KILL' is none of CLUSTER, OFF, CANCEL, REQUEUE, SUSPEND",
+        ),
+        ("preemptmode=off,cancel", " Bad Preempt Mode given: off,cancel", "give one of OFF, CANCEL, REQUEUE, SUSPEND"),
+        ("preemptexempt=soon", " Bad PreemptExemptTime format: soon", "(minutes, minutes:seconds"),
+        (
+            "gracetime=soon",
+            "Invalid value for GraceTime (soon)",
+            "'soon' is not a whole number (allowed: 0 to 31622400)",
+        ),
+        ("gracetime=-5", "Invalid value for GraceTime (-5)", "'-5' is out of range (allowed: 0 to 31622400)"),
+        ("gracetime=400-0", "Invalid value for GraceTime (400-0)", "'400-0' is longer than 366 days"),
+        (
+            "usagefactor=1e9",
+            "Invalid value for UsageFactor (1e9)",
+            "'1e9' is no number such as 0.5 (allowed: 0 to 999999, ",
+        ),
+        ("usagefactor=1000000", "Invalid value for UsageFactor (1000000)", "out of range (allowed: 0 to 999999, "),
+        ("limitfactor=-2", "Invalid value for LimitFactor (-2)", "(allowed: 0 to 999999, -1 = not set)"),
+        ("usagethreshold=.", "Invalid value for UsageThreshold (.)", "(allowed: 0 to 999999, -1 = not set)"),
+        ("maxwall=soon", " Bad MaxWall time format: soon", "(minutes, minutes:seconds"),
+        ("prio=-2", "Invalid value for Priority (-2)", "(allowed: -1 to 2147483647)"),
+    ],
+)
+def test_values_that_are_none(client, capsys, setting, line, allowed):
+    """Slurm's line names the option and its value; ours behind it says what is allowed."""
+    status, shown, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", "add", "qos", "iron", setting)
+    first, second = wrong.splitlines()
+    assert (status, shown, first.removeprefix("sacctmgr: error: ")) == (1, "", line)
+    assert second.startswith("sacctmgr: Invalid ") and allowed in second
     assert not changes_of(client)
 
 

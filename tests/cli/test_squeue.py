@@ -386,7 +386,6 @@ def test_unlimited_and_overdue(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("argv", "ids"),
     [
-        (["-R", "maint"], ["5"]),
         (["-L", "matlab"], ["6"]),
         (["--running-over", "10"], ["7"]),
         (["--running-under", "10"], ["5", "6"]),
@@ -404,6 +403,12 @@ def test_filters_on_this_side(monkeypatch, capsys, argv, ids):
     ]
     reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
     assert out(capsys, "-h", "-o", "%i", "-S", "i", *argv).split() == ids
+
+
+def test_reservations_are_the_controllers_to_choose(client, capsys):
+    """A job may wait for one of several, which one name does not equal."""
+    out(capsys, "-h", "-R", "maint,other")
+    assert list(client.request.filter.reservations) == ["maint", "other"]
 
 
 def test_json(client, capsys):

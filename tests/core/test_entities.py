@@ -179,7 +179,7 @@ def test_the_last_association_takes_the_user_along() -> None:
     refused = change(world, REMOVE, "account", "physics")
     assert refused == "refused: You can not remove the default account of a user: user ann, account optics"
     assert change(world, REMOVE, "account", "physics", "bio") == "physics bio"
-    assert world.core.state.shares.people["ann"].default_account == ""
+    assert sorted(world.core.state.shares.people) == []
     again(world)
 
 
@@ -344,3 +344,43 @@ def test_usage_of_a_qos_is_taken_back() -> None:
 
 def qos_wish(name: str, **changes: str) -> ChangeQos:
     return ChangeQos(actor(make(), "root"), QosAction.MODIFY, (name,), changes)
+
+
+def test_a_deleted_account_takes_along_users_who_are_left_with_none() -> None:
+    """With their level: whoever is added again is nobody in particular. Who is elsewhere, too, stays what he is."""
+    world = planted()
+    assert change(world, MODIFY, "user", "cy", adminlevel="operator") == "cy"
+    assert change(world, ADD, "coordinator", "bio", users=("cy",)) == "bio"
+    assert change(world, ADD, "wckey", "heavy", users=("cy",)) == "heavy"
+    assert change(world, MODIFY, "user", "ann", defaultaccount="bio", adminlevel="operator") == "ann"
+    assert change(world, MODIFY, "user", "bob", defaultaccount="bio") == "bob"
+    assert level_of(world.core.state, "cy") is Role.OPERATOR
+    assert change(world, REMOVE, "account", "physics") == "physics"
+    tree = world.core.state.shares
+    assert sorted(tree.people) == ["ann", "bob"] and tree.about["bio"].coordinators == ()
+    assert level_of(world.core.state, "cy") is Role.USER and level_of(world.core.state, "ann") is Role.OPERATOR
+    assert [row.name for row in tree.wckeys.values() if row.user_name == "cy" and not row.deleted] == []
+    again(world)
+    assert change(world, ADD, "user", "cy", accounts=("bio",)) == "cy"
+    assert level_of(world.core.state, "cy") is Role.USER
+
+
+def test_who_may_not_delete_a_user_may_not_delete_his_last_account() -> None:
+    world = planted()
+    assert change(world, ADD, "coordinator", "physics", users=("bob",)) == "physics"
+    assert change(world, ADD, "account", "lasers", "masers", parent="physics") == "lasers masers"
+    assert change(world, ADD, "user", "dan", accounts=("lasers",), adminlevel="operator") == "dan"
+    assert change(world, ADD, "user", "eve", accounts=("masers",)) == "eve"
+    before = lasting(world)
+    assert "dan has the level operator" in change(world, REMOVE, "account", "lasers", user="bob")
+    assert lasting(world) == before
+    assert change(world, REMOVE, "account", "masers", user="bob") == "masers"
+    assert "eve" not in world.core.state.shares.people
+    assert change(world, REMOVE, "account", "lasers") == "lasers"
+
+
+def test_an_empty_list_is_neither_added_nor_taken_away() -> None:
+    world = planted()
+    for sign in "+-":
+        assert f"qos{sign}= names none" in change(world, MODIFY, "account", "bio", **{f"qos{sign}": ""})
+    assert world.core.state.shares.accounts["bio"].qos == ()

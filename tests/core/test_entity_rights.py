@@ -62,7 +62,8 @@ MATRIX: list[tuple[tuple[str, ...], Any]] = [
     (OPER + ADMIN, wish(MODIFY, "user", "ann", newname="eve")),
     # the account itself, and what is elsewhere
     (OPER + ADMIN, wish(MODIFY, "account", "physics", fairshare=3)),
-    (OPER + ADMIN, wish(REMOVE, "account", "physics")),
+    (OPER + ADMIN, wish(REMOVE, "account", "bio")),
+    (ADMIN, wish(REMOVE, "account", "physics")),  # an administrator has no other account
     (OPER + ADMIN, wish(ADD, "coordinator", "physics", users=("ann",))),
     (OPER + ADMIN, wish(REMOVE, "coordinator", "physics", users=("cora",))),
     (OPER + ADMIN, wish(ADD, "account", "new")),

@@ -170,6 +170,20 @@ def test_all_that_a_check_or_an_export_reads_is_of_one_moment(any_store: str) ->
     engine.dispose()
 
 
+@pytest.mark.parametrize("command", [["check"], ["migrate", "--look"], ["backup", "x"], ["export", "x"]])
+def test_the_file_may_stand_before_or_behind_the_command(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one counts. It is said which file could not be read."""
+    for words in (
+        ["-f", "/nosuch/a", *command],
+        [*command, "-f", "/nosuch/a"],
+        ["-f", "/b", *command, "--config=/nosuch/a"],
+    ):
+        assert main(words) == 78
+        assert "/nosuch/a" in capsys.readouterr().err, words
+
+
 def test_a_database_that_is_not_there(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text(
