@@ -2,7 +2,7 @@
 # All paths are relative, so that a folder with spaces in its name works.
 
 PYTHON ?=
-WORKERS ?= 3
+WORKERS ?= 4
 VENV := .venv
 PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))

@@ -24,7 +24,7 @@ from tests.fastsched.planner_input import NOW_S, Planner, Run, planner, plans, s
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("PENSTOCK_HYPOTHESIS") == "full"
 #: How many times the examples of the profile a property looks at: a case has a hundred choices.
-MANY = settings(max_examples=settings().max_examples * 3)
+MANY = settings(max_examples=settings().max_examples * 2)
 SEEDS = 20_000 if FULL else 500
 
 

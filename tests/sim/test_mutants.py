@@ -24,6 +24,11 @@ from sim.checkers import Broken
 from sim.world import World
 
 SEEDS_MAX = 60
+#: Where to begin to look for those that the first worlds do not notice. Worlds change with the code: then it takes longer.
+FIRST_SEED = {
+    "launches_twice": 6, "shares_a_gpu_in_use": 7, "ignores_time_limits": 14, "never_kills": 5, "ignores_array_limits": 9,
+    "forgets_holds": 16, "same_cpus_for_all_steps": 4, "ends_with_the_first_part": 8,
+}  # fmt: skip
 Patch = pytest.MonkeyPatch
 
 
@@ -360,7 +365,8 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
 @pytest.mark.parametrize(("mutant", "oracles"), MUTANTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_mutant_is_found(mutant: Callable[[Patch], None], oracles: tuple[str, ...], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    oracle = next(filter(None, map(oracle_of, range(1, SEEDS_MAX + 1))), "none")
+    first = FIRST_SEED.get(mutant.__name__, 1)
+    oracle = next(filter(None, map(oracle_of, range(first, first + SEEDS_MAX))), "none")
     assert oracle in oracles
 
 

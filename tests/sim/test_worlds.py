@@ -1,4 +1,4 @@
-"""Fault worlds: 120 seeds in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is told.
+"""Fault worlds: 80 seeds in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is told.
 
 A seed that fails prints what it takes to look at it again. `penstock sim worlds --seed N --verbose` shows all of it.
 """
@@ -17,6 +17,8 @@ from sim.world import STEPS, World
 
 ROOT = Path(__file__).parents[2]
 CHUNK = 10
+#: The first ones are played by the test of what all of them have in them.
+DRAWN = 40
 
 
 def play_all(first: int, last: int, steps: int = STEPS) -> None:
@@ -24,15 +26,15 @@ def play_all(first: int, last: int, steps: int = STEPS) -> None:
     assert not any(reports), "\n\n".join(filter(None, reports))
 
 
-@pytest.mark.parametrize("first", range(1, 121, CHUNK))
+@pytest.mark.parametrize("first", range(DRAWN + 1, 81, CHUNK))
 def test_worlds(first: int) -> None:
     play_all(first, first + CHUNK - 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(121, 2001, 94))
+@pytest.mark.parametrize("first", range(81, 2001, 96))
 def test_more_worlds(first: int) -> None:
-    play_all(first, first + 93)
+    play_all(first, first + 95)
 
 
 @pytest.mark.slow
@@ -59,13 +61,13 @@ def test_the_order_of_hashes_does_not_matter() -> None:
 
 
 def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
-    options = [draw(seed, STEPS) for seed in range(1, 41)]
+    options = [draw(seed, STEPS) for seed in range(1, DRAWN + 1)]
     assert {word for each in options for word in each.deeds} == set(DEEDS | STEP_DEEDS)
     assert {word for each in options for word in each.faults} == set(FAULTS | GPU_FAULTS)
     said = ""
-    for seed in range(1, 41):
+    for seed in range(1, DRAWN + 1):
         world = World(seed)
-        world.run()
+        world.run()  # an oracle that says no ends the test here
         said += "\n".join(world.timeline.story(last=10**9))
     for words in (
         "is REQUEUED", "is NODE_FAIL", "is TIMEOUT", "is CANCELLED", "is OUT_OF_MEMORY", "JobLaunchFailure", "loses power",
