@@ -5,10 +5,13 @@
 - `realgpu` tests need PENSTOCK_REAL_GPU=1.
 - Hypothesis draws the same examples in every run of `make test`; `make test-full` looks further.
 - Tests that wait for daemons stand between those that compute, so that processes that share the tests always have something to do.
+- Byte code is kept (in __pycache__, whatever PYTHONDONTWRITEBYTECODE says): some thousand processes of ours start here, and
+  each would compile the same modules again, as would each of those that share the tests.
 - No test sees the user's own cluster: PENSTOCK_HOME and PENSTOCK_CLUSTER are removed from the environment.
 """
 
 import os
+import sys
 from collections.abc import Generator
 from itertools import groupby
 
@@ -30,8 +33,9 @@ else:
 MACHINE_LACKS = "machine lacks"
 IS_ROOT = os.geteuid() == 0
 
-for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER"):
+for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(name, None)
+sys.dont_write_bytecode = False
 
 
 #: Folders whose tests mostly wait: for daemons, time-outs, other processes.
