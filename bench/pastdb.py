@@ -1,9 +1,13 @@
 """A database with a long past, and how long questions to it take: python -m bench.pastdb PLACE [--jobs N] [--months M].
 
+PLACE is a path or a URL; a database that has jobs already is not filled, and with --ask only asked, whoever leads on it.
+--page N counts N attempts in a transaction, 100 as the controller does when it is not said: more is faster, and holds
+the write lock for longer.
+
 The jobs are spread evenly over the months until now, and over 400 users of 40 accounts; half of them ask for GPUs; each
 has a batch step. They are written without a controller, a million a minute or so, and counted by the roll-up; then the
-questions are asked three times each and the best time is printed. PLACE is a path or a URL; a database that has jobs
-already is only asked. 10 million jobs take 9 GB.
+questions are asked three times each and the best time is printed; those about usage are about the last whole month that
+is counted. 10 million jobs take 5 GB before they are counted.
 """
 
 import argparse
@@ -19,7 +23,7 @@ from sqlalchemy import Engine, func, insert, select, update
 from accounting.database import read_engine
 from accounting.filter import RecordFilter
 from accounting.records import Records
-from accounting.rolling import Roller
+from accounting.rolling import PAGE_ATTEMPTS, Roller, read_marks
 from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import ACCOUNT, ACCOUNT_USER, ASSOC, JOB, JOB_REQUEST, STEP
 from accounting.usage import UsageAsk, cluster, usage
@@ -127,7 +131,11 @@ def main() -> None:
     parser.add_argument("place")
     parser.add_argument("--jobs", type=int, default=2_000_000)
     parser.add_argument("--months", type=int, default=12)
+    parser.add_argument("--page", type=int, default=PAGE_ATTEMPTS)
+    parser.add_argument("--ask", action="store_true")
     asked = parser.parse_args()
+    if asked.ask:
+        return ask(asked.place, time.time_ns() // 1000)
     store = Store.open(asked.place, "bench")
     now_us = time.time_ns() // 1000
     epoch = store.acquire_lease(now_us)
@@ -141,14 +149,14 @@ def main() -> None:
         print(f"{asked.jobs} jobs written in {time.perf_counter() - begun:.0f} s", flush=True)
     settle(engine)
     engine.dispose()
-    count(asked.place, epoch, now_us)
+    count(asked.place, epoch, now_us, asked.page)
     ask(asked.place, now_us)
 
 
-def count(place: str, epoch: int, now_us: int) -> None:
+def count(place: str, epoch: int, now_us: int, page: int) -> None:
     """Roll it up, and say what that costs and how long one transaction is at most."""
     writer = SideWriter(place, epoch)
-    roller = Roller(writer.begin, writer.read, Calendar(()), "root")
+    roller = Roller(writer.begin, writer.read, Calendar(()), "root", page)
     begun, longest, pages = time.perf_counter(), 0.0, 0
     while True:
         at = time.perf_counter()
@@ -161,7 +169,6 @@ def count(place: str, epoch: int, now_us: int) -> None:
 
 def ask(place: str, now_us: int) -> None:
     """The questions."""
-    month_us = Calendar(()).month_of(now_us - 40 * DAY_US)
     with Records(place) as records:
         week = now_us - 7 * DAY_US
         for user in (0, 20, USERS - 1):
@@ -171,6 +178,8 @@ def ask(place: str, now_us: int) -> None:
         best("sacct -X -u user20 -S now-7days", lambda: sum(1 for _ in records.list(one)))
     engine = read_engine(Path(place) if "://" not in place else place)
     with engine.connect() as connection:
+        marks = read_marks(connection)
+        month_us = Calendar(()).month_of(max(marks.cursor_us, marks.ended_us) - 32 * DAY_US)
         window = UsageAsk(*month_us, ("account", "user"), ("cpu", "gres/gpu"))
         calendar = Calendar(())
         best("sreport of a month by account and user", lambda: len(usage(connection, calendar, window, _all)))

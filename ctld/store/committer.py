@@ -26,7 +26,7 @@ from ctld.core.effects import Batch
 from ctld.core.model import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import Loaded
 from ctld.store import loader, rows, steprows
-from ctld.store.dialect import Dialect, dialect_of, kind_of, one_moment, reader_engine, write_engine
+from ctld.store.dialect import Dialect, Many, dialect_of, kind_of, one_moment, reader_engine, write_engine
 from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
 from ctld.store.migrate import migrate
 from ctld.store.schema import META
@@ -36,7 +36,7 @@ from penstock.crash import crash_point
 #: How long a leadership lasts without renewal. The holder renews it at a third of this; a standby waits for all of it.
 LEASE_US = 10 * 1_000_000
 
-_Work = list[tuple[str, Sequence[rows.Params]]]
+_Work = list[tuple[Many, Sequence[rows.Params]]]
 
 
 class Store:
@@ -186,17 +186,16 @@ class Store:
         if cursor.rowcount != 1:
             raise Deposed(self._deposed_text())
         crash_point("commit:begun")
-        known: Sequence[rows.Params] = ()
+        known = 0
         with closing(self._raw.cursor()) as updates:
             with self._dialect.pipeline(self._raw):
-                for sql, params in work:
-                    if sql is self._sql.update_jobs and params:
-                        known = params
-                        updates.executemany(sql, params)
+                for statement, params in work:
+                    if statement is self._sql.update_jobs and params:
+                        known = self._dialect.run(updates, statement, params)
                     elif params:
-                        cursor.executemany(sql, params)
-            if known and updates.rowcount != len(known):
-                raise StoreError(f"{len(known) - updates.rowcount} rows of known jobs are not in the database")
+                        self._dialect.run(cursor, statement, params)
+            if known and updates.rowcount != known:
+                raise StoreError(f"{known - updates.rowcount} rows of known jobs are not in the database")
         crash_point("commit:before-commit")
 
     def _roll_back(self) -> None:

@@ -10,12 +10,12 @@ reader can fail in its middle.
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Column, Connection, Engine, FromClause, create_engine, event, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
@@ -47,6 +47,17 @@ _PRAGMAS = (
 _FULL_CODES = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE))
 
 
+#: The one parameter of a statement for many rows, where the database takes them as one.
+ROWS = "rows"
+
+
+class Many(NamedTuple):
+    """A statement for a list of rows, which have its columns in its order."""
+
+    text: str
+    key: slice | None = None  # of a row: of rows that have this in common the last one counts; None = all count
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One database system."""
@@ -60,12 +71,21 @@ class Dialect:
     is_away: Callable[[Exception], bool]  # the server, or the way to it; nothing is known of what was under way
     in_transaction: Callable[[Any], bool]
     pipeline: Callable[[Any], AbstractContextManager[Any]]  # statements inside are sent without waiting for each answer
+    given: (
+        Callable[[Sequence[Column[Any]]], FromClause] | None
+    )  # a parameter as a table of rows; None = a row at a time
+    run: Callable[[Any, "Many", Sequence[tuple[Any, ...]]], int]  # on a cursor; how many rows were sent
     check: Callable[[Connection], None]  # before migrations: may this database be used at all? Raises StoreError
     parameters_max: int  # in one statement
 
 
 def _sqlite_is_full(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", None) in _FULL_CODES
+
+
+def _one_by_one(cursor: Any, statement: Many, rows: Sequence[tuple[Any, ...]]) -> int:
+    cursor.executemany(statement.text, rows)
+    return len(rows)
 
 
 SQLITE = Dialect(
@@ -78,6 +98,8 @@ SQLITE = Dialect(
     is_away=lambda error: False,
     in_transaction=lambda connection: bool(connection.in_transaction),
     pipeline=lambda connection: nullcontext(),
+    given=None,
+    run=_one_by_one,
     check=lambda connection: None,
     parameters_max=32_766,
 )

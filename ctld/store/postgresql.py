@@ -5,6 +5,11 @@ Rules
       whatever was under way then is in or it is not: the committer connects again and reads `meta`.
     - `synchronous_commit` is on for it, whatever the server's default: an acknowledged commit is on the disk.
     - A controller that is stopped in the middle of a transaction holds the lock on `meta` no longer than a lease lasts.
+    - Rows of one kind are one statement with one parameter, a JSON array of objects c0, c1, ... Its work is a third of
+      that of a statement for each row, on both sides. Bytes are base64 in it.
+    - The writer's statements find rows by their keys, one after the other, whatever the server knows of the tables: they
+      are planned once, perhaps while a table is still empty. So plans that read or hash whole tables are off for it, and
+      so is compiling, which the price of such plans would set off.
     - Numbers are sent as bigint whatever their size, as the driver would otherwise prepare a statement for each
       combination of sizes.
     - The database sorts by code points (collation C) and is in UTF-8, as SQLite: the order of names is part of what the
@@ -12,17 +17,35 @@ Rules
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
+from msgspec.json import encode as encode_json
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
-from sqlalchemy import URL, Connection, Engine, event, text
+from sqlalchemy import (
+    URL,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    LargeBinary,
+    Text,
+    bindparam,
+    column,
+    event,
+    func,
+    literal_column,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.pool import StaticPool
 
 from accounting.database import server_engine
-from ctld.store.dialect import BUSY_TIMEOUT_MS, Dialect
+from ctld.store.dialect import BUSY_TIMEOUT_MS, ROWS, Dialect, Many
 from ctld.store.errors import StoreError
 
 #: A statement of a commit that the server works on for longer is given up, and the batch tried again.
@@ -35,7 +58,15 @@ _SETTINGS = {
     "lock_timeout": str(BUSY_TIMEOUT_MS),
     "statement_timeout": str(STATEMENT_TIMEOUT_MS),
     "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
 }
+
+#: Names of the columns in the parameter of a statement for many rows.
+_NAMES: Final = tuple(f"c{number}" for number in range(100))
+_BASE64: ColumnElement[str] = literal_column("'base64'")
 
 #: Held while a schema is looked at and brought up to date: two controllers that start at once do it one after the other.
 _MIGRATION_LOCK: Final = 0x70656E73746F636B & 0x7FFFFFFFFFFFFFFF
@@ -82,6 +113,28 @@ def _check(connection: Connection) -> None:
         )
 
 
+def _given(columns: Sequence[Column[Any]]) -> FromClause:
+    names = [
+        column(name, Text if isinstance(one.type, LargeBinary) else one.type)
+        for name, one in zip(_NAMES, columns, strict=False)
+    ]
+    rows = func.json_to_recordset(bindparam(ROWS, type_=postgresql.JSON))
+    texts = rows.table_valued(*names, name="texts").render_derived(with_types=True)
+    return select(
+        *(
+            func.decode(text, _BASE64).label(text.name) if isinstance(one.type, LargeBinary) else text
+            for text, one in zip(texts.c, columns, strict=True)
+        )
+    ).subquery("given")
+
+
+def _run(cursor: Any, statement: Many, rows: Sequence[tuple[Any, ...]]) -> int:
+    if statement.key is not None:
+        rows = list({row[statement.key]: row for row in rows}.values())  # one statement may change a row only once
+    cursor.execute(statement.text, (encode_json([dict(zip(_NAMES, row, strict=False)) for row in rows]).decode(),))
+    return len(rows)
+
+
 DIALECT = Dialect(
     begin="BEGIN",
     snapshot="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -92,6 +145,8 @@ DIALECT = Dialect(
     is_away=_is_away,
     in_transaction=_in_transaction,
     pipeline=lambda connection: connection.pipeline(),
+    given=_given,
+    run=_run,
     check=_check,
     parameters_max=65_535,
 )

@@ -1,7 +1,8 @@
 """The statements of a commit: SQLAlchemy writes their text once, the driver runs it.
 
-Parameters are positional, in the order of the columns of the table (and of the key, in an update's condition); that the
-compiled text agrees is checked here, once, when the store opens.
+Parameters are positional, in the order of the columns of the table (and of the key, in an update's condition), or all rows
+are one parameter, where the database has a way to read it; that the compiled text agrees is checked here, once, when the
+store opens.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, sel
 from sqlalchemy.sql.elements import CompilerElement
 
 from ctld.core.step_model import PLAIN_COLUMNS
-from ctld.store.dialect import Dialect
+from ctld.store.dialect import ROWS, Dialect, Many
 from ctld.store.schema import (
     ACCOUNT,
     ACCOUNT_USER,
@@ -57,43 +58,43 @@ class Statements:
 
     fence: str
     standing: str  # epoch and number of the last batch
-    insert_jobs: str
-    replace_jobs: str
-    update_jobs: str
-    insert_requests: str
-    insert_specs: str
-    replace_steps: str  # plain ones, by their first columns
-    replace_spread_steps: str
-    replace_nodes: str
-    replace_partitions: str
-    replace_amendments: str
-    replace_budgets: str
-    delete_amendments: str
-    insert_history: str
-    replace_assocs: str
-    replace_usage: str
-    replace_qos_usage: str
-    replace_accounts: str
-    replace_users: str
-    replace_reservations: str
-    delete_reservations: str
-    replace_gpus: str
-    delete_gpus: str
-    replace_qos: str
-    delete_qos: str
-    replace_crontabs: str
-    delete_crontabs: str
-    replace_triggers: str
-    delete_triggers: str
-    insert_audit: str
-    insert_txns: str
-    replace_wckeys: str
-    replace_resources: str
-    replace_tres: str
-    replace_node_events: str
-    insert_job_spans: str
-    replace_reservation_spans: str
-    replace_counters: str
+    insert_jobs: Many
+    replace_jobs: Many
+    update_jobs: Many
+    insert_requests: Many
+    insert_specs: Many
+    replace_steps: Many  # plain ones, by their first columns
+    replace_spread_steps: Many
+    replace_nodes: Many
+    replace_partitions: Many
+    replace_amendments: Many
+    replace_budgets: Many
+    delete_amendments: Many
+    insert_history: Many
+    replace_assocs: Many
+    replace_usage: Many
+    replace_qos_usage: Many
+    replace_accounts: Many
+    replace_users: Many
+    replace_reservations: Many
+    delete_reservations: Many
+    replace_gpus: Many
+    delete_gpus: Many
+    replace_qos: Many
+    delete_qos: Many
+    replace_crontabs: Many
+    delete_crontabs: Many
+    replace_triggers: Many
+    delete_triggers: Many
+    insert_audit: Many
+    insert_txns: Many
+    replace_wckeys: Many
+    replace_resources: Many
+    replace_tres: Many
+    replace_node_events: Many
+    insert_job_spans: Many
+    replace_reservation_spans: Many
+    replace_counters: Many
 
 
 def _positional(engine: Engine, dialect: Dialect) -> Any:
@@ -110,30 +111,48 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         assert list(compiled.positiontup or ()) == list(order), compiled.positiontup
         return str(compiled)
 
-    def insert(table: Table, columns: int | None = None, **keywords: Any) -> str:
-        names = [c.name for c in _written(table)][:columns]
-        statement = dialect.insert(table).values({name: bindparam(name) for name in names})
+    def values(columns: Sequence[Column[Any]], prefix: str = "") -> tuple[dict[str, Any], list[str]]:
+        """What the columns get, and the order of parameters: one for each, or all in one."""
+        if dialect.given is None:
+            names = [prefix + column.name for column in columns]
+            return {column.name: bindparam(name) for column, name in zip(columns, names, strict=True)}, names
+        given = dialect.given(columns)
+        return {column.name: one for column, one in zip(columns, given.c, strict=True)}, [ROWS]
+
+    def insert(table: Table, columns: int | None = None, **keywords: Any) -> Many:
+        written = _written(table)[:columns]
+        news, order = values(written)
+        statement = dialect.insert(table)
+        if dialect.given is None:
+            statement = statement.values(news)
+        else:
+            statement = statement.from_select(list(news), select(*news.values()))
         if keywords.get("ignore"):
             statement = statement.on_conflict_do_nothing()
-        if keywords.get("replace"):
-            others = {name: statement.excluded[name] for name in names if not table.c[name].primary_key}
-            statement = statement.on_conflict_do_update(index_elements=[c.name for c in table.primary_key], set_=others)
-        return text(statement, names)
+        if not keywords.get("replace"):
+            return Many(text(statement, order))
+        keys = [column.name for column in table.primary_key]
+        assert keys == list(news)[: len(keys)]
+        others = {name: statement.excluded[name] for name in news if name not in keys}
+        statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
+        return Many(text(statement, order), slice(len(keys)))
 
-    def gone(table: Table, *keys: str) -> str:
-        condition = [table.c[key] == bindparam(f"key_{key}") for key in keys]
-        return text(delete(table).where(*condition), [f"key_{key}" for key in keys])
+    def gone(table: Table, *keys: str) -> Many:
+        found, order = values([table.c[key] for key in keys], "key_")
+        return Many(text(delete(table).where(*(table.c[key] == value for key, value in found.items())), order))
 
     names = list(JOB.c.keys())
     life = [*names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)], *_LIFE_TOO]
-    change = update(JOB).values({name: bindparam(name) for name in life})
-    change = change.where(JOB.c.job_id == bindparam("key_job_id"), JOB.c.attempt == bindparam("key_attempt"))
+    keys = ("job_id", "attempt")
+    news, order = values([*(JOB.c[name] for name in life), *(JOB.c[key] for key in keys)])
+    change = update(JOB).values({name: news[name] for name in life})
+    change = change.where(*(JOB.c[key] == news[key] for key in keys))
     return Statements(
         fence=text(_fence(), _FENCE_ORDER),
         standing=text(select(META.c.epoch, META.c.sequence).with_for_update(), ()),
         insert_jobs=insert(JOB),
         replace_jobs=insert(JOB, replace=True),
-        update_jobs=text(change, [*life, "key_job_id", "key_attempt"]),
+        update_jobs=Many(text(change, order), slice(-len(keys), None)),
         insert_requests=insert(JOB_REQUEST),
         insert_specs=insert(JOB_SPEC, ignore=True),
         replace_steps=insert(STEP, PLAIN_COLUMNS, replace=True),

@@ -62,11 +62,11 @@ def make_batch(sequence: int, jobs: list[JobRow] | None = None, next_id: int = 0
 
 def submitted(sequence: int, jobs: list[JobRow], **changes: Any) -> Batch:
     """A batch in which these jobs are new, each with a request, and one line of history each."""
+    changes.setdefault("specs", [SPEC])
     return make_batch(
         sequence,
         jobs,
         requests=list({row.request_id: row.request for row in jobs}.items()),
-        specs=[SPEC],
         history=[HistoryRow(row.submit_at_us, row.job_id, 0, "submit", "") for row in jobs],
         **changes,
     )

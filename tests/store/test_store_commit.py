@@ -178,6 +178,16 @@ def test_all_tables_in_one_batch(place: str) -> None:
     store.close()
 
 
+def test_of_rows_that_come_twice_the_last_one_counts(place: str) -> None:
+    store = leading(place)
+    rows = [PartitionRow("debug", "DRAIN"), PartitionRow("long", "UP"), PartitionRow("debug", "DOWN")]
+    store.commit(submitted(1, [make_job(1)], specs=[SPEC, SPEC], partitions=rows))
+    store.commit(make_batch(2, [make_job(1, priority=5), make_job(1, priority=7)], next_id=2))
+    assert store.load(NOW_US, 0, 0).partitions == [PartitionRow("debug", "DOWN"), PartitionRow("long", "UP")]
+    assert [job.priority for job in all_jobs(store)] == [7]
+    store.close()
+
+
 def test_commit_in_another_thread_and_reading_beside_it(place: str) -> None:
     store = leading(place)
     failed: list[BaseException] = []

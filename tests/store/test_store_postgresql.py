@@ -12,10 +12,12 @@ from accounting.database import DatabaseUrlError, database_url, shown
 from accounting.filter import RecordFilter
 from accounting.records import Records
 from ctld.store.committer import LEASE_US, Store
+from ctld.store.dialect import dialect_of, write_engine
 from ctld.store.errors import Deposed, StorageAway, StoreError
 from ctld.store.place import database_place
+from ctld.store.statements import compile_statements
 from penstock.errors import BadSetup
-from tests.store.making import NOW_US, all_jobs, leading, make_job, submitted
+from tests.store.making import NOW_US, SPEC, all_jobs, leading, make_job, submitted
 
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -30,6 +32,31 @@ def own() -> Iterator[Server]:
 @pytest.fixture
 def place(own: Server) -> str:
     return own.new_database(migrated=True)
+
+
+# ---- many rows in one statement --------------------------------------------------------------------------------------
+
+
+def test_rows_of_known_jobs_are_found_by_their_key_in_a_plan_made_while_the_table_is_empty(place: str) -> None:
+    engine = write_engine(place)
+    sql = compile_statements(engine, dialect_of(engine))
+    with engine.connect() as connection:
+        cursor = connection.connection.dbapi_connection.cursor()  # type: ignore[union-attr]
+        for statement, index in ((sql.update_jobs, "job_pkey"), (sql.delete_gpus, "gpu_pkey")):
+            plan = [line for (line,) in cursor.execute(f"EXPLAIN {statement.text}", ("[]",)).fetchall()]
+            assert any(f"Index Scan using {index}" in line for line in plan), plan
+            assert not any("Seq Scan" in line or "Hash Join" in line for line in plan), plan
+    engine.dispose()
+
+
+def test_what_texts_and_bytes_a_row_may_have(place: str) -> None:
+    store = leading(place)
+    odd = "tab\t \"quote\" \\N \\u0041 {} \u00e4\u4e2d\U0001f600\r\n"
+    spec = SPEC._replace(script=bytes(range(256)), environment=(b"X=\xff",))
+    store.commit(submitted(1, [make_job(1, admin_comment=odd, priority=2**62)], specs=[spec]))
+    (found,) = all_jobs(store)
+    assert (found.admin_comment, found.priority, store.spec(spec.spec_hash)) == (odd, 2**62, spec)
+    store.close()
 
 
 # ---- lost connections ------------------------------------------------------------------------------------------------
