@@ -1,15 +1,18 @@
-"""sacctmgr modify job where jobid=ID set comment=TEXT: what of a job's record can be changed, also when it has ended.
+"""sacctmgr modify job where jobid=ID set comment=TEXT: what of records of jobs can be changed, also long after their end.
 
-Through UpdateJobs, as scontrol update does: the controller keeps the records, and knows ended jobs for MinJobAge
-seconds. What no call can change (the derived exit code) is refused by name.
+The controller says which jobs are meant (ModifyRecords without making the change), the person agrees, and it is made.
 """
+
+from typing import Any
 
 from cli.jobids import selector_text
 from cli.run import CommandError
 from cli.sacctmgr_change import Asker
 from cli.sacctmgr_words import Grammar, Said, keywords
 from penstock.errors import PenstockError
-from penstock.v1 import controller_pb2 as pb
+from penstock.v1.accounting_pb2 import ListRecordsRequest
+from penstock.v1.governance_pb2 import ModifyRecordsRequest
+from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
 from penstock.values.jobid import parse_selectors
 
@@ -21,7 +24,7 @@ GRAMMAR = Grammar(
     keywords(
         "AdminComment:1 Comment:1 DerivedExitCode:12 DerivedEC:9>derivedexitcode DerivedExitString:12>comment "
         "DerivedES:9>comment "
-        "Extra:1 NewWCKey:1>wckey SystemComment:1"
+        "Extra:1 NewWCKey:1 SystemComment:1"
     ),
     bare="jobid",
 )
@@ -31,52 +34,58 @@ def modify_jobs(asker: Asker, said: Said) -> int:
     """One line."""
     if not said.changes:
         raise CommandError(" You didn't give me anything to set", plain=True)
-    if "derivedexitcode" in said.changes:
-        raise CommandError(
-            " Error with request: Requested operation not supported on this system", plain=True,
-            detail="DerivedExitCode is what the steps ended with, and cannot be changed; set a comment",
-        )  # fmt: skip
-    for key in ("endtime", "starttime"):
-        if key in said.conditions:
-            raise CommandError(
-                f" Unknown condition: {key}={said.conditions[key][0]}\n name the jobs with jobid=", plain=True
-            )
-    ids = _ids(asker, said)
-    if not ids:
+    request = ModifyRecordsRequest(
+        which=_which(said), changes=said.changes, started_from_us=_time(said, "starttime"),
+        ended_until_us=_time(said, "endtime"),
+    )  # fmt: skip
+    found = _send(asker, request, check_only=True)
+    if not found:
         print(" Nothing modified")  # noqa: T201
         return 1
-    asker.put(" Modified jobs...", *(f"  {one}" for one in ids))
+    asker.put(" Modified jobs...", *(f"  {record.job_id}" for record in found))
     if not asker.agreed():
         print(" Changes Discarded")  # noqa: T201
         return 0
+    _send(asker, request, check_only=False)
+    return 0
+
+
+def _send(asker: Asker, asked: ModifyRecordsRequest, check_only: bool) -> list[Any]:
+    request = ModifyRecordsRequest(check_only=check_only)
+    request.MergeFrom(asked)
     try:
-        reply = asker.client.call("UpdateJobs", pb.UpdateJobsRequest(ids=ids, changes=said.changes))
+        return list(asker.client.call("ModifyRecords", request).records)
     except PenstockError as error:
         if not error.code:
             raise
         raise CommandError(f" Error with request: {error.text}", plain=True) from error
-    failed = [result for result in reply.results if result.code]
-    if failed:
-        raise CommandError("\n".join(f" Error with request: {one.text}: {one.id}" for one in failed), plain=True)
-    return 0
 
 
-def _ids(asker: Asker, said: Said) -> list[str]:
-    """The jobs that are named, or those that the other conditions find among those the controller knows."""
+def _which(said: Said) -> ListRecordsRequest:
     ids: list[str] = []
     for text in said.conditions.get("jobid", ()):
         try:
             ids += [selector_text(selector) for selector in parse_selectors(text)]
         except BadValue as error:
             raise CommandError(f"Invalid job id(s) {text} specified", plain=True, detail=str(error)) from None
-    if ids:
-        return list(dict.fromkeys(ids))
-    which = pb.JobFilter(
-        users=said.conditions.get("user", []),
-        wckeys=said.conditions.get("wckey", []),
-        partitions=said.conditions.get("partition", []),
+    which = ListRecordsRequest(
+        ids=dict.fromkeys(ids),
+        users=said.conditions.get("user", ()),
+        wckeys=said.conditions.get("wckey", ()),
+        partitions=said.conditions.get("partition", ()),
     )
     if not which.ListFields():
         raise CommandError(" No conditions given to change, not executing.", plain=True)
-    pages = asker.client.stream("ListJobs", pb.ListJobsRequest(filter=which, all_states=True))
-    return [str(job.job_id) for page in pages for job in page.jobs]
+    return which
+
+
+def _time(said: Said, name: str) -> int:
+    """When; 0 = not said."""
+    from cli.listing import now_us
+
+    for text in said.conditions.get(name, ()):
+        try:
+            return parse_date_us(text, now_us(), past=True)
+        except BadValue as error:
+            raise CommandError(f"Invalid time specification (pos=0): {text}", plain=True, detail=str(error)) from None
+    return 0

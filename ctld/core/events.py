@@ -37,6 +37,7 @@ class RecordAct(Event, frozen=True):
     result: str = "done"
     more: dict[str, Any] | None = None  # other fields of the record
     reply_to: int = 0
+    transaction: tuple[str, str] | None = None  # it is one of accounting, too: the action in sacctmgr's words, and what
 
 
 class LoadConfig(Event, frozen=True):

@@ -96,6 +96,8 @@ def _resolved(job: Job, values: dict[str, Any]) -> dict[str, Any]:
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: dict[str, Any]) -> None:
     if job.state in END_STATES and not all(KEYS[name].ended for name in values):
         raise Refused(Code.JOB_FINISHED)
+    if job.state not in END_STATES and any(KEYS[name].only_ended for name in values):
+        raise Refused(Code.INVALID_VALUE, "the job has not ended")
     if job.request.cron:
         raise Refused(Code.CANNOT_MODIFY_CRON_JOB)
     operator = event.actor.role >= Role.OPERATOR

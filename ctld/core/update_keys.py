@@ -55,6 +55,7 @@ class Key:
     lower: bool = False  # others may only make it less
     is_date: bool = False  # comes resolved in the event
     ended: bool = False  # may be changed of a job that has ended, too
+    only_ended: bool = False  # and of no other
 
 
 class Change(int):
@@ -243,6 +244,16 @@ def _nothing(state: ClusterState, actor: Actor, text: str) -> int:
     return 0
 
 
+def _exit_code(state: ClusterState, actor: Actor, text: str) -> tuple[int, int]:
+    """As sacct shows it: code, or code:signal."""
+    code, colon, signal = text.partition(":")
+    return parse_int(code, 0, 255, "exit code"), parse_int(signal, 0, 255, "signal") if colon else 0
+
+
+def _set_derived(state: ClusterState, job: Job, status: tuple[int, int], now_us: int) -> None:
+    job.derived_code, job.derived_signal = status
+
+
 KEYS: dict[str, Key] = {
     "jobname": Key(_text("job name"), "name", running=True),
     "name": Key(_text("job name"), "name", running=True),
@@ -250,6 +261,8 @@ KEYS: dict[str, Key] = {
     "admincomment": Key(_text("admin comment"), apply=_set_admin_comment, running=True, operator=True, ended=True),
     "systemcomment": Key(_text("system comment"), "system_comment", running=True, operator=True, ended=True),
     "extra": Key(_text("extra"), "extra", running=True, ended=True),
+    "derivedexitcode": Key(_exit_code, apply=_set_derived, running=True, ended=True, only_ended=True),
+    "newwckey": Key(_text("wckey"), "wckey", running=True, operator=True, ended=True, only_ended=True),
     "account": Key(_text("account"), "account"),
     "qos": Key(lambda s, a, t: find_qos(s, t) if t else "", "qos"),
     "wckey": Key(_text("wckey"), "wckey"),

@@ -293,6 +293,9 @@ def record_act(state: "ClusterState", now_us: int, event: RecordAct) -> None:
         now_us, event.actor, event.action, event.objects, event.before, event.after, asked=event.asked,
         result=event.result, more=event.more,
     )  # fmt: skip
+    if event.transaction is not None and event.actor is not None:
+        action, info = event.transaction
+        state.audit.transact(now_us, event.actor, action, ",".join(event.objects), info)
     state.reply(event.reply_to, Done())
 
 

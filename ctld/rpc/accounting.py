@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from accounting.records import RecordsUnavailable
 from ctld.rpc.auth import caller
 from ctld.rpc.records import record_filter, record_message
@@ -44,7 +46,12 @@ class AccountingService:
             return
         try:
             default = state.config.penstock_default_account.lower()
-            found = records.list(record_filter(request, uids, job_sight(state, actor), default))
+            asked = record_filter(request, uids, job_sight(state, actor), default)
+            if "nosteps" in state.config.enforce:
+                asked = msgspec.structs.replace(
+                    asked, no_steps=True
+                )  # they are there for as long as the controller needs them
+            found = records.list(asked)
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
         loop = asyncio.get_running_loop()

@@ -86,6 +86,7 @@ RIGHTS: Final[dict[str, Who]] = {
     "/penstock.v1.Governance/ListAudit": Who.ADMINISTRATOR,
     "/penstock.v1.Governance/ListRunaway": Who.OPERATOR,
     "/penstock.v1.Governance/FixRunaway": Who.OPERATOR,
+    "/penstock.v1.Governance/ModifyRecords": Who.USER,  # of others' jobs: operators, the handler knows
     "/penstock.v1.Governance/Report": Who.USER,
     "/penstock.v1.Governance/Purge": Who.ADMINISTRATOR,
     "/penstock.v1.Governance/LoadArchive": Who.ADMINISTRATOR,

@@ -32,7 +32,10 @@ class Order(NamedTuple):
 def order_of(config: Config, state_folder: Path) -> Order:
     """What the configuration says."""
     ages = {kind: Age(number, unit) for kind, number, unit in config.purge_after}
-    return Order(ages, config.archive_dir or str(state_folder / "archive"), frozenset(config.archive))
+    archived = frozenset(config.archive)
+    if "nosteps" in config.enforce:  # as soon as neither the controller nor the roll-up needs them
+        ages["steps"], archived = Age(0, "hours"), archived - {"steps"}
+    return Order(ages, config.archive_dir or str(state_folder / "archive"), archived)
 
 
 def run(writer: SideWriter, order: Order, config: Config, now_us: int, stop: Any) -> tuple[dict[str, int], list[str]]:

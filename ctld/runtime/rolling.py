@@ -71,7 +71,7 @@ class RollUps:
         to_us, now_us = self._runtime.durable_to_us() - SETTLE_US, self._runtime.clock_us()
         account, calendar = config.penstock_default_account, Calendar(config.utc_offsets)
         order, hour = None, now_us // HOUR_US
-        if config.purge_after and hour != self._purged_hour:
+        if (config.purge_after or "nosteps" in config.enforce) and hour != self._purged_hour:
             order, self._purged_hour = purging.order_of(config, self._folder), hour
 
         def run(writer: SideWriter) -> None:

@@ -310,7 +310,7 @@ _JOB_GLOBALS = (
     Key("AuthAltTypes", "auth_alt_types", kinds.PARAMETERS),
     Key("AuthAltParameters", "auth_alt_parameters", kinds.PARAMETERS),
     Key("TrackWCKey", "track_wckey", kinds.YES_NO_SMALL),
-    Key("AccountingStorageEnforce", "enforce", policykinds.ENFORCE),
+    Key("AccountingStorageEnforce", "enforce", policykinds.ENFORCE, note=policykinds.enforce_note),
     Key("GpuFreqDef", "gpu_freq_def", kinds.TEXT),
 )
 

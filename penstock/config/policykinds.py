@@ -26,6 +26,18 @@ _IMPLIED = {
     "nosteps": ("nosteps",),
     "all": ("associations", "limits", "qos", "safe", "wckeys"),
 }  # fmt: skip
+
+
+def enforce_note(text: str) -> str:
+    """What of AccountingStorageEnforce is not done, or ""."""
+    if "nojobs" not in (word.strip().lower() for word in text.split(",")):
+        return ""
+    return (
+        "jobs are recorded in spite of nojobs, since the queue and the records are one; their steps are not. "
+        "PurgeJobAfter in slurmdbd.conf says when records of jobs go"
+    )
+
+
 #: Libraries of PMI that srun can speak to.
 MPI_KINDS = ("none", "pmi2", "pmix")
 _DOMAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?\Z")

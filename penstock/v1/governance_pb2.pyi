@@ -1,3 +1,4 @@
+from penstock.v1 import accounting_pb2 as _accounting_pb2
 from penstock.v1 import controller_pb2 as _controller_pb2
 from penstock.v1 import shares_pb2 as _shares_pb2
 from google.protobuf.internal import containers as _containers
@@ -374,6 +375,41 @@ class FixRunawayReply(_message.Message):
     FIXED_FIELD_NUMBER: _ClassVar[int]
     fixed: int
     def __init__(self, fixed: _Optional[int] = ...) -> None: ...
+
+class ModifyRecordsRequest(_message.Message):
+    __slots__ = ("which", "started_from_us", "ended_until_us", "changes", "check_only")
+    class ChangesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    WHICH_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FROM_US_FIELD_NUMBER: _ClassVar[int]
+    ENDED_UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CHECK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    which: _accounting_pb2.ListRecordsRequest
+    started_from_us: int
+    ended_until_us: int
+    changes: _containers.ScalarMap[str, str]
+    check_only: bool
+    def __init__(self, which: _Optional[_Union[_accounting_pb2.ListRecordsRequest, _Mapping]] = ..., started_from_us: _Optional[int] = ..., ended_until_us: _Optional[int] = ..., changes: _Optional[_Mapping[str, str]] = ..., check_only: bool = ...) -> None: ...
+
+class ModifyRecordsReply(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[ModifiedRecord]
+    def __init__(self, records: _Optional[_Iterable[_Union[ModifiedRecord, _Mapping]]] = ...) -> None: ...
+
+class ModifiedRecord(_message.Message):
+    __slots__ = ("job_id", "submit_at_us")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    submit_at_us: int
+    def __init__(self, job_id: _Optional[int] = ..., submit_at_us: _Optional[int] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
     __slots__ = ("kind", "start_at_us", "end_at_us", "group_by", "tres", "accounts", "users", "wckeys", "qos", "partitions", "nodes", "bounds", "sizes_in_nodes", "names", "gids", "with_subaccounts", "each_size", "job_ids")

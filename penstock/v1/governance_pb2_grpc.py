@@ -89,6 +89,11 @@ class GovernanceStub(object):
                 request_serializer=penstock_dot_v1_dot_governance__pb2.FixRunawayRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_governance__pb2.FixRunawayReply.FromString,
                 _registered_method=True)
+        self.ModifyRecords = channel.unary_unary(
+                '/penstock.v1.Governance/ModifyRecords',
+                request_serializer=penstock_dot_v1_dot_governance__pb2.ModifyRecordsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_governance__pb2.ModifyRecordsReply.FromString,
+                _registered_method=True)
         self.Report = channel.unary_stream(
                 '/penstock.v1.Governance/Report',
                 request_serializer=penstock_dot_v1_dot_governance__pb2.ReportRequest.SerializeToString,
@@ -178,6 +183,13 @@ class GovernanceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModifyRecords(self, request, context):
+        """sacctmgr modify job
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Report(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -255,6 +267,11 @@ def add_GovernanceServicer_to_server(servicer, server):
                     servicer.FixRunaway,
                     request_deserializer=penstock_dot_v1_dot_governance__pb2.FixRunawayRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_governance__pb2.FixRunawayReply.SerializeToString,
+            ),
+            'ModifyRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModifyRecords,
+                    request_deserializer=penstock_dot_v1_dot_governance__pb2.ModifyRecordsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_governance__pb2.ModifyRecordsReply.SerializeToString,
             ),
             'Report': grpc.unary_stream_rpc_method_handler(
                     servicer.Report,
@@ -569,6 +586,33 @@ class Governance(object):
             '/penstock.v1.Governance/FixRunaway',
             penstock_dot_v1_dot_governance__pb2.FixRunawayRequest.SerializeToString,
             penstock_dot_v1_dot_governance__pb2.FixRunawayReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModifyRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Governance/ModifyRecords',
+            penstock_dot_v1_dot_governance__pb2.ModifyRecordsRequest.SerializeToString,
+            penstock_dot_v1_dot_governance__pb2.ModifyRecordsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,6 +11,7 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1 import explain_pb2
 from penstock.v1 import governance_pb2 as gov
+from penstock.v1.accounting_pb2 import ListRecordsRequest
 from tests.cli.fake_controller import FakeClient, run_body
 from tests.cli.treeworld import changes_of, out, world
 
@@ -81,7 +82,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
         ResetDiagnostics=explain_pb2.ResetDiagnosticsReply(),
         Ping=pb.PingReply(controller_host="ctl"),
         Reconfigure=pb.ReconfigureReply(),
-        UpdateJobs=pb.JobResultsReply(results=[pb.JobResult(id="7")]),
+        ModifyRecords=gov.ModifyRecordsReply(records=[gov.ModifiedRecord(job_id=7)]),
     )  # fmt: skip
 
 
@@ -269,22 +270,42 @@ def test_archive(client, capsys, monkeypatch):
     assert client.calls[-1][1] == gov.LoadArchiveRequest(file="/var/archive/jobs")
 
 
-def test_jobs(client, capsys):
-    assert (
-        out(capsys, "-i", "modify", "job", "where", "jobid=7", "set", "comment='what it was'", "newwckey=w1")
-        == " Modified jobs...\n  7\n"
+def test_jobs(client, capsys, monkeypatch):
+    which = ListRecordsRequest(ids=["7"])
+    asked = gov.ModifyRecordsRequest(which=which, changes={"comment": "what it was", "newwckey": "w1"})
+    said = ("modify", "job", "where", "jobid=7", "set", "comment='what it was'", "newwckey=w1")
+    assert out(capsys, "-i", *said) == " Modified jobs...\n  7\n"
+    check = gov.ModifyRecordsRequest()
+    check.CopyFrom(asked)
+    check.check_only = True
+    assert [request for _, request in client.calls] == [check, asked]
+    client.calls.clear()
+    out(capsys, "-i", "modify", "job", "where", "user=ann", "wckey=old", "starttime=2026-11-01", "endtime=2026-12-01",
+        "set", "derivedec=1:9")  # fmt: skip
+    request = client.calls[-1][1]
+    assert request.which == ListRecordsRequest(users=["ann"], wckeys=["old"]) and dict(request.changes) == {
+        "derivedexitcode": "1:9"
+    }
+    assert (request.ended_until_us - request.started_from_us) // S == 30 * 86_400
+    client.answers["ModifyRecords"] = gov.ModifyRecordsReply()
+    assert out(capsys, "-i", "modify", "job", "8", "set", "extra=x", status=1) == " Nothing modified\n"
+    client.answers["ModifyRecords"] = PenstockError("Access/permission denied", code=2002)
+    out(
+        capsys,
+        "-i",
+        "modify",
+        "job",
+        "7",
+        "set",
+        "adminc=x",
+        status=1,
+        err=" Error with request: Access/permission denied\n",
     )
-    assert client.request == pb.UpdateJobsRequest(ids=["7"], changes={"comment": "what it was", "wckey": "w1"})
-    client.answers["UpdateJobs"] = pb.JobResultsReply(
-        results=[pb.JobResult(id="7", code=2017, text="Invalid job id specified")]
-    )
-    wrong = " Error with request: Invalid job id specified: 7\n"
-    out(capsys, "-i", "modify", "job", "7", "set", "adminc=x", status=1, err=wrong)
     client.calls.clear()
     for words in (
-        ("7", "set", "derivedexitcode=1"),
         ("x", "set", "comment=1"),
         ("set", "comment=1"),
+        ("7", "starttime=never", "set", "comment=1"),
         ("7",),
         ("7", "set", "colour=1"),
     ):

@@ -114,6 +114,13 @@ WARNINGS = [
         ["slurm.conf:6: MpiDefault: srun has no 'cray_shasta'; none is used (there are none, pmi2, pmix)"],
     ),
     (
+        "AccountingStorageEnforce=limits,nojobs",
+        [
+            "slurm.conf:6: AccountingStorageEnforce: jobs are recorded in spite of nojobs, since the queue and the records are one; "
+            "their steps are not. PurgeJobAfter in slurmdbd.conf says when records of jobs go"
+        ],
+    ),
+    (
         "TaskPluginParam=Sched",
         ["slurm.conf:6: TaskPluginParam: Sched is not used: TaskPlugin says how tasks are bound"],
     ),

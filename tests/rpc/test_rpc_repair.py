@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import create_engine, insert
 
 from accounting.rollup import HOUR_US
-from accounting.schema import JOB, STEP
+from accounting.schema import JOB, JOB_REQUEST, STEP
 from accounting.tables import NODE_EVENT
 from penstock.v1 import governance_pb2 as g
+from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.values.states import JobState
 from tests.rpc.clusterkit import FakeNode, Site, submit, wait_for
 from tests.rpc.test_rpc_reports import HOUR, KINDS, past_job, report
@@ -177,5 +178,40 @@ def test_filters_that_a_report_cannot_answer_are_refused(tmp_path: Path) -> None
                     await report(site, kind=KINDS.Value(kind), **{word: ["1"]}, **WINDOW)
             for kind in ("JOB_SIZES", "WAITS", "EFFICIENCY", "RESERVATIONS"):
                 assert (await report(site, kind=KINDS.Value(kind), nodes=["n1"], **WINDOW))[0] == []
+
+    asyncio.run(run())
+
+
+def test_without_steps_none_are_told_and_those_that_are_counted_go(tmp_path: Path) -> None:
+    """AccountingStorageEnforce=nosteps. What a step measured is counted before its record goes: energy stays exact."""
+
+    async def run() -> None:
+        site = Site(tmp_path, extra="AccountingStorageEnforce=nosteps\n")
+        old = past_job(1, "ann", 4001, "physics", 0, 60, "cpu=1") | {
+            "start_at_us": OLD_US, "end_at_us": OLD_US + 60 * S, "submit_at_us": OLD_US,
+        }  # fmt: skip
+        running = old | {"job_id": 2, "end_at_us": 0, "state": int(JobState.RUNNING)}
+        request = {
+            "request_id": old["request_id"], "job_id": 1, "submit_key": "", "submitted_at_us": OLD_US, "request": b"{}",
+        }  # fmt: skip
+        blank = {
+            column.name: ("" if column.type.python_type is str else 0)
+            for column in STEP.columns if not column.nullable and column.server_default is None
+        }  # fmt: skip
+        done = blank | {"state": int(JobState.COMPLETED), "start_at_us": OLD_US, "end_at_us": OLD_US + 50 * S}
+        async with site.controller() as controller:
+            place = site.state / "penstock.db"
+            put(site, JOB, old, running)
+            put(site, JOB_REQUEST, request)
+            usage = '{"9":[77,0,"",0,0,"",0]}'
+            put(site, STEP, *(done | {"job_id": i, "step_id": 0, "usage": usage} for i in (1, 2)))
+            pages = await site.call_as(0, "ListRecords", ListRecordsRequest(ids=["1"]))
+            assert [(one.job_id, list(one.steps)) for page in pages for one in page.records] == [(1, [])]
+            await controller.rollups.catch_up()
+            assert rows(place, "SELECT job_id FROM step") == [(2,)]
+            assert not (site.state / "archive").exists()
+            window = {"start_at_us": OLD_US, "end_at_us": OLD_US + HOUR_US}
+            found, _ = await report(site, kind=KINDS.USAGE, tres=["energy"], **window)
+            assert found == [([], "energy", [77])]
 
     asyncio.run(run())
