@@ -110,6 +110,7 @@ def follow(state: ClusterState, now_us: int) -> None:
         if known == now:
             continue
         ledger.known[assoc_id] = now
+        ledger.chains.clear()
         if known is None:
             _arrived(state, ledger, assoc.account, assoc.user_name, assoc.partition)
             changed.append(assoc_id)

@@ -142,10 +142,10 @@ class Rules(NamedTuple):
     accrue: tuple[Check, ...]
     qos: tuple[Qos, ...]  # in their order of precedence
     assoc: Assoc | None
-
-    def has_flag(self, flag: str) -> bool:
-        """One of the QOS has it."""
-        return any(flag in qos.flags for qos in self.qos)
+    nodes: tuple[Check, ...]  # those of `start` that count different nodes
+    usage: tuple[Qos, ...]  # with a UsageThreshold that is enforced
+    denies: bool  # DenyOnLimit
+    min_priority: int  # MinPrioThreshold: of the QOS in their order, else of the nearest association; -1 = none
 
 
 def rules_of(state: ClusterState, job: Job, partition: str) -> Rules:
@@ -158,10 +158,9 @@ def rules(state: ClusterState, assoc: Assoc | None, qos: str, partition: str, us
     ledger = state.ledger
     assert ledger is not None
     key = (assoc.assoc_id if assoc is not None else 0, qos, partition, user)
-    found = ledger.rules.get(key)
+    found: Rules | None = ledger.rules.get(key)
     if found is None:
         found = ledger.rules[key] = _compiled(state, ledger, assoc, qos, partition, user)
-    assert isinstance(found, Rules)
     return found
 
 
@@ -187,7 +186,19 @@ def _compiled(state: ClusterState, ledger: Ledger, assoc: Assoc | None, qos: str
         tuple(check for check in found if check.measure is _M.ACCRUING),
         tuple(order),
         assoc,
+        tuple(check for check in found if is_of_nodes(check)),
+        tuple(one for one in order if one.usage_threshold_ppm >= 0 and "EnforceUsageThreshold" in one.flags),
+        any("DenyOnLimit" in one.flags for one in order),
+        _min_priority(order, assoc),
     )
+
+
+def _min_priority(order: list[Qos], assoc: Assoc | None) -> int:
+    said = [one.limits.min_prio_threshold for one in order]
+    while assoc is not None:
+        said.append(assoc.limits.min_prio_threshold)
+        assoc = assoc.parent
+    return next((number for number in said if number != NO_LIMIT), NO_LIMIT)
 
 
 def _applies(field: str, partition: str, is_own: bool) -> bool:
