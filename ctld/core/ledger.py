@@ -145,6 +145,7 @@ class Ledger:
         self.claims: dict[Key, dict[int, None]] = {}  # jobs that were woken since the last pass
         self.freed: dict[Key, None] = {}  # books from which something was taken that jobs wait for
         self.rules: dict[tuple[str | int, ...], Any] = {}  # limit_rules.py
+        self.wishes: dict[int, tuple[Any, int, str, Any]] = {}  # limits.py, by the id of a request
         self.chains: dict[Key, tuple[Book, ...]] = {}  # `books_of`, by what they come from
         self.waiting: dict[int, tuple[Place, ...]] = {}  # jobs that a limit holds back -> where they stand
         self.armed: dict[Key, None] = {}  # books whose queues may need a timer (limit_wake.py)

@@ -58,11 +58,7 @@ class Check(NamedTuple):
     field: str
     of_qos: str  # name of the QOS that has it; "" = an association
     assoc_id: int  # that has it
-
-    @property
-    def reason(self) -> Reason:
-        """Slurm's word for a job that it holds back."""
-        return reason_of(self.field, bool(self.of_qos), self.tres)
+    reason: Reason  # Slurm's word for a job that it holds back
 
 
 def is_of_nodes(check: Check | None) -> bool:
@@ -205,6 +201,10 @@ def _applies(field: str, partition: str, is_own: bool) -> bool:
     return is_own or not partition or field not in _NOT_OF_PARTITION
 
 
+def _reason(measure: Measure, field: str, of_qos: bool, tres: str) -> Reason:
+    return Reason.NONE if measure is Measure.ACCRUING else reason_of(field, of_qos, tres)
+
+
 def _amounts(limits: object, field: str) -> Iterator[tuple[str, int]]:
     """(TRES, amount) of a limit that is set; TRES "" of one that is not of TRES."""
     value = getattr(limits, field)
@@ -224,7 +224,8 @@ def _of_qos(state: ClusterState, ledger: Ledger, qos: Qos, partition: str, user:
             if whose:
                 key = ("qos", qos.name) if whose == "qos" else (whose, qos.name, user if whose == "user" else account)
                 book = ledger.book(key)
-            yield Check(measure, tres, amount * UNITS.get(measure, 1), book, field, qos.name, 0)
+            bound, reason = amount * UNITS.get(measure, 1), _reason(measure, field, True, tres)
+            yield Check(measure, tres, bound, book, field, qos.name, 0, reason)
 
 
 def _of_assocs(
@@ -249,7 +250,8 @@ def _of_assocs(
                     book = ledger.book(("assoc", at.assoc_id if everywhere else own.assoc_id))
                     if measure in (_M.USED_MINUTES, _M.WALL):
                         track(state, book)
-                yield Check(measure, tres, amount * UNITS.get(measure, 1), book, field, "", at.assoc_id)
+                bound, reason = amount * UNITS.get(measure, 1), _reason(measure, field, False, tres)
+                yield Check(measure, tres, bound, book, field, "", at.assoc_id, reason)
             at = at.parent
 
 

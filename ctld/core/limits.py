@@ -36,6 +36,10 @@ from penstock.values.tres import gres_keys
 
 _M = Measure
 _USED_BY_RUN = USAGE_ONE
+#: What is used of these gets less without a job's end.
+CHANGE_BY_THEMSELVES = frozenset((_M.RUN_MINUTES, _M.USED_MINUTES, _M.WALL))
+#: What jobs want is kept for so many requests: equal submissions of a user share one, and each is asked for some times.
+WISHES_MAX = 10_000
 #: What would start beside a job, in books of its own.
 Beside = Mapping[Key, Book]
 NOBODY: Beside = {}
@@ -203,8 +207,11 @@ def first_block(state: ClusterState, found: Rules, wish: Wish) -> Block | None:
         measure, book, bound = check.measure, check.book, check.bound
         if measure is per_job or (measure is _M.TRES and check.tres != "node"):
             amount = tres.get(check.tres, 0)
-            if not amount or (book.tres.get(check.tres, 0) if book is not None else 0) + amount <= bound:
+            has = book.tres.get(check.tres, 0) if book is not None else 0
+            if not amount or has + amount <= bound:
                 continue
+            if not state.lending.is_on:
+                return Block(check, has, amount, check.reason)
         elif measure is _M.JOBS and book is not None and book.jobs < bound:
             continue
         block = block_of(state, check, wish)
@@ -231,7 +238,23 @@ def _asked_block(state: ClusterState, job: Job, partition: str) -> Block | None:
     found = rules_of(state, job, partition)
     if not found.start and not found.usage:
         return None
-    return first_block(state, found, wish_of(state, job.request, job.time_limit_s, partition))
+    return first_block(state, found, _kept_wish(state, job, partition))
+
+
+def _kept_wish(state: ClusterState, job: Job, partition: str) -> Wish:
+    """`wish_of`, kept as long as the rules are. The request is kept with it, so that its id is nobody else's."""
+    ledger, request, limit_s = state.ledger, job.request, job.time_limit_s
+    assert ledger is not None
+    key = id(request)
+    known = ledger.wishes.get(key)
+    if known is not None and known[1] == limit_s and known[2] == partition:
+        wish: Wish = known[3]
+        return wish
+    if len(ledger.wishes) >= WISHES_MAX:
+        ledger.wishes.clear()
+    wish = wish_of(state, request, limit_s, partition)
+    ledger.wishes[key] = (request, limit_s, partition, wish)
+    return wish
 
 
 def all_blocks(state: ClusterState, jobs: list[Job]) -> tuple[Block, ...]:
@@ -269,13 +292,14 @@ def wait(state: ClusterState, job: Job, found: Iterable[Block], rank: int) -> No
     for block in found:
         check = block.check
         if check is not None and check.book is not None:
+            if check.measure in CHANGE_BY_THEMSELVES:
+                ledger.armed[check.book.key] = None
             queue = check.book.waits.queue((int(check.measure), check.tres))
             need = Need(block.want - check.bound, block.want)
             if is_of_nodes(check) and block.want <= check.bound:
                 need = Need(-check.bound, block.want)  # which nodes its group has may do, not only how many
-            if not any(place.queue is queue and place.need == need for place in places):
+            if not places or not any(place.queue is queue and place.need == need for place in places):
                 places.append(queue.push(job.job_id, need, rank))
-                ledger.armed[check.book.key] = None
     ledger.waiting[job.job_id] = tuple(places)
 
 
