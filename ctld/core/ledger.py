@@ -15,7 +15,7 @@ There is a ledger only where AccountingStorageEnforce has limits. Deliberately a
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ctld.core import assocs
 from ctld.core.arrays import weight
@@ -144,7 +144,9 @@ class Ledger:
         self.thresholds: dict[int, None] = {}  # pending jobs with a MinPrioThreshold
         self.claims: dict[Key, dict[int, None]] = {}  # jobs that were woken since the last pass
         self.freed: dict[Key, None] = {}  # books from which something was taken that jobs wait for
-        self.rules: dict[tuple[str | int, ...], object] = {}  # limit_rules.py
+        self.rules: dict[tuple[str | int, ...], Any] = {}  # limit_rules.py
+        self.wishes: dict[int, tuple[Any, int, str, Any]] = {}  # limits.py, by the id of a request
+        self.chains: dict[Key, tuple[Book, ...]] = {}  # `books_of`, by what they come from
         self.waiting: dict[int, tuple[Place, ...]] = {}  # jobs that a limit holds back -> where they stand
         self.armed: dict[Key, None] = {}  # books whose queues may need a timer (limit_wake.py)
         self.timers: dict[str, Key] = {}  # keys of those timers
@@ -186,8 +188,16 @@ class Ledger:
                 if forget and book.spent.decays:
                     book.spent.amounts = {}
 
-    def books_of(self, state: ClusterState, entry: Entry) -> list[Book]:
-        """Those that an entry is in."""
+    def books_of(self, state: ClusterState, entry: Entry) -> tuple[Book, ...]:
+        """Those that an entry is in. They are kept: when the tree of accounts changes there is another ledger."""
+        key = entry[:5]  # all that counts here
+        known = self.chains.get(key)
+        if known is None:
+            known = self.chains[key] = tuple(self._books_of(state, entry))
+        self.touches += len(known)
+        return known
+
+    def _books_of(self, state: ClusterState, entry: Entry) -> list[Book]:
         found, at = [], state.shares.by_id.get(entry.assoc_id)
         while at is not None:
             found.append(self.book(("assoc", at.assoc_id)))
@@ -197,21 +207,20 @@ class Ledger:
                 found.append(self.book(("qos", qos)))
                 found.append(self.book(("user", qos, entry.user)))
                 found.append(self.book(("account", qos, entry.account)))
-        self.touches += len(found)
         return found
 
-    def submitted_in(self, state: ClusterState, entry: Entry) -> list[Book]:
+    def submitted_in(self, state: ClusterState, entry: Entry) -> tuple[Book, ...]:
         """Those in which it counts as submitted: also those of partitions that it may still run in."""
-        return self.books_of(state, entry) + self.also_in(entry)
+        return (*self.books_of(state, entry), *self.also_in(entry))
 
-    def also_in(self, entry: Entry) -> list[Book]:
+    def also_in(self, entry: Entry) -> tuple[Book, ...]:
         """Those of them in which it does not count otherwise."""
         keys = (
             key
             for qos in entry.also
             for key in (("qos", qos), ("user", qos, entry.user), ("account", qos, entry.account))
         )
-        return [self.book(key) for key in keys]
+        return tuple(self.book(key) for key in keys)
 
     def is_in(self, state: ClusterState, entry: Entry, book: Book) -> bool:
         """Whether an entry counts there."""
@@ -308,26 +317,40 @@ def enter(state: ClusterState, ledger: Ledger, job_id: int, new: Entry | None) -
 
 
 def _count(state: ClusterState, ledger: Ledger, job_id: int, entry: Entry, sign: int) -> None:
-    rates = rates_of(entry.tres, entry.factor_ppm) if entry.runs else None
+    books = ledger.books_of(state, entry)
+    if entry.runs:
+        _count_running(state, ledger, job_id, entry, books, sign)
+    else:
+        tasks, accruing = sign * entry.tasks, sign * entry.accruing
+        for book in books:
+            book.submitted += tasks
+            book.accruing += accruing
+    if sign < 0:
+        for book in books:
+            if book.waits.queues:
+                ledger.freed[book.key] = None
+    for book in ledger.also_in(entry) if entry.also else ():
+        book.submitted += sign * entry.tasks
+
+
+def _count_running(
+    state: ClusterState, ledger: Ledger, job_id: int, entry: Entry, books: tuple[Book, ...], sign: int
+) -> None:
+    rates = rates_of(entry.tres, entry.factor_ppm)
     if rates and sign > 0:
         ledger.started[job_id] = None
     ended_us = _ended_us(state, job_id) if rates and sign < 0 else 0
-    for book in ledger.books_of(state, entry):
+    for book in books:
         nodes = len(book.nodes)
         book.enter(entry, sign)
         if len(book.nodes) != nodes:
             ledger.moved[book.key] = None
-        if sign < 0 and book.waits:
-            ledger.freed[book.key] = None
-        if rates:
-            spent = _to_charge(state, entry, book)
-            if spent is not None:
-                spent.advance(state.shares.decay, state.now_us)
-                spent.begin(rates, sign)
-                if ended_us:
-                    spent.undo(rates, ended_us, state.shares.decay)
-    for book in ledger.also_in(entry) if entry.also else ():
-        book.submitted += sign * entry.tasks
+        spent = _to_charge(state, entry, book) if rates else None
+        if spent is not None:
+            spent.advance(state.shares.decay, state.now_us)
+            spent.begin(rates, sign)
+            if ended_us:
+                spent.undo(rates, ended_us, state.shares.decay)
 
 
 def _to_charge(state: ClusterState, entry: Entry, book: Book) -> Spent | None:

@@ -8,6 +8,7 @@ its tasks may, and counts for as many as there is room for.
 Also here: MinPrioThreshold, the priority below which no nodes are kept for a job (it starts only where it fits at once).
 """
 
+from ctld.core import standing
 from ctld.core.arrays import weight
 from ctld.core.ledger import US, Ledger
 from ctld.core.limit_rules import rules_of
@@ -55,23 +56,17 @@ def keeps_nodes(state: ClusterState, job: Job) -> None:
     assert ledger is not None
     threshold = threshold_of(state, job)
     if threshold == NO_LIMIT:
-        ledger.thresholds.pop(job.job_id, None)
+        if ledger.thresholds and job.job_id in ledger.thresholds:
+            del ledger.thresholds[job.job_id]
+            for row in state.pending.rows_of(job.job_id):
+                state.pending.table.reserve[row] = standing.reserves(state, job)
         return
-    ledger.thresholds[job.job_id] = None
+    ledger.thresholds[job.job_id], own = None, standing.reserves(state, job)
     for row in state.pending.rows_of(job.job_id):
         number = rank(state, job, state.partition_list[state.pending.partition[row]]) & _PRIORITY_MASK
-        state.pending.table.reserve[row] = number >= threshold
+        state.pending.table.reserve[row] = own and number >= threshold
 
 
 def threshold_of(state: ClusterState, job: Job) -> int:
     """MinPrioThreshold: of the QOS in their order, else of the nearest association; -1 = none."""
-    found = rules_of(state, job, job.request.partitions[0])
-    for qos in found.qos:
-        if qos.limits.min_prio_threshold != NO_LIMIT:
-            return qos.limits.min_prio_threshold
-    at = found.assoc
-    while at is not None:
-        if at.limits.min_prio_threshold != NO_LIMIT:
-            return at.limits.min_prio_threshold
-        at = at.parent
-    return NO_LIMIT
+    return rules_of(state, job, job.request.partitions[0]).min_priority

@@ -110,6 +110,7 @@ def follow(state: ClusterState, now_us: int) -> None:
         if known == now:
             continue
         ledger.known[assoc_id] = now
+        ledger.chains.clear()
         if known is None:
             _arrived(state, ledger, assoc.account, assoc.user_name, assoc.partition)
             changed.append(assoc_id)
@@ -126,6 +127,7 @@ def follow(state: ClusterState, now_us: int) -> None:
         for name in qos:
             _new_qos(state, ledger, name, now_us)
         ledger.rules.clear()
+        ledger.wishes.clear()
         ledger.started |= {job_id: None for job_id, entry in ledger.entries.items() if entry.runs}
         state.rules_changed()
         _look_again(state, _concerned(state, ledger, changed, qos), now_us)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctld.core.ledger import Book, Key, settle
-from ctld.core.limit_rules import Check, is_of_nodes, rules_of
+from ctld.core.limit_rules import Check, rules_of
 from ctld.core.model import Job
 from ctld.core.pending import Shape
 from ctld.core.planning import Start, ask, present
@@ -36,9 +36,9 @@ _SCRATCH = "limit_nodes"
 Fence = tuple[str, int, tuple[tuple[Key, int], ...]]
 
 
-def checks_of(state: ClusterState, job: Job, partition: str) -> list[Check]:
+def checks_of(state: ClusterState, job: Job, partition: str) -> tuple[Check, ...]:
     """Such limits of a job in one of its partitions."""
-    return [check for check in rules_of(state, job, partition).start if is_of_nodes(check)]
+    return rules_of(state, job, partition).nodes
 
 
 def fenced(state: ClusterState, job: Job, found: list[tuple[int, Shape]]) -> list[tuple[int, Shape]]:
@@ -53,7 +53,7 @@ def fenced(state: ClusterState, job: Job, found: list[tuple[int, Shape]]) -> lis
     return shapes
 
 
-def _row(state: ClusterState, mask: int, checks: list[Check]) -> int:
+def _row(state: ClusterState, mask: int, checks: tuple[Check, ...]) -> int:
     settle(state)
     limits = tuple((check.book.key, check.bound) for check in checks if check.book is not None)
     fence: Fence = ("fence", mask, limits)

@@ -58,11 +58,7 @@ class Check(NamedTuple):
     field: str
     of_qos: str  # name of the QOS that has it; "" = an association
     assoc_id: int  # that has it
-
-    @property
-    def reason(self) -> Reason:
-        """Slurm's word for a job that it holds back."""
-        return reason_of(self.field, bool(self.of_qos), self.tres)
+    reason: Reason  # Slurm's word for a job that it holds back
 
 
 def is_of_nodes(check: Check | None) -> bool:
@@ -142,10 +138,10 @@ class Rules(NamedTuple):
     accrue: tuple[Check, ...]
     qos: tuple[Qos, ...]  # in their order of precedence
     assoc: Assoc | None
-
-    def has_flag(self, flag: str) -> bool:
-        """One of the QOS has it."""
-        return any(flag in qos.flags for qos in self.qos)
+    nodes: tuple[Check, ...]  # those of `start` that count different nodes
+    usage: tuple[Qos, ...]  # with a UsageThreshold that is enforced
+    denies: bool  # DenyOnLimit
+    min_priority: int  # MinPrioThreshold: of the QOS in their order, else of the nearest association; -1 = none
 
 
 def rules_of(state: ClusterState, job: Job, partition: str) -> Rules:
@@ -158,10 +154,9 @@ def rules(state: ClusterState, assoc: Assoc | None, qos: str, partition: str, us
     ledger = state.ledger
     assert ledger is not None
     key = (assoc.assoc_id if assoc is not None else 0, qos, partition, user)
-    found = ledger.rules.get(key)
+    found: Rules | None = ledger.rules.get(key)
     if found is None:
         found = ledger.rules[key] = _compiled(state, ledger, assoc, qos, partition, user)
-    assert isinstance(found, Rules)
     return found
 
 
@@ -187,11 +182,27 @@ def _compiled(state: ClusterState, ledger: Ledger, assoc: Assoc | None, qos: str
         tuple(check for check in found if check.measure is _M.ACCRUING),
         tuple(order),
         assoc,
+        tuple(check for check in found if is_of_nodes(check)),
+        tuple(one for one in order if one.usage_threshold_ppm >= 0 and "EnforceUsageThreshold" in one.flags),
+        any("DenyOnLimit" in one.flags for one in order),
+        _min_priority(order, assoc),
     )
+
+
+def _min_priority(order: list[Qos], assoc: Assoc | None) -> int:
+    said = [one.limits.min_prio_threshold for one in order]
+    while assoc is not None:
+        said.append(assoc.limits.min_prio_threshold)
+        assoc = assoc.parent
+    return next((number for number in said if number != NO_LIMIT), NO_LIMIT)
 
 
 def _applies(field: str, partition: str, is_own: bool) -> bool:
     return is_own or not partition or field not in _NOT_OF_PARTITION
+
+
+def _reason(measure: Measure, field: str, of_qos: bool, tres: str) -> Reason:
+    return Reason.NONE if measure is Measure.ACCRUING else reason_of(field, of_qos, tres)
 
 
 def _amounts(limits: object, field: str) -> Iterator[tuple[str, int]]:
@@ -213,7 +224,8 @@ def _of_qos(state: ClusterState, ledger: Ledger, qos: Qos, partition: str, user:
             if whose:
                 key = ("qos", qos.name) if whose == "qos" else (whose, qos.name, user if whose == "user" else account)
                 book = ledger.book(key)
-            yield Check(measure, tres, amount * UNITS.get(measure, 1), book, field, qos.name, 0)
+            bound, reason = amount * UNITS.get(measure, 1), _reason(measure, field, True, tres)
+            yield Check(measure, tres, bound, book, field, qos.name, 0, reason)
 
 
 def _of_assocs(
@@ -238,7 +250,8 @@ def _of_assocs(
                     book = ledger.book(("assoc", at.assoc_id if everywhere else own.assoc_id))
                     if measure in (_M.USED_MINUTES, _M.WALL):
                         track(state, book)
-                yield Check(measure, tres, amount * UNITS.get(measure, 1), book, field, "", at.assoc_id)
+                bound, reason = amount * UNITS.get(measure, 1), _reason(measure, field, False, tres)
+                yield Check(measure, tres, bound, book, field, "", at.assoc_id, reason)
             at = at.parent
 
 

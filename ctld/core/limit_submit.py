@@ -19,7 +19,7 @@ from ctld.core.effects import Refused
 from ctld.core.events import Actor, Role
 from ctld.core.ledger import Key, settle
 from ctld.core.limit_rules import Check, Measure, Rules, is_of_nodes, rules
-from ctld.core.limits import Wish, in_numbers, used, want, wish_of
+from ctld.core.limits import Wish, in_numbers, want, wish_of
 from ctld.core.model import Job, JobRequest
 from ctld.core.qos import DEFAULT_QOS
 from ctld.core.state import ClusterState
@@ -37,8 +37,10 @@ def at_submission(
     settle(state)
     more = _leaving(state, [(job, weight(job)) for job in going])
     for request, tasks in coming:
-        _check_number(state, user, request, tasks, more)
-        _check_size(state, user, request, None)
+        found = _all_rules(state, user, request)
+        _check_number(state, found, tasks, more)
+        if any(one.denies for one in found.values()):
+            _check_size(state, user, request, None, found)
 
 
 def at_update(state: ClusterState, actor: Actor, job: Job, tasks: TaskSet | None, request: JobRequest) -> None:
@@ -52,8 +54,16 @@ def at_update(state: ClusterState, actor: Actor, job: Job, tasks: TaskSet | None
         return
     settle(state)
     number = weight(job) if tasks is None else len(tasks)
-    _check_number(state, job.user_name, request, number, _leaving(state, [(job, number)]))
-    _check_size(state, job.user_name, request, job.request)
+    found = _all_rules(state, job.user_name, request)
+    _check_number(state, found, number, _leaving(state, [(job, number)]))
+    _check_size(state, job.user_name, request, job.request, found)
+
+
+def _all_rules(state: ClusterState, user: str, request: JobRequest) -> dict[str, Rules]:
+    """What applies in each of its partitions."""
+    account = (request.account or state.config.penstock_default_account).lower()
+    find, qos = state.shares.find, request.qos or DEFAULT_QOS
+    return {name: rules(state, find(account, user, name), qos, name, user) for name in request.partitions}
 
 
 # ---- too many ----------------------------------------------------------------------------------------------------------
@@ -70,25 +80,20 @@ def _leaving(state: ClusterState, going: list[tuple[Job, int]]) -> dict[Key, int
     return more
 
 
-def _check_number(state: ClusterState, user: str, request: JobRequest, tasks: int, more: dict[Key, int]) -> None:
+def _check_number(state: ClusterState, known: dict[str, Rules], tasks: int, more: dict[Key, int]) -> None:
     """Count jobs into `more`. Raises Refused when they are too many."""
     found: dict[Key, None] = {}
-    for partition in request.partitions:
-        for check in _rules(state, user, request, partition).submit:
+    for one in known.values():
+        for check in one.submit:
             assert check.book is not None
             key = check.book.key
             found[key] = None
             change = more.get(key, 0) + tasks
-            has = used(state, check) + more.get(key, 0)
+            has = check.book.submitted + more.get(key, 0)
             if change > 0 and has + tasks > check.bound:
                 raise _refused(state, check, has, tasks)
     for key in found:
         more[key] = more.get(key, 0) + tasks
-
-
-def _rules(state: ClusterState, user: str, request: JobRequest, partition: str) -> Rules:
-    account = (request.account or state.config.penstock_default_account).lower()
-    return rules(state, state.shares.find(account, user, partition), request.qos or DEFAULT_QOS, partition, user)
 
 
 def _refused(state: ClusterState, check: Check, has: int, wants: int) -> Refused:
@@ -98,12 +103,14 @@ def _refused(state: ClusterState, check: Check, has: int, wants: int) -> Refused
 # ---- what could never keep a limit -----------------------------------------------------------------------------------
 
 
-def _check_size(state: ClusterState, user: str, request: JobRequest, before: JobRequest | None) -> None:
+def _check_size(
+    state: ClusterState, user: str, request: JobRequest, before: JobRequest | None, known: dict[str, Rules]
+) -> None:
     """Raises Refused. `before`: what it asked for until now."""
     first, takes = None, 0
-    for partition in request.partitions:
-        found = _rules(state, user, request, partition)
-        broken = _never(state, user, request, before, found, partition) if found.has_flag("DenyOnLimit") else None
+    old = _all_rules(state, user, before) if before is not None else {}
+    for partition, found in known.items():
+        broken = _never(state, request, before, found, old, partition) if found.denies else None
         takes += broken is None
         first = first or broken
     if first is not None and (not takes or state.config.enforce_part_limits == "ALL"):
@@ -111,12 +118,17 @@ def _check_size(state: ClusterState, user: str, request: JobRequest, before: Job
 
 
 def _never(
-    state: ClusterState, user: str, request: JobRequest, before: JobRequest | None, found: Rules, partition: str
+    state: ClusterState,
+    request: JobRequest,
+    before: JobRequest | None,
+    found: Rules,
+    known: dict[str, Rules],
+    partition: str,
 ) -> tuple[Check, int] | None:
     """The first limit that such a job could never keep, and what it wants."""
     wish = _wish(state, request, partition)
     old = _wish(state, before, partition) if before is not None else None
-    known = _rules(state, user, before, partition).start if before is not None else ()
+    applied = known[partition].start if partition in known else ()
     for check in found.start:
         wants = _wants(state, check, wish)
         if check.measure is Measure.LEAST:
@@ -125,7 +137,7 @@ def _never(
             never = wants > _most(state, check)
         if check.measure is Measure.TIME and request.time_limit_s is None:
             continue
-        if never and not (old is not None and check in known and _wants(state, check, old) == wants):
+        if never and not (old is not None and check in applied and _wants(state, check, old) == wants):
             return check, wants
     return None
 

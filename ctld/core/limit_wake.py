@@ -11,9 +11,8 @@ counter has a timer for the moment when its first job fits, if nothing else happ
 
 from ctld.core import priority
 from ctld.core.ledger import Book, Ledger, settle
-from ctld.core.limit_rules import Measure
 from ctld.core.limit_waits import Queue
-from ctld.core.limits import used_at
+from ctld.core.limits import CHANGE_BY_THEMSELVES, used_at
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
 from ctld.core.timers import Timer
@@ -26,7 +25,6 @@ WAKES_MAX = 1_000
 HORIZON_US = 366 * 86_400 * US
 #: Jobs of a queue that are let in beside one that got ready and did not start, since it waits for nodes.
 SPARE = 16
-_BY_THEMSELVES = (Measure.RUN_MINUTES, Measure.USED_MINUTES, Measure.WALL)
 
 
 def wake(state: ClusterState, now_us: int) -> None:
@@ -103,8 +101,8 @@ def _wake_queue(
 def _arm(state: ClusterState, ledger: Ledger, book: Book, now_us: int) -> None:
     """See to it that a queue is looked at when time alone lets its first job fit."""
     for queue in book.waits.queues.values():
-        least = queue.least()
-        if queue.what[0] not in _BY_THEMSELVES or least is None:
+        least = queue.least() if queue.what[0] in CHANGE_BY_THEMSELVES else None
+        if least is None:
             continue
         due_us = _fits_at(state, book, queue, least, now_us)
         if due_us is not None and not now_us < queue.due_us <= due_us:

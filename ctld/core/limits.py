@@ -26,7 +26,6 @@ from ctld.core.ledger import PPM, US, Book, Key, entry_of, qos_of, settle
 from ctld.core.limit_rules import UNITS, Check, Measure, Rules, is_of_nodes, rules_of
 from ctld.core.limit_waits import Need, Place
 from ctld.core.model import Job, JobRequest, NodeAlloc
-from ctld.core.qos import DEFAULT_QOS
 from ctld.core.spent import WALL
 from ctld.core.state import ClusterState
 from penstock.values.licenses import parse_licenses
@@ -37,6 +36,10 @@ from penstock.values.tres import gres_keys
 
 _M = Measure
 _USED_BY_RUN = USAGE_ONE
+#: What is used of these gets less without a job's end.
+CHANGE_BY_THEMSELVES = frozenset((_M.RUN_MINUTES, _M.USED_MINUTES, _M.WALL))
+#: What jobs want is kept for so many requests: equal submissions of a user share one, and each is asked for some times.
+WISHES_MAX = 10_000
 #: What would start beside a job, in books of its own.
 Beside = Mapping[Key, Book]
 NOBODY: Beside = {}
@@ -46,7 +49,7 @@ class Wish(NamedTuple):
     """What a job would use."""
 
     tres: dict[str, int]
-    per_node: dict[str, int]
+    per_node: dict[str, int] | None  # None: the same on each
     limit_s: int
     factor_ppm: int  # UsageFactor
     safe_ppm: int  # that of UsageFactorSafe
@@ -62,38 +65,29 @@ class Block(NamedTuple):
     reason: Reason
 
 
-def wish_of(state: ClusterState, job_request: JobRequest, time_limit_s: int, partition: str) -> Wish:
+def wish_of(state: ClusterState, request: JobRequest, time_limit_s: int, partition: str) -> Wish:
     """What a request asks for, in a partition."""
-    request = job_request
     tres = tres_amounts(request)
-    entry = state.partitions.get(partition)
-    weights = entry.config.tres_billing_weights if entry is not None else ()
-    tres["billing"] = billing(weights, tres, state.config.priority_flags) // 1_000
-    for name, count in parse_licenses(request.licenses) if request.licenses else ():
-        tres[f"license/{name}"] = count
-    nodes = max(1, request.nodes_min)
-    per_node = {name: -(-amount // nodes) for name, amount in tres.items() if not name.startswith("license/")}
     limit_s = request.time_min_s or (UNLIMITED_S if time_limit_s < 0 else time_limit_s)
-    return _wish(state, request, tres, per_node, limit_s)
+    return _wish(state, request, tres, None, limit_s, partition)
 
 
 def _wish(
-    state: ClusterState, request: JobRequest, tres: dict[str, int], per_node: dict[str, int], limit_s: int
-) -> Wish:
-    qos = qos_of(state, request.qos or DEFAULT_QOS)
+    state: ClusterState, request: JobRequest, tres: dict[str, int], per_node: dict[str, int] | None, limit_s: int,
+    partition: str, nodes: tuple[str, ...] = (),
+) -> Wish:  # fmt: skip
+    entry, qos = state.partitions.get(partition), qos_of(state, request.qos)
+    weights = entry.config.tres_billing_weights if entry is not None else ()
+    tres["billing"] = billing(weights, tres, state.config.priority_flags) // 1_000
+    if request.licenses:
+        for name, count in parse_licenses(request.licenses):
+            tres[f"license/{name}"] = count
     safe = qos.usage_factor_ppm if "UsageFactorSafe" in qos.flags else PPM
-    return Wish(tres, per_node, limit_s, qos.usage_factor_ppm, safe)
+    return Wish(tres, per_node, limit_s, qos.usage_factor_ppm, safe, nodes)
 
 
 def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int) -> Wish:
     """What it would be given."""
-    before, job.alloc = job.alloc, alloc
-    tres = assocs.allocated(job)
-    job.alloc = before
-    asked = wish_of(state, job.request, limit_s, partition)
-    tres |= {name: amount for name, amount in asked.tres.items() if name.startswith("license/")}
-    weights = state.partitions[partition].config.tres_billing_weights
-    tres["billing"] = billing(weights, tres, state.config.priority_flags) // 1_000
     per_node = {"cpu": max(part.cpus for part in alloc), "mem": max(part.mem_mb for part in alloc)}
     for part in alloc:
         here: dict[str, int] = {}
@@ -101,8 +95,9 @@ def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[N
             for key in gres_keys(name, type_):
                 here[key] = here.get(key, 0) + mask.bit_count()
         per_node |= {key: max(count, per_node.get(key, 0)) for key, count in here.items()}
-    wish = _wish(state, job.request, tres, per_node, limit_s)
-    return wish._replace(nodes=tuple(part.node for part in alloc))
+    nodes = tuple(part.node for part in alloc)
+    limit_s = job.request.time_min_s or (UNLIMITED_S if limit_s < 0 else limit_s)
+    return _wish(state, job.request, assocs.allocated_in(alloc), per_node, limit_s, partition, nodes)
 
 
 # ---- the arithmetic ----------------------------------------------------------------------------------------------
@@ -118,7 +113,9 @@ def want(state: ClusterState, check: Check, wish: Wish) -> int:
     if measure is _M.JOBS or measure is _M.WALL:
         return 1
     if measure is _M.PER_NODE:
-        return wish.per_node.get(check.tres, 0)
+        if wish.per_node is not None:
+            return wish.per_node.get(check.tres, 0)
+        return 0 if check.tres.startswith("license/") else -(-amount // max(1, wish.tres["node"]))
     if measure is _M.TIME:
         return wish.limit_s
     if measure is _M.RUN_MINUTES:
@@ -185,15 +182,42 @@ def block_of(state: ClusterState, check: Check, wish: Wish, beside: Beside = NOB
 
 def blocks(state: ClusterState, found: Rules, wish: Wish, beside: Beside = NOBODY) -> Iterator[Block]:
     """All limits that hold the job back, in the order of precedence."""
-    for qos in found.qos:
-        if qos.usage_threshold_ppm >= 0 and "EnforceUsageThreshold" in qos.flags and found.assoc is not None:
-            above, below = found.assoc.factor
-            if above * PPM < qos.usage_threshold_ppm * below:
-                yield Block(None, above * PPM // below, qos.usage_threshold_ppm, reason_of("usage_threshold", True))
+    yield from _usage_blocks(found)
     for check in found.start:
         block = block_of(state, check, wish, beside)
         if block is not None:
             yield block
+
+
+def _usage_blocks(found: Rules) -> Iterator[Block]:
+    for qos in found.usage if found.assoc is not None else ():
+        assert found.assoc is not None
+        above, below = found.assoc.factor
+        if above * PPM < qos.usage_threshold_ppm * below:
+            yield Block(None, above * PPM // below, qos.usage_threshold_ppm, reason_of("usage_threshold", True))
+
+
+def first_block(state: ClusterState, found: Rules, wish: Wish) -> Block | None:
+    """The first of `blocks`. What most jobs have passes here without a call for each."""
+    block = next(_usage_blocks(found), None) if found.usage else None
+    if block is not None:
+        return block
+    tres, per_job = wish.tres, _M.PER_JOB
+    for check in found.start:
+        measure, book, bound = check.measure, check.book, check.bound
+        if measure is per_job or (measure is _M.TRES and check.tres != "node"):
+            amount = tres.get(check.tres, 0)
+            has = book.tres.get(check.tres, 0) if book is not None else 0
+            if not amount or has + amount <= bound:
+                continue
+            if not state.lending.is_on:
+                return Block(check, has, amount, check.reason)
+        elif measure is _M.JOBS and book is not None and book.jobs < bound:
+            continue
+        block = block_of(state, check, wish)
+        if block is not None:
+            return block
+    return None
 
 
 # ---- a job that could get ready ----------------------------------------------------------------------------------
@@ -204,13 +228,33 @@ def look(state: ClusterState, job: Job) -> dict[str, Block]:
     settle(state)
     found = {}
     for partition in job.request.partitions:
-        known = rules_of(state, job, partition)
-        if known.start or known.qos[0].usage_threshold_ppm >= 0 or known.qos[-1].usage_threshold_ppm >= 0:
-            wish = wish_of(state, job.request, job.time_limit_s, partition)
-            block = next(blocks(state, known, wish), None)
-            if block is not None:
-                found[partition] = block
+        block = _asked_block(state, job, partition)
+        if block is not None:
+            found[partition] = block
     return found
+
+
+def _asked_block(state: ClusterState, job: Job, partition: str) -> Block | None:
+    found = rules_of(state, job, partition)
+    if not found.start and not found.usage:
+        return None
+    return first_block(state, found, _kept_wish(state, job, partition))
+
+
+def _kept_wish(state: ClusterState, job: Job, partition: str) -> Wish:
+    """`wish_of`, kept as long as the rules are. The request is kept with it, so that its id is nobody else's."""
+    ledger, request, limit_s = state.ledger, job.request, job.time_limit_s
+    assert ledger is not None
+    key = id(request)
+    known = ledger.wishes.get(key)
+    if known is not None and known[1] == limit_s and known[2] == partition:
+        wish: Wish = known[3]
+        return wish
+    if len(ledger.wishes) >= WISHES_MAX:
+        ledger.wishes.clear()
+    wish = wish_of(state, request, limit_s, partition)
+    ledger.wishes[key] = (request, limit_s, partition, wish)
+    return wish
 
 
 def all_blocks(state: ClusterState, jobs: list[Job]) -> tuple[Block, ...]:
@@ -248,13 +292,14 @@ def wait(state: ClusterState, job: Job, found: Iterable[Block], rank: int) -> No
     for block in found:
         check = block.check
         if check is not None and check.book is not None:
+            if check.measure in CHANGE_BY_THEMSELVES:
+                ledger.armed[check.book.key] = None
             queue = check.book.waits.queue((int(check.measure), check.tres))
             need = Need(block.want - check.bound, block.want)
             if is_of_nodes(check) and block.want <= check.bound:
                 need = Need(-check.bound, block.want)  # which nodes its group has may do, not only how many
-            if not any(place.queue is queue and place.need == need for place in places):
+            if not places or not any(place.queue is queue and place.need == need for place in places):
                 places.append(queue.push(job.job_id, need, rank))
-                ledger.armed[check.book.key] = None
     ledger.waiting[job.job_id] = tuple(places)
 
 
@@ -277,13 +322,20 @@ def room(state: ClusterState, job: Job, most: int) -> int:
     return best
 
 
+def before_start(state: ClusterState, job: Job, partition: str) -> Block | None:
+    """What holds a job back that the planner would start, whatever it is given: jobs of the same pass have started since
+    it got ready. Asked before anything is done for it."""
+    settle(state)
+    return _asked_block(state, job, partition)
+
+
 def at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[NodeAlloc, ...], limit_s: int) -> Block | None:
     """What holds a job back that is about to start with this."""
     settle(state)
     found = rules_of(state, job, partition)
-    if not found.start:
+    if not found.start and not found.usage:
         return None
-    return next(blocks(state, found, _wish_at_start(state, job, partition, alloc, limit_s)), None)
+    return first_block(state, found, _wish_at_start(state, job, partition, alloc, limit_s))
 
 
 # ---- jobs that start all or none -----------------------------------------------------------------------------------

@@ -199,6 +199,11 @@ class PendingColumns:
         """The row's key in `ready`; 0 = it is not there."""
         return self._keys[row]
 
+    def rank_of(self, job_id: int) -> int | None:
+        """The highest rank of its rows that may start now; None if there is none."""
+        lowest = min((key for row in self.rows_of(job_id) if (key := self._keys[row])), default=0)
+        return RANK_MAX - (lowest >> 64) if lowest else None
+
     def is_ready(self, job_id: int) -> bool:
         """True when one of the job's rows may start now."""
         rows = self._rows_of.get(job_id, ())

@@ -224,11 +224,15 @@ def _limited(
 def wait_for_limit(state: ClusterState, job: Job, block: limits.Block) -> None:
     """A job that was about to start may not: it waits for that limit, with all that start together, which stand in the
     queue as one."""
-    members = [one for one in het.members(state, job) if one.state is JobState.PENDING]
+    members = [job]
+    if job.request.het_job_id:
+        members = [one for one in het.members(state, job) if one.state is JobState.PENDING]
     first = members[0]
-    ranks = _ranks(state, first, None)
+    rank = state.pending.rank_of(first.job_id)
+    if rank is None:
+        rank = max((one for one in _ranks(state, first, None) if one is not None), default=0)
     _leave_limits(state, first)
-    limits.wait(state, first, (block,), max((rank for rank in ranks if rank is not None), default=0))
+    limits.wait(state, first, (block,), rank)
     _wait(state, job)
     for member in members:
         set_reason(state, member, block.reason, "")
@@ -305,7 +309,7 @@ def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None
         job.reason = reason
         if detail is not None:
             job.reason_detail = detail
-        state.touch(job)
+        state.touch_words(job)
 
 
 def terms_of(state: ClusterState, job: Job) -> Terms:

@@ -131,6 +131,11 @@ def apply_starts(state: ClusterState, now_us: int, starts: tuple[Start, ...], fo
             done += _start_together(state, now_us, holder, by_id)
             continue
         partition = state.partition_list[start.partition].name
+        if state.ledger is not None:
+            block = limits.before_start(state, holder, partition)
+            if block is not None:
+                _wait_for(state, now_us, holder, block)
+                continue
         moved, gpus = steer(state, now_us, holder, start, holds)
         alloc = _allocation(state, now_us, holder, partition, moved, gpus)
         if alloc is None and moved is not start:
@@ -180,12 +185,17 @@ def _within_limits(
             return None  # it looks for a place among its group's nodes in the next pass
     if block is None:
         return start, alloc
+    _wait_for(state, now_us, job, block)
+    return None
+
+
+def _wait_for(state: ClusterState, now_us: int, job: Job, block: limits.Block) -> None:
+    """A limit was reached by what started before it; another pass follows."""
     if len(job.request.partitions) > 1:
         refresh(state, job, now_us)
     if is_startable(state, job):
         wait_for_limit(state, job, block)
     state.changed()
-    return None
 
 
 def _start(state: ClusterState, now_us: int, job: Job, start: Start, alloc: tuple[NodeAlloc, ...]) -> None:

@@ -255,6 +255,10 @@ class ClusterState:
         if self.ledger is not None:
             self.limits_due[job.job_id] = None
 
+    def touch_words(self, job: Job) -> None:
+        """The same, after a change of what counts against no limit: a reason."""
+        self.dirty_jobs[job.job_id] = None
+
     def touch_step(self, step: Step) -> None:
         """The step's row must be written."""
         self.dirty_steps[step.job_id, step.attempt, step.step_id] = step
