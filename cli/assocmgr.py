@@ -57,7 +57,10 @@ def assoc_mgr(call: Call) -> int:
             if (not wanted["users"] or one.user in wanted["users"])
             and (not wanted["accounts"] or one.account in wanted["accounts"])
         ]
-        lines = (assoc_lines(found.tree, one, _Cells(used.get(one.id, {}), found.tres)) for one in chosen)
+        levels = found.tree.level_shares()
+        lines = (
+            assoc_lines(found.tree, one, levels[one.id], _Cells(used.get(one.id, {}), found.tres)) for one in chosen
+        )
         _put("Association Records", "associations", [join.join(record) for record in lines])
     if "qos" in shown:
         chosen_qos = [one for one in found.qos if not wanted["qos"] or one.name in wanted["qos"]]
@@ -162,13 +165,14 @@ def _group_lines(limits: Limits, cells: _Cells) -> list[str]:
     ]
 
 
-def assoc_lines(tree: Tree, one: Association, cells: _Cells) -> list[str]:
-    """The record of an association."""
+def assoc_lines(tree: Tree, one: Association, level: int, cells: _Cells) -> list[str]:
+    """The record of an association. level: the shares of all beside it."""
     limits = from_texts(one.limits)
     user = f"{one.user}({_uid(one.user)})" if one.user else ""
     info = tree.users.get(one.user)
     is_default = info is not None and info.default_account == one.account
-    above = "" if one.user else one.parent
+    parent = None if one.user else tree.above(one)
+    above = f"{parent.account}({parent.id})" if parent is not None else ""
     shares = 2**31 - 1 if one.shares < 0 else one.shares
 
     def of_user(name: str, limit: int, used: str) -> str:
@@ -179,9 +183,9 @@ def assoc_lines(tree: Tree, one: Association, cells: _Cells) -> list[str]:
     return [
         f"ClusterName={tree.cluster} Account={one.account} UserName={user} Partition={one.partition} "
         f"Priority={one.priority} ID={one.id}",
-        f"SharesRaw/Norm/Level/Factor={shares}/{one.norm_shares:.2f}/{max(one.shares, 0)}/{one.fair_share:.2f}",
+        f"SharesRaw/Norm/Level/Factor={shares}/{one.norm_shares:.2f}/{level}/{one.fair_share:.2f}",
         f"UsageRaw/Norm/Efctv={one.usage_s:.2f}/{one.norm_usage:.2f}/{one.effective_usage:.2f}",
-        f"ParentAccount={above} Lft={tree.spans[one.id][0]} DefAssoc={'Yes' if is_default else 'No'}",
+        f"ParentAccount={above} Lineage={tree.lineage(one)} DefAssoc={'Yes' if is_default else 'No'}",
         f"{cells.count('GrpJobs', limits.grp_jobs, 'grpjobs')} "
         f"{cells.count('GrpJobsAccrue', limits.grp_jobs_accrue, 'grpjobsaccrue')}",
         f"{cells.count('GrpSubmitJobs', limits.grp_submit_jobs, 'grpsubmitjobs')} "

@@ -34,7 +34,12 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     try:
         return int(options.run(options))
-    except (BadValue, OSError) as error:
+    except BrokenPipeError:
+        raise  # whoever read has read enough: cli.run ends without a word
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"penstock audit: error: {where}{error.strerror or error}", file=sys.stderr)  # noqa: T201
+    except BadValue as error:
         print(f"penstock audit: error: {error}", file=sys.stderr)  # noqa: T201
     except PenstockError as error:
         print(f"penstock audit: error: {error.text}", file=sys.stderr)  # noqa: T201

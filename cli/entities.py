@@ -10,6 +10,7 @@ from cli.run import CommandError
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.hostlist import HOSTLIST_TEXT_MAX, compress, expand
+from penstock.values.numbers import is_digits
 
 NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
 
@@ -48,7 +49,7 @@ def show_jobs(call: Call) -> int:
 def _one_task(text: str) -> tuple[int, int] | None:
     """`12_3` as (12, 3)."""
     job, under, task = text.partition("_")
-    return (int(job), int(task)) if under and job.isdigit() and task.isdigit() else None
+    return (int(job), int(task)) if under and is_digits(job) and is_digits(task) else None
 
 
 def _name_task(job: pb.JobInfo, tasks: list[tuple[int, int] | None]) -> None:

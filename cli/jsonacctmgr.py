@@ -1,6 +1,7 @@
 """sacctmgr --json and --yaml: accounts, users, associations, clusters, QOS and lists in the structure of Slurm's data_parser.
 
-Limits that are not set are numbers that are not set; amounts by TRES are lists of {type, name, id, count}.
+A limit that is not set is a number that is not set and infinite; amounts by TRES are lists of {type, name, id, count}.
+Accounts, associations and QOS are as slurmrestd 25.05 answers with v0.0.43; the rest is from the manual.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,12 @@ def _once(found: Any) -> list[Any]:
 
 
 def _count(value: int) -> Json:
-    return number(None if value == NO_LIMIT else value)
+    return number(max(value, 0), infinite=value == NO_LIMIT)
+
+
+def _part(ppm: int) -> Json:
+    """A factor; below 0 = not set."""
+    return number(ppm / _PPM) if ppm >= 0 else number(0.0, infinite=True) | {"number": 0.0}
 
 
 def _amounts(value: Tres) -> list[Json]:
@@ -79,7 +85,6 @@ def user_object(tree: Tree, one: UserInfo) -> Json:
 def association_object(tree: Tree, one: Association) -> Json:
     """One association with its limits."""
     info = tree.users.get(one.user)
-    lineage = "/".join(reversed([a.account for a in tree.chain(one) if not a.user]))
     return {
         "accounting": [],
         "account": one.account,
@@ -90,11 +95,11 @@ def association_object(tree: Tree, one: Association) -> Json:
         "max": _assoc_max(tree.limits(one)),
         "id": one.id,
         "is_default": info is not None and info.default_account == one.account,
-        "lineage": f"/{lineage}/" + (f"0-{one.user}/" if one.user else ""),
+        "lineage": tree.lineage(one),
         "min": {"priority_threshold": _count(tree.limits(one).min_prio_threshold)},
         "parent_account": "" if one.user else one.parent,
         "partition": one.partition,
-        "priority": number(tree.priority(one) or None),
+        "priority": number(tree.priority(one), infinite=not tree.priority(one)),
         "qos": tree.qos(one),
         "shares_raw": one.shares if one.shares >= 0 else 2**31 - 1,
         "user": one.user,
@@ -117,7 +122,10 @@ def _assoc_max(limits: Limits) -> Json:
         "tres": {
             "total": _amounts(limits.grp_tres),
             "group": {"minutes": _amounts(limits.grp_tres_min), "active": _amounts(limits.grp_tres_run_min)},
-            "minutes": {"total": _amounts(limits.grp_tres_min), "per": {"job": _amounts(limits.max_tres_min_per_job)}},
+            "minutes": {
+                "total": [],
+                "per": {"job": _amounts(limits.max_tres_min_per_job)},
+            },  # MaxTRESRunMins is a QOS's
             "per": {"job": _amounts(limits.max_tres_per_job), "node": _amounts(limits.max_tres_per_node)},
         },
         "per": {"account": {"wall_clock": _count(limits.grp_wall_min)}},
@@ -157,7 +165,7 @@ def qos_object(one: pb.Qos) -> Json:
         "limits": {
             "grace_time": one.grace_time_s,
             "max": _qos_max(limits),
-            "factor": number(None if one.limit_factor_ppm < 0 else one.limit_factor_ppm / _PPM),
+            "factor": _part(one.limit_factor_ppm),
             "min": {
                 "priority_threshold": _count(limits.min_prio_threshold),
                 "tres": {"per": {"job": _amounts(limits.min_tres_per_job)}},
@@ -167,11 +175,11 @@ def qos_object(one: pb.Qos) -> Json:
         "preempt": {
             "list": list(one.preempt),
             "mode": [mode.upper() for mode in one.preempt_mode] or ["DISABLED"],
-            "exempt_time": number(None if exempt < 0 else exempt),
+            "exempt_time": number(max(exempt, 0), infinite=exempt < 0),
         },
         "priority": number(one.priority),
         "usage_factor": number(one.usage_factor_ppm / _PPM),
-        "usage_threshold": number(None if one.usage_threshold_ppm < 0 else one.usage_threshold_ppm / _PPM),
+        "usage_threshold": _part(one.usage_threshold_ppm),
     }
 
 

@@ -21,6 +21,8 @@ from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
 from penstock.v1.controller_pb2 import RenderConfigRequest
 from penstock.v1.governance_pb2 import Change
 from penstock.values.duration import format_duration
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
 from penstock.values.taskset import TaskSet
 from penstock.values.tres import parse_tres
 
@@ -37,9 +39,10 @@ def days_of(text: str | None, default: int) -> int:
     """--days."""
     if text is None:
         return default
-    if not text.isdigit() or int(text[:6]) > DAYS_MAX:
-        raise CommandError(f"--days: expected a number from 0 to {DAYS_MAX}, not {text[:64]}")
-    return int(text)
+    try:
+        return parse_int(text, 0, DAYS_MAX, "--days")
+    except BadValue as error:
+        raise CommandError(str(error)) from None
 
 
 def compare(client: Client, changes: list[Change], days: int) -> Json:

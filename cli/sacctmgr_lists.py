@@ -172,7 +172,9 @@ def _in_range(said: Said, event: gov.EventInfo) -> bool:
     for key, sign in (("mincpus", 1), ("maxcpus", -1)):
         for text in said.conditions.get(key, ()):
             if not (text.isascii() and text.isdigit() and len(text) < 12):
-                raise CommandError(f"Invalid value for {key} ({text})")
+                raise CommandError(
+                    f"Invalid value for {key} ({text})", detail="it is a number of CPUs with 11 digits at most"
+                )
             if (parse_tres(event.tres).get("cpu", 0) if event.tres else 0) * sign < int(text) * sign:
                 return False
     return True

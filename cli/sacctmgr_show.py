@@ -5,7 +5,7 @@ shown when none are asked for, and which rows there are. A condition that only c
 in Slurm.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from cli.confirm import confirmed
@@ -206,41 +206,36 @@ def _fits(said: Said, tree: Tree, assoc: Association) -> bool:
 
 def account_rows(tree: Tree, said: Said) -> Iterator[Row]:
     """Accounts, with their associations if these are asked for."""
-    with_coordinators = "withcoordinators" in said.flags
     for info in sorted(tree.accounts.values(), key=lambda one: one.name):
-        if not (
+        if (
             _one_of(said, "name", info.name)
             and _one_of(said, "description", info.description)
             and _one_of(said, "organization", info.organization)
         ):
-            continue
-        if "withassoc" not in said.flags:
-            yield Row(account=info, with_coordinators=with_coordinators)
-            continue
-        found = [one for one in tree.whole.associations if one.account == info.name and _fits(said, tree, one)]
-        yield from (Row(one, info, with_coordinators=with_coordinators) for one in found)
-        if not found and not set(said.conditions) & _OF_ASSOC_ONLY["account"]:
-            yield Row(account=info, with_coordinators=with_coordinators)
+            own = (one for one in tree.whole.associations if one.account == info.name)
+            yield from _with_own(tree, said, "account", Row(account=info), own)
 
 
 def user_rows(tree: Tree, said: Said) -> Iterator[Row]:
     """Users, with their associations if these are asked for."""
-    with_coordinators = "withcoordinators" in said.flags
     for info in sorted(tree.users.values(), key=lambda one: one.name):
-        if not (
+        if (
             _one_of(said, "name", info.name, False)
             and _one_of(said, "adminlevel", info.admin_level)
             and _one_of(said, "defaultaccount", info.default_account)
             and _one_of(said, "defaultwckey", info.default_wckey)
         ):
-            continue
-        if "withassoc" not in said.flags:
-            yield Row(user=info, with_coordinators=with_coordinators)
-            continue
-        found = [one for one in tree.whole.associations if one.user == info.name and _fits(said, tree, one)]
-        yield from (Row(one, user=info, with_coordinators=with_coordinators) for one in found)
-        if not found and not set(said.conditions) & _OF_ASSOC_ONLY["user"]:
-            yield Row(user=info, with_coordinators=with_coordinators)
+            own = (one for one in tree.whole.associations if one.user == info.name)
+            yield from _with_own(tree, said, "user", Row(user=info), own)
+
+
+def _with_own(tree: Tree, said: Said, entity: str, row: Row, own: Iterable[Association]) -> Iterator[Row]:
+    """One line, or with `withassoc` one for each of its associations that is asked for."""
+    row = row._replace(with_coordinators="withcoordinators" in said.flags)
+    found = [one for one in own if _fits(said, tree, one)] if "withassoc" in said.flags else []
+    yield from (row._replace(assoc=one) for one in found)
+    if not found and ("withassoc" not in said.flags or not set(said.conditions) & _OF_ASSOC_ONLY[entity]):
+        yield row
 
 
 def assoc_rows(tree: Tree, said: Said) -> Iterator[Row]:

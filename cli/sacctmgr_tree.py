@@ -6,7 +6,7 @@ says otherwise; of TRES each kind by itself. Group limits, shares and priority a
 
 from typing import Any, NamedTuple
 
-from cli.tree import load_associations
+from cli.tree import ROOT, load_associations
 from penstock.client import Client
 from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsReply, UserInfo
 from penstock.values.limits import LIMITS, NO_LIMIT, Kind, Limit, Limits, from_texts, tres_text
@@ -58,6 +58,21 @@ class Tree(NamedTuple):
         while (above := self.above(found[-1])) is not None and len(found) <= len(self.nodes) + 1:
             found.append(above)
         return found
+
+    def lineage(self, assoc: Association) -> str:
+        """The way down to it: `/`, `/science/physics/`, `/science/physics/0-ann/`, with a partition behind it if it has one."""
+        names = [one.account for one in reversed(self.chain(assoc)) if not one.user and one.account != ROOT]
+        names += [f"0-{assoc.user}"] if assoc.user else []
+        names += [assoc.partition] if assoc.partition else []
+        return "/" + "".join(f"{name}/" for name in names)
+
+    def level_shares(self) -> dict[int, int]:
+        """By association the shares that it has its part of: those of all beside it; root is alone."""
+        sums: dict[str, int] = {}
+        for one in self.whole.associations:
+            name = one.account if one.user else one.parent
+            sums[name] = sums.get(name, 0) + max(one.shares, 0)
+        return {one.id: sums[one.account if one.user else one.parent] for one in self.whole.associations}
 
     def limits(self, assoc: Association) -> Limits:
         """As they are shown."""

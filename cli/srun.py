@@ -34,6 +34,7 @@ from cli.steps.request import (
 from cli.steps.stepopts import ALLOCATION, JOB, MPI_LIST, STEP
 from penstock.client import Client
 from penstock.errors import PenstockError
+from penstock.values.numbers import is_digits
 
 if TYPE_CHECKING:
     from cli.steps.console import Console, Mode, Sink
@@ -237,11 +238,11 @@ def _expanded(path: str, created: "CreateStepReply") -> bytes:
 
     from penstock.values.filenames import FileNames, expand_pattern
 
-    task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID", ""), os.environ.get("SLURM_ARRAY_TASK_ID", "")
     names = FileNames(
         job_id=created.job_id,
-        array_job_id=int(os.environ.get("SLURM_ARRAY_JOB_ID", 0)),
-        array_task_id=int(task) if task.isdigit() else None,
+        array_job_id=int(array) if is_digits(array) else 0,
+        array_task_id=int(task) if is_digits(task) else None,
         job_name=os.environ.get("SLURM_JOB_NAME", ""),
         user_name=getpass.getuser() if "%" in path else "",
         step=created.step_id,

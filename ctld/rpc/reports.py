@@ -75,7 +75,7 @@ class Reports:
         ask = EventAsk(
             request.start_at_us,
             request.end_at_us,
-            frozenset(name for text in request.nodes for name in expand(text)),
+            await _nodes_of(request, context),
             tuple(request.states),
             uids,
             tuple(request.reasons),
@@ -118,7 +118,8 @@ class Reports:
             request.kind == _KINDS.RESERVATIONS and is_private(state.config, actor, "reservations")
         ):
             default, now_us = state.config.penstock_default_account.lower(), self._services.runtime.clock_us()
-            more, sees_jobs = _job_ask(request, ask, default, now_us), usage_filter(state, actor, "usage", "jobs")
+            nodes, sees_jobs = await _nodes_of(request, context), usage_filter(state, actor, "usage", "jobs")
+            more = _job_ask(request, ask, nodes, default, now_us)
             found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)))
         else:
             await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"Report {request.kind}"))
@@ -202,6 +203,14 @@ class Reports:
         return governance_pb2.LoadArchiveReply(records=number)
 
 
+async def _nodes_of(request: Any, context: Any) -> frozenset[str]:
+    """The nodes that a request names. What is no list of nodes ends the call."""
+    try:
+        return frozenset(name for text in request.nodes for name in expand(text))
+    except BadValue as error:
+        await refuse_as(context, BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}"))
+
+
 def _check_path(path: str, what: str) -> None:
     """The controller's own working folder is nobody's business. Raises BadValue."""
     if path and not path.startswith("/"):
@@ -213,12 +222,12 @@ def _asked_to_purge(request: Any) -> dict[str, str]:
     return dict(sorted(request.after.items())) | folder
 
 
-def _job_ask(request: Any, base: UsageAsk, default_account: str, now_us: int) -> JobAsk:
+def _job_ask(request: Any, base: UsageAsk, nodes: frozenset[str], default_account: str, now_us: int) -> JobAsk:
     return JobAsk(
         base,
         tuple(request.bounds),
         request.sizes_in_nodes,
-        frozenset(name for text in request.nodes for name in expand(text)),
+        nodes,
         tuple(request.names),
         tuple(request.gids),
         request.each_size,

@@ -48,9 +48,9 @@ def test_associations(client, capsys):
     assert shown.startswith(
         "Current Association Manager state\n\nAssociation Records\n\n"
         "ClusterName=tiny Account=bio UserName= Partition= Priority=0 ID=2\n"
-        "    SharesRaw/Norm/Level/Factor=10/0.00/10/0.00\n"
+        "    SharesRaw/Norm/Level/Factor=10/0.00/41/0.00\n"
         "    UsageRaw/Norm/Efctv=0.00/0.00/0.00\n"
-        "    ParentAccount=root Lft=4 DefAssoc=No\n"
+        "    ParentAccount=root(1) Lineage=/bio/ DefAssoc=No\n"
         "    GrpJobs=N(3) GrpJobsAccrue=N(0)\n"
         "    GrpSubmitJobs=N(9) GrpWall=N(41.00)\n"
         "    GrpTRES=cpu=64(12),mem=1024(4096),gres/gpu=8(2)\n"
@@ -59,7 +59,7 @@ def test_associations(client, capsys):
         "    MaxJobs=20 MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=\n"
         "    MaxTRESPJ=\n    MaxTRESPN=\n    MaxTRESMinsPJ=\n    MinPrioThresh=\n"
         "ClusterName=tiny Account=bio UserName=bob(1003) Partition= Priority=7 ID=4\n"
-        "    SharesRaw/Norm/Level/Factor=2147483647/0.00/0/0.00\n"
+        "    SharesRaw/Norm/Level/Factor=2147483647/0.00/1/0.00\n"
     )
     assert "    MaxJobs=5(2) MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=\n    MaxTRESPJ=gres/gpu=2\n" in shown
     assert list(client.calls[-1][1].accounts) == ["bio"]

@@ -96,3 +96,9 @@ def test_a_refusal_changes_nothing(site: Site, capsys: Any) -> None:
     status, _, err = apply(site, capsys, "--yes")
     assert status == 1 and err.startswith("penstock: error: nothing was changed: Access/permission denied: ")
     assert not site.is_changed
+
+
+@pytest.mark.parametrize("days", ["x", "\u00b2", "-1", "367", "", "9" * 5000])
+def test_days_that_are_no_number(site: Site, capsys: Any, days: str) -> None:
+    status, _, err = run_body(capsys, "penstock", policy.main, "plan", str(site.file), f"--days={days}")
+    assert status == 1 and err.startswith("penstock: error: Invalid --days: ") and "(allowed: 0 to 366)" in err

@@ -5,6 +5,10 @@ import json
 import pytest
 import yaml
 
+from cli.jsonacctmgr import association_object, qos_object
+from cli.sacctmgr_tree import Tree
+from penstock.v1 import controller_pb2 as pb
+from penstock.v1.shares_pb2 import Association, ListAssociationsReply, UserInfo
 from tests.cli.fake_controller import FakeClient
 from tests.cli.treeworld import out, world
 
@@ -190,7 +194,78 @@ def test_documents(client, capsys):
     assert qos["normal"]["limits"]["max"]["jobs"]["active_jobs"]["per"]["user"]["set"] is False
     assoc = {one["id"]: one for one in json.loads(out(capsys, "--json", "show", "assoc"))["associations"]}
     assert assoc[4]["max"]["jobs"]["active"]["number"] == 5 and assoc[4]["shares_raw"] == 2**31 - 1
-    assert assoc[4]["lineage"] == "/root/bio/0-bob/" and assoc[4]["is_default"]
+    assert assoc[4]["lineage"] == "/bio/0-bob/" and assoc[4]["is_default"]
     users = {one["name"]: one for one in json.loads(out(capsys, "--json", "show", "user", "bob"))["users"]}
     assert users["bob"]["coordinators"] == [{"name": "bio", "direct": True}]
     assert users["bob"]["default"] == {"account": "bio", "qos": "gold", "wckey": "w1"}
+
+
+UNSET = {"set": False, "infinite": True, "number": 0}
+#: An account's association and a QOS without limits, as slurmrestd 25.05 answers them with data_parser v0.0.43.
+ASSOCIATION = {
+    "accounting": [], "account": "free", "cluster": "tiny", "comment": "", "default": {"qos": ""}, "flags": [],
+    "max": {
+        "jobs": {
+            "per": {"count": UNSET, "accruing": UNSET, "submitted": UNSET, "wall_clock": UNSET},
+            "active": UNSET, "accruing": UNSET, "total": UNSET,
+        },
+        "tres": {
+            "total": [], "group": {"minutes": [], "active": []}, "minutes": {"total": [], "per": {"job": []}},
+            "per": {"job": [], "node": []},
+        },
+        "per": {"account": {"wall_clock": UNSET}},
+    },
+    "id": 9, "is_default": False, "lineage": "/free/", "min": {"priority_threshold": UNSET}, "parent_account": "root",
+    "partition": "", "priority": UNSET, "qos": ["normal"], "shares_raw": 1, "user": "",
+}  # fmt: skip
+QOS = {
+    "description": "Normal QOS default", "flags": [], "id": 1,
+    "limits": {
+        "grace_time": 0,
+        "max": {
+            "active_jobs": {"accruing": UNSET, "count": UNSET},
+            "jobs": {
+                "count": UNSET, "active_jobs": {"per": {"account": UNSET, "user": UNSET}},
+                "per": {"account": UNSET, "user": UNSET},
+            },
+            "tres": {
+                "total": [], "minutes": {"total": [], "per": {"qos": [], "job": [], "account": [], "user": []}},
+                "per": {"account": [], "job": [], "node": [], "user": []},
+            },
+            "wall_clock": {"per": {"qos": UNSET, "job": UNSET}}, "accruing": {"per": {"account": UNSET, "user": UNSET}},
+        },
+        "factor": UNSET, "min": {"priority_threshold": UNSET, "tres": {"per": {"job": []}}},
+    },
+    "name": "normal", "preempt": {"list": [], "mode": ["DISABLED"], "exempt_time": UNSET},
+    "priority": {"set": True, "infinite": False, "number": 0},
+    "usage_factor": {"set": True, "infinite": False, "number": 1.0}, "usage_threshold": UNSET,
+}  # fmt: skip
+
+
+def test_documents_are_slurms_to_the_last_key():
+    root = Association(id=1, account="root", shares=1, own_qos=["normal"])
+    free = Association(id=9, account="free", parent="root", shares=1, depth=1)
+    user = Association(
+        id=10, account="free", user="ann", partition="gpu", parent="free", shares=1, depth=2, qos=["normal"]
+    )
+    there = ListAssociationsReply(associations=[root, free, user], cluster="tiny", users=[UserInfo(name="ann")])
+    tree = Tree.of(there)
+    assert association_object(tree, free) == ASSOCIATION
+    assert [tree.lineage(one) for one in (root, user)] == ["/", "/free/0-ann/gpu/"]
+    normal = pb.Qos(
+        name="normal", description="Normal QOS default", id=1, usage_factor_ppm=10**6, usage_threshold_ppm=-1,
+        limit_factor_ppm=-1, preempt_exempt_time_s=-1,
+    )  # fmt: skip
+    assert qos_object(normal) == QOS
+
+
+def test_the_shares_beside_an_association():
+    """What an association has its part of: accounts and users below the same account together."""
+    rows = [("root", "", "", 1), ("a", "", "root", 30), ("b", "", "root", 10), ("root", "root", "root", 1), ("a", "u", "a", 5),
+            ("a", "v", "a", -1), ("c", "", "a", 7)]  # fmt: skip
+    found = [
+        Association(id=number, account=account, user=user, parent=parent, shares=shares)
+        for number, (account, user, parent, shares) in enumerate(rows, 1)
+    ]
+    levels = Tree.of(ListAssociationsReply(associations=found)).level_shares()
+    assert list(levels.values()) == [1, 41, 41, 41, 12, 12, 12]

@@ -72,6 +72,21 @@ def test_usage_of_the_past(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_nodes_that_are_none_are_refused(tmp_path: Path) -> None:
+    """In the words of the mistake: it is no fault of the controller's."""
+
+    async def run() -> None:
+        site = Site(tmp_path)
+        async with site.controller():
+            for nodes in ("n[1-99999999]", "n[", "n[1-"):
+                with pytest.raises(grpc.aio.AioRpcError, match="Invalid node name specified: Invalid hostlist"):
+                    await site.call_as(0, "ListEvents", governance_pb2.ListEventsRequest(nodes=[nodes]))
+                with pytest.raises(grpc.aio.AioRpcError, match="Invalid node name specified: Invalid hostlist"):
+                    await report(site, kind=KINDS.JOB_SIZES, nodes=[nodes])
+
+    asyncio.run(run())
+
+
 def test_events_of_nodes(tmp_path: Path) -> None:
     async def run() -> None:
         site = Site(tmp_path, extra="PrivateData=usage,events\n")
