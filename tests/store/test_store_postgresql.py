@@ -51,7 +51,7 @@ def test_rows_of_known_jobs_are_found_by_their_key_in_a_plan_made_while_the_tabl
 
 def test_what_texts_and_bytes_a_row_may_have(place: str) -> None:
     store = leading(place)
-    odd = "tab\t \"quote\" \\N \\u0041 {} \u00e4\u4e2d\U0001f600\r\n"
+    odd = 'tab\t "quote" \\N \\u0041 {} \u00e4\u4e2d\U0001f600\r\n'
     spec = SPEC._replace(script=bytes(range(256)), environment=(b"X=\xff",))
     store.commit(submitted(1, [make_job(1, admin_comment=odd, priority=2**62)], specs=[spec]))
     (found,) = all_jobs(store)
