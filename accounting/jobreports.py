@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, and_, case, exists, func, literal_column, or_, select
 
 from accounting.pasts import TIMES, Pasts, corrections, used
-from accounting.query import HAS_ENDED, IS_ACTIVE, Ids, Question
+from accounting.query import IS_ACTIVE, Ids, Question, ended_since
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB, JOB_REQUEST, STEP
 from accounting.tables import JOB_SPAN, RESERVATION_SPAN
@@ -87,7 +87,7 @@ def _asking(ask: JobAsk) -> tuple[Question, tuple[Any, ...]]:
 
 def _sources(base: UsageAsk) -> tuple[Any, ...]:
     """Conditions that have an index each: what ended in the window or later, and what goes on."""
-    return and_(HAS_ENDED, JOB.c.end_at_us > base.start_at_us), and_(IS_ACTIVE, JOB.c.end_at_us == literal_column("0"))
+    return ended_since(base.start_at_us + 1), and_(IS_ACTIVE, JOB.c.end_at_us == literal_column("0"))
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     check_groups(base.group_by, tuple(OWNERS))
     sums: dict[tuple[str, ...], list[int]] = {}
     where = (
-        HAS_ENDED, JOB.c.end_at_us >= base.start_at_us, JOB.c.end_at_us < base.end_at_us, JOB.c.start_at_us > 0,
+        ended_since(base.start_at_us), JOB.c.end_at_us < base.end_at_us, JOB.c.start_at_us > 0,
         *_filters(ask),
     )  # fmt: skip
     key = (JOB.c.job_id, JOB.c.attempt)

@@ -10,8 +10,9 @@ inside of such a job they are as right as they can be. The roll-up has counted w
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, and_, select
 
+from accounting.query import IS_ACTIVE
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB
 from accounting.tables import JOB_SPAN, ROLLUP_MARK, SUSPEND_PURGED_MARK
@@ -23,7 +24,7 @@ TIMES = (
     JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.suspended_at_us,
     JOB.c.suspended_us, JOB.c.tres_alloc,
 )  # fmt: skip
-IS_SUSPENDED = JOB.c.state == int(JobState.SUSPENDED)
+IS_SUSPENDED = and_(IS_ACTIVE, JOB.c.state == int(JobState.SUSPENDED))  # the first says so to the index of active jobs
 _PURGED = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == SUSPEND_PURGED_MARK)
 #: Attempts in one IN list.
 _IDS_MAX = 5_000

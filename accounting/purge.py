@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, and_, delete, exists, func, literal_column, not_, or_, select
 
 from accounting.archive import Archive
-from accounting.query import HAS_ENDED, IS_ACTIVE
+from accounting.query import HAS_ENDED, IS_ACTIVE, ended_since
 from accounting.rolling import Begin, read_marks
 from accounting.rollup import Calendar, purged_to
 from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
@@ -137,7 +137,7 @@ def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int
     while not access.pause():
         with access.read() as connection:
             later = or_(JOB.c.end_at_us > at_us, and_(JOB.c.end_at_us == at_us, JOB.c.job_id > job_id))
-            jobs = select(JOB.c.job_id, JOB.c.end_at_us).where(HAS_ENDED, JOB.c.end_at_us >= at_us, later)
+            jobs = select(JOB.c.job_id, JOB.c.end_at_us).where(ended_since(at_us), later)
             jobs = jobs.where(JOB.c.end_at_us < before_us, JOB.c.state >= ENDED_FROM)
             found = connection.execute(jobs.order_by(JOB.c.end_at_us, JOB.c.job_id).limit(PAGE_RECORDS)).all()
             ids = sorted({row.job_id for row in found})

@@ -30,13 +30,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, delete, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select
 
 from accounting.clusterdays import Changes, fold, pages
 from accounting.clusterhours import count_hours
 from accounting.numbers import Numbers
 from accounting.pasts import Pasts
-from accounting.query import IS_ACTIVE
+from accounting.query import HAS_ENDED, IS_ACTIVE, ended_since
 from accounting.rollup import HOUR_US, Attempt, Calendar, Sums, purged_to, settle
 from accounting.schema import JOB, STEP
 from accounting.tables import CLUSTER_HOUR, JOB_SPAN, ROLLUP_MARK, ROLLUP_OPEN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
@@ -51,7 +51,6 @@ PAGE_HOURS: Final = 24
 #: Their numbers are in databases.
 SCAN, ENDED, AFTER, LATE, CLUSTER, DONE, FOLD = range(7)
 
-_HAS_ENDED = JOB.c.end_at_us > literal_column("0")
 _USAGE = (USAGE_HOUR, USAGE_DAY, USAGE_MONTH)
 _COLUMNS = (
     JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.eligible_at_us,
@@ -145,9 +144,7 @@ class Roller:
         after = _after(
             (JOB.c.end_at_us, marks.ended_us), (JOB.c.job_id, marks.ended_job), (JOB.c.attempt, marks.ended_attempt)
         )
-        found = self._attempts(
-            _by_end().where(JOB.c.end_at_us >= marks.ended_us, JOB.c.end_at_us <= marks.target_us, after)
-        )
+        found = self._attempts(_by_end(marks.ended_us).where(JOB.c.end_at_us <= marks.target_us, after))
         if found:
             last = found[-1].row
             self._count(found, ended_us=last.end_at_us, ended_job=last.job_id, ended_attempt=last.attempt)
@@ -159,7 +156,7 @@ class Roller:
         after = _after(
             (JOB.c.end_at_us, marks.scan_end_us), (JOB.c.job_id, marks.scan_job), (JOB.c.attempt, marks.scan_attempt)
         )
-        found = self._attempts(_by_end().where(JOB.c.end_at_us >= marks.scan_end_us, after))
+        found = self._attempts(_by_end(marks.scan_end_us).where(after))
         if found:
             last = found[-1].row
             self._count(found, scan_end_us=last.end_at_us, scan_job=last.job_id, scan_attempt=last.attempt)
@@ -171,7 +168,7 @@ class Roller:
             JOB, and_(JOB.c.job_id == ROLLUP_OPEN.c.job_id, JOB.c.attempt == ROLLUP_OPEN.c.attempt)
         )
         is_gone = JOB.c.job_id.is_(None)
-        is_late = and_(_HAS_ENDED, JOB.c.end_at_us <= self.marks.target_us)
+        is_late = and_(HAS_ENDED, JOB.c.end_at_us <= self.marks.target_us)
         keys = (ROLLUP_OPEN.c.job_id.label("open_job"), ROLLUP_OPEN.c.attempt.label("open_attempt"))
         query = select(*_COLUMNS, *keys).select_from(opened).where(or_(is_gone, is_late)).order_by(*keys)
         found = self._attempts(query)
@@ -332,8 +329,8 @@ class _Found(NamedTuple):
     energy_j: int
 
 
-def _by_end() -> Any:
-    return select(*_COLUMNS).where(_HAS_ENDED).order_by(JOB.c.end_at_us, JOB.c.job_id, JOB.c.attempt)
+def _by_end(since_us: int) -> Any:
+    return select(*_COLUMNS).where(ended_since(since_us)).order_by(JOB.c.end_at_us, JOB.c.job_id, JOB.c.attempt)
 
 
 def _after(*parts: tuple[ColumnElement[Any], int]) -> ColumnElement[bool]:

@@ -10,8 +10,9 @@ index will do.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, literal_column, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, or_, select
 
+from accounting.query import IS_ACTIVE, IS_OF_ARRAY, ended_since
 from ctld.core.audit import AuditHead
 from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
@@ -59,16 +60,12 @@ IDS_PER_QUERY = 500
 #: Room for the exit code beside the signal in one number, for the highest pair of an array. Codes end at 255.
 _CODE_ROOM = 65_536
 
-IS_ACTIVE = JOB.c.state < literal_column(str(ENDED_FROM))
-HAS_ENDED = JOB.c.end_at_us > literal_column("0")
-IS_OF_ARRAY = JOB.c.array_job_id > literal_column("0")
-
 
 def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -> Loaded:
     """Everything, as of one moment: inside the caller's transaction."""
     meta = connection.execute(select(META)).one()
     has_state = and_(JOB.c.state >= ENDED_FROM, JOB.c.state != int(JobState.REQUEUED))
-    recent = and_(HAS_ENDED, JOB.c.end_at_us >= ended_since_us, has_state)
+    recent = and_(ended_since(ended_since_us), has_state)
     reader = rows.JobReader()
     jobs = [*_jobs(connection, reader, IS_ACTIVE), *_jobs(connection, reader, recent)]
     jobs = _last_attempts(jobs)
