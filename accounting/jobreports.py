@@ -15,7 +15,7 @@ from accounting.pasts import TIMES, Pasts, corrections, used
 from accounting.query import IS_ACTIVE, Ids, Question, ended_since
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB, JOB_REQUEST, STEP
-from accounting.tables import JOB_SPAN, RESERVATION_SPAN
+from accounting.tables import JOB_SPAN, RESERVATION_SPAN, ROLLUP_MARK, STEPS_PURGED_MARK
 from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_s
 from penstock.values.hostlist import expand
 from penstock.values.jobid import parse_selector
@@ -167,7 +167,11 @@ def _spread(values: Sequence[int]) -> tuple[int, ...]:
 
 
 def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
-    """Of jobs that ended in the window: jobs, and what was used and allocated of cpus (s), memory (MB s) and GPUs (s)."""
+    """Of jobs that ended in the window: jobs, and what was used and allocated of cpus (s), memory (MB s) and GPUs (s).
+
+    A job without steps has used nothing, but where steps are purged: there it tells nothing, and is left out. GPUs count
+    where they were measured.
+    """
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
     sums: dict[tuple[str, ...], list[int]] = {}
@@ -179,6 +183,8 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     asking, which = _asking(ask)
     had_ended = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, *where)
     pasts = Pasts(connection, had_ended)
+    mark = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == STEPS_PURGED_MARK)
+    steps_purged_us = connection.execute(mark).scalar() or 0
     query = select(*TIMES, *_OWNER, STEP.c.usage, STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb,
                    STEP.c.nodes, *which)  # fmt: skip
     joined = JOB.outerjoin(STEP, and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt))
@@ -187,6 +193,8 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         first = rows[0]
         owner = _owner(ask, [getattr(first, name) for name in _Owner._fields])
         if not sees(owner) or (which and not asking.matches(Ids(*first[-7:-1]), first[-1])):
+            continue
+        if first.end_at_us <= steps_purged_us and all(row.user_cpu_us is None for row in rows):
             continue
         entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
         for i, value in enumerate(_use_of(rows, pasts.attempt_of(first))):
@@ -214,10 +222,11 @@ def _use_of(rows: Sequence[Any], attempt: Attempt) -> tuple[int, ...]:
     steps = [row for row in rows if row.user_cpu_us is not None]
     cpu_us = sum(row.user_cpu_us + row.system_cpu_us for row in steps)
     mem_mb = max((row.max_rss_kb * row.nodes // 1024 for row in steps), default=0)
-    percent = max((msgspec.json.decode(row.usage).get(_GPU_UTIL, (0,))[0] for row in steps if row.usage), default=0)
-    gpu_us = held.get("gres/gpu", 0)
+    measured = [msgspec.json.decode(row.usage).get(_GPU_UTIL) for row in steps if row.usage]
+    percent = max((figure[0] for figure in measured if figure), default=-1)
+    gpu_us = held.get("gres/gpu", 0) if percent >= 0 else 0
     return (
-        1, cpu_us, held.get("cpu", 0), mem_mb * ran_us, held.get("mem", 0), min(percent * ran_us // _PERCENT, gpu_us),
+        1, cpu_us, held.get("cpu", 0), mem_mb * ran_us, held.get("mem", 0), min(max(percent, 0) * ran_us // _PERCENT, gpu_us),
         gpu_us,
     )  # fmt: skip
 

@@ -31,6 +31,7 @@ from accounting.tables import (
     RESERVATION_SPAN,
     ROLLUP_MARK,
     ROLLUP_OPEN,
+    STEPS_PURGED_MARK,
     SUSPEND_PURGED_MARK,
     USAGE_DAY,
     USAGE_HOUR,
@@ -40,9 +41,6 @@ from accounting.upsert import put
 
 #: Records of one transaction.
 PAGE_RECORDS = 100
-
-#: Name of the mark of how far steps are purged: the end of the last job that was looked at.
-_STEPS_MARK = "steps_purged_us"
 
 Rows = Sequence[tuple[Table, Mapping[str, Any]]]
 
@@ -132,7 +130,7 @@ def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int
     """Through the jobs that have ended, in the order of their ends, from where the last purge came to."""
     done, job_id = 0, -1
     with access.read() as connection:
-        mark = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == _STEPS_MARK)
+        mark = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == STEPS_PURGED_MARK)
         at_us = connection.execute(mark).scalar() or 0
     while not access.pause():
         with access.read() as connection:
@@ -151,7 +149,7 @@ def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int
         with access.begin() as connection:
             for row in page:
                 connection.execute(delete(STEP).where(*(column == row[column.name] for column in STEP.primary_key)))
-            put(connection, ROLLUP_MARK, [{"name": _STEPS_MARK, "value": at_us}])
+            put(connection, ROLLUP_MARK, [{"name": STEPS_PURGED_MARK, "value": at_us}])
         done += len(page)
     return done
 

@@ -164,6 +164,8 @@ ROLLUP_MARK = Table(
 
 #: Suspensions that were over before this are purged.
 SUSPEND_PURGED_MARK = "suspend_purged_us"
+#: How far steps are purged: the end of the last job that was looked at.
+STEPS_PURGED_MARK = "steps_purged_us"
 
 #: Slurm's numbers of the TRES that every cluster has. The controller gives numbers to others (ctld/core/tres.py).
 FIXED_TRES = {

@@ -6,7 +6,7 @@ together. Days are the controller's.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ReportRequest
@@ -47,6 +47,9 @@ class Efficiency(NamedTuple):
     gpu: float | None
 
 
+T = TypeVar("T", Waits, Efficiency)
+
+
 class Report(NamedTuple):
     """Everything on the page."""
 
@@ -56,8 +59,8 @@ class Report(NamedTuple):
     tres: str
     days: tuple[Day, ...]
     usage: dict[str, dict[str, float]]  # account -> day -> TRES hours; the largest account first
-    waits: dict[str, Waits]
-    efficiency: dict[str, Efficiency]
+    waits: dict[str, Waits]  # most jobs first
+    efficiency: dict[str, Efficiency]  # likewise
 
 
 def load(client: Client, days: list[tuple[int, int]]) -> Report:
@@ -71,8 +74,12 @@ def load(client: Client, days: list[tuple[int, int]]) -> Report:
         tres,
         tuple(_day(client, one, tres) for one in days),
         _usage(client, days, tres),
-        {row.keys[0]: _waits(row.values) for row in _rows(client, _Kind.WAITS, begin_us, end_us, by="account")},
-        {row.keys[0]: _used(row.values) for row in _rows(client, _Kind.EFFICIENCY, begin_us, end_us, by="account")},
+        _most_jobs(
+            {row.keys[0]: _waits(row.values) for row in _rows(client, _Kind.WAITS, begin_us, end_us, by="account")}
+        ),
+        _most_jobs(
+            {row.keys[0]: _used(row.values) for row in _rows(client, _Kind.EFFICIENCY, begin_us, end_us, by="account")}
+        ),
     )
 
 
@@ -80,6 +87,10 @@ def _rows(client: Client, kind: Any, begin_us: int, end_us: int, by: str = "", t
     request = ReportRequest(kind=kind, start_at_us=begin_us, end_at_us=end_us, group_by=[by] if by else [], tres=tres)
     for page in client.stream("Report", request):
         yield from page.rows
+
+
+def _most_jobs(found: dict[str, T]) -> dict[str, T]:
+    return {name: found[name] for name in sorted(found, key=lambda name: (-found[name].jobs, name))}
 
 
 def day_name(at_us: int) -> str:
@@ -117,7 +128,7 @@ def _waits(values: Any) -> Waits:
 
 def _used(values: Any) -> Efficiency:
     jobs, cpu, cpu_of, mem, mem_of, gpu, gpu_of = values[:7]
-    return Efficiency(jobs, _part(cpu, cpu_of), _part(mem, mem_of), _part(gpu, gpu_of) if gpu >= 0 else None)
+    return Efficiency(jobs, _part(cpu, cpu_of), _part(mem, mem_of), _part(gpu, gpu_of))
 
 
 def _part(used: int, of: int) -> float | None:

@@ -16,6 +16,10 @@ from penstock.values.duration import format_duration
 
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#999999")
 _SIZE_INCHES: Final = (10.0, 3.6)
+#: Accounts in one plot of groups of bars; those with most jobs. The table has all.
+_GROUPS_MAX: Final = 12
+#: Names that stand beside each other in one line below a plot; longer ones are turned.
+_LINE_CHARS_MAX: Final = 110
 #: Days beyond which not every one is named.
 _LABELS_MAX: Final = 16
 
@@ -66,9 +70,8 @@ def _hours(hours: float) -> str:
 
 def _tiles(report: Report, unit: str) -> str:
     allocated = sum(day.allocated for day in report.days)
-    idle = sum(day.idle + day.planned for day in report.days)
-    down = sum(day.down for day in report.days)
-    whole = allocated + idle + down
+    idle = sum(day.idle for day in report.days)
+    whole = sum(day.allocated + day.planned + day.idle + day.down for day in report.days)
     jobs = sum(one.jobs for one in report.waits.values())
     waited_s = sum(one.mean_s * one.jobs for one in report.waits.values())
     found = [
@@ -117,7 +120,7 @@ def _efficiency_table(report: Report) -> str:
 
 def _days_table(report: Report, unit: str) -> str:
     rows = [(day.name, *map(_hours, day[1:])) for day in report.days]
-    return _table(("Day", f"{unit} hours allocated", "reserved", "idle", "down"), rows)
+    return _table(("Day", f"{unit} hours allocated", "planned", "idle", "down"), rows)
 
 
 # ---- plots -------------------------------------------------------------------------------------------------------
@@ -183,28 +186,36 @@ def _grouped(axes: Any, names: list[str], layers: list[tuple[str, list[float]]])
     for place, (label, values) in enumerate(layers):
         at = [i + (place - (len(layers) - 1) / 2) * width for i in range(len(names))]
         axes.bar(at, values, width, label=label, color=COLOURS[place])
-    axes.set_xticks(range(len(names)), [_plain(name) for name in names])
-    axes.legend(frameon=False)
+    is_long = sum(map(len, names)) > _LINE_CHARS_MAX
+    axes.set_xticks(
+        range(len(names)),
+        [_plain(name) for name in names],
+        rotation=30 if is_long else 0,
+        ha="right" if is_long else "center",
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
 def _waits_plot(axes: Any, report: Report, unit: str) -> bool:
-    names = list(report.waits)
+    names = list(report.waits)[:_GROUPS_MAX]
     if not names:
         return False
-    found = report.waits.values()
+    found = [report.waits[name] for name in names]
     _grouped(axes, names, [("median", [w.median_s / 60 for w in found]), ("95 %", [w.p95_s / 60 for w in found])])
     axes.set_ylabel("minutes")
     axes.set_yscale("symlog", linthresh=1)
+    axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
     axes.set_ylim(0, 2 + 1.5 * max(one.p95_s for one in found) / 60)
     return True
 
 
 def _efficiency_plot(axes: Any, report: Report, unit: str) -> bool:
-    names = list(report.efficiency)
+    names = list(report.efficiency)[:_GROUPS_MAX]
+    found = [report.efficiency[name] for name in names]
     layers = [
-        (word, [100 * (getattr(one, field) or 0.0) for one in report.efficiency.values()])
+        (word, [100 * (getattr(one, field) or 0.0) for one in found])
         for word, field in (("CPU time", "cpu"), ("memory", "memory"), ("GPU time", "gpu"))
-        if any(getattr(one, field) is not None for one in report.efficiency.values())
+        if any(getattr(one, field) is not None for one in found)
     ]
     if not layers:
         return False

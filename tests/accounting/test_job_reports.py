@@ -379,3 +379,22 @@ def test_a_purge_of_suspensions_makes_no_job_run_longer(any_store: str) -> None:
 def sizes_of(connection: Connection, ask: JobAsk) -> list[Any]:
     """Of all sizes together."""
     return sizes(connection, ask, lambda owner: True)
+
+
+def test_the_efficiency_of_jobs_whose_steps_are_purged_is_not_none_but_unknown(any_store: str) -> None:
+    """Two jobs of 4 CPUs for an hour: the first ended three days ago and loses its step, the second has none."""
+    store = leading(any_store)
+    first, second = job(1, "physics", FOUR, -72 * 60, -71 * 60), job(2, "physics", FOUR, 0, 60)
+    step = make_step(first, state=JobState.COMPLETED, end_at_us=first.end_at_us)._replace(user_cpu_us=7_000_000)
+    store.commit(submitted(1, [first, second], steps=[step]))
+    rolled(any_store, 120)
+    ask = JobAsk(UsageAsk(at(-73 * 60), at(120), ("account",)))
+    engine = write_engine(any_store)
+    with engine.connect() as connection:
+        assert [row.values[:3] for row in efficiency(connection, ask, lambda owner: True)] == [(2, 7, 2 * 4 * 60 * MIN)]
+    access = Access(engine.begin, engine.connect, lambda: False, JOB_HISTORY, Calendar(()))
+    assert purge(access, "steps", at(-60), None) == 1
+    with engine.connect() as connection:
+        assert [row.values[:3] for row in efficiency(connection, ask, lambda owner: True)] == [(1, 0, 4 * 60 * MIN)]
+    engine.dispose()
+    store.close()
