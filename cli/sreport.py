@@ -53,7 +53,7 @@ COMMAND = Command(
           WCKeyUtilizationByUser|Utilization [Accounts= Users= Wckeys= QosList= Tree]
   job SizesByAccount|SizesByWcKey|SizesByAccountAndWcKey [Accounts= AcctAsParent FlatView GID= Grouping= Jobs= Nodes=
           Partitions= PrintJobCount Users= Wckeys=]
-  reservation Utilization [Names= Nodes=]
+  reservation Utilization [Ids= Names= Nodes=]
   user TopUsage [Accounts= Group TopCount= Users=]
   each with [All_Clusters] [Clusters=] [Start=] [End=] [Format=FIELD[%WIDTH],...]; Start is yesterday, End is today""",
 )

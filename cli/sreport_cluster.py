@@ -131,6 +131,8 @@ def reservations(client: Client, asked: Asked, setting: Setting) -> Iterable[str
     rows = []
     for row in rows_of(client, request):
         name, number, start, end, nodes, flags, associations = row.keys
+        if number not in (asked.of("ids") or (number,)):
+            continue
         rows.append(
             Reserved(
                 client.cluster.cluster_name, name, number, int(start) * US, int(end) * US, nodes, flags, associations, row.tres,

@@ -89,7 +89,7 @@ CONDITIONS: dict[str, dict[str, str]] = {
         "jobs": "jobs", "nodes": "nodes", "partitions": "partitions", "printjobcount": "*printjobcount", "qos": "qos",
         "users": "users", "wckeys": "wckeys",
     },
-    "reservation": {"names": "names", "nodes": "nodes"},
+    "reservation": {"ids": "ids", "names": "names", "nodes": "nodes"},
     "user": {"accounts": "accounts", "group": "*group", "topcount": "topcount", "users": "users"},
 }  # fmt: skip
 #: Of other types too, where they are said for completeness: they filter usage there.

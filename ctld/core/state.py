@@ -239,15 +239,13 @@ class ClusterState:
 
     def acknowledge(self, node: str, link_id: int, spool_id: str, sequence: int) -> None:
         """All reports of this spool up to `sequence` are in the next batch."""
-        key = (node, link_id, spool_id)
-        if sequence > self.acks.get(key, 0):
+        if sequence > self.acks.get(key := (node, link_id, spool_id), 0):
             self.acks[key] = sequence
 
     def take_acks(self) -> list[Effect]:
         """One acknowledgement for each stream that reported since the last seal."""
-        acks: list[Effect] = [AckReports(n, link, spool, seq) for (n, link, spool), seq in self.acks.items()]
-        self.acks.clear()
-        return acks
+        taken, self.acks = self.acks, {}
+        return [AckReports(n, link, spool, seq) for (n, link, spool), seq in taken.items()]
 
     def touch(self, job: Job) -> None:
         """The job's row must be written."""
@@ -293,9 +291,7 @@ class ClusterState:
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
             or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.periodic.dirty or self.amended.dirty
-            or self.audit.rows
-            or self.dirty_qos or self.registry.is_dirty()
-            or self.budgets.dirty or self.budgets.closed
+            or self.audit.rows or self.dirty_qos or self.registry.is_dirty() or self.budgets.dirty or self.budgets.closed
             or self.dirty_events or self.job_spans or self.dirty_reservation_spans
         )  # fmt: skip
 
@@ -314,8 +310,8 @@ class ClusterState:
 
     def assoc_number(self, job: Job) -> int:
         """A number for (user, account, partition), which bf_max_job_assoc counts by."""
-        key = (job.user_id, job.request.account, job.partition)
-        return self.assoc_numbers.setdefault(key, len(self.assoc_numbers))
+        numbers = self.assoc_numbers
+        return numbers.setdefault((job.user_id, job.request.account, job.partition), len(numbers))
 
     def start_new_batch(self) -> None:
         """What has been handed out is no longer new."""

@@ -275,6 +275,8 @@ def test_reservations(client, capsys):
     assert out(capsys, "-nP", "-tsec", "-Tcpu", "resv", "util", "format=res,nodes,flags,assoc,tresti,total") == (
         "7|n[1-2]|MAINT|physics|6000|86400\n"
     )
+    assert out(capsys, "-nP", "resv", "util", "ids=6,7", "format=res") == "7\n7\n"
+    assert out(capsys, "-nP", "resv", "util", "ids=6", "format=res") == ""
 
 
 # ---- jobs --------------------------------------------------------------------------------------------------------
