@@ -3,11 +3,12 @@
 limit KEY=VALUE ... account=NAME user=NAME qos=NAME    set limits as sacctmgr does (~ for a comma), made if it is not there
 counts account=NAME | user=NAME in=ACCOUNT | qos=NAME  what is counted there
 obstacles 1                                            what holds a job back, with its numbers
+forget qos=NAME | account=NAME                         sacctmgr modify set RawUsage=0
 """
 
 from typing import Any
 
-from ctld.core.events import Tick
+from ctld.core.events import AccountAction, ChangeAccounts, ChangeQos, QosAction, Tick
 from ctld.core.fairshare import AccountRow
 from ctld.core.model import Qos
 from ctld.core.obstacles import obstacles
@@ -77,6 +78,15 @@ class LimitCommands:
             f"jobs {book.jobs} submitted {book.submitted} tres {dict(sorted(book.tres.items()))}",
             f"minutes left {left} used {used}",
         ]
+
+    def forget(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        root, reset = self.world.actor("root"), {"rawusage": "0"}
+        if "qos" in keys:
+            return self.world.do(ChangeQos(root, QosAction.MODIFY, (keys["qos"],), reset, self.world.reply_to()))
+        wish = ChangeAccounts(
+            root, AccountAction.MODIFY, "account", (keys["account"],), reset, reply_to=self.world.reply_to()
+        )
+        return self.world.do(wish)
 
     def obstacles(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         state = self.world.core.state
