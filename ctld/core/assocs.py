@@ -75,6 +75,7 @@ def _make(state: ClusterState, account: str, user: str, parent: Assoc, now_us: i
     if revived:  # what it used before it was deleted is its account's
         state.dirty_usage[assoc.assoc_id] = None
     state.dirty_assocs[assoc.assoc_id] = assoc.row()
+    state.entities_changed = True
     calculate_soon(state, now_us)
     return assoc
 

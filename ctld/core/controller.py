@@ -300,7 +300,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
 
 def _keep_limits(state: ClusterState, now_us: int) -> None:
     """What has happened counts against limits, and may wake who waits for one."""
-    if state.dirty_assocs or state.dirty_qos:
+    if state.entities_changed:
         limit_changes.follow(state, now_us)
     if state.ledger is not None and state.ledger.sums_due:
         ledger.sum_again(state, state.ledger)
@@ -372,18 +372,52 @@ class Core:
         self._sequence = 0
         self._now_us = now_us
         self._scheduled = False  # nothing has happened since the last pass
+        self._event: AnyEvent | None = None  # that is being handled
         recover(self.state, config, loaded, now_us)
 
     def step(self, now_us: int, event: AnyEvent) -> None:
         """Handle one event. A refusal becomes its reply; any other exception is a bug and leaves the state unusable."""
+        self.begin(now_us, event)
+        while self._event is not None:
+            self.go_on()
+
+    @property
+    def is_amid(self) -> bool:
+        """An event has begun to be handled and is not done. Nothing but `go_on` may be called, and nothing shown."""
+        return self._event is not None
+
+    def begin(self, now_us: int, event: AnyEvent) -> None:
+        """Handle one event, or begin to: of one that takes long the rest is left to `go_on`."""
         state = self.state
         self._scheduled = False
         self._now_us = state.now_us = now_us = max(now_us, self._now_us)
         self._run_timers(now_us)
+        self._event = event
         try:
             HANDLERS[type(event)](state, now_us, event)
         except Refused as refused:
             state.reply(getattr(event, "reply_to", 0), Refusal(int(refused.code), refused.text))
+        if state.unfinished is None:
+            self._end_step(now_us)
+
+    def go_on(self) -> None:
+        """Some milliseconds more of an event."""
+        state = self.state
+        assert state.unfinished is not None
+        try:
+            next(state.unfinished)
+            return
+        except StopIteration:
+            pass
+        except Refused as refused:
+            state.reply(getattr(self._event, "reply_to", 0), Refusal(int(refused.code), refused.text))
+        state.unfinished = None
+        self._end_step(state.now_us)
+
+    def _end_step(self, now_us: int) -> None:
+        """What every event may have led to."""
+        state = self.state
+        self._event = None
         if state.hets_due:
             het_life.settle(state, now_us)
         if state.steps_due:

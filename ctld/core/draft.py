@@ -81,6 +81,7 @@ class Draft:
             return
         state = self.state
         state.rules_changed()
+        state.entities_changed = True
         state.budgets.stale = True
         state.lending.stale = True
         if any(isinstance(told.after or told.before, Qos) for told in self.told):

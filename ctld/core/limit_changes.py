@@ -91,13 +91,13 @@ def _at_rest(state: ClusterState, spent: Spent, now_us: int, carry_on: bool) -> 
 
 
 def follow(state: ClusterState, now_us: int) -> None:
-    """Compare with what is known. Called when associations or QOS are dirty, which they stay until the next seal."""
-    ledger = state.ledger
+    """Compare with what is known. Called after a step that has changed associations or QOS."""
+    ledger, state.entities_changed = state.ledger, False
     if ledger is None:
         return
     by_id = state.shares.by_id
     changed: list[int] = []
-    moved = False
+    moved, arrived = False, dict[tuple[str, str], None]()
     for assoc_id in state.dirty_assocs:
         assoc = by_id.get(assoc_id)
         known = ledger.known.get(assoc_id)
@@ -110,14 +110,17 @@ def follow(state: ClusterState, now_us: int) -> None:
         if known == now:
             continue
         ledger.known[assoc_id] = now
-        ledger.chains.clear()
         if known is None:
-            _arrived(state, ledger, assoc.account, assoc.user_name, assoc.partition)
+            if assoc.user_name:
+                arrived[assoc.account, assoc.user_name] = None
             changed.append(assoc_id)
         elif known[0] != now[0]:
             moved = True
         else:
             changed.append(assoc_id)
+    ledger.chains.clear()
+    if arrived:
+        _arrived(state, ledger, arrived)
     qos = [name for name in state.dirty_qos if _is_other(ledger.known_qos.get(name), state.qos.get(name))]
     if moved:
         _fill(state, now_us)
@@ -133,12 +136,10 @@ def follow(state: ClusterState, now_us: int) -> None:
         _look_again(state, _concerned(state, ledger, changed, qos), now_us)
 
 
-def _arrived(state: ClusterState, ledger: Ledger, account: str, user: str, partition: str) -> None:
-    """A new association: jobs that had none, or that of all partitions, may belong to it."""
-    if not user:
-        return
+def _arrived(state: ClusterState, ledger: Ledger, places: dict[tuple[str, str], None]) -> None:
+    """New associations of (account, user): jobs that had none, or that of all partitions, may belong to them."""
     for job_id, entry in ledger.entries.items():
-        if entry.user == user and entry.account == account and (partition or not entry.assoc_id):
+        if (entry.account, entry.user) in places:
             state.limits_due[job_id] = None
 
 
@@ -169,6 +170,8 @@ def _new_qos(state: ClusterState, ledger: Ledger, name: str, now_us: int) -> Non
 def _concerned(state: ClusterState, ledger: Ledger, assocs: list[int], qos: list[str]) -> list[Job]:
     """Pending jobs that belong to one of these: those that a limit holds back may fit now, and of those that wait for
     nodes some may not any more. These must say so now: nodes are kept for who is ready."""
+    if not ledger.entries and not ledger.waiting:
+        return []
     names = frozenset(qos)
     ids = frozenset(one.assoc_id for assoc_id in assocs for one in below(state.shares.by_id[assoc_id]))
     found = dict.fromkeys(job_id for job_id, entry in ledger.entries.items() if _is_of(entry, ids, names))

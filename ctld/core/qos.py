@@ -14,6 +14,7 @@ def number_qos(state: ClusterState) -> None:
         if not record.qos_id:
             state.qos[record.name] = record._replace(qos_id=1 if record.name == DEFAULT_QOS else next_qos_id(state))
             state.dirty_qos[record.name] = None
+            state.entities_changed = True
 
 
 def next_qos_id(state: ClusterState) -> int:

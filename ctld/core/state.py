@@ -9,6 +9,7 @@ Deliberately absent: rules. When a job may start, end or be seen is decided else
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,7 @@ class ClusterState:
         self.config = Config()
         self.epoch = 0
         self.now_us = 0  # time of the event being handled
+        self.unfinished: Iterator[None] | None = None  # what is left of handling it (Core.begin)
         self.next_job_id = 1
         self.next_request_id = 1
         self.jobs: dict[int, Job] = {}  # active, and ended less than MinJobAge ago
@@ -216,6 +218,7 @@ class ClusterState:
         self.priorities: Priorities | None = None  # None = priority/basic
         self.priority_generation = 0
         self.dirty_assocs: dict[int, AssocRow] = {}
+        self.entities_changed = False  # associations or QOS, since limit_changes.py looked
         self.dirty_usage: dict[int, None] = {}
         self.dirty_qos_usage: dict[str, None] = {}
         self.dirty_accounts: dict[str, AccountRow] = {}

@@ -8,7 +8,7 @@ change goes through a draft (draft.py), which says what it has changed when it h
 Jobs are not copied: who acts on somebody else's says so (`meddles`, `Meddling`). A user's own jobs cost one comparison.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctld.core import audit
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ctld.core.state import ClusterState
 
 Handler = Callable[["ClusterState", int, Any], None]
+#: Records of accounting that are compared in one go: some milliseconds.
+RECORDS_AT_ONCE: Final = 100
 #: By kind and key, records as they are.
 Tables = dict[str, dict[Any, Any]]
 
@@ -160,16 +162,18 @@ def tell(
     actor: Actor,
     request: ChangeAccounts | ChangeQos,
     told: Iterable[tuple[Any, Any]],
-) -> None:
-    """One request's changes of accounting, record by record: (before, after), in the order in which they were made."""
+) -> Iterator[None]:
+    """One request's changes of accounting, record by record: (before, after), in the order in which they were made. Goes on
+    a little at a time."""
     asked = {"changes": request.changes} if request.changes else {}
-    write(state, now_us, actor, _merged(told), asked, transacts=True)
+    changes = yield from _merged(told)
+    yield from _writing(state, now_us, actor, changes, asked, True)
     if "rawusage" in request.changes:
         names = (*request.names, *(request.accounts if isinstance(request, ChangeAccounts) else ()))
         state.audit.note(now_us, actor, "reset usage", names, asked=asked)
 
 
-def _merged(told: Iterable[tuple[Any, Any]]) -> list[Change]:
+def _merged(told: Iterable[tuple[Any, Any]]) -> Generator[None, None, list[Change]]:
     """What has become of each record in the end, by kinds. What had made itself counts as not there, as for sacctmgr."""
     ends: dict[tuple[str, Any], tuple[str, Any, Any]] = {}
     for was, now in told:
@@ -180,11 +184,13 @@ def _merged(told: Iterable[tuple[Any, Any]]) -> list[Change]:
             key = (kind, row.assoc_id if kind == ASSOC else name)
             ends[key] = (name, ends[key][1] if key in ends else was, now)
     found = []
-    for (kind, _), (name, was, now) in ends.items():
+    for number, ((kind, _), (name, was, now)) in enumerate(ends.items(), 1):
         if kind == ASSOC and was is not None and was.made_by_itself:
             was = None
         if was != now:
             found.append(_change(kind, name, was, now))
+        if number % RECORDS_AT_ONCE == 0:
+            yield
     order = list(_TXN_WORDS)
     return sorted(found, key=lambda change: order.index(change.kind))
 
@@ -207,11 +213,23 @@ def write(
     transacts: bool = False,
 ) -> None:
     """One record for all objects that the same has happened to."""
-    alike: dict[str, list[Change]] = {}
-    for change in changes:
-        said = audit.canonical(audit.plain({"before": change.before, "after": change.after}))
-        alike.setdefault(f"{change.verb} {change.kind} {said}", []).append(change)
+    for _ in _writing(state, now_us, actor, changes, asked, transacts):
+        pass
+
+
+def _writing(
+    state: "ClusterState", now_us: int, actor: Actor, changes: list[Change], asked: audit.Fields, transacts: bool
+) -> Iterator[None]:
+    alike: dict[tuple[str, str, str], list[Change]] = {}
+    for number, change in enumerate(changes, 1):
+        said = (
+            audit.canonical(audit.plain({"before": change.before, "after": change.after})) if len(changes) > 1 else ""
+        )
+        alike.setdefault((change.verb, change.kind, said), []).append(change)
+        if number % RECORDS_AT_ONCE == 0:
+            yield
     for same in alike.values():
+        yield
         first = same[0]
         objects = [f"{one.kind} {one.key}" for one in same]
         state.audit.note(

@@ -179,11 +179,14 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         count: Callable[[str, int, int], None] | None = None,
         limiter: RateLimiter | None = None,
         denied: Denied | None = None,
+        whole: Callable[[], Awaitable[None] | None] | None = None,
     ) -> None:
         """`count` is told of each call that was let in: method, uid (-1 = a node), microseconds.
 
-        `denied` is told of each call that was not: by this gate, by its handler or by the core.
+        `denied` is told of each call that was not: by this gate, by its handler or by the core. `whole`: what to await
+        while the core is amid a change that takes long (Runtime.whole).
         """
+        self._whole = whole
         self._denied = denied
         self._authenticator = authenticator
         self._count = count
@@ -203,7 +206,9 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
 
     async def enter(self, method: str, context: Any) -> int:
         """Return the uid (-1 = a node, or nobody yet) of who may pass; else the call ends here."""
+        await self._until_whole()
         peer = await self._authenticator.identify(context)
+        await self._until_whole()
         refusal = judge(method, peer)
         if refusal is None:
             wait_ms = self._limiter.wait_ms(peer.actor) if self._limiter is not None else 0
@@ -217,6 +222,11 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         if self._denied is not None and not peer.passing:
             self._denied(peer, method, explanation, context.peer())
         await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
+
+    async def _until_whole(self) -> None:
+        waiting = self._whole() if self._whole is not None else None
+        if waiting is not None:
+            await waiting
 
     def aborted(self, method: str, context: Any) -> None:
         """A handler has ended the call with a refusal."""

@@ -90,7 +90,7 @@ def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Se
     check_complete(FILES)
     runtime = services.runtime
     limiter = RateLimiter(lambda: runtime.core.state.config.slurmctld_parameters, time.monotonic)
-    gate = Gate(authenticator, runtime.diagnostics.count_call, limiter, services.denials.note)
+    gate = Gate(authenticator, runtime.diagnostics.count_call, limiter, services.denials.note, runtime.whole)
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     made = {
         "Controller": ControllerService(services),

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -99,6 +99,7 @@ class Runtime:
         self._recorder = recorder or FlightRecorder(None)
         self._inbox: deque[AnyEvent] = deque()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._whole: list[asyncio.Future[None]] = []  # who wait for the end of an event that takes long
         self._next_reply_to = 1
         self._pump_due = False
         self._committing = False
@@ -189,7 +190,7 @@ class Runtime:
         except Exception as error:  # noqa: BLE001 (whatever it is, the state can no longer be trusted)
             self._die("the core failed", error)
             return
-        if self._inbox:
+        if self._inbox or self.core.is_amid:
             self._schedule_pump()
         elif not self._committing:
             self._idle.set()
@@ -198,18 +199,22 @@ class Runtime:
         self._arm_timer()
 
     def _step_inbox(self) -> None:
-        inbox, step, clock_us, record = self._inbox, self.core.step, self.clock_us, self._recorder.event
+        inbox, core, clock_us, record = self._inbox, self.core, self.clock_us, self._recorder.event
         until = time.monotonic() + PUMP_S
         number = 0
-        while inbox:
+        while inbox or core.is_amid:
+            if core.is_amid:
+                if self._go_on(until):
+                    break
+                continue
             event = inbox.popleft()
             now_us = clock_us()
             if jump_us := self._take_jump():
                 log.warning("the clock was set forward by %.1f s", jump_us / 1_000_000)
                 record(now_us - jump_us, ClockJumped(jump_us))
-                step(now_us - jump_us, ClockJumped(jump_us))
+                core.step(now_us - jump_us, ClockJumped(jump_us))
             record(now_us, event)
-            step(now_us, event)
+            core.begin(now_us, event)
             number += 1
             if type(event) is SubmitJob:
                 self.metrics.submits += 1
@@ -218,8 +223,34 @@ class Runtime:
                 break
         self.metrics.events += number
 
+    def _go_on(self, until: float) -> bool:
+        """More of an event that takes long, until then. True when something is left of it."""
+        while self.core.is_amid:
+            self.core.go_on()
+            if time.monotonic() > until:
+                break
+        if not self.core.is_amid:
+            self._let_in()
+        return self.core.is_amid
+
+    def _let_in(self) -> None:
+        waiting, self._whole = self._whole, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def whole(self) -> Awaitable[None] | None:
+        """What to await before the state is looked at, so that nobody is shown half of a change. None: it is whole."""
+        return self._until_whole() if self.core.is_amid else None
+
+    async def _until_whole(self) -> None:
+        while self.core.is_amid and not self._over:
+            waiting = self._loop.create_future()
+            self._whole.append(waiting)
+            await waiting
+
     def _seal_if_free(self) -> None:
-        while not self._committing and not self._over:
+        while not self._committing and not self._over and not self.core.is_amid:
             self._schedule()
             self._sealed_at_us = self.clock_us()
             batch = self.core.seal()
@@ -276,7 +307,7 @@ class Runtime:
         except Exception as failure:  # noqa: BLE001 (as in _pump)
             self._die("the core failed", failure)
             return
-        if not (self._inbox or self._committing or self._pump_due):
+        if not (self._inbox or self._committing or self._pump_due or self.core.is_amid):
             self._idle.set()
         self._arm_timer()
 
@@ -374,7 +405,7 @@ class Runtime:
         if self._over or self._closing:
             return
         self._loop.call_later(CHECK_S, self._check)
-        if len(self.core.state.jobs) > CHECK_JOBS_MAX or self._inbox:
+        if len(self.core.state.jobs) > CHECK_JOBS_MAX or self._inbox or self.core.is_amid:
             return
         try:
             self.core.check()
@@ -406,6 +437,7 @@ class Runtime:
         if not self._over:
             self._over = True
             self._idle.set()
+            self._let_in()
             self._recorder.flush()
             self._fail(what, error)
 

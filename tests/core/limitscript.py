@@ -36,6 +36,7 @@ def set_limits(world: World, where: dict[str, str], keys: dict[str, str]) -> Non
                 qos = qos._replace(**{name: int(other[name])})
         state.qos[qos.name] = qos
         state.dirty_qos[qos.name] = None
+        state.entities_changed = True
         return
     tree, name, user = state.shares, where["account"], where.get("user", "")
     account = tree.accounts.get(name)
@@ -49,6 +50,7 @@ def set_limits(world: World, where: dict[str, str], keys: dict[str, str]) -> Non
     assoc.limits = changed(assoc.limits, keys, OF_ASSOC)
     assoc.made_by_itself = False
     state.dirty_assocs[assoc.assoc_id] = assoc.row()
+    state.entities_changed = True
 
 
 class LimitCommands:

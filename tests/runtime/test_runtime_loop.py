@@ -7,8 +7,20 @@ from pathlib import Path
 import pytest
 
 from ctld.core.controller import Core
-from ctld.core.effects import AdmitNode, LaunchStep, Results, Submitted
-from ctld.core.events import Actor, AwaitJob, CancelJobs, JobFilter, NodeRegistered, Role, SubmitJob, WantedJob
+from ctld.core.effects import AdmitNode, LaunchStep, Refusal, Results, Submitted
+from ctld.core.events import (
+    AccountAction,
+    Actor,
+    AwaitJob,
+    CancelJobs,
+    ChangeAccounts,
+    ChangeMany,
+    JobFilter,
+    NodeRegistered,
+    Role,
+    SubmitJob,
+    WantedJob,
+)
 from ctld.core.model import SpecRow
 from ctld.core.submit import SUBMIT_KEY_AGE_US
 from ctld.runtime import loop as loop_module
@@ -122,6 +134,45 @@ def test_no_answer_leaves_before_its_commit(tmp_path):
         assert await asked == Submitted(1)
         assert world.runtime.snapshot.jobs[1].state is JobState.PENDING
         assert [row.job_id for row in world.store.store.load(START_US, 0, 0).jobs] == [1]
+
+    run(tmp_path, story)
+
+
+def test_a_long_change_lets_the_loop_go_on_and_nobody_see_half_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop_module, "PUMP_S", 0.0)
+    add = AccountAction.ADD
+    good = [ChangeAccounts(ACTOR, add, "account", ("lab",), {})]
+    good += [ChangeAccounts(ACTOR, add, "user", (f"u{i}",), {"maxjobs": "5"}, ("lab",)) for i in range(50)]
+    good.append(ChangeAccounts(ACTOR, add, "user", tuple(f"v{i}" for i in range(950)), {}, ("lab",)))
+    bad = ChangeAccounts(ACTOR, add, "user", ("last",), {}, ("nosuch",))
+
+    async def ask(world, changes):
+        """The answer, and what stood in the tree whenever the loop had a turn."""
+        runtime, tree, seen = world.runtime, world.runtime.core.state.shares, []
+        asked = asyncio.ensure_future(runtime.ask(ChangeMany(ACTOR, tuple(changes), False, runtime.new_reply_to())))
+        behind = asyncio.ensure_future(runtime.ask(world.submission()))
+        turns = 0
+        while not (asked.done() and behind.done()):
+            await asyncio.sleep(0)
+            turns += runtime.core.is_amid
+            if (waiting := runtime.whole()) is not None and turns == 30:
+                await waiting
+            elif waiting is not None:
+                waiting.close()
+            if not runtime.core.is_amid:
+                seen.append(len(tree.users))
+        assert turns >= 30 and isinstance(behind.result(), Submitted)
+        return asked.result(), seen
+
+    async def story(world):
+        answer, seen = await ask(world, [*good, bad])
+        assert isinstance(answer, Refusal) and "change 53: add user last" in answer.text
+        assert dict.fromkeys(seen) == {0: None}
+        answer, seen = await ask(world, good)
+        assert len(answer.changes[-1].names) == len(answer.changes[-1].assocs) == 950
+        assert dict.fromkeys(n for n in seen if n) == {1000: None}
+        shares = world.store.store.load(START_US, 0, 0).shares
+        assert sum(bool(row.user_name) for row in shares.assocs) == 1000
 
     run(tmp_path, story)
 
