@@ -289,7 +289,7 @@ def test_jobs(client, capsys, monkeypatch):
     assert (request.ended_until_us - request.started_from_us) // S == 30 * 86_400
     client.answers["ModifyRecords"] = gov.ModifyRecordsReply()
     assert out(capsys, "-i", "modify", "job", "8", "set", "extra=x", status=1) == " Nothing modified\n"
-    client.answers["ModifyRecords"] = PenstockError("Access/permission denied", code=2002)
+    client.answers["ModifyRecords"] = PenstockError(2002, "Access/permission denied")
     out(
         capsys,
         "-i",
