@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from cli.format import PIECE_CHARS
@@ -19,6 +20,9 @@ from penstock.values.states import COMPACT_STATE, OTHER_STATE_WORDS, JobState
 #: A shorter pause would only load the controller.
 ITERATE_MIN_S = 1
 ITERATE_MAX_S = 86400
+
+#: Lines of the first piece that is written.
+FIRST_LINES = 64
 
 #: Every word for a job state that Slurm knows, upper case -> our state's name; "" = a state that is never entered here.
 STATE_OF_WORD = (
@@ -40,17 +44,12 @@ def now_us() -> int:
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Write lines to stdout in one go, or in pieces where they are many and wide."""
-    piece: list[str] = []
-    size = 0
-    for line in lines:
-        piece.append(line)
-        size += len(line)
-        if size >= PIECE_CHARS:
-            sys.stdout.write("\n".join(piece) + "\n")
-            piece, size = [], 0
-    if piece:
-        sys.stdout.write("\n".join(piece) + "\n")
+    """Write lines to stdout in large pieces. How many lines are one is what the piece before was wide."""
+    rest, count = iter(lines), FIRST_LINES
+    while piece := list(islice(rest, count)):
+        text = "\n".join(piece)
+        sys.stdout.write(text + "\n")
+        count = max(1, min(count * 8, PIECE_CHARS * len(piece) // (len(text) + 1)))
 
 
 def date_line(at_us: int) -> str:

@@ -132,13 +132,18 @@ class Deed(NamedTuple):
 
 
 def authorize(state: ClusterState, actor: Actor, deed: Deed) -> None:
-    """Raise Refused unless the actor may do it."""
+    """Raise Refused unless the actor may do it. Who may not anyhow is told nothing of the levels of others."""
     if deed.gives > actor.role:
         raise Refused(Code.ACCESS_DENIED, f"{deed.what}: who gives the level {deed.gives.name.lower()} has it himself")
+    _check_reach(state, actor, deed)
     for holder in deed.holders:
         level = level_of(state, holder)
         if level > actor.role and holder != actor.user_name:
             raise Refused(Code.ACCESS_DENIED, f"{deed.what}: {holder} has the level {level.name.lower()}")
+
+
+def _check_reach(state: ClusterState, actor: Actor, deed: Deed) -> None:
+    """Whether the accounts and keys are his to change."""
     if actor.role >= Role.OPERATOR:
         return
     if deed.holders == (actor.user_name,) and deed.keys and OWN_KEYS.issuperset(deed.keys):

@@ -277,3 +277,12 @@ def test_every_limit_has_a_bound_below_a_coordinator() -> None:
         assert "is beyond what account optics has: 7" in said, (limit, said)
         assert change(world, MODIFY, "user", "ann", accounts=("optics",), user="cora", **{limit.name: text}) == "ann"
         assert get(world.core.state.shares.users["optics", "ann"].limits, limit) != NO_LIMIT
+
+
+def test_levels_are_told_only_to_those_who_may_change_users() -> None:
+    """PrivateData could not hide them else: a refusal would tell."""
+    world = planted()
+    event = wish(MODIFY, "user", "adb", fairshare=3)
+    assert "changing a user needs the role operator" in ask(world, event, "ann")
+    for who in ("cora", "opa"):
+        assert ask(world, event, who).endswith("changing a user: adb has the level administrator")
