@@ -10,9 +10,10 @@ Theory of operation `Core.step(now_us, event)` takes one event, changes the stat
     fail. An unexpected exception above the line refuses that event; below it the process ends, and the database, which
     has seen nothing of it, is the truth.
 
-Reading order model (records), events (what comes in), effects (what goes out), state (the only mutator), controller
-    (the funnel), job_life, step_life and node_life (life cycles as tables), then one policy a file: submit, arrays,
-    depends, priority (with factors, and fairshare over decay and resets), assocs and accounts, qos, update, cancel, reserve
-    (with reserve_*), schedule (with columns, pending, planning, shapes, devices), explain; sharing, suspend, preempt (who
-    for whom), victims (done), gang; timers, recover, invariants.
+Reading order model (records; plain: requests kept small), events (what comes in), effects (what goes out), state (the
+    only mutator), controller (the funnel), job_life, step_life and node_life (life cycles as tables), then one policy a
+    file: submit, arrays, depends, priority (with factors, and fairshare over decay and resets), assocs and accounts, qos,
+    update, cancel, reserve (with reserve_*), schedule (with columns, pending, planning, shapes, devices), explain; sharing,
+    suspend, preempt (who for whom), victims (done), gang; timers, recover (entering: a long queue after a start),
+    invariants.
 """

@@ -8,10 +8,9 @@ script does not spin; Slurm waits for two minutes, since it must be sure that th
 said. With --requeue=expedite a job whose node failed goes before all others, and at once.
 """
 
-import msgspec
-
 from ctld.core import priority
 from ctld.core.model import Job
+from ctld.core.plain import with_changes
 from ctld.core.state import ClusterState
 from penstock.values.jobkind import JobKind
 from penstock.values.states import Hold
@@ -40,7 +39,7 @@ def delay_us(state: ClusterState, job: Job) -> int:
 def go_first(state: ClusterState, job: Job) -> None:
     """--requeue=expedite: before all others from now on."""
     if not _is_first(job):
-        job.request = msgspec.structs.replace(job.request, priority=priority.PRIORITY_MAX)
+        job.request = with_changes(job.request, priority=priority.PRIORITY_MAX)
         job.request_id = state.new_request(job.request)
         priority.renew(state, job)
 

@@ -6,12 +6,11 @@ read and looked up first; what an action may refuse it refuses before it changes
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from ctld.core import arrays, crontabs, depends, job_life, preempt, priority, step_life, suspend, top
 from ctld.core.effects import Done, JobResult, NotifyStep, Refused, Results, SignalStep
 from ctld.core.events import Actor, CancelJobs, ControlAction, ControlJobs, NotifyJob, Role
 from ctld.core.model import Job
+from ctld.core.plain import with_changes
 from ctld.core.ready import refresh
 from ctld.core.rights import may_touch, not_yours, require_role, sees_jobs_of_others
 from ctld.core.select import Target, all_matching, matching, targets_of
@@ -279,7 +278,7 @@ def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     if job.state is JobState.PENDING:
         job.reason_detail = ""
     if job.request.priority == 0:
-        job.request = msgspec.structs.replace(job.request, priority=None)
+        job.request = with_changes(job.request, priority=None)
         job.request_id = state.new_request(job.request)
         priority.renew(state, job)
     state.touch(job)

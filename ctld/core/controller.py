@@ -23,6 +23,7 @@ from ctld.core import (
     control,
     crontabs,
     depends,
+    entering,
     explain,
     gang,
     gpu_care,
@@ -285,6 +286,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.RESERVATION: lambda state, now_us, key, check: reserve_life.due(state, now_us, key),
     Timer.RESERVED_NODES: lambda state, now_us, key, check: reserve_life.replace_nodes(state, now_us),
     Timer.RESERVATION_OVERRUN: reserve_life.overrun,
+    Timer.ENTER: lambda state, now_us, key, check: None,  # the seal that follows does it
     Timer.TELLING: explain.ask_again,
     Timer.TRIGGERS: lambda state, now_us, key, check: triggers.due(state, now_us),
     Timer.MIG: mig.rested,
@@ -362,6 +364,30 @@ def _add_periodic(state: ClusterState, batch: Batch) -> None:
     batch.crontabs_gone = [uid for uid in keys["crontab"] if uid not in tabs]
     batch.triggers = [known[i] for i in keys["trigger"] if i in known]
     batch.triggers_gone = [i for i in keys["trigger"] if i not in known]
+
+
+def _pass(state: ClusterState, now_us: int) -> None:
+    """A quick pass with what comes before and after it."""
+    changed = state.quick_pass_due
+    if state.budgets.books or state.budgets.stale:
+        budgets.before_pass(state, now_us)
+        changed = changed or state.quick_pass_due
+    if changed:
+        if state.lending.stale or state.lending.was_on:
+            reclaim.before_pass(state, now_us)
+        victims.before_pass(state, now_us)
+        preempt.before_pass(state)
+    if state.rebooting:
+        reboot.issue(state, now_us)
+    schedule.quick_pass(state, now_us)
+    if limit_wake.after_pass(state, now_us):
+        schedule.quick_pass(state, now_us)
+    if changed and state.divisible:
+        mig.look(state, now_us)
+    if changed and state.suspended:
+        if suspend.go_on(state, now_us) and gang.is_on(state):
+            gang.make_room(state, now_us)
+        gang.fill(state, now_us)
 
 
 class Core:
@@ -449,26 +475,11 @@ class Core:
         state, now_us = self.state, self._now_us
         if state.gpus_due:
             layout.relearn(state, now_us)
-        before, changed = state.rows_seen, state.quick_pass_due
-        if state.budgets.books or state.budgets.stale:
-            budgets.before_pass(state, now_us)
-            changed = changed or state.quick_pass_due
-        if changed:
-            if state.lending.stale or state.lending.was_on:
-                reclaim.before_pass(state, now_us)
-            victims.before_pass(state, now_us)
-            preempt.before_pass(state)
-        if state.rebooting:
-            reboot.issue(state, now_us)
-        schedule.quick_pass(state, now_us)
-        if limit_wake.after_pass(state, now_us):
-            schedule.quick_pass(state, now_us)
-        if changed and state.divisible:
-            mig.look(state, now_us)
-        if changed and state.suspended:
-            if suspend.go_on(state, now_us) and gang.is_on(state):
-                gang.make_room(state, now_us)
-            gang.fill(state, now_us)
+        before = state.rows_seen
+        if state.pending.outside:
+            entering.go_on(state, now_us)
+        if not state.pending.outside:
+            _pass(state, now_us)
         if state.hets_due:
             het_life.settle(state, now_us)
         if state.steps_due:

@@ -12,13 +12,12 @@ A job that is cancelled leaves its entry disabled: its lines stay in the text, a
 ScronParameters=explicit_scancel a cancel must say that it means jobs of crontabs.
 """
 
-import msgspec
-
 from ctld.core import depends, job_life, limit_submit, submit
 from ctld.core.effects import CrontabUpdated, Refused
 from ctld.core.events import CronEntry, Role, SubmitJob, UpdateCrontab
 from ctld.core.model import Job
 from ctld.core.periodic import CronJob, Crontab, next_start_us
+from ctld.core.plain import with_changes
 from ctld.core.ready import refresh
 from ctld.core.rights import require_role
 from ctld.core.state import ClusterState
@@ -104,7 +103,7 @@ def _check(state: ClusterState, now_us: int, event: UpdateCrontab, entry: CronEn
     if rest:
         raise Refused(Code.INVALID_TIME_VALUE, "five fields say when it is due")
     found = submit.check(state, now_us, event.owner, wanted)
-    return found._replace(request=msgspec.structs.replace(found.request, cron=spec.format()))
+    return found._replace(request=with_changes(found.request, cron=spec.format()))
 
 
 def _submit(state: ClusterState, now_us: int, event: UpdateCrontab, entry: CronEntry, found: Accepted) -> Job:
@@ -123,7 +122,7 @@ def _submit(state: ClusterState, now_us: int, event: UpdateCrontab, entry: CronE
 
 def _forget_time(state: ClusterState, job: Job) -> None:
     """The job does not come again, and is not queued again for another reason either."""
-    job.request = msgspec.structs.replace(job.request, cron="", requeue=False)
+    job.request = with_changes(job.request, cron="", requeue=False)
     job.request_id = state.new_request(job.request)
     state.touch(job)
 

@@ -14,6 +14,7 @@ from ctld.core.effects import Refused
 from ctld.core.events import WantedJob
 from ctld.core.gpu_kinds import can_be_asked
 from ctld.core.model import JobRequest, Partition
+from ctld.core.plain import plain
 from ctld.core.qos import DEFAULT_QOS
 from ctld.core.shares import GPU, conflict
 from ctld.core.state import ClusterState
@@ -118,7 +119,7 @@ def complete(
         mail_types=share(parse_mail_types(",".join(wanted.mail_types))) if wanted.mail_types else (),
         **{name: getattr(wanted, name) for name in AS_ASKED},
     )
-    return request, warnings
+    return plain(request), warnings
 
 
 def _per_gpu(state: ClusterState, partition: Partition, wanted: WantedJob) -> WantedJob:

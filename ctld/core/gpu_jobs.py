@@ -14,10 +14,9 @@ One that was cancelled, preempted, at its time limit or on a node that is lost e
 A job may end by what its GPU did before the node has found out what that was. Its end stands then; the cause is added.
 """
 
-import msgspec
-
 from ctld.core.feasible import can_ever_run
 from ctld.core.model import Job, Node
+from ctld.core.plain import with_changes
 from ctld.core.shares import GPU, GPU_KINDS, slots_of
 from ctld.core.state import ClusterState
 from penstock.values.states import HOLDING_STATES, JobState, Reason
@@ -80,7 +79,7 @@ def exclude(state: ClusterState, job: Job, node: str) -> None:
     request = job.request
     if not node or node in request.nodes_excluded:
         return
-    without = msgspec.structs.replace(request, nodes_excluded=(*request.nodes_excluded, node))
+    without = with_changes(request, nodes_excluded=(*request.nodes_excluded, node))
     if any(can_ever_run(state, state.partitions[name], without) for name in request.partitions):
         job.request, job.request_id = without, state.new_request(without)
         state.touch(job)

@@ -12,6 +12,7 @@ from ctld.core.effects import Refused, Submitted
 from ctld.core.events import SubmitJob, WantedJob
 from ctld.core.feasible import can_ever_run, where_now
 from ctld.core.model import Job
+from ctld.core.plain import with_changes
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
 from penstock.values.jobkind import JobKind
@@ -46,7 +47,7 @@ def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> None:
     het_id = state.next_job_id
     for offset, (one, accepted) in enumerate(zip(events, found, strict=True)):
         place = {"het_job_id": het_id, "het_offset": offset, "het_size": len(found)}
-        request = msgspec.structs.replace(accepted.request, requeue=found[0].request.requeue, **place)
+        request = with_changes(accepted.request, requeue=found[0].request.requeue, **place)
         job = submit.new_job(state, now_us, one, accepted._replace(request=request))
         if offset:
             job.submit_key = ""  # the key names the whole
@@ -91,7 +92,7 @@ def _checked(state: ClusterState, now_us: int, event: SubmitJob) -> submit.Accep
     partition = next(p for p in found.partitions if can_ever_run(state, p, request))
     fields: dict[str, object] = {"partitions": (partition.name,)}
     if not request.ntasks_asked or request.spread_job:
-        least = msgspec.structs.replace(request, nodes_max=request.nodes_min, **fields)
+        least = with_changes(request, nodes_max=request.nodes_min, **fields)
         if can_ever_run(state, partition, least):
             fields["nodes_max"] = request.nodes_min
-    return found._replace(request=msgspec.structs.replace(request, **fields), partitions=(partition,))
+    return found._replace(request=with_changes(request, **fields), partitions=(partition,))

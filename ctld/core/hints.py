@@ -8,13 +8,12 @@ and names only partitions that the job's owner may use.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from ctld.core import budgets, limits, priority
 from ctld.core.events import Actor
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.model import Job, JobRequest, Partition, job_from, job_row
 from ctld.core.pending import Shape
+from ctld.core.plain import with_changes
 from ctld.core.ready import partition_reason
 from ctld.core.reserve_view import choices
 from ctld.core.shapes import fresh_shapes
@@ -113,7 +112,7 @@ def _changes(state: ClusterState, job: Job, actor: Actor) -> Iterator[Changed]:
     request = job.request
     yield from (*_gres(request), *_nodes(request), *_cpus(request), *_memory(request), *_without(request))
     for partition in _partitions(state, job, actor)[:PARTITIONS_MAX]:
-        changed = msgspec.structs.replace(request, partitions=(partition.name,))
+        changed = with_changes(request, partitions=(partition.name,))
         yield "partition", (f"--partition={partition.name}",), changed
 
 
@@ -130,7 +129,7 @@ def _gres(request: JobRequest) -> Iterator[Changed]:
             entries = list(request.gres_per_node)
             entries[place] = (name, type_, less)
             text = format_node_gres(tuple(Gres(*entry) for entry in entries))
-            yield f"gres {name}", (f"--gres={text}",), msgspec.structs.replace(request, gres_per_node=tuple(entries))
+            yield f"gres {name}", (f"--gres={text}",), with_changes(request, gres_per_node=tuple(entries))
 
 
 def _nodes(request: JobRequest) -> Iterator[Changed]:
@@ -143,13 +142,13 @@ def _nodes(request: JobRequest) -> Iterator[Changed]:
             ntasks = less
         elif request.ntasks_per_node and less * request.ntasks_per_node < ntasks:
             continue
-        changed = msgspec.structs.replace(request, nodes_min=less, nodes_max=less, ntasks=ntasks)
+        changed = with_changes(request, nodes_min=less, nodes_max=less, ntasks=ntasks)
         yield "nodes", (f"--nodes={less}",), changed
 
 
 def _cpus(request: JobRequest) -> Iterator[Changed]:
     for less in _less(request.cpus_per_task):
-        changed = msgspec.structs.replace(request, cpus_per_task=less)
+        changed = with_changes(request, cpus_per_task=less)
         yield "cpus", (f"--cpus-per-task={less}",), changed
 
 
@@ -159,7 +158,7 @@ def _memory(request: JobRequest) -> Iterator[Changed]:
         for numerator, denominator in SHARES:
             less_mb = asked_mb * numerator // denominator
             if less_mb:
-                changed = msgspec.structs.replace(request, **{field: less_mb})
+                changed = with_changes(request, **{field: less_mb})
                 yield "memory", (f"{option}={less_mb}M",), changed
 
 
@@ -176,7 +175,7 @@ def _without(request: JobRequest) -> Iterator[Changed]:
         (f"--licenses={request.licenses}", {"licenses": ""} if request.licenses else None),
     ):
         if changes is not None:
-            yield f"without {option}", (f"without {option}",), msgspec.structs.replace(request, **changes)
+            yield f"without {option}", (f"without {option}",), with_changes(request, **changes)
 
 
 def _partitions(state: ClusterState, job: Job, actor: Actor) -> list[Partition]:

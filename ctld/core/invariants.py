@@ -95,7 +95,8 @@ def _check_job(state: ClusterState, job: Job) -> None:
     name = f"job {job.job_id}"
     if job.state is JobState.PENDING:
         _need(not job.alloc and not job.steps, f"{name}: pending with an allocation")
-        _need(bool(state.pending.rows_of(job.job_id)), f"{name}: pending without rows")
+        has_rows = bool(state.pending.rows_of(job.job_id)) or job.job_id in state.pending.outside
+        _need(has_rows, f"{name}: pending without rows")
     else:
         _need(not state.pending.rows_of(job.job_id), f"{name}: not pending, with rows")
         _need(job.job_id not in state.waiting_for, f"{name}: not pending, with a dependency")

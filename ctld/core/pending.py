@@ -25,6 +25,7 @@ RANK_MAX = (1 << 48) - 1
 ROWS_FIRST = 64
 #: Later than any window ends.
 NO_DEADLINE = 2 * contract.FOREVER
+_ALL_ZERO = (0, 0, 0, 0, 0, 0)
 
 
 class Shape(NamedTuple):
@@ -66,6 +67,23 @@ class Terms(NamedTuple):
     reserve: int = 1  # 0 = no start is planned for it (QOS flag NoReserve)
 
 
+#: One (partition index, shape) for each way in which a request may run.
+Ways = list[tuple[int, Shape]]
+
+
+class KnownShapes:
+    """What requests have come to (shapes.py): most jobs ask for what others ask for, or differ in memory alone."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[Any, tuple[int, Ways]] = {}  # by all that counts but memory: a number, and shapes without it
+        self.sized: dict[tuple[int, int | None, int | None], Ways] = {}  # by that number and memory
+
+    def clear(self) -> None:
+        """The rules have changed, or there are too many."""
+        self.kinds.clear()
+        self.sized.clear()
+
+
 class PendingColumns:
     """Rows of pending jobs. `table.job[row]` is the job id, 0 = free row."""
 
@@ -74,6 +92,7 @@ class PendingColumns:
         self._free: list[int] = []
         self._size = 0
         self.ready: list[int] = []
+        self.outside: dict[int, None] = {}  # pending jobs that may have no rows yet (entering.py)
         self._ready_rows = array("q")  # the row of each key in `ready`: 100,000 of them are copied in a tenth of a ms
         self._keys: list[int] = []  # by row: its key in `ready`, 0 = not there
         self._rows_of: dict[int, int | tuple[int, ...]] = {}  # one row is kept as a plain number
@@ -91,17 +110,20 @@ class PendingColumns:
 
     def _grow(self) -> None:
         old = self.table
-        self._lengths["J"] *= 2
+        self._lengths["J"] += max(ROWS_FIRST, self._lengths["J"] // 4)
         self.table = contract.empty("jobs", **self._lengths)
         for before, after in zip(tuple[Any, ...](old), tuple[Any, ...](self.table), strict=True):
             after[: len(before)] = before
         for name in ("partition", "assoc", "expected_s", "eligible_s"):
             column = getattr(self, name)
-            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+            setattr(self, name, np.concatenate([column, np.zeros(self._lengths["J"] - len(column), column.dtype)]))
 
-    def add(self, job_id: int, shapes: Iterable[tuple[int, Shape]], terms: Terms) -> None:
+    def add(self, job_id: int, given: Ways, terms: Terms) -> None:
         """Give a pending job its rows: one (partition index, shape) each. Not ready until `set_ready`."""
-        given = list(shapes)
+        if len(given) == 1:
+            row = self._rows_of[job_id] = self._take_row()
+            self._fill(row, job_id, *given[0], terms)
+            return
         # In rising order, so that of alternatives that start at the same time the one that stands first wins.
         rows = sorted(self._take_row() for _ in given)
         for row, (partition, shape) in zip(rows, given, strict=True):
@@ -126,11 +148,12 @@ class PendingColumns:
                 if shape[at] != written[at]:
                     getattr(t, name)[row] = shape[at]
             self._written[row] = shape
-        t.job[row], t.user[row], t.count[row], t.reserve[row] = job_id, terms.user, 1, terms.reserve
-        t.limit_s[row], t.limit_min_s[row] = terms.limit_s, terms.limit_min_s
-        t.earliest_s[row], t.latest_s[row] = terms.earliest_s, terms.latest_s
-        t.preempts[row], t.het[row] = terms.preempts, terms.het
-        self.partition[row], self.assoc[row], self.expected_s[row] = partition, terms.assoc, terms.expected_s
+        t.job[row], t.count[row], t.reserve[row] = job_id, 1, terms.reserve
+        t.limit_s[row], t.limit_min_s[row], t.latest_s[row] = terms.limit_s, terms.limit_min_s, terms.latest_s
+        self.expected_s[row] = terms.expected_s
+        rare = terms.user, terms.assoc, partition, terms.earliest_s, terms.preempts, terms.het
+        if written is not self._zeros or rare != _ALL_ZERO:
+            t.user[row], self.assoc[row], self.partition[row], t.earliest_s[row], t.preempts[row], t.het[row] = rare
 
     def rows_of(self, job_id: int) -> tuple[int, ...]:
         """The job's rows, one for each way in which it may run; empty = it has none."""

@@ -15,6 +15,7 @@ from ctld.core import (
     assocs,
     budgets,
     depends,
+    entering,
     gang,
     gpu_care,
     gpu_idle,
@@ -37,7 +38,7 @@ from ctld.core.budget_book import BudgetRow
 from ctld.core.fairshare import LoadedShares
 from ctld.core.gpu_model import Gpu
 from ctld.core.job_life import PREEMPTOR_PAUSE_US, set_end_timers
-from ctld.core.layout import lay_out, misfits, new_node, refresh_all
+from ctld.core.layout import lay_out, misfits, new_node
 from ctld.core.model import (
     NO_STEPS,
     Job,
@@ -161,7 +162,7 @@ def recover(state: ClusterState, config: Config, loaded: Loaded, now_us: int) ->
     for waiting in list(state.waiting_for):
         if waiting in state.waiting_for:  # an earlier one may have ended it
             depends.evaluate(state, state.jobs[waiting], now_us)
-    refresh_all(state, now_us)
+    entering.begin(state, now_us)
     reserve_life.recover_all(state, now_us)
     gang.recover(state, now_us)
     reboot.recover(state, now_us)

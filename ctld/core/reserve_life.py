@@ -14,11 +14,10 @@ NO_HOLD_JOBS_AFTER lets it run elsewhere.
 
 from typing import Final
 
-import msgspec
-
 from ctld.core import job_life, reserve_nodes, reserve_times
 from ctld.core.effects import Refused
 from ctld.core.model import Job, Reservation, ReservedPart
+from ctld.core.plain import with_changes
 from ctld.core.ready import refresh
 from ctld.core.reserve_view import view_of
 from ctld.core.reserve_who import is_active, names_asked, running_in
@@ -150,7 +149,7 @@ def reseat(state: ClusterState, now_us: int) -> None:
 
 def give_request(state: ClusterState, job: Job, **changes: str) -> None:
     """Change what a job asks for as regards reservations; the record is shared, so it gets one of its own."""
-    request = msgspec.structs.replace(job.request, **changes)
+    request = with_changes(job.request, **changes)
     if request != job.request:
         job.request, job.request_id = request, state.new_request(request)
         state.touch(job)

@@ -336,7 +336,7 @@ def _is_closed_to(state: ClusterState, node: Node, job: Job) -> bool:
 
 def want_full_pass(state: ClusterState, now_us: int) -> None:
     """Start a full pass, or see to it that one starts later: one at a time, with a pause between."""
-    if state.full_pass_in_flight or state.full_pass_revision == state.revision:
+    if state.full_pass_in_flight or state.full_pass_revision == state.revision or state.pending.outside:
         return
     if now_us < state.full_pass_not_before_us:
         if state.full_pass_timer_us != state.full_pass_not_before_us:  # one timer, however often somebody asks

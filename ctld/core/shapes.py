@@ -23,7 +23,8 @@ from typing import NamedTuple
 from ctld.core import gpu_kinds
 from ctld.core.admit import nodes_max
 from ctld.core.model import JobRequest, Node, Partition
-from ctld.core.pending import Shape
+from ctld.core.pending import Shape, Ways
+from ctld.core.plain import PlainRequest
 from ctld.core.shares import MILLI, milli_wanted
 from ctld.core.sharing import tasks_per_node_max, units_taken
 from ctld.core.state import ClusterState
@@ -37,8 +38,10 @@ ALTERNATIVES_MAX = 64
 NODE_COUNTS_MAX = 16
 #: The same of a range of nodes that must stand side by side.
 CONTIGUOUS_COUNTS = 4
-#: Shapes that are kept: a submission asks twice, and most jobs ask for what others ask for.
-SHAPES_KNOWN_MAX = 1_000
+#: What requests that differ in memory alone have in common is kept for so many of them, and so many shapes: a submission
+#: asks twice, and most jobs ask for what others ask for. 20,000 shapes are 8 MB.
+KINDS_KNOWN_MAX = 1_000
+SHAPES_KNOWN_MAX = 20_000
 #: Placements that are kept: users differ in few of the things that these come from.
 PLACEMENTS_KNOWN_MAX = 10_000
 
@@ -81,34 +84,55 @@ _ASIDE = frozenset(
         "mem_per_gpu_mb", "resv_ports", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind",
         "gpu_bind", "network", "het_job_id", "het_offset", "het_size", "mail_types", "mail_user", "extra", "get_user_env",
         "acctg_freq", "oom_kill_step", "delay_boot_s", "expedite", "container", "cpu_freq", "system_comment", "reboot",
-        "cron",
+        "cron", "mem_per_node_mb", "mem_per_cpu_mb",
     )
 )  # fmt: skip
+#: Memory is added afterwards: it is what requests differ in most, and decides nothing else.
 _what_counts = attrgetter(*(name for name in JobRequest.__struct_fields__ if name not in _ASIDE))
+_what_counts_of_plain = attrgetter(*(name for name in PlainRequest.__struct_fields__ if name not in _ASIDE))
 
 
 def shapes(
     state: ClusterState, request: JobRequest, resvs: tuple[int, ...] = (-1,), any_switches: bool = False
-) -> list[tuple[int, Shape]]:
+) -> Ways:
     """One (partition index, shape) for each of its partitions, reservations and alternatives.
 
     A reload may have removed what a pending job asks for: such a job keeps its place, with no node to run on.
     """
     if any_switches or resvs != (-1,):
         return fresh_shapes(state, request, resvs, any_switches)
-    key = _what_counts(request)
-    found: list[tuple[int, Shape]] | None = state.shapes_known.get(key)
+    counts = (_what_counts_of_plain if type(request) is PlainRequest else _what_counts)(request)
+    known = state.shapes_known
+    kind = known.kinds.get(counts)
+    if kind is None:
+        if len(known.kinds) >= KINDS_KNOWN_MAX:
+            known.clear()
+        kind = known.kinds[counts] = len(known.kinds), _without_memory(state, request, resvs, any_switches)
+    number, plain = kind
+    key = number, request.mem_per_node_mb, request.mem_per_cpu_mb
+    found = known.sized.get(key)
     if found is None:
-        if len(state.shapes_known) >= SHAPES_KNOWN_MAX:
-            state.shapes_known.clear()
-        found = state.shapes_known[key] = fresh_shapes(state, request, resvs, any_switches)
+        if len(known.sized) >= SHAPES_KNOWN_MAX:
+            known.sized.clear()
+        found = known.sized[key] = _with_memory(state, request, plain)
     return found
 
 
-def fresh_shapes(
-    state: ClusterState, request: JobRequest, resvs: tuple[int, ...], any_switches: bool = False
-) -> list[tuple[int, Shape]]:
+def fresh_shapes(state: ClusterState, request: JobRequest, resvs: tuple[int, ...], any_switches: bool = False) -> Ways:
     """The same, not remembered."""
+    return _with_memory(state, request, _without_memory(state, request, resvs, any_switches))
+
+
+def _with_memory(state: ClusterState, request: JobRequest, plain: Ways) -> Ways:
+    node_mb, cpu_mb = request.mem_per_node_mb, request.mem_per_cpu_mb
+    if (node_mb is None and cpu_mb is None) or not state.config.memory_is_consumable():
+        return plain
+    mem_node_mb, mem_cpu_mb = -1 if node_mb is None else node_mb, -1 if cpu_mb is None else cpu_mb
+    return [(at, shape._replace(mem_node_mb=mem_node_mb, mem_cpu_mb=mem_cpu_mb)) for at, shape in plain]
+
+
+def _without_memory(state: ClusterState, request: JobRequest, resvs: tuple[int, ...], any_switches: bool) -> Ways:
+    """The shapes, but for their memory."""
     gres = [0] * len(state.gres_kinds)
     known = not request.licenses or all(name in state.license_kinds for name, _ in parse_licenses(request.licenses))
     for name, type_, count in request.gres_per_node:
@@ -123,9 +147,6 @@ def fresh_shapes(
     known = known and apart is not None
     if MILLI in state.gres_kinds:
         gres[state.gres_kinds[MILLI]] = milli_wanted(request.gres_per_node, state.share_units)
-    consumable = state.config.memory_is_consumable()
-    mem_node_mb = request.mem_per_node_mb if consumable and request.mem_per_node_mb is not None else -1
-    mem_cpu_mb = request.mem_per_cpu_mb if consumable and request.mem_per_cpu_mb is not None else -1
     exclusive = 1 if request.exclusive else 2 if request.exclusive_user else 0
     gres_counts, licenses = tuple(gres), state.licenses_of(request)
     found = []
@@ -144,8 +165,8 @@ def fresh_shapes(
                     ntasks=ntasks,
                     cpus_per_task=place.cpus_per_task,
                     ntasks_per_node=min(filter(None, limits), default=0),
-                    mem_node_mb=mem_node_mb,
-                    mem_cpu_mb=mem_cpu_mb,
+                    mem_node_mb=-1,
+                    mem_cpu_mb=-1,
                     gres=gres_counts,
                     exclusive=exclusive,
                     switches_max=0 if any_switches else request.switches_max,

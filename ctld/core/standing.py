@@ -27,6 +27,7 @@ from ctld.core.effects import Refused
 from ctld.core.events import Actor, Role, WantedJob
 from ctld.core.fairshare import ROOT, Assoc
 from ctld.core.model import Job, JobRequest, Partition, Qos
+from ctld.core.plain import with_changes
 from ctld.core.qos import DEFAULT_QOS
 from ctld.core.state import ClusterState
 from ctld.core.wckey_names import wckey_allowed, wckey_of
@@ -149,7 +150,7 @@ def after_update(
         qos = chosen_qos(state, user, account, names[0], request.qos, request.reservation, bound)
     if "wckey" in values:
         wckey = chosen_wckey(state, user, request.wckey)
-    return msgspec.structs.replace(request, account=account, qos=qos, wckey=wckey, partitions=names)
+    return with_changes(request, account=account, qos=qos, wckey=wckey, partitions=names)
 
 
 def obstacle(state: ClusterState, job: Job) -> Reason | None:

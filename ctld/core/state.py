@@ -44,7 +44,7 @@ from ctld.core.model import (
     job_row,
 )  # fmt: skip
 from ctld.core.namesakes import Namesakes
-from ctld.core.pending import PendingColumns, Shape
+from ctld.core.pending import KnownShapes, PendingColumns, Shape
 from ctld.core.periodic import Periodic
 from ctld.core.policy import BackfillPolicy
 from ctld.core.registry import Registry
@@ -108,7 +108,7 @@ class ClusterState:
         self.hets_due: dict[int, None] = {}  # those of which something has ended or gone back to the queue
         self.wish_calls: dict[int, tuple[int, str]] = {}  # reply_to of a CreateStep that waits -> (job id, step key)
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
-        self.shapes_known: dict[Any, list[tuple[int, Shape]]] = {}  # shapes.py, by what counts of a request
+        self.shapes_known = KnownShapes()
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
         self.submit_keys: dict[str, int] = {}
         self.submit_key_times: deque[tuple[int, str]] = deque()

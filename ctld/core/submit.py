@@ -21,6 +21,7 @@ from ctld.core.events import Actor, Role, SubmitJob, WantedJob
 from ctld.core.factors import billing, tres_amounts
 from ctld.core.feasible import can_ever_run, on_offer, where_now
 from ctld.core.model import NO_STEPS, Job, JobRequest, Partition
+from ctld.core.plain import with_changes
 from ctld.core.ready import latest_start_s, refresh
 from ctld.core.reserve import check_asked
 from ctld.core.state import ClusterState
@@ -171,7 +172,7 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: WantedJob) -> 
     if wanted.time_limit_s is None and request.time_limit_s is not None:
         limit_s = standing.default_limit_s(state, actor.user_name, request, partitions[0], request.time_limit_s)
         if limit_s != request.time_limit_s:
-            request = msgspec.structs.replace(request, time_limit_s=limit_s)
+            request = with_changes(request, time_limit_s=limit_s)
     admit.enforce(state, partitions, request, wanted.time_limit_s is not None)
     tasks, throttle = _tasks(wanted.array, state.config.max_array_size) if wanted.array else (None, 0)
     if not any(can_ever_run(state, partition, request) for partition in partitions):

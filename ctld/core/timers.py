@@ -33,6 +33,7 @@ class Timer(IntEnum):
     PRIORITY = 20  # check = generation of the period, or which step of a calculation
     RESERVATION = 30  # key = name: it begins, ends or may be purged
     RESERVED_NODES = 31  # a node's state has changed: are reservations still whole
+    ENTER = 51  # the next slice of jobs that have no rows yet (entering.py)
     TELLING = 50  # the next slice of reasons
     OWNER = 80  # key = job id: is its salloc or srun still there
     STEP_LIMIT = 81  # key = job id, check = attempt and step id (steps.limit_check)

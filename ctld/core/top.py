@@ -6,12 +6,11 @@ the front, so they end in the order in which they were named. Operators may, and
 enable_user_top.
 """
 
-import msgspec
-
 from ctld.core import priority
 from ctld.core.effects import Refused
 from ctld.core.events import Actor, Role
 from ctld.core.model import Job
+from ctld.core.plain import with_changes
 from ctld.core.ready import refresh
 from ctld.core.state import ClusterState
 from ctld.core.submit import NICE_MAX
@@ -71,7 +70,7 @@ def _needed(state: ClusterState, job: Job, others: list[Job]) -> int:
 
 
 def _renice(state: ClusterState, job: Job, nice: int, now_us: int) -> None:
-    job.request = msgspec.structs.replace(job.request, nice=nice)
+    job.request = with_changes(job.request, nice=nice)
     job.request_id = state.new_request(job.request)
     priority.renew(state, job)
     state.touch(job)

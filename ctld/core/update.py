@@ -6,14 +6,13 @@ an array's tasks, so a change makes a new one under a new request id.
 
 from typing import Any
 
-import msgspec
-
 from ctld.core import assocs, depends, limit_submit, priority, standing
 from ctld.core.control import each_target, part
 from ctld.core.effects import Refused, Results
 from ctld.core.events import JobFilter, Role, UpdateJobs
 from ctld.core.feasible import can_ever_run
 from ctld.core.model import Job
+from ctld.core.plain import with_changes
 from ctld.core.ready import refresh
 from ctld.core.reserve import check_asked
 from ctld.core.rights import is_own
@@ -163,7 +162,7 @@ def _changed(event: UpdateJobs, job: Job, values: dict[str, Any]) -> Any:
         fields |= {"gres_per_job": (), "gres_per_task": (), "gres_per_socket": (), "gres_sockets": 0}
     if "dependency" in values:
         fields["dependency"] = event.changes["dependency"]
-    return msgspec.structs.replace(job.request, **fields)
+    return with_changes(job.request, **fields)
 
 
 def _set_tasks(job: Job, values: dict[str, Any], fields: dict[str, Any]) -> None:

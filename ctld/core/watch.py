@@ -29,6 +29,7 @@ from ctld.core.events import (
 )
 from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, UserRow, WckeyRow
 from ctld.core.model import Job, Qos, node_row
+from ctld.core.plain import whole
 
 if TYPE_CHECKING:
     from ctld.core.state import ClusterState
@@ -297,8 +298,8 @@ def _job_image(mine: tuple[Any, ...], other: tuple[Any, ...]) -> dict[str, Any]:
         name: value for name, value, its in zip(names, mine, other, strict=True) if value != its and name != "request"
     }
     if mine[3] is not other[3]:
-        its = audit.image(other[3])
-        found |= {name: value for name, value in audit.image(mine[3]).items() if value != its[name]}
+        its = audit.image(whole(other[3]))
+        found |= {name: value for name, value in audit.image(whole(mine[3])).items() if value != its[name]}
     return found
 
 

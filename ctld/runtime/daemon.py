@@ -99,10 +99,10 @@ class Daemon:
 async def serve(daemon: Daemon) -> int:
     """From the state folder to a clean stop."""
     controller = Controller(daemon)
+    gc.collect()  # what reading files and modules has left behind; rows that are loaded leave no cycles
     gc.disable()  # it would go through all that is loaded again and again, and find nothing
     await controller.start()
     controller.heed_signals()
-    gc.collect()
     gc.freeze()
     _give_back_memory()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -9,6 +9,7 @@ Numbers and words are passed as plain int and str: the driver looks twice at sub
 
 from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from ctld.core.model import (
     SpecRow,
 )
 from ctld.core.periodic import CronJob, Crontab, Trigger
+from ctld.core.plain import read_request
 from penstock.values.amendment import Amendment
 from penstock.values.hostlist import compress
 from penstock.values.limits import NO_LIMITS, Limits, from_texts, texts
@@ -45,7 +47,6 @@ ALLOCATIONS_KEPT = 2_048
 REQUESTS_KEPT = 1_000
 
 encode_json = msgspec.json.Encoder().encode
-_decode_request = msgspec.json.Decoder(JobRequest).decode
 _decode_gpu = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_reservation = msgspec.json.Decoder(Reservation).decode
 _AllocJson = tuple[tuple[Any, ...], ...]
@@ -53,10 +54,13 @@ _decode_alloc = msgspec.json.Decoder(_AllocJson).decode
 
 #: Fields of requests that are mostly the same in requests that differ.
 _REPEATED = (
-    "name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "submit_line", "submit_host",
-    "submit_dir", "command", "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb",
-    "mem_per_cpu_mb",
+    "name", "partitions", "account", "qos", "comment", "work_dir", "std_err", "submit_host", "submit_dir", "command",
+    "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb",
 )  # fmt: skip
+#: Fields that are the same in most jobs of a loop or script, and in no others: they are compared with the job before.
+_ALIKE = ("std_out", "submit_line")
+
+_repeated = attrgetter(*_REPEATED)
 
 _STATES = {int(state): state for state in JobState}
 _HOLDS = {int(hold): hold for hold in Hold}
@@ -156,6 +160,7 @@ class JobReader:
     def __init__(self) -> None:
         self._requests: dict[bytes, JobRequest] = {}
         self._words: dict[Any, Any] = {}
+        self._last = JobRequest()
 
     def read(self, values: Params) -> JobRow:
         """One row of COLUMNS and REQUEST_COLUMNS."""
@@ -169,30 +174,38 @@ class JobReader:
         ) = values  # fmt: skip
         request = self._requests.get(request_json) or self._request(request_json)
         one: Callable[[Any, Any], Any] = self._words.setdefault
-        return JobRow(
+        values = (
             job_id, attempt, array_job_id, array_task_id,
             TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, request_id, request,
             one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", one(user_id, user_id),
             one(group_id, group_id),
             one(user_name, user_name), one(group_name, group_name), one(partition, partition), _STATES[state],
-            _STATES[end_state] if end_state is not None else None, _REASONS[reason], one(reason_detail, reason_detail),
+            _STATES[end_state] if end_state is not None else None, _REASONS[reason],
+            reason_detail and one(reason_detail, reason_detail),
             _HOLDS[hold], priority, dependency, submit_at_us,
             submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
-            one(time_limit_s, time_limit_s), _alloc_from(alloc), one(batch_node, batch_node), exit_code, exit_signal,
+            one(time_limit_s, time_limit_s), () if alloc == "[]" else _alloc_from(alloc),
+            batch_node and one(batch_node, batch_node), exit_code, exit_signal,
             derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
-            one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
+            tres_alloc and one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
             preempt_end_at_us, preemptor_id, assoc_id, borrowed,
         )  # fmt: skip
+        return tuple.__new__(JobRow, values)  # as JobRow(...), without the call in between
 
     def _request(self, request_json: bytes) -> JobRequest:
         if len(self._requests) >= REQUESTS_KEPT:
             self._requests.clear()
-        request = self._requests[request_json] = _decode_request(request_json)
-        for name in _REPEATED:
-            value = getattr(request, name)
-            if value:
+        request = self._requests[request_json] = read_request(request_json)
+        one = self._words.setdefault
+        for name, value in zip(_REPEATED, _repeated(request), strict=True):
+            if value and (known := one(value, value)) is not value:
                 # Nobody else has the new record yet: that it is frozen is not broken by this.
-                msgspec.structs.force_setattr(request, name, self._words.setdefault(value, value))
+                msgspec.structs.force_setattr(request, name, known)
+        before = self._last
+        for name in _ALIKE:
+            if (value := getattr(request, name)) and value == getattr(before, name):
+                msgspec.structs.force_setattr(request, name, getattr(before, name))
+        self._last = request
         return request
 
 
