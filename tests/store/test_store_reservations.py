@@ -91,3 +91,23 @@ def test_a_number_is_never_given_again() -> None:
         if name != "a":
             world.restart()
     assert numbers == [1, 2, 3]
+
+
+def test_a_maintenance_says_what_it_keeps_of_each_node() -> None:
+    """Nodes of which as much is kept are one line; what is no maintenance says nothing of it."""
+    world = StoreWorld(make_config(nodes=3))
+    for node in world.config.nodes:
+        world.register(node.name)
+    for name, flags, nodes in (("fix", ResvFlag.MAINT, ("n1", "n2")), ("work", ResvFlag.NONE, ("n3",))):
+        wish = WantedReservation(
+            start_at_us=world.now_us, duration_s=3600, nodes=tuple(("", one) for one in nodes), flags_on=int(flags),
+            users=(("", "ann", USERS["ann"]),),
+        )  # fmt: skip
+        assert world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to())) == [f"created {name}"]
+    spans = {span.name: span for span in world.core.state.reservation_spans.values()}
+    cpus = world.config.nodes[0].cpus
+    (line,) = spans["fix"].node_tres.splitlines()
+    assert line.startswith(f"n[1-2] cpu={cpus},") and line.endswith(",node=1")
+    assert spans["fix"].tres.startswith(f"cpu={2 * cpus},") and spans["work"].node_tres == ""
+    world.restart()
+    assert world.core.state.reservation_spans["fix"] == spans["fix"]

@@ -9,7 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
 from ctld.store import migrate
 from ctld.store.committer import Store
@@ -125,3 +125,18 @@ def test_failed_migration_leaves_no_table(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     Store.open(path, "me").close()
     assert "meta" in tables_of(path)
+
+
+def test_a_database_of_before_keeps_the_numbers_of_its_reservations(tmp_path: Path) -> None:
+    """The last one is gone, and only its history says that it had number 7."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(migrate.MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0013")
+        connection.execute(text("INSERT INTO reservation_span VALUES (7, 1, 2, 'gone', 1, 'n1', 'cpu=1', 'ann')"))
+        command.upgrade(config, "0019")
+        assert connection.execute(text("SELECT value FROM counter WHERE name = 'reservation'")).scalar() == 7
+        assert connection.execute(text("SELECT node_tres FROM reservation_span")).scalar() == ""
+    engine.dispose()
