@@ -78,8 +78,7 @@ class ClusterState:
         self.epoch = 0
         self.now_us = 0  # time of the event being handled
         self.unfinished: Iterator[None] | None = None  # what is left of handling it (Core.begin)
-        self.next_job_id = 1
-        self.next_request_id = 1
+        self.next_job_id = self.next_request_id = 1
         self.jobs: dict[int, Job] = {}  # active, and ended less than MinJobAge ago
         self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
         self.arrays: dict[int, ArrayRecord] = {}
@@ -87,18 +86,16 @@ class ClusterState:
         self.node_list: list[Node] = []  # by column index
         self.partitions: dict[str, Partition] = {}
         self.partition_list: list[Partition] = []
-        self.amended = Amended()
-        self.audit = Trail()
+        self.amended, self.audit = Amended(), Trail()
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.timers = Timers()
         self._open_columns()
         # dependencies
         self.waiting_for: dict[int, tuple[bool, tuple[Term, ...]]] = {}  # job id -> (any, terms left)
         self.dependents: dict[int, dict[int, None]] = {}  # job or array id -> jobs that wait for it
-        self.namesakes = Namesakes()  # active jobs
+        self.namesakes, self.calls = Namesakes(), Calls()  # of active jobs
         self.singletons: dict[tuple[int, str], dict[int, None]] = {}  # (uid, name) -> jobs that wait to be the only one
         self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
-        self.calls = Calls()
         self.desks: dict[int, StepDesk] = {}  # of jobs that have started steps, by job id
         self.ports: dict[str, dict[int, None]] = {}  # ports.py: taken, by node
         self.master_ports: dict[int, int] = {}  # by job id
