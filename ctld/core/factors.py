@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ctld.core.model import JobRequest, Node, Qos
 from penstock.values.config import Config, PartitionConfig
-from penstock.values.tres import gres_keys
+from penstock.values.tres import gres_keys, there_is
 from penstock.values.weights import WEIGHT_ONE, Weight
 
 _POINTS_MAX = 2**32 - 1
@@ -83,13 +83,8 @@ def part(number: int, highest: int, weight: int, normal: bool = True) -> int:
 
 def _tres_of(partition: PartitionConfig, nodes: dict[str, Node]) -> dict[str, int]:
     members = [nodes[name] for name in partition.nodes if name in nodes]
-    found = {"cpu": sum(n.cpus for n in members), "mem": sum(n.real_memory_mb for n in members), "node": len(members)}
-    found["billing"] = found["cpu"]
-    for node in members:
-        for gres in node.config.gres:
-            for key in gres_keys(gres.name, gres.type):
-                found[key] = found.get(key, 0) + gres.count
-    return found
+    found = there_is((node.cpus, node.real_memory_mb, node.config.gres) for node in members)
+    return found | {"billing": found["cpu"]}
 
 
 def tres_amounts(request: JobRequest) -> dict[str, int]:

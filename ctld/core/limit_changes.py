@@ -211,10 +211,3 @@ def ranked_anew(state: ClusterState, now_us: int) -> None:
     thresholds = [job for job in unplaced if qos_of(state, job.request.qos).usage_threshold_ppm >= 0]
     if thresholds:
         _look_again(state, thresholds, now_us)
-
-
-def forget(state: ClusterState, spent: Spent | None, now_us: int) -> None:
-    """RawUsage=0."""
-    if spent is not None:
-        spent.advance(state.shares.decay, now_us)
-        spent.amounts = {}

@@ -28,7 +28,7 @@ from ctld.core.state import ClusterState
 from penstock.values.limitreasons import reason_of
 from penstock.values.limits import LIMITS, NO_LIMIT, Kind
 from penstock.values.states import Reason
-from penstock.values.tres import gres_keys
+from penstock.values.tres import there_is
 
 
 class Measure(IntEnum):
@@ -260,12 +260,7 @@ def _total(state: ClusterState, tres: str, partition: str) -> int:
     nodes = state.node_list
     if partition:
         nodes = [state.nodes[name] for name in state.partitions[partition].config.nodes if name in state.nodes]
-    if tres in ("cpu", "billing"):
-        return sum(node.cpus for node in nodes)
-    if tres == "mem":
-        return sum(node.real_memory_mb for node in nodes)
-    if tres == "node":
-        return len(nodes)
     if tres.startswith("license/"):
         return state.license_totals.get(tres.removeprefix("license/"), 0)
-    return sum(gres.count for node in nodes for gres in node.config.gres if tres in gres_keys(gres.name, gres.type))
+    found = there_is((node.cpus, node.real_memory_mb, node.config.gres) for node in nodes)
+    return found.get("cpu" if tres == "billing" else tres, 0)

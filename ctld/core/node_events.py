@@ -17,7 +17,7 @@ from ctld.core.model import Node, NodeEvent
 from ctld.core.state import ClusterState
 from penstock.values.config import NodeConfig
 from penstock.values.states import NodeFlag
-from penstock.values.tres import format_tres, gres_keys
+from penstock.values.tres import format_tres, there_is
 
 #: The name of what is no node.
 CLUSTER: Final = ""
@@ -65,18 +65,7 @@ def _close(state: ClusterState, event: NodeEvent, now_us: int) -> None:
 
 def tres_of(*configs: NodeConfig) -> str:
     """What these nodes have, as text."""
-    return format_tres(_counted(*configs))
-
-
-def _counted(*configs: NodeConfig) -> dict[str, int]:
-    tres = {"cpu": 0, "mem": 0, "node": len(configs)}
-    for config in configs:
-        tres["cpu"] += config.cpus
-        tres["mem"] += config.real_memory_mb
-        for gres in config.gres:
-            for key in gres_keys(gres.name, gres.type):
-                tres[key] = tres.get(key, 0) + gres.count
-    return tres
+    return format_tres(there_is((config.cpus, config.real_memory_mb, config.gres) for config in configs))
 
 
 def laid_out(state: ClusterState, now_us: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ctld.core import admit, arrays, budgets, het, limit_nodes, limits, predict, preempt, priority, standing
+from ctld.core import admit, arrays, budgets, het, limit_ages, limit_nodes, limits, predict, preempt, priority, standing
 from ctld.core.expect import UNLIMITED_S
 from ctld.core.feasible import is_possible
 from ctld.core.model import Job, JobRequest, Partition
@@ -125,7 +125,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         if job.request.switches_max:
             _await_switches(state, job)
     if state.ledger is not None:
-        _look_at_age(state, job)
+        limit_ages.look(state, job)
     ranks = _ranks(state, job, reason)
     if state.ledger is not None and not job.request.het_job_id:
         reason, ranks = _limited(state, job, reason, ranks)
@@ -146,7 +146,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
             count = limits.room(state, job, count)
         state.pending.set_ready(job.job_id, ranks, count, job.eligible_at_us // US)
         if state.ledger is not None:
-            _keep_nodes(state, job)
+            limit_ages.keeps_nodes(state, job)
     if job.reason not in PLANNER_REASONS:
         set_reason(state, job, Reason.PRIORITY)
     if state.quick_pass_due or _only_waits(state, job):
@@ -191,18 +191,6 @@ def _ranks(state: ClusterState, job: Job, reason: Reason | None) -> list[int | N
         partition = state.partition_list[state.pending.partition[row]]
         open_to.append(partition if reason or not partition_reason(state, partition, job) else None)
     return predict.aged(state, job, priority.ranks(state, job, open_to))
-
-
-def _look_at_age(state: ClusterState, job: Job) -> None:
-    from ctld.core.limit_ages import look  # asks for priorities, which ask for associations
-
-    look(state, job)
-
-
-def _keep_nodes(state: ClusterState, job: Job) -> None:
-    from ctld.core.limit_ages import keeps_nodes
-
-    keeps_nodes(state, job)
 
 
 def _limited(

@@ -107,8 +107,7 @@ class ClusterState:
         self.accepted: dict[Any, Any] = {}  # submit.py: what was found of submissions, by what they said and who
         self.shapes_known = KnownShapes()
         self.shared: dict[Any, Any] = {}  # equal values of many jobs, kept once
-        self.submit_keys: dict[str, int] = {}
-        self.submit_key_times: deque[tuple[int, str]] = deque()
+        self.submit_keys, self.submit_key_times = dict[str, int](), deque[tuple[int, str]]()
         self._open_books()
         self._open_reservations()
         self._open_times()
@@ -117,13 +116,11 @@ class ClusterState:
         self.dirty_steps: dict[tuple[int, int, int], Step] = {}
         self.dirty_nodes: dict[str, None] = {}
         self.dirty_gpus: dict[tuple[str, str], None] = {}  # (node, UUID)
-        self.dirty_partitions: dict[str, None] = {}
-        self.dirty_reservations: dict[str, None] = {}  # those that are gone too
+        self.dirty_partitions, self.dirty_reservations = dict[str, None](), dict[str, None]()  # those that are gone too
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
         self.new_specs: list[SpecRow] = []
-        self.history: list[HistoryRow] = []
-        self.effects: list[Effect] = []
+        self.history, self.effects = list[HistoryRow](), list[Effect]()
         self.acks: dict[tuple[str, int, str], int] = {}
         self.purged: list[int] = []
         self._open_scheduling()
@@ -198,9 +195,7 @@ class ClusterState:
         self.divisible: tuple[str, ...] = ()  # nodes with GPUs that may be divided anew (mig.py)
         self.mig_waits: dict[int, str] = {}  # job id -> the division that it waits for, in words
         self.mig_due_us = 0  # for when the last timer was set
-        self.full_pass_in_flight = False
-        self.full_pass_revision = -1
-        self.full_pass_not_before_us = 0
+        self.full_pass_in_flight, self.full_pass_revision, self.full_pass_not_before_us = False, -1, 0
         self.full_pass_timer_us = 0  # for when the last timer was set
 
     def _open_books(self) -> None:
@@ -216,8 +211,7 @@ class ClusterState:
         self.priority_generation = 0
         self.dirty_assocs: dict[int, AssocRow] = {}
         self.entities_changed = False  # associations or QOS, since limit_changes.py looked
-        self.dirty_usage: dict[int, None] = {}
-        self.dirty_qos_usage: dict[str, None] = {}
+        self.dirty_usage, self.dirty_qos_usage = dict[int, None](), dict[str, None]()
         self.dirty_accounts: dict[str, AccountRow] = {}
         self.dirty_users: dict[str, UserRow] = {}
         self.registry = Registry()

@@ -15,7 +15,7 @@ from ctld.rpc.refusals import refuse_as, translated
 from ctld.rpc.services import Services
 from ctld.rpc.sight import account_sight
 from penstock.v1 import governance_pb2
-from penstock.values.tres import gres_keys
+from penstock.values.tres import there_is
 
 
 class Entities:
@@ -88,12 +88,7 @@ class Entities:
 
 def tres_counts(state: ClusterState) -> dict[str, int]:
     """What the cluster has of each kind."""
-    cpus = sum(node.cpus for node in state.node_list)
-    counts = {"cpu": cpus, "mem": sum(node.real_memory_mb for node in state.node_list), "node": len(state.node_list)}
-    counts["billing"] = cpus
-    for node in state.node_list:
-        for gres in shown_gres(node):
-            for key in gres_keys(gres.name, gres.type):
-                counts[key] = counts.get(key, 0) + gres.count
+    counts = there_is((node.cpus, node.real_memory_mb, shown_gres(node)) for node in state.node_list)
+    counts["billing"] = counts["cpu"]
     counts |= {f"license/{name}": count for name, count in state.license_totals.items()}
     return counts

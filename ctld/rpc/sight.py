@@ -164,5 +164,5 @@ def usage_filter(state: ClusterState, actor: Actor, *words: str) -> Callable[[An
     hides = sight.hides_usage or sight.hides_users or any(is_private(state.config, actor, word) for word in words)
     if not hides:
         return lambda owner: sight.sees_account(owner.account)
-    ours = coordinated(state, actor.user_name)
+    ours = sight.coordinated or coordinated(state, actor.user_name)  # it does not look where only `words` hide
     return lambda owner: owner.user_id == actor.uid or owner.account in ours

@@ -4,10 +4,11 @@ Inside a mapping from name to whole number; memory (`mem`, `vmem`) is in megabyt
 Slurm's: the built-in ones, then the rest by name. What may be counted at all is the configuration's business.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from penstock.values.errors import BadValue
+from penstock.values.gres import Gres
 from penstock.values.memory import format_mb, parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.text import shown
@@ -63,3 +64,16 @@ def _formatted(amounts: tuple[tuple[str, int], ...]) -> str:
 def gres_keys(name: str, type_: str) -> tuple[str, ...]:
     """The names under which one kind of GRES is counted: gres/gpu, and gres/gpu:a100 as well when it has a type."""
     return (f"gres/{name}", f"gres/{name}:{type_}") if type_ else (f"gres/{name}",)
+
+
+def there_is(nodes: Iterable[tuple[int, int, Iterable[Gres]]]) -> dict[str, int]:
+    """What nodes have together, by TRES: of (CPUs, MB, GRES) each. Licences and billing are the cluster's, not theirs."""
+    tres = {"cpu": 0, "mem": 0, "node": 0}
+    for cpus, mem_mb, kinds in nodes:
+        tres["cpu"] += cpus
+        tres["mem"] += mem_mb
+        tres["node"] += 1
+        for gres in kinds:
+            for key in gres_keys(gres.name, gres.type):
+                tres[key] = tres.get(key, 0) + gres.count
+    return tres
