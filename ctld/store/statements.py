@@ -102,57 +102,72 @@ def _positional(engine: Engine, dialect: Dialect) -> Any:
     return kind(paramstyle=dialect.paramstyle)
 
 
-def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
-    """All statements for the engine's database."""
+class _Compiler:
+    """Writes statements as text, for one engine's database."""
 
-    def text(statement: Executable, order: Sequence[str]) -> str:
+    def __init__(self, engine: Engine, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._positional = _positional(engine, dialect)
+
+    def text(self, statement: Executable, order: Sequence[str]) -> str:
+        """With the driver's own marks for parameters, in this order."""
         assert isinstance(statement, CompilerElement)
-        compiled: Any = statement.compile(dialect=_positional(engine, dialect))
+        compiled: Any = statement.compile(dialect=self._positional)
         assert list(compiled.positiontup or ()) == list(order), compiled.positiontup
         return str(compiled)
 
-    def values(columns: Sequence[Column[Any]], prefix: str = "") -> tuple[dict[str, Any], list[str]]:
+    def values(self, columns: Sequence[Column[Any]], prefix: str = "") -> tuple[dict[str, Any], list[str]]:
         """What the columns get, and the order of parameters: one for each, or all in one."""
-        if dialect.given is None:
+        if self._dialect.given is None:
             names = [prefix + column.name for column in columns]
             return {column.name: bindparam(name) for column, name in zip(columns, names, strict=True)}, names
-        given = dialect.given(columns)
+        given = self._dialect.given(columns)
         return {column.name: one for column, one in zip(columns, given.c, strict=True)}, [ROWS]
 
-    def insert(table: Table, columns: int | None = None, **keywords: Any) -> Many:
-        written = _written(table)[:columns]
-        news, order = values(written)
-        statement = dialect.insert(table)
-        if dialect.given is None:
+    def insert(self, table: Table, columns: int | None = None, **keywords: Any) -> Many:
+        """Rows of a table's first columns. ignore: but those that are there; replace: over those that are there."""
+        news, order = self.values(_written(table)[:columns])
+        statement = self._dialect.insert(table)
+        if self._dialect.given is None:
             statement = statement.values(news)
         else:
             statement = statement.from_select(list(news), select(*news.values()))
         if keywords.get("ignore"):
             statement = statement.on_conflict_do_nothing()
         if not keywords.get("replace"):
-            return Many(text(statement, order))
+            return Many(self.text(statement, order))
         keys = [column.name for column in table.primary_key]
         assert keys == list(news)[: len(keys)]
         others = {name: statement.excluded[name] for name in news if name not in keys}
         statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
-        return Many(text(statement, order), slice(len(keys)))
+        return Many(self.text(statement, order), slice(len(keys)))
 
-    def gone(table: Table, *keys: str) -> Many:
-        found, order = values([table.c[key] for key in keys], "key_")
-        return Many(text(delete(table).where(*(table.c[key] == value for key, value in found.items())), order))
+    def gone(self, table: Table, *keys: str) -> Many:
+        """Rows that are deleted."""
+        found, order = self.values([table.c[key] for key in keys], "key_")
+        return Many(self.text(delete(table).where(*(table.c[key] == one for key, one in found.items())), order))
 
-    names = list(JOB.c.keys())
-    life = [*names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)], *_LIFE_TOO]
-    keys = ("job_id", "attempt")
-    news, order = values([*(JOB.c[name] for name in life), *(JOB.c[key] for key in keys)])
-    change = update(JOB).values({name: news[name] for name in life})
-    change = change.where(*(JOB.c[key] == news[key] for key in keys))
+    def change_jobs(self) -> Many:
+        """What may change in a job's life."""
+        names = list(JOB.c.keys())
+        life = [*names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)], *_LIFE_TOO]
+        keys = ("job_id", "attempt")
+        news, order = self.values([*(JOB.c[name] for name in life), *(JOB.c[key] for key in keys)])
+        change = update(JOB).values({name: news[name] for name in life})
+        change = change.where(*(JOB.c[key] == news[key] for key in keys))
+        return Many(self.text(change, order), slice(-len(keys), None))
+
+
+def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
+    """All statements for the engine's database."""
+    compiler = _Compiler(engine, dialect)
+    text, insert, gone = compiler.text, compiler.insert, compiler.gone
     return Statements(
         fence=text(_fence(), _FENCE_ORDER),
         standing=text(select(META.c.epoch, META.c.sequence).with_for_update(), ()),
         insert_jobs=insert(JOB),
         replace_jobs=insert(JOB, replace=True),
-        update_jobs=Many(text(change, order), slice(-len(keys), None)),
+        update_jobs=compiler.change_jobs(),
         insert_requests=insert(JOB_REQUEST),
         insert_specs=insert(JOB_SPEC, ignore=True),
         replace_steps=insert(STEP, PLAIN_COLUMNS, replace=True),
