@@ -17,14 +17,15 @@ from bench.measure import CannotMeasure, children, cpu_s, rss_mb, run
 from penstock.cluster import ClusterFile, read_cluster
 
 BIN = Path(sys.executable).parent
-OF_A_CLUSTER = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER")
+#: What commands and daemons do not get: what names another cluster, and what makes each start compile all modules anew.
+LEFT_OUT = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER", "PYTHONDONTWRITEBYTECODE")
 
 
 class Local:
     """A cluster in a folder."""
 
     def __init__(self, home: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if name not in OF_A_CLUSTER}
+        kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
         self.home = home
         self.env = {**kept, "PENSTOCK_HOME": str(home), "PENSTOCK_COMMAND_SERVER_IDLE_S": "20"}
 
