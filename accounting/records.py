@@ -7,10 +7,10 @@ Without `duplicates`, of several attempts of a job that match the last one is sh
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Select, select
@@ -34,14 +34,24 @@ _ATTEMPT_BITS = 20
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 
 _STATES = {int(state): state for state in JobState}
+_Row = Sequence[Any]
+_R = TypeVar("_R", Record, StepRecord)
 _NodeShare = tuple[Any, ...]  # node, cpus, MB, tasks, GRES, cpu numbers (since they are kept)
 _decode_alloc = msgspec.json.Decoder(tuple[_NodeShare, ...]).decode
 
-#: Fields of a record that are columns of the job, as they are.
+#: Fields of a record that are columns of the job, as they are, and what else is read of it.
 _JOB_FIELDS = tuple(name for name in Record.__struct_fields__ if name in JOB.c and name not in ("state", "array_tasks"))
+_JOB_COLUMNS = [*(JOB.c[name] for name in _JOB_FIELDS), JOB.c.state, JOB.c.end_state, JOB.c.array_tasks, JOB.c.alloc,
+                JOB.c.spec_hash, JOB_REQUEST.c.request]  # fmt: skip
 _STEP_FIELDS = tuple(
     name for name in StepRecord.__struct_fields__ if name in STEP.c and name not in ("state", "tres_alloc", "request")
 )
+_STEP_COLUMNS = [STEP.c.job_id, STEP.c.attempt, *(STEP.c[name] for name in _STEP_FIELDS), STEP.c.state, STEP.c.cpus,
+                 STEP.c.tres_alloc, STEP.c.request]  # fmt: skip
+_ID, _ATTEMPT, _REASON = map(_JOB_FIELDS.index, ("job_id", "attempt", "reason"))
+_IDS = tuple(_JOB_FIELDS.index(name) for name in ("array_job_id", "array_task_id", "het_job_id", "het_offset"))
+_SPEC_HASH = len(_JOB_FIELDS) + 4
+_STEP_ID, _NODE = map(_STEP_FIELDS.index, ("step_id", "node"))
 
 
 class RecordsUnavailable(Exception):
@@ -102,50 +112,51 @@ def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[
 
 
 def _stream(connection: Connection, statement: Select[Any]) -> Iterator[Any]:
-    return iter(connection.execution_options(yield_per=PAGE_RECORDS).execute(statement))
+    return iter(connection.execute(statement.execution_options(yield_per=PAGE_RECORDS)))
 
 
 def _read_page(connection: Connection, asking: Question, asked: RecordFilter, keys: "array[int]") -> list[Record]:
+    """Rows are taken apart by position, since a long answer is mostly this."""
     job_ids = sorted({key >> _ATTEMPT_BITS for key in keys})
     wanted = set(keys)
     tables = JOB.outerjoin(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
-    statement = select(JOB, JOB_REQUEST.c.request).select_from(tables).where(JOB.c.job_id.in_(job_ids))
-    found = connection.execute(statement.order_by(JOB.c.job_id, JOB.c.attempt)).mappings().all()
-    jobs = [job for job in found if job["job_id"] << _ATTEMPT_BITS | job["attempt"] in wanted]
-    steps: dict[tuple[int, int], list[Any]] = {}
+    statement = select(*_JOB_COLUMNS).select_from(tables).where(JOB.c.job_id.in_(job_ids))
+    found = connection.execute(statement.order_by(JOB.c.job_id, JOB.c.attempt))
+    jobs = [row for row in map(tuple, found) if row[_ID] << _ATTEMPT_BITS | row[_ATTEMPT] in wanted]
+    steps: dict[tuple[int, int], list[_Row]] = {}
     if not asked.no_steps:
-        statement = select(STEP).where(STEP.c.job_id.in_(job_ids))
-        for step in connection.execute(statement.order_by(STEP.c.step_id)).mappings():
-            steps.setdefault((step["job_id"], step["attempt"]), []).append(step)
+        statement = select(*_STEP_COLUMNS).where(STEP.c.job_id.in_(job_ids))
+        for job_id, attempt, *step in connection.execute(statement.order_by(STEP.c.step_id)):
+            steps.setdefault((job_id, attempt), []).append(step)
     specs: dict[bytes, Any] = {}
     if asked.with_script or asked.with_environment:
-        hashes = sorted({job["spec_hash"] for job in jobs})
+        hashes = sorted({job[_SPEC_HASH] for job in jobs})
         for spec in connection.execute(select(JOB_SPEC).where(JOB_SPEC.c.spec_hash.in_(hashes))):
             specs[spec.spec_hash] = spec
     return [
-        _record(asking, asked, job, steps.get((job["job_id"], job["attempt"]), []), specs.get(job["spec_hash"]))
+        _record(asking, asked, job, steps.get((job[_ID], job[_ATTEMPT]), ()), specs.get(job[_SPEC_HASH]))
         for job in jobs
     ]
 
 
-def _record(asking: Question, asked: RecordFilter, job: Any, steps: list[Any], spec: Any) -> Record:
-    shares = {share[0]: share for share in _decode_alloc(job["alloc"])}
-    names = ("job_id", "array_job_id", "array_task_id", "array_tasks", "het_job_id", "het_offset")
-    chosen = asking.wanted_steps(Ids(*(job[name] for name in names)))
+def _record(asking: Question, asked: RecordFilter, job: _Row, steps: Sequence[_Row], spec: Any) -> Record:
+    state, end_state, array_tasks, alloc, _, request = job[len(_JOB_FIELDS) :]
+    array_job_id, array_task_id, het_job_id, het_offset = (job[at] for at in _IDS)
+    ids = Ids(job[_ID], array_job_id, array_task_id, array_tasks, het_job_id, het_offset)
+    chosen = asking.wanted_steps(ids) if asking.selectors else None
+    shares = {share[0]: share for share in _decode_alloc(alloc)} if steps else {}
     record = Record(
-        state=shown_state(job["state"], job["end_state"], job["reason"]),
-        array_tasks=job["array_tasks"] or "",
+        state=shown_state(state, end_state, job[_REASON]),
+        array_tasks=array_tasks or "",
         steps=tuple(
-            _step(asked, step, shares.get(step["node"]))
-            for step in steps
-            if chosen is None or step["step_id"] in chosen
+            _step(asked, step, shares.get(step[_NODE])) for step in steps if chosen is None or step[_STEP_ID] in chosen
         ),
         script=spec.script if spec is not None and asked.with_script else b"",
         environment=split_strings(spec.environment) if spec is not None and asked.with_environment else (),
-        **{name: job[name] for name in _JOB_FIELDS},
-        request=job["request"] or b"{}",
+        request=request or b"{}",
+        **dict(zip(_JOB_FIELDS, job, strict=False)),
     )
-    return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))
+    return _cut(asked, record)
 
 
 def shown_state(state: int, end_state: int | None, reason: str) -> JobState:
@@ -162,15 +173,16 @@ def shown_state(state: int, end_state: int | None, reason: str) -> JobState:
     return _STATES[state]
 
 
-def _step(asked: RecordFilter, step: Any, share: _NodeShare | None) -> StepRecord:
+def _step(asked: RecordFilter, step: _Row, share: _NodeShare | None) -> StepRecord:
+    state, cpus, tres, request = step[len(_STEP_FIELDS) :]
     record = StepRecord(
-        state=_STATES[step["state"]],
-        cpus_alloc=step["cpus"] or (share[1] if share else 0),
-        tres_alloc=step["tres_alloc"] or (_tres(share) if share else ""),
-        request=step["request"] or b"",
-        **{name: step[name] for name in _STEP_FIELDS},
+        state=_STATES[state],
+        cpus_alloc=cpus or (share[1] if share else 0),
+        tres_alloc=tres or (_tres(share) if share else ""),
+        request=request or b"",
+        **dict(zip(_STEP_FIELDS, step, strict=False)),
     )
-    return msgspec.structs.replace(record, **_cut(asked, record.start_at_us, record.end_at_us))
+    return _cut(asked, record)
 
 
 def _tres(share: _NodeShare) -> str:
@@ -182,12 +194,13 @@ def _tres(share: _NodeShare) -> str:
     return format_tres(amounts)
 
 
-def _cut(asked: RecordFilter, start_at_us: int, end_at_us: int) -> dict[str, int]:
+def _cut(asked: RecordFilter, record: _R) -> _R:
     """--truncate: no start before the window, no end after it; what still runs then ends with it."""
+    if not asked.truncate or not record.start_at_us:
+        return record
     times: dict[str, int] = {}
-    if asked.truncate and start_at_us:
-        if start_at_us < asked.start_at_us:
-            times["start_at_us"] = asked.start_at_us
-        if asked.end_at_us and not 0 < end_at_us <= asked.end_at_us:
-            times["end_at_us"] = asked.end_at_us
-    return times
+    if record.start_at_us < asked.start_at_us:
+        times["start_at_us"] = asked.start_at_us
+    if asked.end_at_us and not 0 < record.end_at_us <= asked.end_at_us:
+        times["end_at_us"] = asked.end_at_us
+    return msgspec.structs.replace(record, **times)

@@ -14,6 +14,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -173,9 +174,9 @@ def ask(place: str, now_us: int) -> None:
         week = now_us - 7 * DAY_US
         for user in (0, 20, USERS - 1):
             one = RecordFilter(uids=(10_000 + user,), start_at_us=week)
-            best(f"sacct -u user{user} -S now-7days", lambda one=one: sum(1 for _ in records.list(one)))
+            best(f"sacct -u user{user} -S now-7days", partial(_count, records, one))
         one = RecordFilter(uids=(10_020,), start_at_us=week, no_steps=True)
-        best("sacct -X -u user20 -S now-7days", lambda: sum(1 for _ in records.list(one)))
+        best("sacct -X -u user20 -S now-7days", partial(_count, records, one))
     engine = read_engine(Path(place) if "://" not in place else place)
     with engine.connect() as connection:
         marks = read_marks(connection)
@@ -187,6 +188,10 @@ def ask(place: str, now_us: int) -> None:
         best("  with edges in days and hours", lambda: len(usage(connection, calendar, days, _all)))
         best("sreport cluster of a month", lambda: len(cluster(connection, calendar, window._replace(group_by=()))))
     engine.dispose()
+
+
+def _count(records: Records, asked: RecordFilter) -> int:
+    return sum(1 for _ in records.list(asked))
 
 
 def _all(owner: Any) -> bool:

@@ -150,6 +150,6 @@ def sort_rows(rows: list[Any], text: str, find: Callable[[str], Callable[[Any, A
         rows[:] = [row for _, row in values]
 
 
-def pages(client: Any, method: str, request: Any, field: str) -> list[Any]:
-    """Everything that a streaming call answers."""
-    return [item for page in client.stream(method, request) for item in getattr(page, field)]
+def pages(client: Any, method: str, request: Any, field: str, timeout_s: float | None = None) -> list[Any]:
+    """Everything that a streaming call answers. timeout_s: for all of it; None = the client's."""
+    return [item for page in client.stream(method, request, timeout_s) for item in getattr(page, field)]

@@ -36,6 +36,8 @@ UNITS = "KMGTP"
 RULE = "-" * 80
 #: With --array a line per waiting task.
 EXPANDED_ROWS_MAX = 1_000_000
+#: For a whole answer, which is read and sent in pages: 100,000 records take ten seconds and more.
+ANSWER_LIMIT_S = 600.0
 
 #: Of -c: the format, and those with -l and -b.
 FORMATS_OF_COMPLETION = {
@@ -151,7 +153,7 @@ def body(argv: list[str]) -> int:
         with Client.open() as client:
             cluster = client.cluster.cluster_name
             check_clusters(options.get("clusters"), cluster)
-            records = [] if query.nothing else pages(client, "ListRecords", query.request, "records")
+            records = [] if query.nothing else pages(client, "ListRecords", query.request, "records", ANSWER_LIMIT_S)
             numbers = _load_numbers(client, records, columns, is_wanted(options))
     records = [record for record in records if all(keep(record) for keep in query.keep)]
     if "batch_script" in options or "env_vars" in options:

@@ -48,7 +48,7 @@ class Controller:
     def __init__(self, gpus: int) -> None:
         self.gpus = gpus
 
-    def stream(self, method: str, request: ReportRequest) -> Any:
+    def stream(self, method: str, request: ReportRequest, timeout_s: float | None = None) -> Any:
         assert method == "Report"
         yield ReportReply(rows=list(self.rows(request)))
 
