@@ -7,10 +7,13 @@
 - Tests that wait for daemons stand between those that compute, so that processes that share the tests always have something to do.
 - Byte code is kept (in __pycache__, whatever PYTHONDONTWRITEBYTECODE says): some thousand processes of ours start here, and
   each would compile the same modules again, as would each of those that share the tests.
+- What a test does to signals ends with it. `scontrol requeue` ignores SIGTERM to its end, which is here the end of all tests;
+  and what is ignored is inherited by every process that is started.
 - No test sees the user's own cluster: PENSTOCK_HOME and PENSTOCK_CLUSTER are removed from the environment.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 from itertools import groupby
@@ -37,6 +40,12 @@ for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(name, None)
 sys.dont_write_bytecode = False
 
+
+#: What is to be done at these signals, as it was in the beginning.
+DISPOSITIONS = {
+    number: signal.getsignal(number)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+}
 
 #: Folders whose tests mostly wait: for daemons, time-outs, other processes.
 WAITING = ("clients", "e2e", "gpu", "mpi", "node", "rpc")
@@ -66,6 +75,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs root"))
         if os.environ.get("PENSTOCK_REAL_GPU") != "1" and item.get_closest_marker("realgpu"):
             item.add_marker(pytest.mark.skip(reason="needs a real GPU and PENSTOCK_REAL_GPU=1"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Signals are again what they were."""
+    for number, before in DISPOSITIONS.items():
+        if signal.getsignal(number) != before:
+            signal.signal(number, before)
 
 
 @pytest.hookimpl(wrapper=True)
