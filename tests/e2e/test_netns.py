@@ -17,7 +17,7 @@ from penstock.v1 import controller_pb2 as c
 pytestmark = pytest.mark.root
 
 New = Callable[..., LiveCluster]
-#: Shortest lease, and down as soon as the silence is noticed.
+#: Shortest lease, and down as soon as the silence is noticed. A shell that is told to end has five seconds to say so.
 CONF = ("SlurmdTimeout=2", "PenstockLeaseTime=12")
 LIMIT_S = 120.0
 SCRIPT = """#!/bin/sh
@@ -31,7 +31,7 @@ echo "end $SLURM_JOB_ID $(date +%s%N)" >>"$1"
 @contextlib.contextmanager
 def cluster_on(new_cluster: New, machines: Machines, nodes: int, apart: int) -> Iterator[LiveCluster]:
     """`apart` of the nodes are on machines of their own; the controller listens on all addresses."""
-    cluster = new_cluster(nodes, ClusterConf(more=CONF, own_tokens=True), start=False)
+    cluster = new_cluster(nodes, ClusterConf(more=CONF, own_tokens=True, kill_wait_s=5), start=False)
     text = cluster.conf_text().replace("localhost(127.0.0.1)", f"localhost({machines[0].here})")
     cluster.slurm_conf.write_text(text)
     for number in range(apart):

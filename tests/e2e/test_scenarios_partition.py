@@ -15,8 +15,10 @@ from livecluster import CTLD, LOGGING_SCRIPT, ClusterConf, LiveCluster, read, re
 from tcpproxy import TcpProxy
 
 New = Callable[..., LiveCluster]
-#: Two heartbeats and a bit; with grace and margin a job is dead 12 + 1 + 3 s after its node was lost.
+#: Two heartbeats and a bit; with grace and margin a job is dead 12 + 5 + 3 s after its node was lost.
 LEASE_S = 12
+#: A shell that is told to end says so first, which can take more than a second on a busy machine.
+GRACE_S = 5
 LEASED = ("SlurmdTimeout=2", f"PenstockLeaseTime={LEASE_S}")
 LIMIT_S = 90.0
 #: Says when it was told to end, and by then has ended.
@@ -44,7 +46,7 @@ def lines(cluster: LiveCluster, job_id: int) -> list[list[str]]:
 
 def test_scenarios_12_13_14_19_nodes_out_of_reach(new_cluster: New) -> None:
     """n1 hears and is not heard, n2's daemon stands still; both have a job that gives way and one that keeps on."""
-    cluster = new_cluster(3, ClusterConf(more=LEASED), start=False)
+    cluster = new_cluster(3, ClusterConf(more=LEASED, kill_wait_s=GRACE_S), start=False)
     gate, gate_kept = cluster.work / "gate", cluster.work / "gate-kept"
     script = cluster.script("job.sh", SCRIPT)
 
@@ -100,7 +102,7 @@ def test_scenarios_12_13_14_19_nodes_out_of_reach(new_cluster: New) -> None:
 
 def test_a_step_over_two_nodes_gives_way_as_a_whole(new_cluster: New) -> None:
     """One of them is out of reach: its tasks stop themselves, the other's are ended, then both run again elsewhere."""
-    cluster = new_cluster(4, ClusterConf(more=LEASED))
+    cluster = new_cluster(4, ClusterConf(more=LEASED, kill_wait_s=GRACE_S))
     gate = cluster.work / "gate"
     task = cluster.script("task.sh", f"""#!/bin/sh
 trap 'echo "stopped $SLURM_JOB_ID $SLURMD_NODENAME $(date +%s%N)" >>{cluster.work}/log; exit 0' TERM
