@@ -41,9 +41,9 @@ for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER", "PYTHONDONTWRITEBYTECODE"):
 sys.dont_write_bytecode = False
 
 
-#: What is to be done at these signals, as it was in the beginning.
+#: What is to be done at these signals, whoever has started us: under nohup, or in the background, some are ignored.
 DISPOSITIONS = {
-    number: signal.getsignal(number)
+    number: signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 }
 
@@ -77,12 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a real GPU and PENSTOCK_REAL_GPU=1"))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Signals are again what they were."""
-    for number, before in DISPOSITIONS.items():
-        if signal.getsignal(number) != before:
-            signal.signal(number, before)
+def pytest_runtest_setup() -> None:
+    """Signals are as in a new process, whatever the test before has done."""
+    for number, usual in DISPOSITIONS.items():
+        if signal.getsignal(number) != usual:
+            signal.signal(number, usual)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,6 +28,7 @@ def test_all_nodes_are_asked():
         answers = ask(CLUSTER, attached(one, two), "pids")
         assert answers.found == {"n1": answer, "n2": answer}
         assert answers.missing == {}
+        one.wait_for(Kind.QUESTION)  # it answers without having read
         assert one.of(Kind.QUESTION) == [b"pids"]
         assert one.greetings == [b"PENSTOCK-STEP/1 12.0.3\n"]
 

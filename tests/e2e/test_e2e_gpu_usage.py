@@ -40,6 +40,7 @@ class GpuCluster(LiveCluster):
         self.fake = FakeNvml(self.home / "nvml")
         self.joules = {0: 1000, 1: 2000}  # what the counters show
         self.order = sorted((0, 1), key=lambda gpu: str(self.fake.keys[f"gpu.{gpu}.busid"]))
+        self.calls = self.home / "calls"
         self.hold = self.home / "hold"
         self.hold.write_text(HOLD)
         self.hold.chmod(0o755)
@@ -52,13 +53,20 @@ class GpuCluster(LiveCluster):
         )
 
     def start_node(self, name: str, **env: str) -> Any:
-        return super().start_node(name, **{**self.fake.env(), **env})
+        return super().start_node(name, **{**self.fake.env(), "FAKE_NVML_LOG": str(self.calls), **env})
 
     def held(self, name: str) -> Held:
         """Wait for a program."""
         self.wait_text(self.work / name, " ")
         pid, visible = (self.work / name).read_text().split()
-        return Held(int(pid), self.order[int(visible.split(",")[0])])
+        held = Held(int(pid), self.order[int(visible.split(",")[0])])
+        looks = self.looks(held.gpu)  # energy is counted from the first look that knows of the program
+        self.wait(lambda: self.looks(held.gpu) >= looks + 2, "its GPU was looked at")
+        return held
+
+    def looks(self, gpu: int) -> int:
+        """How often the energy counter was read."""
+        return self.calls.read_text().count(f" nvmlDeviceGetTotalEnergyConsumption {gpu}\n")
 
     def go(self, name: str) -> None:
         (self.work / f"{name}.go").touch()
