@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, and_, case, exists, func, literal_column, or_, select
 
+from accounting.marks import read_mark
 from accounting.pasts import TIMES, Pasts, corrections, used
 from accounting.query import IS_ACTIVE, Ids, Question, ended_since
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB, JOB_REQUEST, STEP
-from accounting.tables import JOB_SPAN, RESERVATION_SPAN, ROLLUP_MARK, STEPS_PURGED_MARK
+from accounting.tables import JOB_SPAN, RESERVATION_SPAN, STEPS_PURGED_MARK
 from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_s
 from penstock.values.hostlist import expand
 from penstock.values.jobid import parse_selector
@@ -183,8 +184,7 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     asking, which = _asking(ask)
     had_ended = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, *where)
     pasts = Pasts(connection, had_ended)
-    mark = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == STEPS_PURGED_MARK)
-    steps_purged_us = connection.execute(mark).scalar() or 0
+    steps_purged_us = read_mark(connection, STEPS_PURGED_MARK)
     query = select(*TIMES, *_OWNER, STEP.c.usage, STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb,
                    STEP.c.nodes, *which)  # fmt: skip
     joined = JOB.outerjoin(STEP, and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt))

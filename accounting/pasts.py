@@ -12,10 +12,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
+from accounting.marks import read_mark
 from accounting.query import IS_ACTIVE
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB
-from accounting.tables import JOB_SPAN, ROLLUP_MARK, SUSPEND_PURGED_MARK
+from accounting.tables import JOB_SPAN, SUSPEND_PURGED_MARK
 from penstock.values.states import JobState
 
 Key = tuple[int, int]
@@ -25,7 +26,6 @@ TIMES = (
     JOB.c.suspended_us, JOB.c.tres_alloc,
 )  # fmt: skip
 IS_SUSPENDED = and_(IS_ACTIVE, JOB.c.state == int(JobState.SUSPENDED))  # the first says so to the index of active jobs
-_PURGED = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == SUSPEND_PURGED_MARK)
 #: Attempts in one IN list.
 _IDS_MAX = 5_000
 
@@ -38,7 +38,7 @@ class Pasts:
         self.suspended: dict[Key, list[tuple[int, int]]] = {}
         self.changes: dict[Key, list[tuple[int, str]]] = {}
         #: Suspensions that were over before this are purged.
-        self.purged_us: int = 0 if is_whole else connection.execute(_PURGED).scalar() or 0
+        self.purged_us: int = 0 if is_whole else read_mark(connection, SUSPEND_PURGED_MARK)
         self._enter(connection, *which)
 
     def _enter(self, connection: Connection, *which: ColumnElement[bool]) -> None:

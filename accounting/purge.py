@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, and_, delete, exists, func, literal_column, not_, or_, select
 
 from accounting.archive import Archive
+from accounting.marks import read_mark
 from accounting.query import HAS_ENDED, IS_ACTIVE, ended_since
 from accounting.rolling import Begin, read_marks
 from accounting.rollup import Calendar, purged_to
@@ -122,16 +123,14 @@ def purge(access: Access, kind: str, before_us: int, archive: Archive | None) ->
 def _raise_mark(access: Access, name: str, to_us: int) -> None:
     """A purge that goes less far than one before it takes nothing back."""
     with access.begin() as connection:
-        found = connection.execute(select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == name)).scalar()
-        put(connection, ROLLUP_MARK, [{"name": name, "value": max(to_us, found or 0)}])
+        put(connection, ROLLUP_MARK, [{"name": name, "value": max(to_us, read_mark(connection, name))}])
 
 
 def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int:
     """Through the jobs that have ended, in the order of their ends, from where the last purge came to."""
     done, job_id = 0, -1
     with access.read() as connection:
-        mark = select(ROLLUP_MARK.c.value).where(ROLLUP_MARK.c.name == STEPS_PURGED_MARK)
-        at_us = connection.execute(mark).scalar() or 0
+        at_us = read_mark(connection, STEPS_PURGED_MARK)
     while not access.pause():
         with access.read() as connection:
             later = or_(JOB.c.end_at_us > at_us, and_(JOB.c.end_at_us == at_us, JOB.c.job_id > job_id))

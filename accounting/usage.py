@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from accounting.clusterdays import day_shares, hour_shares
+from accounting.rolling import Marks, read_marks
 from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import TRES
 from accounting.tables import (
@@ -20,7 +21,6 @@ from accounting.tables import (
     CLUSTER_HOUR,
     CLUSTER_MONTH,
     FIXED_TRES,
-    ROLLUP_MARK,
     USAGE_DAY,
     USAGE_HOUR,
     USAGE_KEY,
@@ -210,10 +210,9 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[R
     check_groups(ask.group_by, TIMES)
     names = tres_numbers(connection, ask.tres)
     by_time = next((word for word in reversed(TIMES) if word in ask.group_by), "")
-    marks = {name: value for name, value in connection.execute(select(ROLLUP_MARK))}
     found = [
         (row, hour_shares(row) if table is CLUSTER_HOUR else day_shares(row))
-        for table, when in _cluster_parts(calendar, ask, by_time, marks)
+        for table, when in _cluster_parts(calendar, ask, by_time, read_marks(connection))
         for row in connection.execute(select(table).where(when, table.c.tres_id.in_(list(names))))
     ]
     sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
@@ -229,11 +228,11 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[R
 
 
 def _cluster_parts(
-    calendar: Calendar, ask: UsageAsk, by_time: str, marks: Mapping[str, int]
+    calendar: Calendar, ask: UsageAsk, by_time: str, marks: Marks
 ) -> Iterator[tuple[Any, ColumnElement[bool]]]:
     """Which rows of which tables. Days and months only as far as all their hours are in them (clusterdays.py)."""
-    folded_us, cursor_us = marks.get("folded_us", 0), marks.get("cursor_us", 0)
-    if folded_us >= cursor_us:  # so they are, but in the first passes over an old database
+    folded_us = marks.folded_us
+    if folded_us >= marks.cursor_us:  # so they are, but in the first passes over an old database
         folded_us = ask.end_at_us
     whole_us = min(ask.end_at_us, max(folded_us, ask.start_at_us))
     months, days, hours = windows(calendar, ask.start_at_us, whole_us, by_time)
