@@ -68,8 +68,7 @@ class Block(NamedTuple):
 def wish_of(state: ClusterState, request: JobRequest, time_limit_s: int, partition: str) -> Wish:
     """What a request asks for, in a partition."""
     tres = tres_amounts(request)
-    limit_s = request.time_min_s or (UNLIMITED_S if time_limit_s < 0 else time_limit_s)
-    return _wish(state, request, tres, None, limit_s, partition)
+    return _wish(state, request, tres, None, time_limit_s, partition)
 
 
 def _wish(
@@ -83,6 +82,7 @@ def _wish(
         for name, count in parse_licenses(request.licenses):
             tres[f"license/{name}"] = count
     safe = qos.usage_factor_ppm if "UsageFactorSafe" in qos.flags else PPM
+    limit_s = request.time_min_s or (UNLIMITED_S if limit_s < 0 else limit_s)
     return Wish(tres, per_node, limit_s, qos.usage_factor_ppm, safe, nodes)
 
 
@@ -96,7 +96,6 @@ def _wish_at_start(state: ClusterState, job: Job, partition: str, alloc: tuple[N
                 here[key] = here.get(key, 0) + mask.bit_count()
         per_node |= {key: max(count, per_node.get(key, 0)) for key, count in here.items()}
     nodes = tuple(part.node for part in alloc)
-    limit_s = job.request.time_min_s or (UNLIMITED_S if limit_s < 0 else limit_s)
     return _wish(state, job.request, assocs.allocated_in(alloc), per_node, limit_s, partition, nodes)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from ctld.core.model import Reservation, ReservationSpan, ReservedPart
 from ctld.core.reserve_nodes import WHOLE
 from ctld.core.state import ClusterState
+from penstock.values.gres import Gres
 from penstock.values.hostlist import compress
 from penstock.values.reservations import ResvFlag
-from penstock.values.tres import format_tres, gres_keys
+from penstock.values.tres import format_tres, there_is
 
 
 def settle(state: ClusterState, now_us: int) -> None:
@@ -55,7 +56,7 @@ def _write(state: ClusterState, span: ReservationSpan) -> None:
 
 def _span(state: ClusterState, reservation: Reservation) -> ReservationSpan:
     of_nodes = {part.node: _kept(state, part) for part in reservation.parts}
-    tres = {"cpu": 0, "mem": 0, "node": len(of_nodes)}
+    tres = {"cpu": 0, "mem": 0, "node": 0}
     for kept in of_nodes.values():
         for key, amount in kept.items():
             tres[key] = tres.get(key, 0) + amount
@@ -73,25 +74,18 @@ def _span(state: ClusterState, reservation: Reservation) -> ReservationSpan:
 
 
 def _kept(state: ClusterState, part: ReservedPart) -> dict[str, int]:
-    """What of a node, but for the node itself."""
+    """What of a node, with the node itself."""
     node = state.nodes.get(part.node)
     if part.cpus != WHOLE:
-        amounts, gres = (part.cpus, part.mem_mb), part.gres
-    elif node is not None:
-        amounts = (node.config.cpus, node.config.real_memory_mb)
-        gres = tuple((one.name, one.type, one.count) for one in node.config.gres)
-    else:
-        return {}
-    tres = {"cpu": amounts[0], "mem": amounts[1]}
-    for gres_name, type_, count in gres:
-        for key in gres_keys(gres_name, type_):
-            tres[key] = tres.get(key, 0) + count
-    return tres
+        return there_is([(part.cpus, part.mem_mb, [Gres(*one) for one in part.gres])])
+    if node is not None:
+        return there_is([(node.config.cpus, node.config.real_memory_mb, node.config.gres)])
+    return {"node": 1}
 
 
 def _node_tres(of_nodes: Mapping[str, Mapping[str, int]]) -> str:
     """Maintenances may overlap, and the same node's time is planned to be down once: each node with what is kept of it."""
     alike: dict[str, list[str]] = {}
     for name, kept in of_nodes.items():
-        alike.setdefault(format_tres({**kept, "node": 1}), []).append(name)
+        alike.setdefault(format_tres(kept), []).append(name)
     return "\n".join(f"{compress(names)} {tres}" for tres, names in alike.items())
