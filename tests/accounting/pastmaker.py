@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, update
 
-from accounting.rollup import HOUR_US
+from accounting.rolling import Roller
+from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import JOB
 from accounting.tables import JOB_SPAN
 from penstock.values.states import JobState
@@ -214,3 +215,29 @@ class World:
 
 def last_hour(now_us: int) -> int:
     return now_us - now_us % HOUR_US
+
+
+class Stopped(Exception):
+    """The power is gone."""
+
+
+def roll_up(world: World, stop_after: int, page: int, calendar: Calendar) -> Roller:
+    """Bring the books up to date; the power goes `stop_after` transactions from now, in its middle. -1 = it stays."""
+    left = stop_after
+
+    @contextmanager
+    def begin() -> Iterator[Connection]:
+        nonlocal left
+        with world.engine.begin() as connection:
+            yield connection
+            if left == 0:
+                raise Stopped
+            left -= 1
+
+    roller = Roller(begin, world.engine.connect, calendar, "root", page)
+    try:
+        while roller.advance(last_hour(world.now_us), world.now_us):
+            pass
+    except Stopped:
+        pass
+    return Roller(begin, world.engine.connect, calendar, "root", page)

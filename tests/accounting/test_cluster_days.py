@@ -1,14 +1,13 @@
 """Days and months of the cluster are the sums of their hours, whatever stops the roll-up; and they outlive the hours."""
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy import Engine, delete, insert, select
 
 from accounting.clusterdays import day_shares, hour_shares
 from accounting.purge import Access, count, cut_us, purge
@@ -20,8 +19,7 @@ from accounting.usage import Row, UsageAsk, cluster
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
 from ctld.store.schema import JOB_HISTORY
-from tests.accounting.pastmaker import START_US, World, last_hour
-from tests.accounting.test_rollup_truth import Stopped
+from tests.accounting.pastmaker import START_US, World, last_hour, roll_up
 
 DAY_US = 24 * HOUR_US
 CALENDAR = Calendar(((0, -8 * 3600),))
@@ -44,25 +42,8 @@ def new_world(place: str, seed: int, tres: str = "cpu=90,mem=999G,node=3") -> Wo
 
 
 def roll(world: World, stop_after: int = -1, page: int = 20) -> Roller:
-    """The power goes `stop_after` transactions from now, in the middle of one. -1 = it stays."""
-    left = stop_after
-
-    @contextmanager
-    def begin() -> Iterator[Connection]:
-        nonlocal left
-        with world.engine.begin() as connection:
-            yield connection
-            if left == 0:
-                raise Stopped
-            left -= 1
-
-    roller = Roller(begin, world.engine.connect, CALENDAR, "root", page)
-    try:
-        while roller.advance(last_hour(world.now_us), world.now_us):
-            pass
-    except Stopped:
-        pass
-    return Roller(begin, world.engine.connect, CALENDAR, "root", page)
+    """In the zone of these tests."""
+    return roll_up(world, stop_after, page, CALENDAR)
 
 
 def finish(world: World) -> Roller:

@@ -26,6 +26,7 @@ from ctld.store.schema import JOB_HISTORY
 from ctld.store.sidewriter import SideWriter
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState
+from tests.accounting.pastmaker import Stopped
 from tests.store.making import NOW_US, end, leading, make_batch, make_job, make_step, start, submitted
 
 OLD_US = NOW_US - 30 * 24 * HOUR_US
@@ -100,10 +101,6 @@ def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(any_stor
     assert rows_of(place, USAGE_HOUR) == hours
     writer.close()
     store.close()
-
-
-class Stopped(Exception):
-    """The power is gone."""
 
 
 def stopping(writer: SideWriter, transactions: int, committed: bool) -> Any:

@@ -1,8 +1,7 @@
 """A month of random jobs: what is rolled up equals what was used, to the microsecond, whatever stops the roll-up."""
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from postgres import Server
-from sqlalchemy import Connection, Engine, create_engine, select
+from sqlalchemy import Engine, create_engine, select
 
 from accounting.database import database_url
 from accounting.rolling import Roller
@@ -22,7 +21,7 @@ from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
 from ctld.store.schema import META
 from penstock.values.tres import parse_tres
-from tests.accounting.pastmaker import START_US, US, World, last_hour
+from tests.accounting.pastmaker import START_US, US, World, last_hour, roll_up
 
 assert META is not None  # its tables belong to the same metadata
 OFFSET_S = 5 * 3600 + 1800  # a zone whose days begin in the middle of an hour
@@ -36,10 +35,6 @@ def new_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         return lambda: str(tmp_path_factory.mktemp("db") / "penstock.db")
     server: Server = request.getfixturevalue("postgresql")
     return server.new_database
-
-
-class Stopped(Exception):
-    """The power is gone."""
 
 
 def make(place: str) -> Engine:
@@ -121,25 +116,8 @@ def check(world: World, cursor_us: int) -> None:
 
 
 def roll(world: World, stop_after: int, page: int) -> Roller:
-    """Bring the books up to date; the power goes `stop_after` transactions from now, in its middle. -1 = it stays."""
-    left = stop_after
-
-    @contextmanager
-    def begin() -> Iterator[Connection]:
-        nonlocal left
-        with world.engine.begin() as connection:
-            yield connection
-            if left == 0:
-                raise Stopped
-            left -= 1
-
-    roller = Roller(begin, world.engine.connect, Calendar(((0, OFFSET_S),)), "root", page)
-    try:
-        while roller.advance(last_hour(world.now_us), world.now_us):
-            pass
-    except Stopped:
-        pass
-    return Roller(begin, world.engine.connect, Calendar(((0, OFFSET_S),)), "root", page)
+    """In the zone of these tests."""
+    return roll_up(world, stop_after, page, Calendar(((0, OFFSET_S),)))
 
 
 @settings(
