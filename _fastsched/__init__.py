@@ -2,11 +2,12 @@
 
 `plan` is the compiled form (plan.pyx) where it was built, else its oracle (reference.py), which gives the same answers
 slowly. `COMPILED` says which one it is, so that the controller can warn. Both are functions of their arguments and
-nothing else: no clock, no randomness, no state between calls. The rules are written down once, in contract.py; what
-the compiled form does to be fast is in plan.pyx.
+nothing else: no clock, no randomness, no state between calls. The rules are in contract.py alone; planner/ has what makes
+the compiled form fast, and plan.pyx its one entry point.
 
-`replay` runs a whole workload through a policy on identical processors (replay_contract.py); it is picked the same way,
-and `REPLAY_COMPILED` says which one it is. The simulator uses it, the controller does not.
+`replay` runs a whole workload through a policy on identical processors (replay_contract.py); it is chosen the same way,
+and `REPLAY_COMPILED` says which one it is. `run_on_nodes` does the same on nodes with CPUs, memory and GPUs
+(noderun_contract.py, `NODERUN_COMPILED`). The simulator uses both, the controller neither.
 """
 
 from _fastsched.contract import (
@@ -23,23 +24,25 @@ from _fastsched.contract import (
     RESOURCES,
     STARTED,
     Jobs,
-    Limits,
     Nodes,
     PlanInput,
+    PlanLimits,
     PlanResult,
     Reservations,
     Running,
 )
+from _fastsched.noderun_contract import NODE_ORDERS, NODE_POLICIES, NodeRun, RunJobs, RunNodes, fitting
 from _fastsched.replay_contract import BACKFILLS, MODES, ORDERS, POLICIES, PREDICTORS, ReplayPolicy
 
 COMPILED: bool
 REPLAY_COMPILED: bool
+NODERUN_COMPILED: bool
 try:
     from _fastsched.plan import plan
 
     COMPILED = True
 except ModuleNotFoundError as absent:
-    # Only "it was not built" leads to the oracle; a compiled module that is there and broken must be seen.
+    # A compiled module that exists and cannot be imported is an error: only a missing one leads to the oracle.
     if absent.name != "_fastsched.plan":
         raise
     from _fastsched.reference import plan
@@ -55,6 +58,16 @@ except ModuleNotFoundError as absent:
     from _fastsched.replay_reference import replay
 
     REPLAY_COMPILED = False
+try:
+    from _fastsched.noderun import run_on_nodes
+
+    NODERUN_COMPILED = True
+except ModuleNotFoundError as absent:
+    if absent.name != "_fastsched.noderun":
+        raise
+    from _fastsched.noderun_reference import run_on_nodes
+
+    NODERUN_COMPILED = False
 
 __all__ = [
     "BACKFILLS",
@@ -64,7 +77,10 @@ __all__ = [
     "FOREVER",
     "LICENSES",
     "MODES",
+    "NODERUN_COMPILED",
     "NODES_DOWN",
+    "NODE_ORDERS",
+    "NODE_POLICIES",
     "NOT_TESTED",
     "ORDERS",
     "PLACEMENTS_MAX",
@@ -77,13 +93,18 @@ __all__ = [
     "RESOURCES",
     "STARTED",
     "Jobs",
-    "Limits",
+    "NodeRun",
     "Nodes",
     "PlanInput",
+    "PlanLimits",
     "PlanResult",
     "ReplayPolicy",
     "Reservations",
+    "RunJobs",
+    "RunNodes",
     "Running",
+    "fitting",
     "plan",
     "replay",
+    "run_on_nodes",
 ]

@@ -1,113 +1,116 @@
-"""What the compiled planner and its oracle share: the rules, the columns, the words of the answer, the check of the
-input.
+"""The contract of the planner, compiled or oracle: its rules, its columns, its reasons, the check of its input.
 
-A pass is a function of one `PlanInput`: no clock, no state, no chance. It looks at the pending rows in the order of
+A pass is a function of one `PlanInput`, without clock, state or randomness. It takes the pending rows in the order of
 `rows` (the caller has sorted them by rank; ties by job id) and decides for each what starts now, when and where the
-others are expected to start, which running jobs must go, and what binds a row that does not start.
+rest is expected to start, which running jobs are preempted, and why a row does not start.
 
 Rules
 -----
-0. Time is in whole seconds, absolute. A row needs `d = limit_min_s` seconds. Resources of running jobs come back at
+0. Time is in whole seconds, absolute. A row needs `d = limit_min_s` seconds. Running jobs release their resources at
    `run_end_s` (at least now_s + 1). A planned start is now_s, or later: then a multiple of `resolution_s` (rounded up),
-   and less than now_s + window_s. Never before `earliest_s`; a row whose start would be after `latest_s` has none.
-   Later times that are tried: earliest_s; resv_from_s of its reservation; and when one of these ends that is on an up
-   node of its mask or has licenses of a kind that it asks for: a running job, a planned row, a block of others. Rounded
-   up. No other time is tried (3a and 3b choose greedily, so that a row might fit at odd times between).
-1. What a node can hold. Over the whole interval [t, t + d), after all that runs there or has been planned before this
-   row, less the blocks of reservations that the row is not a member of: let c, m, g be the least free cpu units,
-   memory, and GRES. A job with `tasks` tasks on a node takes k = tasks * cpus_per_task cpus rounded up to a multiple of
-   the node's `cpu_quantum`, which are k * cpu_units units; memory and GRES as in 2. t = the largest number of tasks
-   that fits; at most ntasks_per_node if that is not 0; at most ntasks - nodes_min + 1, so that the other nodes that the
-   job must have get one each; exactly ntasks or nothing when nodes_max is 1. GRES is counted once a node, not by task.
-   Of what it takes nothing, less than nothing may be free. nodes_max is at most ntasks; with segment > 0 it is
-   nodes_min.
-   exclusive 1: no other job may be there during the interval; the job takes all cpu units of the node (total_cpus), and
-   the result names total_cpus // cpu_units cpus. exclusive 2 (user): only jobs of the same `user` may be there during
-   the interval, and no job of another user may come while it is there; likewise a job that is not exclusive may not go
-   where an exclusive-user job of another user is.
-2. Memory: mem_node_mb >= 0: that much on each node (0 = all that the node has in total); else mem_cpu_mb >= 0: that
-   much for each cpu (k, also when exclusive is 1); else nothing, or all of the node's if exclusive is 1.
-3. Which nodes. The candidates are the up nodes of the row's mask with t >= 1; c and g of rule 1. They stand in node
-   order: by `order` (kind 0); by weight_class, most free cpu units over the interval first, then `order` (kind 1, LLN);
-   by weight_class, fewest free units of GRES that the job asks for (all kinds summed; of cpu if it asks for none)
-   first, then `order` (kind 2, best fit).
-   a. Groups (`group` >= 0: sets (mask, count) of features with counts or required nodes): in the order of the set, the
-      first candidates of that mask are taken until `count` nodes of the mask are among those taken. Not enough: no fit.
-      The taken ones count in c before all others; b and c choose among the rest.
-   b. Topology (levels > 0 and nodes_max > 1): for level 0, 1, ...: the switches with candidates that, together with
-      those taken by groups, would do in c; of these the one with the fewest candidates, then the lowest index. The
-      candidates are limited to it. No such switch at any level: all stay. Then leaf switches with most candidates come
-      first (ties: lower index), within a leaf node order holds.
-      switches_max > 0: the nodes chosen in the end may lie under at most that many leaf switches; if not: no fit.
-      segment > 0: the nodes come in segments of so many, each in one leaf (block): each leaf gives floor(candidates /
-      segment) segments; if one leaf gives all of them, the one that gives fewest (ties: lower index); else leaves that
-      give most first (ties: lower index), as few segments of the last as needed. Of a leaf its first candidates in node
-      order. nodes_min is a multiple of segment and no more nodes than that are taken; no fit if these have not room for
-      ntasks. Nothing else of b but switches_max counts then; not together with groups.
-   c. The shortest run of candidates, beginning with the first, that has at least nodes_min nodes and room for ntasks.
-      If the first nodes_max have no such room: those with the largest t first (ties: as they stand), as few as needed.
-      spread 1: go on from there while there are candidates and fewer than nodes_max.
+   and less than now_s + window_s. It is never before `earliest_s`; a row whose start would be after `latest_s` has none.
+   Later times that are tried, rounded up: earliest_s; resv_from_s of its reservation; and the end of each running job,
+   planned row or block of another reservation that is on an up node of its mask or has licenses of a requested kind.
+   No other time is tried (3a and 3b choose greedily, so a row might also fit at times in between).
+1. Capacity of a node. c, m and g are the least free cpu units, memory and GRES over the whole interval [s, s + d), after
+   all that runs there or was planned there before this row, less the blocks of reservations to which the row does not
+   belong. A job with `tasks` tasks on a node takes k = tasks * cpus_per_task cpus, rounded up to a multiple of the node's
+   `cpu_quantum`; these are k * cpu_units units. Memory and GRES are as in 2. k is at most the number of the node's cpus,
+   total_cpus // units_per_cpu: where jobs share cpus and a cpu is several units, no job has a cpu twice.
+   t = the largest number of tasks that fits; at most ntasks_per_node if that is not 0; at most ntasks - nodes_min + 1,
+   so that each other required node gets one; exactly ntasks or none when nodes_max is 1. GRES is counted once a node,
+   not by task. A resource that the job does not take may have a negative free amount. nodes_max is at most ntasks; with
+   segment > 0 it is nodes_min.
+   exclusive 1: no other job may be on the node during the interval; the job takes all of its cpu units (total_cpus), and
+   the result names total_cpus // cpu_units cpus. exclusive 2 (user): only jobs of the same `user` may be on the node
+   during the interval, and no job of another user may start there meanwhile; likewise a job that is not exclusive may
+   not use a node with an exclusive-user job of another user.
+2. Memory. mem_node_mb >= 0: that much on each node (0 = the node's total); else mem_cpu_mb >= 0: that much for each cpu
+   (k; all cpus of the node when exclusive is 1); else none, or the node's total if exclusive is 1.
+3. Choice of nodes. The candidates are the up nodes of the row's mask with t >= 1. Node order, with c and g of rule 1:
+   by `order` (kind 0); by weight_class, then most free cpu units over the interval, then `order` (kind 1, LLN); by
+   weight_class, then fewest free units of the requested GRES (all kinds summed; of cpu if it requests none), then
+   `order` (kind 2, best fit).
+   a. Groups (`group` >= 0: sets of (mask, count), for features with counts or required nodes). For each entry of the
+      set, in order, the first candidates of its mask are taken until `count` of the taken nodes are in the mask. If
+      there are too few: no fit. Taken nodes precede all others in c; b and c choose among the rest.
+   b. Topology (levels > 0 and nodes_max > 1). For level 0, 1, ...: of the switches whose candidates, together with the
+      nodes taken by groups, suffice in c, the one with the fewest candidates, then the lowest index; the candidates are
+      limited to it. If no level has such a switch, all candidates stay. Then candidates of leaf switches with most
+      candidates come first (ties: lower index), within a leaf in node order.
+      switches_max > 0: no fit if the chosen nodes are under more leaf switches than that.
+      segment > 0: nodes are taken in segments of that many, each within one leaf (block). A leaf has floor(candidates /
+      segment) segments. Of the leaves that have all segments the one with the fewest (ties: lower index); if there is
+      none, leaves with most segments first (ties: lower index), and as few segments of the last as needed. Of a leaf its
+      first candidates in node order are taken. nodes_min is a multiple of segment, and no more nodes than that are
+      taken; no fit if they have no room for ntasks. Of the rest of b only switches_max applies then; segments are not
+      combined with groups.
+   c. The shortest prefix of the candidates with at least nodes_min nodes and room for ntasks. If the first nodes_max
+      have no such room: candidates with the largest t first (ties: in their present order), as few as needed.
+      spread 1: further candidates are added, up to nodes_max.
       No fit if groups took more than nodes_max.
-      The chosen nodes, in `order`, are filled one after the other, leaving a task for each that follows.
-   All or nothing: a job gets a whole set of nodes at once (gang).
-4. When. The earliest time by rule 0 at which rule 3 gives a set and, over [t, t + d), there are the licenses (free ones
-   plus those that come back, less those blocked by reservations). If it is now: STARTED, and the limit granted is as
-   long as nothing is in the way of what it takes where it was placed (nodes, licenses, resv_to_s), at least d, at most
-   limit_s.
-5. Reservations (`resv` = v >= 0): only nodes of resv_mask[v], and the whole of [t, t + d) inside [resv_from_s,
-   resv_to_s]; with resv_flex the mask of the row alone counts and any time. Blocks of v do not count against it, and
-   what it takes in that time is taken from the rest of these blocks.
+      The chosen nodes, in `order`, are filled one after the other, leaving one task for each that follows.
+   A job gets its whole set of nodes at once, or nothing (gang).
+4. Start. The earliest time by rule 0 at which rule 3 gives a set of nodes and the licenses are free over [s, s + d) (free
+   ones plus those released by then, less those blocked by reservations). If it is now: STARTED, and the granted limit is
+   as long as nothing conflicts with what the row takes where it was placed (nodes, licenses, resv_to_s), at least d, at
+   most limit_s.
+5. Reservations (`resv` = v >= 0): only nodes of resv_mask[v], and the whole of [s, s + d) within [resv_from_s,
+   resv_to_s]; with resv_flex only the row's own mask counts, and any time. Blocks of v do not count against the row, and
+   what it takes in their time is subtracted from the rest of these blocks.
    The rest, of each resource (node by node) and kind of license at each second: the blocks of v, less what rows of v
-   were given in this pass, at least 0. A block with cpus -1 closes the node for others, and stays closed.
-6. Copies: a row stands for `count` equal jobs (an array). As many as can, start now; of the others up to copies_max are
-   planned one after the other, none earlier than the one before it; no further than one that has no start or takes
-   nothing.
-7. Waiting rows hold. A row that does not start now but at a later time takes what it needs at that time, so that no
-   later row delays it, if `reserve` is 1 and fewer than reserve_max waiting rows hold something (-1: no limit; copies,
-   alternatives and the components of a heterogeneous job count once). It takes for d seconds. reserve_max 0 is pure
-   first fit, 1 is EASY, -1 conservative backfill. A row that may not hold is planned without taking, and only if
-   `estimate` is 1; else it is only tried for now.
-8. Alternatives. Rows with the same `job` that stand next to each other in `rows` are alternatives: for each copy the
-   earliest start wins (ties: the first); `count` of the first counts for all. An alternative that may not hold can win
-   too; then nothing is taken. Only the winner of the first copy that waits has start_s and plan nodes. When all copies
-   start, rows that started none are NOT_TESTED. When an alternative comes again later (another partition of another
-   rank), the copies not started yet are tried for now only (no preemption), unless there are none or one is PREEMPTING
-   (NOT_TESTED). What was decided at its first place stays, its hold too.
-   Rows next to each other with the same `het` > 0 and different jobs are one heterogeneous job: all start at the same
-   time, each taking after the one before it; the earliest time at which all can (of the times of any of them). No
-   alternatives there. Once, if each count is at least 1. It holds if all have `reserve`. The limits granted are made
-   longer, in their order, after all were placed. Their reasons are those of each alone.
-9. Preemption. A row with `preempts` != 0 that cannot start now (but for that by rules 0 and 5, and has the licenses
-   without this) may have running jobs removed whose run_class is among its bits. Rules 1 to 3 over [now, now + d) as if
-   all of these and all earlier victims were gone; candidates in the order of (number of such jobs on the node, sum of
-   their run_cost, node order). Of the preemptable jobs on the chosen nodes, lowest (run_cost, index) first, as many as
-   are needed are the victims; then each, highest first, is spared if the rest suffices for what was chosen. None
-   needed: no preemption. The row holds its nodes from now on for d seconds (whatever rule 7 says; it counts there), its
-   reason is PREEMPTING, its planned start now; a victim ends at now_s + 1, so that nothing starts now on what it still
-   has. One copy of a row a pass, the others are not looked at; of alternatives the first that can. Victims are named in
-   the order (run_cost, index). Not for heterogeneous jobs.
-10. Reason of a row of which a copy does not start, first that holds, as things stood when that copy was tried for now:
-   BAD_CONSTRAINTS (not even on its whole mask, empty, all up, no reservations of others, licenses aside); NODES_DOWN
-   (not on its empty up nodes); a row with one of these two, or a heterogeneous job with such a component, is neither
-   planned nor does it preempt. DEADLINE (latest_s < now_s or earliest_s; or it was planned, latest_s < now_s + window_s,
-   latest_s < FOREVER, no start); PREEMPTING; LICENSES (cannot start now, but could if it asked for none); RESERVED (cannot
-   start now, but could without blocks of nodes and licenses; or its reservation, not flex, has not begun); PRIORITY
-   (each up node of its mask is in the mask of an earlier row with PREEMPTING or a reason below that); else RESOURCES.
-   "Its mask": in a reservation that is not flex, what it has in common with resv_mask.
+   were given in this pass, at least 0. A block with cpus -1 closes the node for others, whatever rows of v take.
+6. Copies: a row stands for `count` equal jobs (an array). As many as possible start now; of the others up to copies_max
+   are planned one after the other, none earlier than the one before it, up to one that has no start or takes nothing.
+7. Waiting rows reserve resources. A row that does not start now but later takes what it needs from then on for d seconds,
+   so that no later row delays it, if `reserve` is 1 and fewer than reserve_max waiting rows reserve something (-1: no
+   limit; copies, alternatives and the components of a heterogeneous job count once). reserve_max 0 is pure first fit, 1
+   is EASY, -1 conservative backfill. A row that may not reserve is planned without taking, and only if `estimate` is 1;
+   else it is only tried for now.
+8. Alternatives. Adjacent rows with the same `job` are alternatives: for each copy the earliest start wins (ties: the
+   first); `count` of the first counts for all. An alternative that may not reserve can win too; then nothing is taken. Only
+   the winner of the first waiting copy has start_s and plan nodes. When all copies start, rows that started none are
+   NOT_TESTED. When an alternative occurs again later (another partition with another rank), the copies that have not
+   started are tried for now only (no preemption), unless there are none or one is PREEMPTING (NOT_TESTED). Decisions at
+   the first occurrence stay, and so does its reservation.
+   Adjacent rows with the same `het` > 0 and different jobs are one heterogeneous job: all start at the same time, each
+   taking after the one before it, at the earliest time at which all can (of the times of any of them). It has no
+   alternatives, and starts once, if each count is at least 1. It reserves if all have `reserve`. The granted limits are
+   extended, in the order of the rows, after all were placed. The reasons are those of each row alone.
+9. Preemption. A row with `preempts` != 0 that cannot start now, although rules 0 and 5 allow that and its licenses are
+   free, may have running jobs removed whose run_class is among its bits. Rules 1 to 3 over [now, now + d) as if all of
+   these and all earlier victims were gone; candidates in the order of (number of such jobs on the node, sum of their
+   run_cost, node order). The victims are as many preemptable jobs on the chosen nodes as needed, lowest (run_cost, index)
+   first; then each, highest first, is spared if the others suffice for the chosen nodes. If none is needed, there is no
+   preemption. The row reserves its nodes from now on for d seconds (whatever rule 7 says; it counts there), its reason is
+   PREEMPTING, its planned start is now; a victim ends at now_s + 1, so that nothing starts now on what it still has. One
+   copy of a row in a pass, the others are not considered; of alternatives the first that can. Victims are listed in the
+   order (run_cost, index). Heterogeneous jobs do not preempt.
+10. Reason of a row of which a copy does not start: the first that applies, as of when that copy was tried for now.
+   BAD_CONSTRAINTS (no fit even on its whole mask, empty and up, without reservations of others, licenses aside);
+   NODES_DOWN (no fit on its up nodes, empty); a row with one of these two, or a heterogeneous job with such a component,
+   is neither planned nor does it preempt. DEADLINE (latest_s < now_s or earliest_s; or it was planned without a start,
+   latest_s < now_s + window_s and latest_s < FOREVER); PREEMPTING; LICENSES (cannot start now, but could without its
+   request for licenses); RESERVED (cannot start now, but could without blocks of nodes and licenses; or its reservation,
+   not flex, has not begun); PRIORITY (each up node of its mask is in the mask of an earlier row with PREEMPTING or a
+   reason after that in this list); else RESOURCES.
+   "Its mask": in a reservation that is not flex, the intersection with resv_mask.
    NOT_TESTED: the pass ended before it or in it, or it has no copies. The pass ends before a row (or alternatives, or a
-   heterogeneous job) if `stop` is set, it reaches past position rows_max, or starts_max copies have started; before a
-   copy (or a whole heterogeneous job) that is tried for now with so many started, or that would start as more than so
-   many; and before one whose nodes would be more than PLACEMENTS_MAX (those of starts; those of plan_node).
+   heterogeneous job) if `stop` is set, it extends past position rows_max, or starts_max copies have started; before a
+   copy (or a whole heterogeneous job) that is tried for now when so many have started, or that would start as more than
+   so many; and before one whose nodes would be more than PLACEMENTS_MAX (those of starts; those of plan_node).
 
-Both planners prove what `check` proves before they begin, since the compiled one runs without bounds checks (it does
-so in C, and calls `check` for the words when something is wrong). Numbers inside a job's row are not checked: a row that
-makes no sense can run nowhere and gets BAD_CONSTRAINTS, because one odd job must not stop the pass for all others. Sense:
+Both planners verify what `check` verifies before they begin, since the compiled one runs without bounds checks (it does
+so in C, and calls `check` for the message). Numbers inside a job's row are not checked: an invalid row can run nowhere
+and gets BAD_CONSTRAINTS, so that it does not stop the pass for all others. Valid is:
 1 <= nodes_min <= nodes_max, nodes_min <= ntasks, cpus_per_task >= 1, cpu_units >= 1, ntasks_per_node >= 0, all gres and
 licenses >= 0, 1 <= limit_min_s <= limit_s <= FOREVER, exclusive and order_kind <= 2, switches_max >= 0, segment >= 0 and
 a divisor of nodes_min (0: any), not both segment and group.
 """
 
 from collections.abc import Mapping
+
+# Any: tables of arrays by name; NumPy's types say neither the number of axes nor which table it is
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -132,8 +135,8 @@ DEADLINE: Final = 9
 #: "Never", in seconds: no time limit, no deadline, no end. Sums of two of it still fit in 64 bits.
 FOREVER: Final = 1 << 60
 
-# One pass names at most this many (start, node) pairs, so that its buffers stay under 150 MB; the next pass goes on
-# from there. It is what 65,536 nodes of 64 cpus can take in one-cpu tasks.
+# A pass returns at most this many (start, node) pairs, so that its buffers stay below 150 MB; the next pass continues
+# from there. 65,536 nodes of 64 cpus can take that many one-cpu tasks.
 PLACEMENTS_MAX = 1 << 22
 
 
@@ -160,7 +163,7 @@ class Running(NamedTuple):
     run_user: I32  # [R]
     run_exclusive: U8  # [R] 0 no, 1 job, 2 user
     run_class: I32  # [R] class for preemption, 0 to 63; -1 = may not be preempted
-    run_cost: I64  # [R] the lower, the rather preempted
+    run_cost: I64  # [R] jobs with lower costs are preempted first
     run_licenses: I32  # [R, L]
     part_run: I32  # [P]
     part_node: I32  # [P]
@@ -194,7 +197,7 @@ class Reservations(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """J rows of pending jobs. Only those named in PlanInput.rows are looked at."""
+    """J rows of pending jobs. Only those listed in PlanInput.rows are considered."""
 
     job: I64  # [J]
     mask: I32  # [J] row of PlanInput.masks
@@ -203,7 +206,7 @@ class Jobs(NamedTuple):
     ntasks: I32
     cpus_per_task: I32
     ntasks_per_node: I32  # 0 = any
-    mem_node_mb: I64  # -1 = not asked in this way
+    mem_node_mb: I64  # -1 = not requested in this form
     mem_cpu_mb: I64
     gres: I32  # [J, G] on each node
     exclusive: U8  # 0 no, 1 job, 2 user
@@ -226,7 +229,7 @@ class Jobs(NamedTuple):
     het: I32  # 0 = alone
 
 
-class Limits(NamedTuple):
+class PlanLimits(NamedTuple):
     """The parameters of a pass."""
 
     now_s: int
@@ -237,10 +240,11 @@ class Limits(NamedTuple):
     copies_max: int = 20
     reserve_max: int = -1
     estimate: bool = True
+    units_per_cpu: int = 1  # cpu units of a cpu, where jobs may share it
 
 
 class PlanInput(NamedTuple):
-    """All that a pass looks at."""
+    """The whole input of a pass."""
 
     nodes: Nodes
     running: Running
@@ -252,15 +256,15 @@ class PlanInput(NamedTuple):
     group_mask: I32
     group_count: I32
     free_licenses: I32  # [L]
-    limits: Limits
+    limits: PlanLimits
     stop: U8  # [1] another thread may set it to 1 to end the pass early
 
 
 class PlanResult(NamedTuple):
     """Starts in order of decision: start s has the entries node_first[s] up to node_first[s + 1] of node ... mem_mb.
 
-    By position in `rows`: start_s (-1 = none known), reason, and plan_first / plan_node: the nodes of the first copy that
-    waits. Victims: entry v says that row position victim_row[v] needs running job victim_run[v] gone.
+    By position in `rows`: start_s (-1 = none known), reason, and plan_first / plan_node: the nodes of the first waiting
+    copy. Victims: entry v means that row position victim_row[v] preempts running job victim_run[v].
     """
 
     job: I32  # position in `rows`
@@ -278,8 +282,8 @@ class PlanResult(NamedTuple):
     victim_run: I32
 
 
-# name: (dtype, axes). A letter stands for one length everywhere; "1" is one. Digits of the class docstrings.
-_GROUPS: Final[dict[str, dict[str, tuple[type, str]]]] = {
+#: Columns by table: name: (dtype, axes). Equal letters are equal lengths; "1" is one. Letters as in the class docstrings.
+GROUPS: Final[dict[str, dict[str, tuple[type, str]]]] = {
     "nodes": {
         "total_cpus": (np.int32, "N"), "total_mem_mb": (np.int64, "N"), "total_gres": (np.int32, "NG"),
         "free_cpus": (np.int32, "N"), "free_mem_mb": (np.int64, "N"), "free_gres": (np.int32, "NG"),
@@ -324,11 +328,11 @@ _TABLES: Final[dict[str, Any]] = {
 
 
 def empty(group: str, **lengths: int) -> Any:
-    """A `Nodes`, `Running`, `Reservations` or `Jobs` of zeros with these lengths; axes not named have none."""
+    """Returns a `Nodes`, `Running`, `Reservations` or `Jobs` of zeros with these lengths; other axes have length 0."""
     return _TABLES[group](
         **{
             name: np.zeros([lengths.get(axis, 0) for axis in axes], dtype)
-            for name, (dtype, axes) in _GROUPS[group].items()
+            for name, (dtype, axes) in GROUPS[group].items()
         }
     )
 
@@ -338,10 +342,10 @@ def _bad(name: str, text: str) -> ValueError:
 
 
 def check(given: PlanInput) -> None:
-    """Raise ValueError that names the column if one does not fit the others, or an index points nowhere."""
+    """Raises ValueError, naming the column, if one does not fit the others or an index is out of range."""
     arrays: dict[str, Any] = {}
     lengths: dict[str, int] = {"1": 1}
-    for group, columns in _GROUPS.items():
+    for group, columns in GROUPS.items():
         source = getattr(given, group) if group else given
         for name, (dtype, axes) in columns.items():
             array = arrays[name] = getattr(source, name)
@@ -355,9 +359,11 @@ def check(given: PlanInput) -> None:
 
 
 def _check_indices(arrays: Mapping[str, Any], lengths: Mapping[str, int]) -> None:
-    nodes, masks, reservations = lengths["N"], lengths["M"], lengths["V"]
+    nodes = lengths["N"]
+    masks = lengths["M"]
+    reservations = lengths["V"]
     if lengths["W"] != (nodes + 63) // 64:
-        raise _bad("masks", f"has {lengths['W']} words a row, {nodes} nodes take {(nodes + 63) // 64}")
+        raise _bad("masks", f"has {lengths['W']} words a row, {nodes} nodes need {(nodes + 63) // 64}")
     if not np.array_equal(np.sort(arrays["order"]), np.arange(nodes)):
         raise _bad("order", f"must name each of the {nodes} nodes exactly once")
     for name in ("total_cpus", "total_mem_mb", "total_gres"):

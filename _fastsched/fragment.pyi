@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from _fastsched.fragment_contract import Nodes, Placements, Shapes
+from _fastsched.fragment_contract import FragmentNodes, Placements, Shapes
 from _fastsched.fragment_tables import Tables
 
 def place(
-    nodes: Nodes,
+    nodes: FragmentNodes,
     shapes: Shapes,
     pod_shape: NDArray[np.int32],
     tables: Tables,

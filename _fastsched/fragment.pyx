@@ -1,86 +1,91 @@
-"""Fractional placement, compiled. The rules are in fragment_reference.py; this page says only what makes it fast.
+"""Fractional placement, compiled. The rules are in fragment_reference.py; this page explains only what makes it fast.
 
 - Everything runs in one `with nogil` block on C arrays; nothing is allocated inside and nothing is kept between calls.
 - A placement changes one node. Each shape has its own array of scores and remembers how much of the log of changed nodes
-  it has seen: when a pod of that shape comes, only nodes changed since then are scored again, each once.
+  it has read: for a pod of that shape only nodes changed since then are scored again, each once.
 - Nodes are kept in order of rank, so the first of the best scores is the answer and no ranks are compared.
-- What did not fit once never fits again, because nothing ends during a run.
+- What did not fit once never fits later, because nothing ends during a run.
 - The fragmentation of a node is a few table look-ups (fragment_tables.py), in integers.
 """
 
-from libc.math cimport exp
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 import numpy as np
 
 from _fastsched import fragment_contract as contract
 from _fastsched import fragment_tables as prices
 
-cdef int64_t INFEASIBLE = INT64_MIN
-cdef int32_t GPU = contract.GPU_MILLI
-cdef double LARGEST_CPU = contract.LARGEST_CPU_MILLI
-cdef double LARGEST_GPUS = contract.LARGEST_GPU_MILLI
+from _fastsched.fragments.cluster cimport (
+    BROKEN, FRACTION_BITS, GPU_MILLI, INFEASIBLE, LARGEST_CPU_MILLI, LARGEST_GPU_MILLI, SCALE, STRANDED,
+    FragmentCluster, PodShape, Weights, fits, fullest, give_back, is_share, kind_of, take_gpus,
+)
+from _fastsched.fragments.published cimport best_fit, clustering, dot_product, packing
+from _fastsched.fragments.worth cimport (
+    cell_of, fragmentation, fragmentation_as_published, score_of_tie, steering, stepped,
+)
+
+if (
+    (contract.GPU_MILLI, contract.LARGEST_CPU_MILLI, contract.LARGEST_GPU_MILLI)
+    != (GPU_MILLI, LARGEST_CPU_MILLI, LARGEST_GPU_MILLI)
+    or (prices.SCALE, prices.STRANDED, prices.BROKEN, prices.FRACTION_BITS) != (SCALE, STRANDED, BROKEN, FRACTION_BITS)
+):
+    raise ImportError("_fastsched.fragment: built for other numbers than fragment_contract.py has; build again")
+
 cdef int32_t RANDOM = contract.RANDOM
 cdef int32_t DOT_PRODUCT = contract.DOT_PRODUCT
 cdef int32_t GPU_CLUSTERING = contract.GPU_CLUSTERING
 cdef int32_t GPU_PACKING = contract.GPU_PACKING
 cdef int32_t BEST_FIT = contract.BEST_FIT
 cdef int32_t FGD = contract.FGD
-cdef int64_t SCALE = prices.SCALE
-cdef int64_t STRANDED = prices.STRANDED
-cdef int64_t BROKEN = prices.BROKEN
-cdef int32_t FRACTION_BITS = prices.FRACTION_BITS
-
-include "fragment_score.pxi"
-include "fragment_worth.pxi"
 
 
-cdef struct Run:
+cdef struct FragmentRun:
     int32_t policy
-    Cluster cluster
+    FragmentCluster cluster
     Weights weights
-    const Shape* shape
+    const PodShape* shape
     int64_t* score  # shapes x nodes
     int64_t* seen  # by shape: how much of the log
     int32_t* log  # changed nodes, in order
     int64_t* last  # by node: its last place in the log
     int64_t* part  # by node: its fragmentation
-    int64_t* cost  # by node: what the policy wants to be small
+    int64_t* cost  # by node: the cost that the policy minimises
     int64_t logged
 
 
-cdef inline int64_t fragmentation_of(Run* run, int32_t node) noexcept nogil:
-    cdef const Cluster* c = &run.cluster
-    return measure(&run.weights, c.model[node], c.cpu[node], c.free + <int64_t> node * c.width, c.gpus[node])
+cdef inline int64_t fragmentation_of(FragmentRun* run, int32_t node) noexcept nogil:
+    cdef const FragmentCluster* cluster = &run.cluster
+    cdef const int32_t* free = cluster.free + <int64_t> node * cluster.width
+    return fragmentation(&run.weights, cluster.model[node], cluster.cpu[node], free, cluster.gpus[node])
 
 
-cdef inline int64_t cost_with(Run* run, int32_t node, int64_t cpu) noexcept nogil:
-    """What FGD or steering wants to be small, of this node with so many CPUs and with the GPUs as they are just now."""
-    cdef const Cluster* c = &run.cluster
-    cdef const int32_t* free = c.free + <int64_t> node * c.width
+cdef inline int64_t cost_with(FragmentRun* run, int32_t node, int64_t cpu) noexcept nogil:
+    """Returns the cost that FGD or steering minimises, of this node with so many CPUs and its GPUs as they are now."""
+    cdef const FragmentCluster* cluster = &run.cluster
+    cdef const int32_t* free = cluster.free + <int64_t> node * cluster.width
     if run.policy == FGD:
-        return measure(&run.weights, c.model[node], cpu, free, c.gpus[node])
-    return steering(&run.weights, c.model[node], cpu, free, c.gpus[node])
+        return fragmentation(&run.weights, cluster.model[node], cpu, free, cluster.gpus[node])
+    return steering(&run.weights, cluster.model[node], cpu, free, cluster.gpus[node])
 
 
-cdef int64_t tie_of_fgd(Run* run, const Shape* shape, int32_t node, uint32_t mask) noexcept nogil:
-    """The published score of a gain that is exactly 0. There it depends on how the sums of the two states are rounded."""
-    cdef const Cluster* c = &run.cluster
-    cdef const Weights* w = &run.weights
-    cdef int32_t* free = c.free + <int64_t> node * c.width
-    cdef int64_t cpu = c.cpu[node]
+cdef int64_t tie_of_fgd(FragmentRun* run, const PodShape* shape, int32_t node, uint32_t mask) noexcept nogil:
+    """Returns the published score of a gain that is exactly 0, where it depends on the rounding of the sums of both states."""
+    cdef const FragmentCluster* cluster = &run.cluster
+    cdef const Weights* weights = &run.weights
+    cdef int32_t* free = cluster.free + <int64_t> node * cluster.width
+    cdef int64_t cpu = cluster.cpu[node]
     cdef double before, after
-    if mask == 0 and cell_of(w, c.model[node], cpu) == cell_of(w, c.model[node], cpu - shape.cpu):
+    if mask == 0 and cell_of(weights, cluster.model[node], cpu) == cell_of(weights, cluster.model[node], cpu - shape.cpu):
         return 50
-    after = measure_as_published(w, c.model[node], cpu - shape.cpu, free, c.gpus[node])
-    give_back(c, shape, node, mask)
-    before = measure_as_published(w, c.model[node], cpu, free, c.gpus[node])
-    take_gpus(c, shape, node, mask)
-    return <int64_t> (1.0 / (1.0 + exp(-((before - after) / GPU))) * 100.0)
+    after = fragmentation_as_published(weights, cluster.model[node], cpu - shape.cpu, free, cluster.gpus[node])
+    give_back(cluster, shape, node, mask)
+    before = fragmentation_as_published(weights, cluster.model[node], cpu, free, cluster.gpus[node])
+    take_gpus(cluster, shape, node, mask)
+    return score_of_tie(before, after)
 
 
-cdef int64_t judged(Run* run, const Shape* shape, int32_t node, uint32_t mask) noexcept nogil:
-    """FGD or steering: the score of taking exactly these GPUs."""
+cdef int64_t judged(FragmentRun* run, const PodShape* shape, int32_t node, uint32_t mask) noexcept nogil:
+    """Returns the score of taking exactly these GPUs, for FGD or steering."""
     cdef int64_t gain
     take_gpus(&run.cluster, shape, node, mask)
     gain = run.cost[node] - cost_with(run, node, run.cluster.cpu[node] - shape.cpu)
@@ -90,26 +95,26 @@ cdef int64_t judged(Run* run, const Shape* shape, int32_t node, uint32_t mask) n
     return gain
 
 
-cdef int64_t best_choice(Run* run, const Shape* shape, int32_t node, uint32_t* mask) noexcept nogil:
-    """FGD or steering: the best score on this node, and the GPUs that give it, the lowest index first among equals."""
+cdef int64_t best_choice(FragmentRun* run, const PodShape* shape, int32_t node, uint32_t* mask) noexcept nogil:
+    """Returns the best score on this node for FGD or steering, and its GPUs, the lowest index first among equals."""
     cdef const int32_t* free = run.cluster.free + <int64_t> node * run.cluster.width
     cdef int64_t best = INFEASIBLE, score
-    cdef int32_t g, earlier = -1
+    cdef int32_t gpu, earlier = -1
     if not is_share(shape):
         mask[0] = fullest(&run.cluster, shape, node)
         return judged(run, shape, node, mask[0])
-    for g in range(run.cluster.gpus[node]):
-        if free[g] < shape.share or free[g] == earlier:
+    for gpu in range(run.cluster.gpus[node]):
+        if free[gpu] < shape.share or free[gpu] == earlier:
             continue
-        earlier = free[g]
-        score = judged(run, shape, node, <uint32_t> 1 << g)
+        earlier = free[gpu]
+        score = judged(run, shape, node, <uint32_t> 1 << gpu)
         if score > best:
             best = score
-            mask[0] = <uint32_t> 1 << g
+            mask[0] = <uint32_t> 1 << gpu
     return best
 
 
-cdef int64_t score_of(Run* run, const Shape* shape, int32_t node) noexcept nogil:
+cdef int64_t score_of(FragmentRun* run, const PodShape* shape, int32_t node) noexcept nogil:
     cdef uint32_t mask
     if not fits(&run.cluster, shape, node):
         return INFEASIBLE
@@ -124,8 +129,8 @@ cdef int64_t score_of(Run* run, const Shape* shape, int32_t node) noexcept nogil
     return best_choice(run, shape, node, &mask)
 
 
-cdef void bring_up_to_date(Run* run, int32_t row) noexcept nogil:
-    """Score again, for this shape, the nodes that changed since it was last asked for."""
+cdef void bring_up_to_date(FragmentRun* run, int32_t row) noexcept nogil:
+    """Scores the nodes again, for this shape, that have changed since its last use."""
     cdef int64_t* score = run.score + <int64_t> row * run.cluster.nodes
     cdef int64_t at
     cdef int32_t node
@@ -140,8 +145,8 @@ cdef void bring_up_to_date(Run* run, int32_t row) noexcept nogil:
     run.seen[row] = run.logged
 
 
-cdef int32_t best_node(Run* run, int32_t row) noexcept nogil:
-    """The first of the nodes with the best score, or -1."""
+cdef int32_t best_node(FragmentRun* run, int32_t row) noexcept nogil:
+    """Returns the first of the nodes with the best score, or -1."""
     cdef const int64_t* score = run.score + <int64_t> row * run.cluster.nodes
     cdef int64_t best = INFEASIBLE
     cdef int32_t node, found = -1
@@ -152,8 +157,8 @@ cdef int32_t best_node(Run* run, int32_t row) noexcept nogil:
     return found
 
 
-cdef int32_t drawn_node(Run* run, const Shape* shape, uint64_t draw) noexcept nogil:
-    """One of the nodes that fit, each with the same chance."""
+cdef int32_t drawn_node(FragmentRun* run, const PodShape* shape, uint64_t draw) noexcept nogil:
+    """Returns one of the nodes that fit, all with equal probability."""
     cdef int32_t node, feasible = 0
     cdef uint64_t wanted
     for node in range(run.cluster.nodes):
@@ -169,24 +174,24 @@ cdef int32_t drawn_node(Run* run, const Shape* shape, uint64_t draw) noexcept no
     return node
 
 
-cdef uint32_t drawn_gpu(const Cluster* c, const Shape* shape, int32_t node, uint64_t draw) noexcept nogil:
-    """One of the GPUs of this node that fit, each with the same chance."""
-    cdef const int32_t* free = c.free + <int64_t> node * c.width
-    cdef int32_t g, feasible = 0
+cdef uint32_t drawn_gpu(const FragmentCluster* cluster, const PodShape* shape, int32_t node, uint64_t draw) noexcept nogil:
+    """Returns one of the GPUs of this node that fit, all with equal probability."""
+    cdef const int32_t* free = cluster.free + <int64_t> node * cluster.width
+    cdef int32_t gpu, feasible = 0
     cdef uint64_t wanted
-    for g in range(c.gpus[node]):
-        feasible += free[g] >= shape.share
+    for gpu in range(cluster.gpus[node]):
+        feasible += free[gpu] >= shape.share
     wanted = (draw >> 32) % <uint32_t> feasible
-    for g in range(c.gpus[node]):
-        if free[g] >= shape.share:
+    for gpu in range(cluster.gpus[node]):
+        if free[gpu] >= shape.share:
             if wanted == 0:
                 break
             wanted -= 1
-    return <uint32_t> 1 << g
+    return <uint32_t> 1 << gpu
 
 
-cdef uint32_t gpus_on(Run* run, const Shape* shape, int32_t node, uint64_t draw) noexcept nogil:
-    """Which GPUs of the chosen node."""
+cdef uint32_t gpus_on(FragmentRun* run, const PodShape* shape, int32_t node, uint64_t draw) noexcept nogil:
+    """Returns the GPUs to take on the chosen node."""
     cdef uint32_t mask = 0
     if shape.count == 0:
         return 0
@@ -198,14 +203,14 @@ cdef uint32_t gpus_on(Run* run, const Shape* shape, int32_t node, uint64_t draw)
     return mask
 
 
-cdef void assess(Run* run, int32_t node) noexcept nogil:
+cdef void assess(FragmentRun* run, int32_t node) noexcept nogil:
     run.part[node] = fragmentation_of(run, node)
     if run.policy >= FGD:
         run.cost[node] = cost_with(run, node, run.cluster.cpu[node])
 
 
-cdef int64_t take(Run* run, const Shape* shape, int32_t node, uint32_t mask) noexcept nogil:
-    """Give the node's resources away; the change of its fragmentation."""
+cdef int64_t take(FragmentRun* run, const PodShape* shape, int32_t node, uint32_t mask) noexcept nogil:
+    """Takes the node's resources; returns the change of its fragmentation."""
     cdef int64_t before = run.part[node]
     run.cluster.cpu[node] -= shape.cpu
     run.cluster.mem[node] -= shape.mem
@@ -219,11 +224,11 @@ cdef int64_t take(Run* run, const Shape* shape, int32_t node, uint32_t mask) noe
     return run.part[node] - before
 
 
-cdef void walk(Run* run, const int32_t* pod_shape, const uint64_t* draws, int64_t pods, int32_t* chosen, uint32_t* masks,
+cdef void walk(FragmentRun* run, const int32_t* pod_shape, const uint64_t* draws, int64_t pods, int32_t* chosen, uint32_t* masks,
                int64_t* fragmentation) noexcept nogil:
     cdef int64_t pod, total = 0
     cdef int32_t node
-    cdef const Shape* shape
+    cdef const PodShape* shape
     for node in range(run.cluster.nodes):
         assess(run, node)
         total += run.part[node]
@@ -242,15 +247,15 @@ cdef void walk(Run* run, const int32_t* pod_shape, const uint64_t* draws, int64_
         fragmentation[pod] = total
 
 
-#: The layout of the struct Shape.
+#: The layout of the struct PodShape.
 ROW = np.dtype([("cpu", "i8"), ("mem", "i8"), ("count", "i4"), ("share", "i4"), ("models", "u8")], align=True)
 
 
 cdef class _Columns:
-    """Keeps the arrays alive that a Run points into."""
+    """Keeps the arrays alive to which a FragmentRun points."""
 
     cdef object kept
-    cdef Run run
+    cdef FragmentRun run
 
     def __init__(self):
         self.kept = []
@@ -264,8 +269,8 @@ cdef class _Columns:
 
 
 cdef void fill(_Columns held, nodes, shapes, tables, int64_t pods):
-    """Point the run at copies of the columns; nodes in order of rank."""
-    cdef Run* run = &held.run
+    """Sets the run's pointers to copies of the columns, with nodes in order of rank."""
+    cdef FragmentRun* run = &held.run
     order = np.argsort(nodes.rank, kind="stable")
     rows = np.empty(len(shapes.gpus), dtype=ROW)
     for name, column in zip(ROW.names, shapes, strict=True):
@@ -278,7 +283,7 @@ cdef void fill(_Columns held, nodes, shapes, tables, int64_t pods):
     run.cluster.model = <int32_t*> held.keep(nodes.model[order], np.int32)
     run.cluster.free = <int32_t*> held.keep(nodes.free_milli[order], np.int32)
     run.cluster.hosted = <uint64_t*> held.keep(np.zeros(len(order)), np.uint64)
-    run.shape = <Shape*> held.keep(rows, ROW)
+    run.shape = <PodShape*> held.keep(rows, ROW)
     run.score = <int64_t*> held.keep(np.empty(len(order) * len(rows), np.int64), np.int64)
     run.seen = <int64_t*> held.keep(np.full(len(rows), -1), np.int64)
     run.log = <int32_t*> held.keep(np.empty(pods, np.int32), np.int32)
@@ -290,7 +295,7 @@ cdef void fill(_Columns held, nodes, shapes, tables, int64_t pods):
 
 
 cdef void weigh(_Columns held, tables):
-    """Point the run at the tables of the distribution."""
+    """Sets the run's pointers to the tables of the distribution."""
     cdef Weights* weights = &held.run.weights
     weights.cpus = len(tables.cpu_milli)
     weights.buckets = tables.too_small.shape[2]
@@ -315,10 +320,13 @@ cdef void weigh(_Columns held, tables):
     weights.hole = <int64_t*> held.keep(tables.hole_milli, np.int64)
     weights.support = <int64_t*> held.keep(tables.support, np.int64)
     weights.price = <int64_t*> held.keep(tables.price, np.int64)
+    weights.sizes = len(tables.node_cpu_milli)
+    weights.node_cpu = <int64_t*> held.keep(tables.node_cpu_milli, np.int64)
+    weights.intact = <int64_t*> held.keep(tables.intact, np.int64)
 
 
 def place(nodes, shapes, pod_shape, tables, int policy, draws=None):
-    """Place pods one after the other; see fragment_reference.place."""
+    """Places pods one after the other; see fragment_reference.place."""
     if wrong := contract.problem(nodes, shapes, pod_shape, len(tables.price)):
         raise ValueError(wrong)
     cdef _Columns held = _Columns()

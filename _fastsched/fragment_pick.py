@@ -1,24 +1,24 @@
-"""Fractional placement for callers: the compiled form where it was built, else its oracle; and one job at a time.
+"""The entry point of fractional placement for callers: the compiled form where it was built, else its oracle.
 
-The contract for the controller. For a job that asks for a part of a GPU (GRES shard or mps) it calls
+The contract for the controller: for a job that requests a part of a GPU (GRES shard or mps) it calls
 
-    choice = choose(nodes, wish, tables, policy)      -> (row of nodes, GPUs as a mask of device indices) or None
+    choice = choose(nodes, shape, tables, policy)      -> (row of nodes, GPUs as a mask of device indices) or None
 
 - `nodes` (fragment_contract.Nodes): the candidates of the moment, one row a node: free CPUs in thousandths, free memory,
-  GPUs, model, what is free of each GPU in thousandths (`milli_of`), and a rank without ties: the order in which the
-  planner would have them among equals (node_order). Nodes that the job may not use for another reason are left out.
-- `wish` (fragment_contract.Shapes with one row): the job's CPUs and memory on that node, how many GPUs, the share of each,
+  GPUs, model, the free thousandths of each GPU (`milli_of`), and a rank without ties: the planner's order of equal nodes
+  (node_order). Nodes that the job may not use for another reason are left out.
+- `shape` (fragment_contract.Shapes with one row): the job's CPUs and memory on that node, how many GPUs, the share of each,
   and a mask of models.
-- `tables` (fragment_tables.prepare): what is likely to come, as classes with weights. The controller makes them from the
+- `tables` (fragment_tables.prepare): the expected arrivals, as classes with weights. The controller makes them from the
   pending and the recent jobs, one class for each (CPUs, GPUs, share, models) with the number of such jobs as weight
-  (`count_classes`), and again when they have changed much, not for each job: it takes some milliseconds, and with a
-  hundred different shares 0.3 s. `nobody()` are the tables when nothing
-  is known; then FGD and steer know no fragmentation, so use best fit.
+  (`count_classes`). It repeats that when they have changed much, not for each job: it takes some milliseconds, and with a
+  hundred different shares 0.3 s. `nobody()` returns the tables of an unknown distribution; then FGD and steer know no
+  fragmentation, so use best fit.
 - `policy`: BEST_FIT, or FGD with SelectTypeParameters=PENSTOCK_FGD, or STEER with PENSTOCK_STEER (POLICY_WORDS).
 
-`choose` places one job as if nothing ran beside it on the clustering's memory of what a node hosts; BEST_FIT, FGD and
-STEER have no such memory, so calling it job after job gives what one call of `place` with all jobs gives. A job for which
-a node was chosen already passes that node alone, to have its GPU chosen.
+`choose` places one job without the memory that clustering has of the pods on a node. BEST_FIT, FGD and STEER have no such
+memory, so calling it job by job gives what one call of `place` with all jobs gives. For a job whose node is chosen already
+the caller passes that node alone, to have its GPU chosen.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from _fastsched.fragment_contract import BEST_FIT, FGD, GPU_MILLI, STEER, Classes, Nodes, Shapes
+from _fastsched.fragment_contract import BEST_FIT, FGD, GPU_MILLI, STEER, Classes, FragmentNodes, Shapes
 from _fastsched.fragment_tables import Tables, prepare
 
 COMPILED: bool
@@ -35,33 +35,33 @@ try:
 
     COMPILED = True
 except ModuleNotFoundError as absent:
-    # Only "it was not built" leads to the oracle; a compiled module that is there and broken must be seen.
+    # A compiled module that exists and cannot be imported is an error: only a missing one leads to the oracle.
     if absent.name != "_fastsched.fragment":
         raise
     from _fastsched.fragment_reference import place
 
     COMPILED = False
 
-#: Words of SelectTypeParameters; without one of them it is best fit.
+#: Keywords of SelectTypeParameters; without any of them the policy is best fit.
 POLICY_WORDS: dict[str, int] = {"PENSTOCK_FGD": FGD, "PENSTOCK_STEER": STEER}
 
 
 def policy_of(select_type_parameters: tuple[str, ...]) -> int:
-    """The policy that these words choose: the first of POLICY_WORDS that is there, else best fit."""
+    """Returns the policy that these keywords choose: the first of POLICY_WORDS that is present, else best fit."""
     return next((policy for word, policy in POLICY_WORDS.items() if word in select_type_parameters), BEST_FIT)
 
 
 def milli_of(units: int, units_of_gpu: int) -> int:
-    """Units of a GRES shard or mps as thousandths of the GPU that is divided into units_of_gpu, rounded down.
+    """Converts units of a GRES shard or mps to thousandths of the GPU that is divided into units_of_gpu, rounded down.
 
-    Wishes and what is free are rounded alike, so a wish fits in thousandths exactly if it fits in units, up to GPU_MILLI
+    Requested and free units are rounded alike, so a shape fits in thousandths exactly if it fits in units, up to GPU_MILLI
     units a GPU; beyond that the caller must check the units as well.
     """
     return GPU_MILLI * units // units_of_gpu
 
 
 def count_classes(jobs: Mapping[tuple[int, int, int, int], int]) -> Classes:
-    """Classes of (CPU milli, GPUs, share milli, mask of models) -> how many such jobs there are; in the order of the keys."""
+    """Builds classes from (CPU milli, GPUs, share milli, mask of models) -> number of such jobs, in the order of the keys."""
     rows = sorted(jobs)
     weight = np.array([jobs[row] for row in rows], np.int64)
     return Classes(
@@ -75,13 +75,13 @@ def count_classes(jobs: Mapping[tuple[int, int, int, int], int]) -> Classes:
 
 
 def nobody(supply_gpus: NDArray[np.int64]) -> Tables:
-    """Tables of an empty distribution."""
+    """Returns the tables of an empty distribution."""
     return prepare(count_classes({}), supply_gpus)
 
 
-def choose(nodes: Nodes, wish: Shapes, tables: Tables, policy: int) -> tuple[int, int] | None:
-    """The node and the GPUs for one job, or None if it fits nowhere; see the module's contract."""
-    found = place(nodes, wish, np.zeros(1, np.int32), tables, policy)
+def choose(nodes: FragmentNodes, shape: Shapes, tables: Tables, policy: int) -> tuple[int, int] | None:
+    """Returns the node and the GPUs for one job, or None if it fits nowhere; see the module's contract."""
+    found = place(nodes, shape, np.zeros(1, np.int32), tables, policy)
     return None if found.node[0] < 0 else (int(found.node[0]), int(found.gpus[0]))
 
 

@@ -1,130 +1,78 @@
-"""The planner, compiled. The rules are in contract.py; this page says only what makes it fast, and changes no answer.
+"""The planner, compiled: the one function that Python calls. _fastsched/planner/__init__.py explains how it works."""
 
-- All deciding happens in one `with nogil` block on C arrays. Memory comes from chunks that live as long as the pass;
-  one chunk is kept for the next pass. Nothing else is kept between calls.
-- A node's time is an array of segments of equal use (plan_line.pxi), made when the node is first looked at
-  (plan_node.pxi). A planned job adds at most two segments.
-- Nodes only fill up during a pass, so "no start before" is learned once for all rows of a shape (plan_bounds.pxi): bounds
-  by node for each shape and class of durations. Most rows look into the time of a few nodes only. Victims of preemption
-  reset the bounds of their nodes.
-- Several nodes (plan_when.pxi): a heap of events; time moves to the next node that may come, and only then is anything
-  tested.
-- Which nodes, at a known time: the first that do, where only node order matters (plan_measure.pxi); else all candidates,
-  sorted (plan_choose.pxi).
-- Reservations are views: the time of a node as the members of one see it. Nodes without blocks have one for all.
-- Licenses are one more node, which carries them as GRES.
-- The course of a pass, copies, alternatives, reasons: plan_rows.pxi. Heterogeneous jobs: plan_het.pxi. Preemption:
-  plan_preempt.pxi, which is rare and simply makes nodes again.
-
-The columns are taken from numpy's own records: a call with a small input must cost a few microseconds, since a simulator
-makes 20,000 a second.
-
-No overflow: tasks are bounded by ntasks (int32), sums are int64, amounts are divided before they are multiplied.
-"""
-
-cimport cython
 cimport numpy as cnp
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort
-from libc.string cimport memcpy, memmove, memset
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
 
 from _fastsched import contract
 
+from _fastsched.planner.input cimport read_columns, read_limits
+from _fastsched.planner.memory cimport OutputColumn, borrow_spare_chunk, give_back
+from _fastsched.planner.prepare cimport prepare
+from _fastsched.planner.records cimport PlanPass
+from _fastsched.planner.rows cimport run_pass
+
 cnp.import_array()
-
-cdef extern from *:
-    """
-    #define count_zeros(bits) __builtin_ctzll(bits)
-    #define leading_zeros(bits) __builtin_clzll(bits)
-    #define PLAN_TABLE_MASK 255
-    """
-    int32_t count_zeros(uint64_t bits) noexcept nogil
-    int32_t leading_zeros(uint64_t bits) noexcept nogil
-    const uint64_t TABLE_MASK "PLAN_TABLE_MASK"  # shapes are found by hash in one list more than that
-
-cdef int64_t FOREVER = contract.FOREVER
-cdef uint8_t NOT_TESTED = contract.NOT_TESTED
-cdef uint8_t STARTED = contract.STARTED
-cdef uint8_t RESOURCES = contract.RESOURCES
-cdef uint8_t PRIORITY = contract.PRIORITY
-cdef uint8_t NODES_DOWN = contract.NODES_DOWN
-cdef uint8_t BAD_CONSTRAINTS = contract.BAD_CONSTRAINTS
-cdef uint8_t LICENSES = contract.LICENSES
-cdef uint8_t RESERVED = contract.RESERVED
-cdef uint8_t PREEMPTING = contract.PREEMPTING
-cdef uint8_t DEADLINE = contract.DEADLINE
-
-include "plan_records.pxi"
-include "plan_pass.pxi"
-include "plan_line.pxi"
-include "plan_node.pxi"
-include "plan_measure.pxi"
-include "plan_choose.pxi"
-include "plan_bounds.pxi"
-include "plan_when.pxi"
-include "plan_preempt.pxi"
-include "plan_load.pxi"
-include "plan_take.pxi"
-include "plan_het.pxi"
-include "plan_rows.pxi"
-include "plan_input.pxi"
 
 
 def plan(given):
-    """What starts now, when and where the others start, and why they wait. ValueError: the columns do not fit."""
-    cdef Pass p
-    memset(&p, 0, sizeof(Pass))
-    p.chunk = borrow()
+    """Plans a pass: starts, expected starts, reasons. Raises ValueError for columns that do not fit together."""
+    cdef PlanPass planned
+    memset(&planned, 0, sizeof(PlanPass))
+    borrow_spare_chunk(&planned.arena)
     try:
-        if not columns_of(&p, given) or not limits_of(&p, given.limits):
+        if not read_columns(&planned, given) or not read_limits(&planned, given.limits):
             refuse(given)
         with nogil:
-            if prepare(&p):
-                run_pass(&p)
+            if prepare(&planned):
+                run_pass(&planned)
             else:
                 with gil:
                     refuse(given)
-        return answer(&p)
+        return answer_of(&planned)
     finally:
-        give_back(&p)
+        give_back(&planned.arena)
 
 
-cdef answer(Pass* p):
-    cdef int64_t i
-    first = cnp.PyArray_EMPTY(1, [<cnp.npy_intp> p.Q + 1], cnp.NPY_INT32, 0)
-    cdef int32_t* plan_first = <int32_t*> cnp.PyArray_DATA(first)
-    plan_first[0] = 0
-    for i in range(p.Q):
-        plan_first[i + 1] = plan_first[i] + p.plan_count[i]
+cdef refuse(given):
+    contract.check(given)
+    raise ValueError("plan: a column is not aligned or not in the machine's byte order, or a limit makes no sense")
+
+
+cdef answer_of(const PlanPass* planned):
+    cdef int64_t rows = planned.counts.rows, i
+    plan_first = cnp.PyArray_EMPTY(1, [<cnp.npy_intp> rows + 1], cnp.NPY_INT32, 0)
+    cdef int32_t* first = <int32_t*> cnp.PyArray_DATA(plan_first)
+    first[0] = 0
+    for i in range(rows):
+        first[i + 1] = first[i] + planned.answer.plan_count[i]
     return contract.PlanResult(
-        i32_array(&p.out_job),
-        i32_array(&p.out_first),
-        i32_array(&p.out_node),
-        i32_array(&p.out_cpus),
-        i32_array(&p.out_tasks),
-        i64_array(&p.out_mem),
-        i64_array(&p.out_limit),
-        made_array(p.reason, p.Q, cnp.NPY_UINT8),
-        made_array(p.start_s, 8 * p.Q, cnp.NPY_INT64),
-        first,
-        i32_array(&p.out_plan_node),
-        i32_array(&p.out_victim_row),
-        i32_array(&p.out_victim_run),
+        int32_array(&planned.answer.job),
+        int32_array(&planned.answer.node_first),
+        int32_array(&planned.answer.node),
+        int32_array(&planned.answer.cpus),
+        int32_array(&planned.answer.tasks),
+        int64_array(&planned.answer.mem_mb),
+        int64_array(&planned.answer.limit_s),
+        array_of(planned.answer.reason, rows, 1, cnp.NPY_UINT8),
+        array_of(planned.answer.start_s, rows, 8, cnp.NPY_INT64),
+        plan_first,
+        int32_array(&planned.answer.plan_node),
+        int32_array(&planned.answer.victim_row),
+        int32_array(&planned.answer.victim_run),
     )
 
 
-cdef made_array(const void* data, int64_t size, int kind):
-    cdef cnp.npy_intp length = size // (1 if kind == cnp.NPY_UINT8 else 4 if kind == cnp.NPY_INT32 else 8)
-    array = cnp.PyArray_EMPTY(1, &length, kind, 0)
-    if size:
-        memcpy(cnp.PyArray_DATA(array), data, size)
+cdef array_of(const void* data, cnp.npy_intp length, int64_t item_bytes, int type_number):
+    array = cnp.PyArray_EMPTY(1, &length, type_number, 0)
+    if length:
+        memcpy(cnp.PyArray_DATA(array), data, length * item_bytes)
     return array
 
 
-cdef i32_array(const Buffer* buffer):
-    return made_array(buffer.data, buffer.used, cnp.NPY_INT32)
+cdef int32_array(const OutputColumn* column):
+    return array_of(column.data, column.used_bytes // 4, 4, cnp.NPY_INT32)
 
 
-cdef i64_array(const Buffer* buffer):
-    return made_array(buffer.data, buffer.used, cnp.NPY_INT64)
+cdef int64_array(const OutputColumn* column):
+    return array_of(column.data, column.used_bytes // 8, 8, cnp.NPY_INT64)

@@ -1,9 +1,9 @@
-"""The planner's rules in plain Python: the oracle for the compiled planner, and what runs where nothing was compiled.
+"""The planner's rules in plain Python: the oracle for the compiled planner, and its replacement where nothing was compiled.
 
-The rules are the text of contract.py; this is the least clever program that does what they say. It keeps one list of all
-that holds something (reference_world), chooses nodes from rooms (reference_choose), tries one time after the other
-(reference_fit), and goes through the rows here: rules 6, 7, 8 and 10. It shares no code with the compiled form but the
-contract. Its cost is about rows x times x nodes x holdings: meant for tests and small clusters.
+The rules are the text of contract.py; this is the simplest program that implements them. It keeps one list of everything
+that holds resources (reference_world), chooses nodes from their free resources (reference_choose), tries one time after the
+other (reference_fit), and handles the rows here: rules 6, 7, 8 and 10. It shares no code with the compiled form except the
+contract. Its cost is about rows x times x nodes x allocations: meant for tests and small clusters.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,17 +28,19 @@ from _fastsched.contract import (
     PlanResult,
 )
 from _fastsched.reference_choose import Chosen, cpus_named, takes
-from _fastsched.reference_fit import first_later, fit, fit_all, fits_empty, hold, lengthen, preempt
-from _fastsched.reference_world import Job, World
+from _fastsched.reference_fit import allocate, first_later, fit, fit_all, fits_empty, lengthen, preempt
+from _fastsched.reference_world import ReferenceJob, World
 
 #: Reasons of rows whose nodes count for PRIORITY.
 _WAITING = (PREEMPTING, LICENSES, RESERVED, PRIORITY, RESOURCES)
 
-_Unit = list[tuple[int, Job]]  # (position in rows, row): alternatives, or the components of a heterogeneous job
+_Unit = list[
+    tuple[int, ReferenceJob]
+]  # (position in rows, row): alternatives, or the components of a heterogeneous job
 
 
 class _PassEnds(Exception):
-    """A limit of the pass was reached inside of a row."""
+    """A limit of the pass was reached inside a row."""
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class _Out:
         )
 
 
-def _load(given: PlanInput, world: World, row: int) -> Job:
+def _load(given: PlanInput, world: World, row: int) -> ReferenceJob:
     values = {name: getattr(given.jobs, name)[row].tolist() for name in given.jobs._fields}
     mask, resv = values.pop("mask"), values["resv"]
     nodes, inside = world.sets[mask], None
@@ -83,11 +85,11 @@ def _load(given: PlanInput, world: World, row: int) -> Job:
         nodes = [n for n in nodes if n in of_resv]
         inside = (int(given.reservations.resv_from_s[resv]), int(given.reservations.resv_to_s[resv]))
     values["gres"], values["licenses"] = tuple(values["gres"]), tuple(values["licenses"])
-    return Job(row=row, nodes=tuple(nodes), inside=inside, **values)
+    return ReferenceJob(row=row, nodes=tuple(nodes), inside=inside, **values)
 
 
-def _units(jobs: Sequence[Job]) -> Iterator[_Unit]:
-    """Rule 8: what stands next to each other and belongs together."""
+def _units(jobs: Sequence[ReferenceJob]) -> Iterator[_Unit]:
+    """Returns the groups of adjacent rows that belong together (rule 8)."""
     unit: _Unit = []
     for position, job in enumerate(jobs):
         if unit:
@@ -102,7 +104,7 @@ def _units(jobs: Sequence[Job]) -> Iterator[_Unit]:
 
 
 def plan(given: PlanInput) -> PlanResult:
-    """What starts now, when and where the others start, and why they wait. ValueError: the columns do not fit."""
+    """Plans a pass: starts, expected starts, reasons. Raises ValueError for columns that do not fit together."""
     contract.check(given)
     return _Pass(given).run()
 
@@ -116,8 +118,8 @@ class _Pass:
         rows = given.rows.tolist()
         self.jobs = [_load(given, self.world, row) for row in rows]
         self.out = _Out([NOT_TESTED] * len(rows), [-1] * len(rows), [[] for _ in rows], [[] for _ in rows])
-        self.holders = 0
-        self.started: dict[int, int] = {}  # job: copies; 0 = it was looked at
+        self.reserved = 0
+        self.started: dict[int, int] = {}  # job: copies; 0 = it was considered
         self.preempting: dict[int, bool] = {}
         self.waited_for: dict[int, bool] = {}  # nodes in the masks of waiting rows
 
@@ -174,7 +176,7 @@ class _Pass:
             self._decide(position, reason, start_s.get(position, -1))
 
     def _start_copies(self, unit: _Unit, left: int) -> dict[int, int]:
-        """Rule 6, first half: how many copies each position started."""
+        """Returns how many copies each position started: rule 6, first half."""
         here: dict[int, int] = {}
         for _ in range(left):
             if len(self.out.job) >= self.limits.starts_max:
@@ -192,15 +194,15 @@ class _Pass:
         return here
 
     def _plan_copies(self, able: _Unit, left: int) -> tuple[dict[int, int], dict[int, bool]]:
-        """Rules 6 and 7: start of the winner, and for each position that was planned whether it has a start."""
-        may_hold = self._may_hold()
+        """Returns the winner's start, and for each planned position whether it has a start: rules 6 and 7."""
+        may_reserve = self._may_reserve()
         start_s: dict[int, int] = {}
         planned: dict[int, bool] = {}
         not_before_s = self.now_s
         for copy in range(min(left, self.limits.copies_max)):
-            best: tuple[int, int, Job, Chosen] | None = None
+            best: tuple[int, int, ReferenceJob, Chosen] | None = None
             for position, job in able:
-                if not (job.reserve and may_hold) and not self.limits.estimate:
+                if not (job.reserve and may_reserve) and not self.limits.estimate:
                     continue
                 found = first_later(self.world, [job], self.limits, not_before_s)
                 if copy == 0:
@@ -213,15 +215,15 @@ class _Pass:
             if copy == 0:
                 start_s[position] = not_before_s
                 self._name_plan([position], [chosen])
-            if not (job.reserve and may_hold):
+            if not (job.reserve and may_reserve):
                 break
-            hold(self.world, job, not_before_s, chosen)
+            allocate(self.world, job, not_before_s, chosen)
             if copy == 0:
-                self.holders += 1
+                self.reserved += 1
         return start_s, planned
 
     def _preempt(self, able: _Unit) -> int | None:
-        """Rule 9: the position that preempts."""
+        """Returns the position that preempts (rule 9)."""
         for position, job in able:
             found = preempt(self.world, job)
             if found is not None:
@@ -231,8 +233,8 @@ class _Pass:
                     victim = self.world.runs[index]
                     victim.to_s = self.now_s + 1
                     self.world.victims.append(victim)
-                hold(self.world, job, self.now_s, found.chosen)
-                self.holders += 1
+                allocate(self.world, job, self.now_s, found.chosen)
+                self.reserved += 1
                 self.preempting[job.job] = True
                 return position
         return None
@@ -252,32 +254,32 @@ class _Pass:
                 self._decide(position, STARTED, self.now_s)
             return
         reasons = [self._reason(job) for job in jobs]
-        may_hold = self._may_hold() and all(job.reserve for job in jobs)
+        may_reserve = self._may_reserve() and all(job.reserve for job in jobs)
         able = not any(reason in (BAD_CONSTRAINTS, NODES_DOWN) for reason in reasons)
-        planned = able and not again and (may_hold or self.limits.estimate)
+        planned = able and not again and (may_reserve or self.limits.estimate)
         found = first_later(self.world, jobs, self.limits, self.now_s) if planned else None
         for (position, job), reason in zip(unit, reasons, strict=True):
             late = planned and found is None and self._too_late(job)
             self._decide(position, DEADLINE if late else reason, found[0] if found else -1)
         if found:
             self._name_plan([position for position, _ in unit], found[1])
-            if may_hold:
-                self.holders += 1
+            if may_reserve:
+                self.reserved += 1
                 for job, on in zip(jobs, found[1], strict=True):
-                    hold(self.world, job, found[0], on)
+                    allocate(self.world, job, found[0], on)
 
     # --- what is decided
 
-    def _may_hold(self) -> bool:
-        return self.limits.reserve_max < 0 or self.holders < self.limits.reserve_max
+    def _may_reserve(self) -> bool:
+        return self.limits.reserve_max < 0 or self.reserved < self.limits.reserve_max
 
     def _start(self, unit: _Unit, chosen: Sequence[Chosen]) -> None:
-        """All of the unit at once; their limits are made longer when all have their nodes."""
+        """Starts the whole unit at once; limits are extended when all rows have their nodes."""
         out = self.out
         if len(out.node) + sum(map(len, chosen)) > contract.PLACEMENTS_MAX:
             raise _PassEnds
-        holdings = [hold(self.world, job, self.now_s, on) for (_, job), on in zip(unit, chosen, strict=True)]
-        for (position, job), on, holding in zip(unit, chosen, holdings, strict=True):
+        allocations = [allocate(self.world, job, self.now_s, on) for (_, job), on in zip(unit, chosen, strict=True)]
+        for (position, job), on, allocation in zip(unit, chosen, allocations, strict=True):
             for node, tasks in on:
                 out.node.append(node)
                 out.cpus.append(cpus_named(job, self.world, node, tasks))
@@ -285,7 +287,7 @@ class _Pass:
                 out.mem_mb.append(takes(job, self.world, node, tasks).mem_mb)
             out.job.append(position)
             out.node_first.append(len(out.node))
-            out.limit_s.append(lengthen(self.world, job, holding))
+            out.limit_s.append(lengthen(self.world, job, allocation))
             self.started[job.job] = self.started.get(job.job, 0) + 1
 
     def _name_plan(self, positions: Sequence[int], chosen: Sequence[Chosen]) -> None:
@@ -300,12 +302,12 @@ class _Pass:
 
     # --- rule 10
 
-    def _too_late(self, job: Job) -> bool:
-        """DEADLINE's second half, of a row that was planned in vain."""
+    def _too_late(self, job: ReferenceJob) -> bool:
+        """Whether DEADLINE applies to a row that was planned without a start."""
         return job.latest_s < min(self.now_s + self.limits.window_s, FOREVER)
 
-    def _reason(self, job: Job) -> int:
-        """All but PREEMPTING and DEADLINE's second half."""
+    def _reason(self, job: ReferenceJob) -> int:
+        """Returns the reason, except PREEMPTING and DEADLINE of a planned row."""
         world, now_s = self.world, self.now_s
         if not job.makes_sense() or not fits_empty(world, job, up_only=False):
             return BAD_CONSTRAINTS

@@ -1,57 +1,58 @@
-"""The oracle's choice of nodes: rules 1, 2 and 3 of contract.py on rooms that somebody else has counted."""
+"""The oracle's choice of nodes: rules 1, 2 and 3 of contract.py, given the free resources of each node (`rooms`)."""
 
 from collections.abc import Mapping, Sequence
 
-from _fastsched.reference_world import Job, Room, Share, World
+from _fastsched.reference_world import ReferenceJob, Room, Share, World
 
 Chosen = list[tuple[int, int]]  # (node, tasks), in `order`; empty: no fit
 
 
-def _cpus(job: Job, quantum: int, tasks: int) -> int:
-    """k of rule 1."""
+def _cpus(job: ReferenceJob, quantum: int, tasks: int) -> int:
+    """Computes k of rule 1."""
     return -(-tasks * job.cpus_per_task // quantum) * quantum
 
 
-def _tasks_with(job: Job, quantum: int, cpus: int) -> int:
-    """The most tasks whose k is at most `cpus`."""
+def _tasks_with(job: ReferenceJob, quantum: int, cpus: int) -> int:
+    """Returns the largest number of tasks whose k is at most `cpus`."""
     return max(cpus, 0) // quantum * quantum // job.cpus_per_task
 
 
-def cpus_named(job: Job, world: World, node: int, tasks: int) -> int:
-    """What the result names."""
+def cpus_named(job: ReferenceJob, world: World, node: int, tasks: int) -> int:
+    """Returns the number of cpus in the result."""
     if job.exclusive == 1:
         return world.total[node].cpu_units // job.cpu_units
     return _cpus(job, world.cpu_quantum[node], tasks)
 
 
-def takes(job: Job, world: World, node: int, tasks: int) -> Share:
-    """What the job has on the node with so many tasks; rules 1 and 2."""
+def takes(job: ReferenceJob, world: World, node: int, tasks: int) -> Share:
+    """Returns what the job takes on the node with so many tasks; rules 1 and 2."""
     total = world.total[node]
     cpus = _cpus(job, world.cpu_quantum[node], tasks)
     if job.mem_node_mb >= 0:
         mem_mb = job.mem_node_mb or total.mem_mb
     elif job.mem_cpu_mb >= 0:
-        mem_mb = job.mem_cpu_mb * cpus
+        mem_mb = job.mem_cpu_mb * cpus_named(job, world, node, tasks)
     else:
         mem_mb = total.mem_mb if job.exclusive == 1 else 0
     return Share(total.cpu_units if job.exclusive == 1 else cpus * job.cpu_units, mem_mb, job.gres)
 
 
-def tasks_on(job: Job, world: World, node: int, room: Room) -> int:
-    """t of rule 1."""
+def tasks_on(job: ReferenceJob, world: World, node: int, room: Room) -> int:
+    """Computes t of rule 1."""
     quantum = world.cpu_quantum[node]
-    tasks = min(_tasks_with(job, quantum, room.free.cpu_units // job.cpu_units), job.ntasks - job.nodes_min + 1)
+    cpus = min(room.free.cpu_units // job.cpu_units, world.total[node].cpu_units // world.units_per_cpu)
+    tasks = min(_tasks_with(job, quantum, cpus), job.ntasks - job.nodes_min + 1)
     if job.ntasks_per_node:
         tasks = min(tasks, job.ntasks_per_node)
-    if job.mem_node_mb < 0 < job.mem_cpu_mb:
+    if job.mem_node_mb < 0 < job.mem_cpu_mb and job.exclusive != 1:
         tasks = min(tasks, _tasks_with(job, quantum, room.free.mem_mb // job.mem_cpu_mb))
     if not room.open or tasks < 1 or not room.free.covers(takes(job, world, node, tasks)):
         return 0
     return tasks if job.nodes_most() > 1 or tasks == job.ntasks else 0
 
 
-def _node_order(job: Job, world: World, node: int, room: Room) -> tuple[int, ...]:
-    """Rule 3's sort key."""
+def _node_order(job: ReferenceJob, world: World, node: int, room: Room) -> tuple[int, ...]:
+    """Returns the sort key of rule 3."""
     place = world.place[node]
     if job.order_kind == 0:
         return (place,)
@@ -61,8 +62,8 @@ def _node_order(job: Job, world: World, node: int, room: Room) -> tuple[int, ...
     return (world.weight_class[node], sum(asked) if asked else room.free.cpu_units, place)
 
 
-def _groups(job: Job, world: World, candidates: Sequence[int]) -> list[int] | None:
-    """Rule 3a: the nodes taken, or None."""
+def _groups(job: ReferenceJob, world: World, candidates: Sequence[int]) -> list[int] | None:
+    """Applies rule 3a: returns the nodes taken, or None."""
     taken: list[int] = []
     for mask, count in world.groups[job.group] if job.group >= 0 else ():
         for node in candidates:
@@ -75,8 +76,8 @@ def _groups(job: Job, world: World, candidates: Sequence[int]) -> list[int] | No
     return taken
 
 
-def _fewest(job: Job, taken: list[int], rest: Sequence[int], most: Mapping[int, int]) -> list[int]:
-    """`taken` and the shortest beginning of `rest` that will do together; empty when there is none."""
+def _fewest(job: ReferenceJob, taken: list[int], rest: Sequence[int], most: Mapping[int, int]) -> list[int]:
+    """Returns `taken` with the shortest sufficient prefix of `rest`; empty when there is none."""
     for used in range(min(len(rest), job.nodes_most() - len(taken)) + 1):
         chosen = taken + list(rest[:used])
         if len(chosen) >= job.nodes_min and sum(most[n] for n in chosen) >= job.ntasks:
@@ -84,8 +85,8 @@ def _fewest(job: Job, taken: list[int], rest: Sequence[int], most: Mapping[int, 
     return []
 
 
-def _run(job: Job, taken: list[int], rest: Sequence[int], most: Mapping[int, int]) -> list[int]:
-    """Rule 3c."""
+def _run(job: ReferenceJob, taken: list[int], rest: Sequence[int], most: Mapping[int, int]) -> list[int]:
+    """Applies rule 3c."""
     chosen = _fewest(job, taken, rest, most)
     if not chosen:
         rest = sorted(rest, key=lambda n: -most[n])
@@ -102,8 +103,8 @@ def _by_switch(world: World, level: int, candidates: Sequence[int]) -> dict[int,
     return under
 
 
-def _near(job: Job, world: World, taken: list[int], rest: list[int], most: Mapping[int, int]) -> list[int]:
-    """Rule 3b without segments: the candidates that stay, as they stand."""
+def _near(job: ReferenceJob, world: World, taken: list[int], rest: list[int], most: Mapping[int, int]) -> list[int]:
+    """Applies rule 3b without segments: returns the remaining candidates, in their order."""
     for level in range(len(world.switches)):
         under = _by_switch(world, level, rest)
         enough = [(len(nodes), switch) for switch, nodes in under.items() if _run(job, taken, nodes, most)]
@@ -114,8 +115,8 @@ def _near(job: Job, world: World, taken: list[int], rest: list[int], most: Mappi
     return [n for leaf in sorted(leaves, key=lambda leaf: (-len(leaves[leaf]), leaf)) for n in leaves[leaf]]
 
 
-def _segments(job: Job, world: World, candidates: Sequence[int], most: Mapping[int, int]) -> list[int]:
-    """Rule 3b with segments."""
+def _segments(job: ReferenceJob, world: World, candidates: Sequence[int], most: Mapping[int, int]) -> list[int]:
+    """Applies rule 3b with segments."""
     leaves = _by_switch(world, 0, candidates)
     gives = {leaf: len(nodes) // job.segment for leaf, nodes in leaves.items()}
     need = job.nodes_min // job.segment
@@ -133,9 +134,9 @@ def _segments(job: Job, world: World, candidates: Sequence[int], most: Mapping[i
 
 
 def choose(
-    job: Job, world: World, rooms: Mapping[int, Room], cost: Mapping[int, tuple[int, ...]] | None = None
+    job: ReferenceJob, world: World, rooms: Mapping[int, Room], cost: Mapping[int, tuple[int, ...]] | None = None
 ) -> Chosen:
-    """Rule 3 on the nodes of `rooms`; `cost` comes before the node order (rule 9)."""
+    """Applies rule 3 to the nodes of `rooms`; `cost` precedes the node order (rule 9)."""
     most = {node: tasks_on(job, world, node, room) for node, room in rooms.items()}
     candidates = sorted(
         (node for node in rooms if most[node]),
@@ -155,7 +156,7 @@ def choose(
     return _fill(job, sorted(chosen, key=world.place.__getitem__), most)
 
 
-def _fill(job: Job, chosen: Sequence[int], most: Mapping[int, int]) -> Chosen:
+def _fill(job: ReferenceJob, chosen: Sequence[int], most: Mapping[int, int]) -> Chosen:
     answer: Chosen = []
     rest = job.ntasks
     for following, node in zip(range(len(chosen) - 1, -1, -1), chosen, strict=True):

@@ -1,4 +1,4 @@
-"""The oracle's questions about time: does a row fit at t, when does it first fit, how long may it run, whom must it remove.
+"""The oracle's searches in time: whether a row fits at t, when it first fits, how long it may run, which jobs it preempts.
 
 Rules 0, 4, 8 (heterogeneous jobs), 9 and the first two reasons of rule 10.
 """
@@ -6,13 +6,13 @@ Rules 0, 4, 8 (heterogeneous jobs), 9 and the first two reasons of rule 10.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from _fastsched.contract import Limits
+from _fastsched.contract import PlanLimits
 from _fastsched.reference_choose import Chosen, choose, takes
-from _fastsched.reference_world import Holding, Job, Share, World
+from _fastsched.reference_world import PlacedJob, ReferenceJob, Share, World
 
 
-def fit(world: World, job: Job, at_s: int, *, blocks: bool = True, licenses: bool = True) -> Chosen:
-    """The nodes of a start at this second; empty: none. Without blocks or licenses: as if there were none in the way."""
+def fit(world: World, job: ReferenceJob, at_s: int, *, blocks: bool = True, licenses: bool = True) -> Chosen:
+    """Returns the nodes of a start at this second; empty: none. Without blocks or licenses: as if these did not conflict."""
     if not job.may_run(at_s, job.limit_min_s):
         return []
     if licenses and not world.has_licenses(job, at_s, job.limit_min_s, blocks):
@@ -21,35 +21,35 @@ def fit(world: World, job: Job, at_s: int, *, blocks: bool = True, licenses: boo
     return choose(job, world, rooms)
 
 
-def fits_empty(world: World, job: Job, up_only: bool) -> bool:
-    """Whether the row fits on the nodes of its mask with nothing else on them."""
+def fits_empty(world: World, job: ReferenceJob, up_only: bool) -> bool:
+    """Whether the row fits on the empty nodes of its mask."""
     return bool(choose(job, world, {n: world.empty_room(n) for n in job.nodes if world.up[n] or not up_only}))
 
 
-def hold(world: World, job: Job, at_s: int, chosen: Chosen) -> Holding:
+def allocate(world: World, job: ReferenceJob, at_s: int, chosen: Chosen) -> PlacedJob:
     return world.take(job, at_s, job.limit_min_s, {node: takes(job, world, node, tasks) for node, tasks in chosen})
 
 
-def fit_all(world: World, jobs: Sequence[Job], at_s: int) -> list[Chosen]:
-    """Each after the one before it; empty when one of them does not fit. Takes nothing."""
+def fit_all(world: World, jobs: Sequence[ReferenceJob], at_s: int) -> list[Chosen]:
+    """Places each after the one before it; empty when one of them does not fit. Takes nothing."""
     answer: list[Chosen] = []
-    held: list[Holding] = []
+    allocations: list[PlacedJob] = []
     for job in jobs:
         chosen = fit(world, job, at_s)
         if not chosen:
             answer = []
             break
         answer.append(chosen)
-        held.append(hold(world, job, at_s, chosen))
-    for holding in held:
-        world.drop(holding)
+        allocations.append(allocate(world, job, at_s, chosen))
+    for allocation in allocations:
+        world.drop(allocation)
     return answer
 
 
 def first_later(
-    world: World, jobs: Sequence[Job], limits: Limits, not_before_s: int
+    world: World, jobs: Sequence[ReferenceJob], limits: PlanLimits, not_before_s: int
 ) -> tuple[int, list[Chosen]] | None:
-    """Rule 4 for times after now_s."""
+    """Applies rule 4 to times after now_s."""
     step_s = limits.resolution_s
     times = [-(-s // step_s) * step_s for job in jobs for s in world.later_times(job)]
     for at_s in sorted(dict.fromkeys(times)):
@@ -61,16 +61,16 @@ def first_later(
 
 
 def _still_covered(
-    world: World, job: Job, at_s: int, for_s: int, on: dict[int, Share], gone: Sequence[Holding]
+    world: World, job: ReferenceJob, at_s: int, for_s: int, on: dict[int, Share], gone: Sequence[PlacedJob]
 ) -> bool:
     rooms = {node: world.room(job, node, at_s, for_s, gone) for node in on}
     return all(rooms[node].open and rooms[node].free.covers(share) for node, share in on.items())
 
 
-def lengthen(world: World, job: Job, holding: Holding) -> int:
-    """Rule 4: let a start run as long as nothing is in the way, at most limit_s; returns that limit."""
-    at_s = holding.from_s
-    world.drop(holding)
+def lengthen(world: World, job: ReferenceJob, allocation: PlacedJob) -> int:
+    """Extends a start as long as nothing conflicts, at most to limit_s; returns that limit (rule 4)."""
+    at_s = allocation.from_s
+    world.drop(allocation)
     ends = [at_s + job.limit_s, *world.later_begins(at_s)]
     if job.inside is not None:
         ends.append(job.inside[1])
@@ -80,20 +80,20 @@ def lengthen(world: World, job: Job, holding: Holding) -> int:
         for length in lengths
         if job.may_run(at_s, length)
         and world.has_licenses(job, at_s, length)
-        and _still_covered(world, job, at_s, length, holding.on, ())
+        and _still_covered(world, job, at_s, length, allocation.on, ())
     ]
-    world.put(holding)
-    holding.to_s = at_s + max(good, default=job.limit_min_s)
-    return holding.to_s - at_s
+    world.put(allocation)
+    allocation.to_s = at_s + max(good, default=job.limit_min_s)
+    return allocation.to_s - at_s
 
 
-class Preemption(NamedTuple):
+class PreemptionFit(NamedTuple):
     chosen: Chosen
     victims: list[int]  # running jobs in the order (run_cost, index)
 
 
-def preempt(world: World, job: Job) -> Preemption | None:
-    """Rule 9."""
+def preempt(world: World, job: ReferenceJob) -> PreemptionFit | None:
+    """Applies rule 9."""
     now_s, for_s = world.now_s, job.limit_min_s
     if not job.preempts or not job.may_run(now_s, for_s) or not world.has_licenses(job, now_s, for_s):
         return None
@@ -112,14 +112,14 @@ def preempt(world: World, job: Job) -> Preemption | None:
     there = [run for run in may_go if any(n in run.on for n in on)]
     there.sort(key=lambda run: (run.run_cost, world.runs.index(run)))
 
-    def will_do(victims: list[Holding]) -> bool:
+    def will_do(victims: list[PlacedJob]) -> bool:
         return _still_covered(world, job, now_s, for_s, on, world.victims + victims)
 
-    victims: list[Holding] = []
+    victims: list[PlacedJob] = []
     while not will_do(victims):
         victims.append(there[len(victims)])
     for spared in reversed(list(victims)):
         rest = [run for run in victims if run is not spared]
         if will_do(rest):
             victims = rest
-    return Preemption(chosen, [world.runs.index(run) for run in victims]) if victims else None
+    return PreemptionFit(chosen, [world.runs.index(run) for run in victims]) if victims else None

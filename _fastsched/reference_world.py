@@ -1,9 +1,8 @@
-"""The oracle's world: lists of all that holds something, and what is free is counted anew from them at each question.
+"""The oracle's world: lists of everything that holds resources, from which free amounts are recounted at each query.
 
 Rules 0, 2 and 5 of contract.py and the capacities of rule 1. What is free on a node at one second = what is free there
-now, plus what the running jobs that have ended by then had, less what was planned over it, less the rest of the blocks of
-others. Over an interval that is asked for at each second at which something begins or ends, and the least counts.
-
+now, plus what the running jobs that have ended by then had, less what was planned over it, less the rest of the blocks
+of others. For an interval this is computed at each second at which something begins or ends, and the least counts.
 Deliberately absent: any structure that would make a question cheap.
 """
 
@@ -16,7 +15,7 @@ from _fastsched.contract import FOREVER, PlanInput
 
 
 class Share(NamedTuple):
-    """What a job has on one node, or what is free there."""
+    """The resources of a job on one node, or the free ones there."""
 
     cpu_units: int
     mem_mb: int
@@ -30,7 +29,7 @@ class Share(NamedTuple):
         )
 
     def covers(self, want: "Share") -> bool:
-        """Of what is not wanted, less than nothing may be free."""
+        """Whether these suffice. Resources that are not requested may be negative."""
         return all(
             w <= 0 or w <= f
             for w, f in zip((*want[:2], *want.gres), (*self[:2], *self.gres), strict=True)
@@ -38,14 +37,14 @@ class Share(NamedTuple):
 
 
 class Room(NamedTuple):
-    """A node over an interval: what is free all the time, and whether the job may be there at all."""
+    """A node over an interval: what is free all the time, and whether it is open to the job at all."""
 
     free: Share
     open: bool
 
 
 @dataclass(slots=True, eq=False)
-class Holding:
+class PlacedJob:
     """A running job, or what this pass gave to a row."""
 
     from_s: int
@@ -78,12 +77,12 @@ class LicenseBlock:
     count: int
 
 
-_Timed = Holding | Block | LicenseBlock
+_Timed = PlacedJob | Block | LicenseBlock
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A row. `nodes` is its mask, or what that has in common with its reservation's, in `order`."""
+class ReferenceJob:
+    """A row. `nodes` is its mask, or the intersection with its reservation's, in `order`."""
 
     row: int
     job: int
@@ -117,7 +116,7 @@ class Job:
     inside: tuple[int, int] | None  # (from_s, to_s) of its reservation if that is not flex
 
     def makes_sense(self) -> bool:
-        """The last paragraph of the contract."""
+        """Whether the row is valid by the last paragraph of the contract."""
         return (
             1 <= self.nodes_min <= self.nodes_max
             and self.nodes_min <= self.ntasks
@@ -135,11 +134,11 @@ class Job:
         )
 
     def nodes_most(self) -> int:
-        """nodes_max of rule 1."""
+        """Returns nodes_max of rule 1."""
         return self.nodes_min if self.segment else min(self.nodes_max, self.ntasks)
 
     def may_run(self, start_s: int, for_s: int) -> bool:
-        """Rules 0 and 5: the row's own times."""
+        """Whether rules 0 and 5 allow these times."""
         if not self.earliest_s <= start_s <= self.latest_s:
             return False
         return self.inside is None or (self.inside[0] <= start_s and start_s + for_s <= self.inside[1])
@@ -150,11 +149,14 @@ def _shares(cpus: Iterable[int], mem_mb: Iterable[int], gres: Iterable[Sequence[
 
 
 class World:
-    """All of the input but the pending jobs, and what the pass has given so far."""
+    """The input without the pending jobs, and what the pass has given so far."""
 
     def __init__(self, given: PlanInput) -> None:
-        nodes, running, resv = given.nodes, given.running, given.reservations
+        nodes = given.nodes
+        running = given.running
+        resv = given.reservations
         self.now_s = given.limits.now_s
+        self.units_per_cpu = given.limits.units_per_cpu
         self.total = _shares(nodes.total_cpus.tolist(), nodes.total_mem_mb.tolist(), nodes.total_gres.tolist())
         self.free_now = _shares(nodes.free_cpus.tolist(), nodes.free_mem_mb.tolist(), nodes.free_gres.tolist())
         self.cpu_quantum: list[int] = nodes.cpu_quantum.tolist()
@@ -169,7 +171,7 @@ class World:
         self.groups = [[(self.sets[mask], count) for mask, count in entries[a:b]] for a, b in pairwise(first)]
 
         self.runs = [
-            Holding(self.now_s, max(end, self.now_s + 1), user, exclusive, -1, tuple(licenses), {}, True, kind, cost)
+            PlacedJob(self.now_s, max(end, self.now_s + 1), user, exclusive, -1, tuple(licenses), {}, True, kind, cost)
             for end, user, exclusive, licenses, kind, cost in zip(
                 *(getattr(running, name).tolist() for name in (
                     "run_end_s", "run_user", "run_exclusive", "run_licenses", "run_class", "run_cost",
@@ -181,9 +183,9 @@ class World:
         for run, node, share in zip(running.part_run.tolist(), running.part_node.tolist(), parts, strict=True):
             if run >= 0:
                 self.runs[run].on[node] = self.runs[run].on.get(node, nothing).plus(share)
-        self.victims: list[Holding] = []
-        self.planned: list[Holding] = []
-        self.on_node: list[list[Holding]] = [
+        self.victims: list[PlacedJob] = []
+        self.planned: list[PlacedJob] = []
+        self.on_node: list[list[PlacedJob]] = [
             [run for run in self.runs if node in run.on] for node in range(len(self.up))
         ]
 
@@ -208,9 +210,15 @@ class World:
     # --- what is free
 
     def room(
-        self, job: Job, node: int, from_s: int, for_s: int, gone: Sequence[Holding] = (), blocks: bool = True
+        self,
+        job: ReferenceJob,
+        node: int,
+        from_s: int,
+        for_s: int,
+        gone: Sequence[PlacedJob] = (),
+        blocks: bool = True,
     ) -> Room:
-        """The node over [from_s, from_s + for_s) for this job, as if the running jobs `gone` were; rules 1 and 5."""
+        """Returns the node over [from_s, from_s + for_s) for this job, without the running jobs `gone`; rules 1 and 5."""
         to_s = from_s + for_s
         there = [h for h in self.on_node[node] if h not in gone]
         kept = [b for b in self.blocks if blocks and b.node == node and b.resv != job.resv]
@@ -222,32 +230,32 @@ class World:
         )
         closed = any(b.share.cpu_units < 0 and b.from_s < to_s and from_s < b.to_s for b in kept)
         met = [h for h in there if h.from_s < to_s and from_s < h.to_s]
-        return Room(least, not closed and all(_get_along(job, other) for other in met))
+        return Room(least, not closed and all(_may_share_nodes(job, other) for other in met))
 
     def _free_at(
-        self, node: int, second: int, gone: Sequence[Holding], there: Sequence[Holding], kept: Sequence[Block]
+        self, node: int, second: int, gone: Sequence[PlacedJob], there: Sequence[PlacedJob], kept: Sequence[Block]
     ) -> Share:
         free = self.free_now[node]
         for run in gone:
             if node in run.on:
                 free = free.plus(run.on[node])
         now_planned = []
-        for holding in there:
-            if holding.running:
-                if holding.to_s <= second:
-                    free = free.plus(holding.on[node])
-            elif holding.from_s <= second < holding.to_s:
-                free = free.plus(holding.on[node], -1)
-                now_planned.append(holding)
+        for allocation in there:
+            if allocation.running:
+                if allocation.to_s <= second:
+                    free = free.plus(allocation.on[node])
+            elif allocation.from_s <= second < allocation.to_s:
+                free = free.plus(allocation.on[node], -1)
+                now_planned.append(allocation)
         active = [b for b in kept if b.from_s <= second < b.to_s]
         for resv in sorted({b.resv for b in active}):
             rest = Share(0, 0, (0,) * len(free.gres))
             for block in active:
                 if block.resv == resv:
                     rest = rest.plus(block.share._replace(cpu_units=max(block.share.cpu_units, 0)))
-            for holding in now_planned:
-                if holding.resv == resv:
-                    rest = rest.plus(holding.on[node], -1)
+            for allocation in now_planned:
+                if allocation.resv == resv:
+                    rest = rest.plus(allocation.on[node], -1)
             rest = Share(max(rest.cpu_units, 0), max(rest.mem_mb, 0), tuple(max(g, 0) for g in rest.gres))
             free = free.plus(rest, -1)
         return free
@@ -255,14 +263,14 @@ class World:
     def empty_room(self, node: int) -> Room:
         return Room(self.total[node], True)
 
-    def has_licenses(self, job: Job, from_s: int, for_s: int, blocks: bool = True) -> bool:
-        """Rule 4."""
+    def has_licenses(self, job: ReferenceJob, from_s: int, for_s: int, blocks: bool = True) -> bool:
+        """Whether the licenses are free (rule 4)."""
         return all(
             want <= 0 or want <= self._least_licenses(job, kind, from_s, from_s + for_s, blocks)
             for kind, want in enumerate(job.licenses)
         )
 
-    def _least_licenses(self, job: Job, kind: int, from_s: int, to_s: int, blocks: bool) -> int:
+    def _least_licenses(self, job: ReferenceJob, kind: int, from_s: int, to_s: int, blocks: bool) -> int:
         kept = [b for b in self.licblocks if blocks and b.kind == kind and b.resv != job.resv]
         least = []
         for second in _turns(from_s, to_s, self.runs, self.planned, kept):
@@ -278,50 +286,50 @@ class World:
 
     # --- time
 
-    def later_times(self, job: Job) -> list[int]:
-        """Rule 0's times, not rounded: all after now_s."""
+    def later_times(self, job: ReferenceJob) -> list[int]:
+        """Returns the times of rule 0, not rounded: all after now_s."""
         nodes = dict.fromkeys(n for n in job.nodes if self.up[n])
         kinds = [kind for kind, want in enumerate(job.licenses) if want > 0]
         times = [job.earliest_s]
         if job.inside is not None:
             times.append(job.inside[0])
-        for holding in (*self.runs, *self.planned):
-            if any(n in nodes for n in holding.on) or any(holding.licenses[kind] > 0 for kind in kinds):
-                times.append(holding.to_s)
+        for allocation in (*self.runs, *self.planned):
+            if any(n in nodes for n in allocation.on) or any(allocation.licenses[kind] > 0 for kind in kinds):
+                times.append(allocation.to_s)
         times += [b.to_s for b in self.blocks if b.resv != job.resv and b.node in nodes]
         times += [b.to_s for b in self.licblocks if b.resv != job.resv and b.kind in kinds and b.count > 0]
         return [s for s in times if s > self.now_s]
 
     def later_begins(self, from_s: int) -> list[int]:
-        """When something begins that can be in the way of what runs since from_s."""
+        """Returns the times at which something begins that can conflict with what runs since from_s."""
         things: list[_Timed] = [*self.planned, *self.blocks, *self.licblocks]
         return [thing.from_s for thing in things if thing.from_s > from_s]
 
-    # --- holding
+    # --- allocations
 
-    def take(self, job: Job, from_s: int, for_s: int, on: dict[int, Share]) -> Holding:
-        holding = Holding(from_s, from_s + for_s, job.user, job.exclusive, job.resv, job.licenses, on)
-        self.put(holding)
-        return holding
+    def take(self, job: ReferenceJob, from_s: int, for_s: int, on: dict[int, Share]) -> PlacedJob:
+        allocation = PlacedJob(from_s, from_s + for_s, job.user, job.exclusive, job.resv, job.licenses, on)
+        self.put(allocation)
+        return allocation
 
-    def put(self, holding: Holding) -> None:
-        self.planned.append(holding)
-        for node in holding.on:
-            self.on_node[node].append(holding)
+    def put(self, allocation: PlacedJob) -> None:
+        self.planned.append(allocation)
+        for node in allocation.on:
+            self.on_node[node].append(allocation)
 
-    def drop(self, holding: Holding) -> None:
-        self.planned.remove(holding)
-        for node in holding.on:
-            self.on_node[node].remove(holding)
+    def drop(self, allocation: PlacedJob) -> None:
+        self.planned.remove(allocation)
+        for node in allocation.on:
+            self.on_node[node].remove(allocation)
 
 
 def _turns(from_s: int, to_s: int, *things: Sequence[_Timed]) -> list[int]:
-    """The seconds of [from_s, to_s) at which something can change."""
+    """Returns the seconds of [from_s, to_s) at which something can change."""
     edges = [second for some in things for thing in some for second in (thing.from_s, thing.to_s)]
     return sorted(dict.fromkeys([from_s, *(second for second in edges if from_s < second < to_s)]))
 
 
-def _get_along(job: Job, other: Holding) -> bool:
+def _may_share_nodes(job: ReferenceJob, other: PlacedJob) -> bool:
     """Whether two jobs may be on a node at the same time."""
     if job.exclusive == 1 or other.exclusive == 1:
         return False

@@ -1,11 +1,11 @@
-"""The replay, compiled. The rules are in replay_reference.py; this page says only what makes it fast, and changes no answer.
+"""The replay, compiled. The rules are in replay_reference.py; this page explains what makes it fast.
 
-- Everything runs in one `with nogil` block on C arrays. Who waits, who is expected to end when, who really ends when: each
-  is a container of replay_blocks.pxi, so that no queue is ever walked one by one where a block can be passed over.
-- Nothing that was refused fits later just because time goes on: the head's reservation only comes nearer. So while the set
-  of running jobs has not changed (`clean`), a new job is the only one that a pass has to look at.
+- Everything runs in one `with nogil` block on C arrays. The waiting jobs, the expected ends and the real ends are each a
+  container of replay_blocks.pxi, so that no queue is scanned where a block can be skipped.
+- A job that was refused does not fit later merely because time passes: the head's reservation only comes nearer. So while
+  the set of running jobs has not changed (`clean`), a pass considers only a new job.
 - Conservative: a waiting job can move only into a window that begins before its own reservation, and its own counts as
-  free. So it is asked for first, and the profile is touched only for jobs that move.
+  free. So that window is computed first, and the profile is changed only for jobs that move.
 
 A predictor, a correction or an order is one inline function with a branch for each number of replay_contract.py.
 """
@@ -37,20 +37,20 @@ include "replay_blocks.pxi"
 include "replay_profile.pxi"
 
 
-cdef struct History:
-    # What is remembered of a user's jobs that have ended, or of those of them that were asked for alike.
+cdef struct ReplayHistory:
+    # The history of a user's ended jobs, or of those of them with equal requests.
     int64_t jobs
     int64_t last_s
     int64_t last_but_one_s
 
 
-cdef struct Job:
+cdef struct ReplayJob:
     int64_t submit_s
     int64_t run_s
     int64_t request_s
-    int64_t rank_s  # the estimate at submission that orders are made with
+    int64_t rank_s  # the estimate at submission, by which jobs are ordered
     int64_t aged_s  # submission and handicap: order AGED
-    int64_t predicted_s  # the one that reservations are made with
+    int64_t predicted_s  # the estimate by which reservations are made
     int64_t estimate_s  # predicted_s, corrected
     int64_t start_s
     int64_t planned_s  # conservative: the reserved start, NEVER before there is one
@@ -59,38 +59,39 @@ cdef struct Job:
     int32_t alike  # number of its user, estimate and processors
     int32_t corrected
     int32_t number  # of its start
-    bint gone  # runs, but past its expected end: counts as ended
+    bint gone  # runs past its expected end: counts as ended
 
 
-cdef struct World:
-    Job* job
-    History* history
-    History* alike  # NULL if nobody asks
+cdef struct ReplayWorld:
+    ReplayJob* job
+    ReplayHistory* history
+    ReplayHistory* alike  # NULL if it is not used
     int32_t* started  # number of a start -> job
     int64_t jobs
     int32_t order, backfill, candidate_order, predictor, ranker, starts
     int64_t aged_factor, aged_max_s
     int64_t free  # processors that count as free now
-    Blocks heads  # who waits, in `order`
-    Blocks candidates  # the same in `candidate_order`, if that is another one
-    Blocks expected  # who runs, by expected end
-    Blocks ends  # who runs, by true end and number of the start
-    Blocks outlived  # who will outlive his estimate, by the estimated end and number
+    ReplayBlocks heads  # waiting jobs, in `order`
+    ReplayBlocks candidates  # the same in `candidate_order`, if that is another order
+    ReplayBlocks expected  # running jobs, by expected end
+    ReplayBlocks ends  # running jobs, by true end and number of the start
+    ReplayBlocks outlived  # running jobs that will outlive their estimate, by the estimated end and number
     bint two_orders
-    bint clean  # no pass would start anything
+    bint clean  # a pass would start nothing
     int64_t shadow_s  # when the head fits, valid if clean
     int64_t beside  # how many are free beside the head then
-    Profile profile  # conservative only, like the next two
-    Blocks planned  # who waits, by reserved start
-    int32_t* line  # who waits, in order of submission, and some that have started since; EASY: who was picked in a pass
+    ReplayProfile profile  # conservative only, like the next two
+    ReplayBlocks planned  # waiting jobs, by reserved start
+    int32_t* line  # waiting jobs, in order of submission, and some that have started since; EASY: those picked in a pass
     int64_t line_end, line_planned  # its length; how many of these have a reservation
+    bint freed  # conservative: processors have been returned to the profile since all were checked last
 
 
-# -- the tables: a number of replay_contract.py, a branch here
+# -- the tables: a branch for each number of replay_contract.py
 
-cdef inline int64_t predict(const World* world, int32_t predictor, const Job* job) noexcept nogil:
-    """The estimate of a job at its submission."""
-    cdef const History* history = &world.history[job.user]
+cdef inline int64_t predict(const ReplayWorld* world, int32_t predictor, const ReplayJob* job) noexcept nogil:
+    """Returns the estimate of a job at its submission."""
+    cdef const ReplayHistory* history = &world.history[job.user]
     if predictor == SIMILAR and world.alike[job.alike].jobs >= 2:
         history = &world.alike[job.alike]
     if (predictor == LAST_TWO or predictor == SIMILAR) and history.jobs >= 2:
@@ -98,15 +99,15 @@ cdef inline int64_t predict(const World* world, int32_t predictor, const Job* jo
     return job.request_s
 
 
-cdef inline void learn(History* history, int64_t run_s) noexcept nogil:
-    """A job of this user has ended."""
+cdef inline void learn(ReplayHistory* history, int64_t run_s) noexcept nogil:
+    """Adds an ended job to the history of its user."""
     history.last_but_one_s = history.last_s
     history.last_s = run_s
     history.jobs += 1
 
 
-cdef inline int64_t corrected_s(const Job* job) noexcept nogil:
-    """The estimate of a job that has outlived the one before."""
+cdef inline int64_t corrected_s(const ReplayJob* job) noexcept nogil:
+    """Returns the estimate of a job that has outlived the one before."""
     cdef int64_t grown_s
     if job.corrected < CORRECTIONS:
         grown_s = job.predicted_s + CORRECTION_S[job.corrected]
@@ -115,8 +116,8 @@ cdef inline int64_t corrected_s(const Job* job) noexcept nogil:
     return min(grown_s, job.request_s) if job.estimate_s < job.request_s else grown_s
 
 
-cdef inline int64_t key_of(int32_t order, const Job* job) noexcept nogil:
-    """The place of a job that waits; ties go to who was submitted first."""
+cdef inline int64_t key_of(int32_t order, const ReplayJob* job) noexcept nogil:
+    """Returns the sort key of a waiting job; ties go to the job submitted first."""
     if order == SHORTEST:
         return job.rank_s
     if order == SMALLEST:
@@ -128,17 +129,17 @@ cdef inline int64_t key_of(int32_t order, const Job* job) noexcept nogil:
     return 0
 
 
-cdef inline int64_t handicap_s(const World* world, int64_t rank_s) noexcept nogil:
-    """Of order AGED."""
+cdef inline int64_t handicap_s(const ReplayWorld* world, int64_t rank_s) noexcept nogil:
+    """Returns the sort key of order AGED."""
     if rank_s > world.aged_max_s and world.aged_factor > 0:  # the product may be too large for 64 bits
         return world.aged_max_s
     return min(world.aged_max_s, world.aged_factor * rank_s)
 
 
-# -- what happens
+# -- events
 
-cdef inline void expect(World* world, int32_t j) noexcept nogil:
-    cdef Job* job = &world.job[j]
+cdef inline void expect(ReplayWorld* world, int32_t j) noexcept nogil:
+    cdef ReplayJob* job = &world.job[j]
     cdef int64_t end_s = job.start_s + job.estimate_s
     if world.backfill == CONSERVATIVE:
         return  # the profile has it
@@ -147,9 +148,9 @@ cdef inline void expect(World* world, int32_t j) noexcept nogil:
         insert(&world.outlived, end_s, job.number, job.procs, 0)
 
 
-cdef void start(World* world, int32_t j, int64_t now) noexcept nogil:
-    """The job, which is in no queue any more, runs."""
-    cdef Job* job = &world.job[j]
+cdef void start(ReplayWorld* world, int32_t j, int64_t now) noexcept nogil:
+    """Starts the job, which is in no queue any more."""
+    cdef ReplayJob* job = &world.job[j]
     job.start_s = now
     job.number = world.starts
     world.started[world.starts] = j
@@ -159,15 +160,15 @@ cdef void start(World* world, int32_t j, int64_t now) noexcept nogil:
     expect(world, j)
 
 
-cdef void dequeue(World* world, int32_t j) noexcept nogil:
+cdef void dequeue(ReplayWorld* world, int32_t j) noexcept nogil:
     remove(&world.heads, key_of(world.order, &world.job[j]), j)
     if world.two_orders:
         remove(&world.candidates, key_of(world.candidate_order, &world.job[j]), j)
 
 
-cdef void release(World* world, int64_t now) noexcept nogil:
-    """Who has reached his expected end counts as gone."""
-    cdef Entry entry
+cdef void release(ReplayWorld* world, int64_t now) noexcept nogil:
+    """Marks jobs that have reached their expected end as gone."""
+    cdef ReplayEntry entry
     while first_key(&world.expected) <= now:
         entry = pop(&world.expected)
         world.job[entry.tie].gone = True
@@ -175,10 +176,10 @@ cdef void release(World* world, int64_t now) noexcept nogil:
         world.clean = False
 
 
-cdef void correct(World* world) noexcept nogil:
-    """The first of the outlived estimates grows."""
+cdef void correct(ReplayWorld* world) noexcept nogil:
+    """Raises the first of the outlived estimates."""
     cdef int32_t j = world.started[pop(&world.outlived).tie]
-    cdef Job* job = &world.job[j]
+    cdef ReplayJob* job = &world.job[j]
     job.estimate_s = corrected_s(job)
     job.corrected += 1
     job.gone = False
@@ -187,12 +188,13 @@ cdef void correct(World* world) noexcept nogil:
     expect(world, j)
 
 
-cdef void end(World* world, int64_t now) noexcept nogil:
-    """The first of the ends has come."""
+cdef void end(ReplayWorld* world, int64_t now) noexcept nogil:
+    """Handles the first of the ends."""
     cdef int32_t j = world.started[pop(&world.ends).tie]
-    cdef Job* job = &world.job[j]
+    cdef ReplayJob* job = &world.job[j]
     if world.backfill == CONSERVATIVE:
         add(&world.profile, now, job.start_s + job.estimate_s, job.procs)
+        world.freed = world.freed or now < job.start_s + job.estimate_s
     elif not job.gone:
         remove(&world.expected, job.start_s + job.estimate_s, j)
         world.free += job.procs
@@ -202,8 +204,8 @@ cdef void end(World* world, int64_t now) noexcept nogil:
     world.clean = False
 
 
-cdef void submit(World* world, int32_t j) noexcept nogil:
-    cdef Job* job = &world.job[j]
+cdef void submit(ReplayWorld* world, int32_t j) noexcept nogil:
+    cdef ReplayJob* job = &world.job[j]
     job.predicted_s = predict(world, world.predictor, job)
     job.rank_s = predict(world, world.ranker, job)
     job.aged_s = job.submit_s + handicap_s(world, job.rank_s)
@@ -219,20 +221,20 @@ cdef void submit(World* world, int32_t j) noexcept nogil:
         insert(&world.candidates, key_of(world.candidate_order, job), j, job.procs, job.predicted_s)
 
 
-# -- passes that decide anew each time
+# -- passes that decide again each time
 
 cdef inline bint starts_now(
     int64_t unused, int64_t beside, int64_t window_s, int32_t procs, int64_t length
 ) noexcept nogil:
-    """Does a candidate fit now, and either end before the head's reservation or fit beside it?"""
+    """Whether a candidate fits now, and either ends before the head's reservation or fits beside it."""
     return procs <= unused and (length <= window_s or procs <= beside)
 
 
-cdef void reserve(World* world, int32_t procs) noexcept nogil:
-    """When the head fits, by what is expected, and what is free beside it then."""
+cdef void reserve(ReplayWorld* world, int32_t procs) noexcept nogil:
+    """Computes when the head is expected to fit, and what is free beside it then."""
     cdef int64_t sum = world.free
     cdef int32_t place = 0, k = 0
-    cdef const Block* block = &world.expected.pool[world.expected.order[0]]
+    cdef const ReplayBlock* block = &world.expected.pool[world.expected.order[0]]
     while sum + block.procs_sum < procs:
         sum += block.procs_sum
         place += 1
@@ -255,21 +257,21 @@ cdef void reserve(World* world, int32_t procs) noexcept nogil:
     world.beside = sum - procs
 
 
-cdef inline void backfill_one(World* world, int32_t j, int64_t now) noexcept nogil:
-    cdef Job* job = &world.job[j]
+cdef inline void backfill_one(ReplayWorld* world, int32_t j, int64_t now) noexcept nogil:
+    cdef ReplayJob* job = &world.job[j]
     if now + job.estimate_s > world.shadow_s:
         world.beside -= job.procs
     dequeue(world, j)
     start(world, j, now)
 
 
-cdef void backfill(World* world, int32_t head, int64_t now) noexcept nogil:
-    """Start the candidates that fit, in their order. They are picked first, as starting takes them out of the blocks."""
-    cdef const Blocks* some = &world.candidates if world.two_orders else &world.heads
+cdef void backfill(ReplayWorld* world, int32_t head, int64_t now) noexcept nogil:
+    """Starts the candidates that fit, in their order. They are picked first, as a start removes them from the blocks."""
+    cdef const ReplayBlocks* some = &world.candidates if world.two_orders else &world.heads
     cdef int64_t unpicked = world.free, beside = world.beside
     cdef int32_t place, k, picked = 0
-    cdef const Block* block
-    cdef const Entry* entry
+    cdef const ReplayBlock* block
+    cdef const ReplayEntry* entry
     for place in range(some.blocks):
         if unpicked <= 0:
             break
@@ -288,9 +290,9 @@ cdef void backfill(World* world, int32_t head, int64_t now) noexcept nogil:
         backfill_one(world, world.line[k], now)
 
 
-cdef void look(World* world, int64_t now) noexcept nogil:
-    """One pass over all that wait."""
-    cdef Entry* first
+cdef void look(ReplayWorld* world, int64_t now) noexcept nogil:
+    """Runs one pass over all waiting jobs."""
+    cdef ReplayEntry* first
     cdef int32_t j
     while world.heads.count > 0:
         first = first_of(&world.heads)
@@ -306,9 +308,9 @@ cdef void look(World* world, int64_t now) noexcept nogil:
         start(world, j, now)
 
 
-cdef void look_at(World* world, int32_t j, int64_t now) noexcept nogil:
-    """A pass after the submission of one job."""
-    cdef Job* job = &world.job[j]
+cdef void look_at(ReplayWorld* world, int32_t j, int64_t now) noexcept nogil:
+    """Runs a pass after the submission of one job."""
+    cdef ReplayJob* job = &world.job[j]
     if not world.clean or first_of(&world.heads).tie == j:
         look(world, now)
     elif world.backfill == EASY and starts_now(
@@ -319,20 +321,26 @@ cdef void look_at(World* world, int32_t j, int64_t now) noexcept nogil:
 
 # -- conservative
 
-cdef void begin(World* world, int64_t now) noexcept nogil:
-    """Start those whose reserved time has come."""
+cdef void begin(ReplayWorld* world, int64_t now) noexcept nogil:
+    """Starts the jobs whose reserved time has come."""
     while first_key(&world.planned) <= now:
         start(world, pop(&world.planned).tie, now)
 
 
-cdef void plan(World* world, int64_t now, bint ended) noexcept nogil:
-    """Reserve for who has no reservation yet; after an end, ask for each one whether it can be earlier."""
+cdef void plan(ReplayWorld* world, int64_t now, bint ended) noexcept nogil:
+    """Reserves for jobs without a reservation; after an end, checks for each job whether it can start earlier.
+
+    Where nothing was returned to the profile since all were checked, no job can: a job that ends when expected returns
+    nothing.
+    """
     cdef int64_t k, found, kept = 0
     cdef int32_t j
-    cdef Job* job
-    cdef Profile* profile = &world.profile
+    cdef ReplayJob* job
+    cdef ReplayProfile* profile = &world.profile
     forget(profile, now)
-    if not ended:
+    if ended and world.freed:
+        world.freed = False
+    else:
         kept = world.line_planned
     for k in range(kept, world.line_end):
         j = world.line[k]
@@ -346,6 +354,7 @@ cdef void plan(World* world, int64_t now, bint ended) noexcept nogil:
             continue
         if job.planned_s != NEVER:
             add(profile, job.planned_s, job.planned_s + job.estimate_s, job.procs)
+            world.freed = True
             remove(&world.planned, job.planned_s, j)
         add(profile, found, found + job.estimate_s, -job.procs)
         insert(&world.planned, found, j, job.procs, job.estimate_s)
@@ -357,8 +366,8 @@ cdef void plan(World* world, int64_t now, bint ended) noexcept nogil:
 
 # -- the two orders of events
 
-cdef void submitted(World* world, int32_t j, int64_t now, bint must_fit) noexcept nogil:
-    """Mode EVENT: a submission and its pass."""
+cdef void submitted(ReplayWorld* world, int32_t j, int64_t now, bint must_fit) noexcept nogil:
+    """Handles a submission and its pass (mode EVENT)."""
     submit(world, j)
     if world.backfill == CONSERVATIVE:
         plan(world, now, False)
@@ -366,8 +375,8 @@ cdef void submitted(World* world, int32_t j, int64_t now, bint must_fit) noexcep
         look_at(world, j, now)
 
 
-cdef void ended(World* world, int64_t now) noexcept nogil:
-    """Mode EVENT: an end and its pass."""
+cdef void ended(ReplayWorld* world, int64_t now) noexcept nogil:
+    """Handles an end and its pass (mode EVENT)."""
     end(world, now)
     if world.backfill == CONSERVATIVE:
         plan(world, now, True)
@@ -375,8 +384,8 @@ cdef void ended(World* world, int64_t now) noexcept nogil:
         look(world, now)
 
 
-cdef int32_t together(World* world, int32_t next_job, int64_t now) noexcept nogil:
-    """Mode BATCH: all of one time, and one pass. Returns the next job to be submitted."""
+cdef int32_t together(ReplayWorld* world, int32_t next_job, int64_t now) noexcept nogil:
+    """Handles all events of one time, and one pass (mode BATCH). Returns the next job to be submitted."""
     cdef int32_t first = next_job
     cdef bint has_ended = first_key(&world.ends) == now
     while first_key(&world.ends) == now:
@@ -397,7 +406,7 @@ cdef int32_t together(World* world, int32_t next_job, int64_t now) noexcept nogi
     return next_job
 
 
-cdef void run(World* world, int32_t mode, bint must_fit) noexcept nogil:
+cdef void run(ReplayWorld* world, int32_t mode, bint must_fit) noexcept nogil:
     cdef int32_t next_job = 0
     cdef int64_t now, submit_s
     while True:
@@ -418,17 +427,17 @@ cdef void run(World* world, int32_t mode, bint must_fit) noexcept nogil:
             ended(world, now)
 
 
-cdef bint open_world(World* world, int64_t users, int64_t kinds) noexcept nogil:
-    """All memory that the run needs; False when there is not as much."""
+cdef bint open_world(ReplayWorld* world, int64_t users, int64_t kinds) noexcept nogil:
+    """Allocates all memory of the run; False when there is not enough."""
     cdef int64_t n = world.jobs, queued = 0, planned = 0
     if world.backfill == CONSERVATIVE:
         planned = n
     else:
         queued = n
-    world.job = <Job*> calloc(n + 1, sizeof(Job))
-    world.history = <History*> calloc(users + 1, sizeof(History))
+    world.job = <ReplayJob*> calloc(n + 1, sizeof(ReplayJob))
+    world.history = <ReplayHistory*> calloc(users + 1, sizeof(ReplayHistory))
     if kinds > 0:
-        world.alike = <History*> calloc(kinds, sizeof(History))
+        world.alike = <ReplayHistory*> calloc(kinds, sizeof(ReplayHistory))
     world.started = <int32_t*> malloc((n + 1) * sizeof(int32_t))
     world.line = <int32_t*> malloc((n + 1) * sizeof(int32_t))
     return (
@@ -440,7 +449,7 @@ cdef bint open_world(World* world, int64_t users, int64_t kinds) noexcept nogil:
     )
 
 
-cdef void close_world(World* world) noexcept nogil:
+cdef void close_world(ReplayWorld* world) noexcept nogil:
     free(world.job)
     free(world.history)
     free(world.alike)
@@ -456,7 +465,7 @@ cdef void close_world(World* world) noexcept nogil:
 
 
 def kinds_of(policy, user, estimate_s, procs):
-    """A number for each user, estimate and processors; no numbers if no predictor wants them."""
+    """Numbers each user, estimate and processors; does nothing if no predictor uses that."""
     if words.SIMILAR not in (policy.predictor, policy.ranker) or not len(user):
         return np.empty(0, dtype=np.int32)
     number = np.zeros(len(user), dtype=np.int64)
@@ -467,7 +476,7 @@ def kinds_of(policy, user, estimate_s, procs):
 
 
 def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
-    """replay_reference.replay, compiled. Raises MemoryError when there is not enough of it."""
+    """replay_reference.replay, compiled. Raises MemoryError when there is not enough memory."""
     words.refuse(submit_s, run_s, estimate_s, procs, user, processors, policy, mode)
     cdef int64_t n = len(submit_s), j
     cdef const int64_t[::1] submits = np.ascontiguousarray(submit_s, dtype=np.int64)
@@ -482,8 +491,8 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
     cdef bint must_fit = policy.submit_must_fit
     start_s = np.empty(n, dtype=np.int64)
     cdef int64_t[::1] starts = start_s
-    cdef World world
-    memset(&world, 0, sizeof(World))
+    cdef ReplayWorld world
+    memset(&world, 0, sizeof(ReplayWorld))
     world.jobs = n
     world.free = processors
     world.order, world.backfill, world.candidate_order, world.predictor, world.ranker = policy[:5]

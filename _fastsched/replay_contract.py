@@ -1,13 +1,13 @@
-"""The words of the replay: how a workload is run through a policy on identical processors.
+"""The contract of the replay: how a workload is run through a policy on identical processors.
 
-The replay is the planner with all but processors and time left out. It exists to compare policies on long workload logs
-and to reproduce published results; it is a function of its arrays, like the planner.
+The replay is the planner reduced to processors and time. It exists to compare policies on long workload logs and to
+reproduce published results; it is a function of its arrays, like the planner.
 
 A policy is a few choices. Each is a number from a table here, and a branch of one small function in replay.pyx and in
-replay_reference.py: whoever researches a new predictor or order adds a number, a row in the table and the two branches
-(predict and learn for predictors, with what they remember of a user; key_of for orders; corrected_s for corrections).
-Both are asked once, when a job is submitted: two jobs that wait never change places. Ageing needs no more than that, since
-time goes on for all that wait alike: AGED adds a handicap to the submit time.
+replay_reference.py: a new predictor or order is a number, a row in the table and the two branches (predict and learn for
+predictors, with their history of a user; key_of for orders; corrected_s for corrections). Both are computed once, when a
+job is submitted: two waiting jobs never swap places. Ageing needs no more than that, since time passes for all waiting jobs
+alike: AGED adds a handicap to the submit time.
 
 Deliberately absent: nodes, memory, GPUs, limits, partitions (the controller's own core simulates those), and
 reservations under predicted run times: conservative backfill needs estimates that are never outlived.
@@ -23,12 +23,12 @@ PROCESSORS_MAX = 2**31 - 1
 SECONDS_MAX = 2.0**61
 AGED_FACTOR_MAX, AGED_S_MAX = 1000, 10**9
 
-# -- in which order jobs are looked at; ties go to who was submitted first
+# -- the order in which jobs are considered; ties go to the job submitted first
 ARRIVAL = 0  # by submit time
 SHORTEST = 1  # by estimate (the ranker's, as below)
 SMALLEST = 2  # by processors
 SMALLEST_AREA = 3  # by the same estimate x processors
-AGED = 4  # by submit time + min(aged_max_s, aged_factor x the same estimate): nobody who comes aged_max_s later passes
+AGED = 4  # by submit time + min(aged_max_s, aged_factor x the same estimate): none submitted aged_max_s later overtakes
 ORDERS = {
     "arrival": ARRIVAL,
     "shortest": SHORTEST,
@@ -37,24 +37,24 @@ ORDERS = {
     "aged": AGED,
 }
 
-# -- what may pass a head that does not fit
+# -- which jobs may overtake a head that does not fit
 NONE = 0  # nothing
 EASY = 1  # whatever does not delay the head's reservation
 CONSERVATIVE = 2  # every job has a reservation, none is delayed
 BACKFILLS = {"none": NONE, "easy": EASY, "conservative": CONSERVATIVE}
 
-# -- where the estimate of a job's run time comes from, at its submission
-GIVEN = 0  # the estimates handed in (the request, or the true run time)
+# -- the source of the estimate of a job's run time, at its submission
+GIVEN = 0  # the given estimates (the request, or the true run time)
 LAST_TWO = 1  # mean of the user's last two run times, at most the request; the request until there are two
 SIMILAR = 2  # the same of the user's last two with the same estimate and processors; until there are two as LAST_TWO
 PREDICTORS = {"given": GIVEN, "last-two": LAST_TWO, "similar": SIMILAR}
 
-# -- when the scheduler looks
+# -- when passes run
 EVENT = 0  # after each submission and each end; at equal times outlived estimates, submissions, ends
 BATCH = 1  # once for each distinct time, after all that happened then: ends, outlived estimates, submissions
 MODES = {"event": EVENT, "batch": BATCH}
 
-#: What is added to the first prediction when the job has outlived its estimate once, twice, ... (Tsafrir, Etsion, Feitelson
+#: Added to the first prediction when the job has outlived its estimate once, twice, ... (Tsafrir, Etsion, Feitelson
 #: 2007). The steps are not added up.
 CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 
@@ -62,17 +62,17 @@ CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000
 class ReplayPolicy(NamedTuple):
     """One policy."""
 
-    order: int = ARRIVAL  # who is the head
+    order: int = ARRIVAL  # which job is the head
     backfill: int = NONE
-    candidates: int = ARRIVAL  # in which order EASY tries those behind the head
-    predictor: int = GIVEN  # of the run times that reservations are made with
-    ranker: int = GIVEN  # of the run times that orders are made with
-    submit_must_fit: bool = False  # mode EVENT: a submission is no reason to look if that job itself does not fit
-    aged_factor: int = 5  # order AGED: an hour of estimate is worth so many hours of waiting
-    aged_max_s: int = 345_600  # and a long job is put back by so much at most: 4 days
+    candidates: int = ARRIVAL  # the order in which EASY tries the jobs behind the head
+    predictor: int = GIVEN  # of the run times by which reservations are made
+    ranker: int = GIVEN  # of the run times by which jobs are ordered
+    submit_must_fit: bool = False  # mode EVENT: a submission causes a pass only if that job itself fits
+    aged_factor: int = 5  # order AGED: an hour of estimate counts as so many hours of waiting
+    aged_max_s: int = 345_600  # maximum by which a long job is put back: 4 days
 
 
-#: The policies that have a name.
+#: The named policies.
 POLICIES = {
     "fcfs": ReplayPolicy(),
     "sjf": ReplayPolicy(order=SHORTEST),
@@ -94,7 +94,7 @@ def refuse(
     policy: ReplayPolicy,
     mode: int,
 ) -> None:
-    """Raise ValueError, with the first job that is at fault, for what no replay can run."""
+    """Raises ValueError, naming the first invalid job, for input that no replay can run."""
     tables = (ORDERS, BACKFILLS, ORDERS, PREDICTORS, PREDICTORS)
     if mode not in MODES.values() or any(n not in t.values() for n, t in zip(policy[:5], tables, strict=True)):
         raise ValueError(f"not a policy and mode: {policy}, {mode}")

@@ -1,10 +1,10 @@
-# How many processors are free at each time to come: the plan of conservative backfill (included by replay.pyx).
+# The number of free processors at each future time: the plan of conservative backfill (included by replay.pyx).
 #
-# Step k of the profile holds from at_s[k] until at_s[k + 1], the last one for ever. The steps are two plain arrays from `first`
+# Step k of the profile holds from at_s[k] until at_s[k + 1], the last one forever. The steps are two plain arrays from `first`
 # on; the past is dropped by moving `first`.
 
 
-cdef struct Profile:
+cdef struct ReplayProfile:
     int64_t* at_s
     int32_t* free
     int64_t first
@@ -15,7 +15,7 @@ cdef enum:
     PAST_MAX = 4096  # steps of the past that are kept before the arrays are moved back
 
 
-cdef bint profile_open(Profile* profile, int64_t jobs, int32_t processors) noexcept nogil:
+cdef bint profile_open(ReplayProfile* profile, int64_t jobs, int32_t processors) noexcept nogil:
     """Every job adds two steps at most; False when there is no memory."""
     cdef int64_t room = 2 * jobs + PAST_MAX + 4
     profile.at_s = <int64_t*> malloc(room * sizeof(int64_t))
@@ -24,18 +24,18 @@ cdef bint profile_open(Profile* profile, int64_t jobs, int32_t processors) noexc
         return False
     profile.first = 0
     profile.end = 1
-    profile.at_s[0] = 0  # `forget` says when now is
+    profile.at_s[0] = 0  # `forget` sets the present time
     profile.free[0] = processors
     return True
 
 
-cdef void profile_close(Profile* profile) noexcept nogil:
+cdef void profile_close(ReplayProfile* profile) noexcept nogil:
     free(profile.at_s)
     free(profile.free)
 
 
-cdef void forget(Profile* profile, int64_t now) noexcept nogil:
-    """Drop what is past: the first step begins now."""
+cdef void forget(ReplayProfile* profile, int64_t now) noexcept nogil:
+    """Drops the past: the first step begins now."""
     cdef int64_t steps
     while profile.first + 1 < profile.end and profile.at_s[profile.first + 1] <= now:
         profile.first += 1
@@ -48,8 +48,8 @@ cdef void forget(Profile* profile, int64_t now) noexcept nogil:
         profile.end = steps
 
 
-cdef int64_t step_at(Profile* profile, int64_t at_s) noexcept nogil:
-    """The step that begins at a time; it is made if there is none. The time must not be past."""
+cdef int64_t step_at(ReplayProfile* profile, int64_t at_s) noexcept nogil:
+    """Returns the step that begins at a time, created if there is none. The time must not be past."""
     cdef int64_t low = profile.first, high = profile.end, middle
     while low < high:
         middle = (low + high) // 2
@@ -66,16 +66,16 @@ cdef int64_t step_at(Profile* profile, int64_t at_s) noexcept nogil:
     return low
 
 
-cdef void drop_step(Profile* profile, int64_t step) noexcept nogil:
-    """Join a step with the one in front of it if both have the same number free."""
+cdef void drop_step(ReplayProfile* profile, int64_t step) noexcept nogil:
+    """Joins a step with the one before it if both have the same number free."""
     if step > profile.first and step < profile.end and profile.free[step - 1] == profile.free[step]:
         profile.end -= 1
         memmove(&profile.at_s[step], &profile.at_s[step + 1], (profile.end - step) * sizeof(int64_t))
         memmove(&profile.free[step], &profile.free[step + 1], (profile.end - step) * sizeof(int32_t))
 
 
-cdef void add(Profile* profile, int64_t from_s, int64_t until_s, int32_t procs) noexcept nogil:
-    """So many more are free in [from_s, until_s); fewer if `procs` is negative."""
+cdef void add(ReplayProfile* profile, int64_t from_s, int64_t until_s, int32_t procs) noexcept nogil:
+    """Adds so many free processors in [from_s, until_s); subtracts if `procs` is negative."""
     cdef int64_t begin, end, step
     if from_s >= until_s:
         return
@@ -87,10 +87,10 @@ cdef void add(Profile* profile, int64_t from_s, int64_t until_s, int32_t procs) 
     drop_step(profile, begin)
 
 
-cdef int64_t earliest(const Profile* profile, int32_t procs, int64_t length, int64_t before_s) noexcept nogil:
-    """The earliest time at which so many are free for so long, or `before_s` if there is none before that.
+cdef int64_t earliest(const ReplayProfile* profile, int32_t procs, int64_t length, int64_t before_s) noexcept nogil:
+    """Returns the earliest time at which so many are free for so long, or `before_s` if there is none before that.
 
-    From `before_s` on they count as free: the job that asks has its own reservation there.
+    From `before_s` on they count as free: the job has its own reservation there.
     """
     cdef int64_t step = profile.first, found = profile.at_s[profile.first], last = profile.end - 1
     while True:

@@ -1,4 +1,4 @@
-"""The replay, written to be obviously right: lists, sums and sorts, and everything looked at each time anew.
+"""The replay, written to be obviously right: lists, sums and sorts, and everything recomputed each time.
 
 Rules
 1. Jobs are numbered in the order of their submission; that order breaks all ties.
@@ -11,10 +11,10 @@ Rules
 5. A pass starts heads as long as they fit. EASY then gives the first that does not fit a reservation at the earliest
    expected time and starts those that fit now and either end before the reservation or fit beside the head then.
 6. CONSERVATIVE gives each job a reservation when it is submitted, at the earliest time at which it fits for its whole
-   estimate. When a job ends, those that wait are placed again one by one, in order, each with its own reservation lifted.
+   estimate. When a job ends, waiting jobs are placed again one by one, in order, each with its own reservation lifted.
 7. Predictors see a user's jobs in the order in which they end.
 
-The columns and words are in replay_contract.py; replay.pyx says how the compiled form is fast.
+The columns and numbers are in replay_contract.py; replay.pyx explains how the compiled form is fast.
 """
 
 import heapq
@@ -38,10 +38,10 @@ def replay(
     policy: ReplayPolicy,
     mode: int,
 ) -> NDArray[np.int64]:
-    """When each job starts, in seconds as `submit_s`, which must not decrease.
+    """Returns when each job starts, in seconds as `submit_s`, which must not decrease.
 
-    `estimate_s` is the request, or what else the scheduler is told; `user` numbers the users from 0. Raises ValueError
-    for input that no replay can run (words.refuse).
+    `estimate_s` is the request, or another estimate for the scheduler; `user` numbers the users from 0. Raises ValueError for
+    input that no replay can run (words.refuse).
     """
     words.refuse(submit_s, run_s, estimate_s, procs, user, processors, policy, mode)
     kind = _Conservative if policy.backfill == words.CONSERVATIVE else _Queue
@@ -52,7 +52,7 @@ def replay(
 
 
 class Ended(NamedTuple):
-    """What is remembered of a job that has ended."""
+    """The history of an ended job."""
 
     request_s: int
     procs: int
@@ -60,14 +60,14 @@ class Ended(NamedTuple):
 
 
 class _World:
-    """Jobs, who runs until when, and what is expected."""
+    """Jobs, running jobs with their ends, and expected ends."""
 
     def __init__(self, columns: list[list[int]], processors: int, policy: ReplayPolicy) -> None:
         self.submit_s, self.run_s, self.request_s, self.procs, self.user = columns
         self.processors = processors
         self.policy = policy
-        self.rank_s = list(self.request_s)  # the estimate at submission that orders are made with
-        self.predicted_s = list(self.request_s)  # the one that reservations are made with
+        self.rank_s = list(self.request_s)  # the estimate at submission, by which jobs are ordered
+        self.predicted_s = list(self.request_s)  # the estimate by which reservations are made
         self.estimate_s = list(self.request_s)  # the same, corrected
         self.start_s = [-1] * len(self.submit_s)
         self.waiting: list[int] = []
@@ -78,8 +78,8 @@ class _World:
         self.starts = 0
         self.ended: dict[int, list[Ended]] = {}  # user -> those that have ended, latest last
 
-    def held(self, at_s: int) -> int:
-        """Processors that are expected to be in use at a time."""
+    def used(self, at_s: int) -> int:
+        """Returns the number of processors that are expected to be in use at a time."""
         return sum(self.procs[job] for job, end_s in self.expected.items() if end_s > at_s)
 
     def start(self, job: int, now: int) -> None:
@@ -90,14 +90,14 @@ class _World:
         self.expect(job, self.starts)
 
     def expect(self, job: int, number: int) -> None:
-        """The job runs and is expected to end by its estimate, as that is now."""
+        """Starts the job, which is expected to end by its present estimate."""
         end_s = self.start_s[job] + self.estimate_s[job]
         self.expected[job] = end_s
         if self.estimate_s[job] < self.run_s[job]:
             heapq.heappush(self.outlived, (end_s, number, job))
 
     def correct(self) -> None:
-        """Rule 3, for the first of those outlived."""
+        """Applies rule 3 to the first of the outlived estimates."""
         _, number, job = heapq.heappop(self.outlived)
         self.estimate_s[job] = _correct(
             self.estimate_s[job], self.predicted_s[job], self.request_s[job], self.corrected[job]
@@ -106,7 +106,7 @@ class _World:
         self.expect(job, number)
 
     def end(self) -> int:
-        """The first end has come."""
+        """Handles the first end."""
         _, _, job = heapq.heappop(self.ends)
         del self.expected[job]
         ended = Ended(self.request_s[job], self.procs[job], self.run_s[job])
@@ -114,29 +114,31 @@ class _World:
         return job
 
     def submit(self, job: int) -> None:
-        ended, request_s, procs = self.ended.get(self.user[job], []), self.request_s[job], self.procs[job]
+        ended = self.ended.get(self.user[job], [])
+        request_s = self.request_s[job]
+        procs = self.procs[job]
         self.predicted_s[job] = _PREDICT[self.policy.predictor](ended, request_s, procs)
         self.rank_s[job] = _PREDICT[self.policy.ranker](ended, request_s, procs)
         self.estimate_s[job] = self.predicted_s[job]
         self.waiting.append(job)
 
-    def look(self, now: int, ended: bool) -> None:
-        """One pass; `ended` = a job has ended since the last."""
+    def run_pass(self, now: int, ended: bool) -> None:
+        """Runs one pass; `ended`: a job has ended since the last one."""
         raise NotImplementedError
 
     def planned_s(self) -> list[int]:
-        """Times at which jobs start without that anything else happens."""
+        """Returns the times at which jobs start without another event."""
         return []
 
     def begin(self, now: int) -> None:
-        """Start those whose planned time has come."""
+        """Starts the jobs whose planned time has come."""
 
     def fits(self, job: int, now: int) -> bool:
-        return self.procs[job] <= self.processors - self.held(now)
+        return self.procs[job] <= self.processors - self.used(now)
 
 
 class _Queue(_World):
-    """Policies that decide anew at each pass: rule 5."""
+    """Policies that decide again at each pass: rule 5."""
 
     def sorted(self, order: int, jobs: list[int]) -> list[int]:
         return sorted(jobs, key=lambda job: (self.key(order, job), job))
@@ -147,7 +149,7 @@ class _Queue(_World):
             return self.submit_s[job] + handicap_s
         return _KEY[order](self.rank_s[job], self.procs[job])
 
-    def look(self, now: int, ended: bool) -> None:
+    def run_pass(self, now: int, ended: bool) -> None:
         queue = self.sorted(self.policy.order, self.waiting)
         while queue and self.fits(queue[0], now):
             self.start(queue.pop(0), now)
@@ -155,9 +157,9 @@ class _Queue(_World):
             self.backfill(queue[0], queue[1:], now)
 
     def backfill(self, head: int, others: list[int], now: int) -> None:
-        at_s = min(end_s for end_s in self.expected.values() if self.procs[head] <= self.processors - self.held(end_s))
+        at_s = min(end_s for end_s in self.expected.values() if self.procs[head] <= self.processors - self.used(end_s))
         for job in self.sorted(self.policy.candidates, others):
-            beside = self.processors - self.held(at_s) - self.procs[head]
+            beside = self.processors - self.used(at_s) - self.procs[head]
             if self.fits(job, now) and (now + self.estimate_s[job] <= at_s or self.procs[job] <= beside):
                 self.start(job, now)
 
@@ -170,13 +172,13 @@ class _Conservative(_World):
         self.planned: dict[int, int] = {}  # waiting job -> its reserved start
 
     def free(self, at_s: int) -> int:
-        held = sum(
+        planned = sum(
             self.procs[job] for job, start_s in self.planned.items() if start_s <= at_s < start_s + self.estimate_s[job]
         )
-        return self.processors - self.held(at_s) - held
+        return self.processors - self.used(at_s) - planned
 
-    def place(self, job: int, now: int) -> None:
-        """Reserve the earliest time at which the job fits to its estimated end."""
+    def reserve(self, job: int, now: int) -> None:
+        """Reserves the earliest time at which the job fits until its estimated end."""
         begins = list(self.planned.values())
         ends = [self.planned[other] + self.estimate_s[other] for other in self.planned] + list(self.expected.values())
         for at_s in sorted({now, *(end_s for end_s in ends if end_s > now)}):
@@ -185,11 +187,11 @@ class _Conservative(_World):
                 self.planned[job] = at_s
                 return
 
-    def look(self, now: int, ended: bool) -> None:
+    def run_pass(self, now: int, ended: bool) -> None:
         for job in self.waiting:
             if ended or job not in self.planned:
                 self.planned.pop(job, None)
-                self.place(job, now)
+                self.reserve(job, now)
         self.begin(now)
 
     def planned_s(self) -> list[int]:
@@ -202,13 +204,13 @@ class _Conservative(_World):
 
 
 def _next_s(world: _World, submitted: int) -> int | None:
-    """When something happens next."""
+    """Returns the time of the next event."""
     times = [queue[0][0] for queue in (world.ends, world.outlived) if queue]
     return min([*times, *world.submit_s[submitted : submitted + 1], *world.planned_s()], default=None)
 
 
 def _by_event(world: _World) -> None:
-    """Rule 4, mode EVENT."""
+    """Handles the events of rule 4, mode EVENT."""
     submitted = 0
     while (now := _next_s(world, submitted)) is not None:
         world.begin(now)
@@ -217,15 +219,15 @@ def _by_event(world: _World) -> None:
         elif world.submit_s[submitted : submitted + 1] == [now]:
             world.submit(submitted)
             if world.fits(submitted, now) or not world.policy.submit_must_fit:
-                world.look(now, ended=False)
+                world.run_pass(now, ended=False)
             submitted += 1
         elif world.ends and world.ends[0][0] == now:
             world.end()
-            world.look(now, ended=True)
+            world.run_pass(now, ended=True)
 
 
 def _by_batch(world: _World) -> None:
-    """Rule 4, mode BATCH."""
+    """Handles the events of rule 4, mode BATCH."""
     submitted = 0
     while (now := _next_s(world, submitted)) is not None:
         world.begin(now)
@@ -239,24 +241,24 @@ def _by_batch(world: _World) -> None:
             world.submit(submitted)
             submitted += 1
         if ended or submitted > first:
-            world.look(now, ended)
+            world.run_pass(now, ended)
 
 
 def _last_two(ended: list[Ended], request_s: int, procs: int) -> int:
-    """Tsafrir, Etsion, Feitelson 2007, with two jobs of memory. At least 1 s, which is what time is counted in."""
+    """Tsafrir, Etsion, Feitelson 2007, with two jobs of memory. At least 1 s, the unit of time."""
     if len(ended) < 2:
         return request_s
     return max(1, min(request_s, (ended[-1].run_s + ended[-2].run_s) // 2))
 
 
 def _similar(ended: list[Ended], request_s: int, procs: int) -> int:
-    """The same from jobs that were asked for alike, else from all of the user's."""
+    """The same from jobs with equal requests, else from all of the user's."""
     alike = [job for job in ended if (job.request_s, job.procs) == (request_s, procs)]
     return _last_two(alike if len(alike) > 1 else ended, request_s, procs)
 
 
 def _correct(estimate_s: int, predicted_s: int, request_s: int, corrected: int) -> int:
-    """Rule 3. Past the end of the table there is the request, and then the last step again and again."""
+    """Applies rule 3. Past the end of the table it is the request, and then the last step repeatedly."""
     if corrected < len(CORRECTIONS_S):
         grown_s = predicted_s + CORRECTIONS_S[corrected]
     else:

@@ -1,9 +1,11 @@
-"""What an oracle of the fault worlds raises."""
+"""The exception that oracles of the fault worlds raise."""
 
 
 class Broken(Exception):
-    """An oracle says no. `oracle` is its name."""
+    """An oracle has found a violation. `oracle` is its name."""
 
     def __init__(self, oracle: str, text: str, job_id: int = 0) -> None:
         super().__init__(f"{oracle}: {text}")
-        self.oracle, self.text, self.job_id = oracle, text, job_id
+        self.oracle = oracle
+        self.text = text
+        self.job_id = job_id

@@ -1,15 +1,14 @@
-"""Oracles of the fault worlds: they look at the world - processes, answers, the database - and never ask the core.
+"""Oracles of the fault worlds: they inspect the world - processes, answers, the database - and never query the core.
+Each is a method that the world calls when an event has really happened, and raises `Broken` with its own name:
 
-Each is a method that the world calls when something has really happened, and raises `Broken` with its own name:
-
-    core, node core     an exception or a violated invariant inside one of the cores (raised by who calls them)
+    core, node core     an exception or a violated invariant inside one of the cores (raised by their callers)
     once                a step is launched twice, or two attempts of a job (two jobs of an array task) live at once
     capacity            processes use more cpus, memory or devices of a node than it has, or a device twice
     placement           a job runs where its request does not allow
     time limit          a process outlives limit + KillWait although the controller could reach it; or is ended early
     ended               a job is reported ended while a process of it lives; or leaves its end again
     cancelled, held     a job is launched after the answer to its cancel or hold
-    dependency          a job starts before what it waits for
+    dependency          a job starts before its dependencies are met
     array               more tasks at once than the limit; a task missing or doubled at the end
     acknowledged        a submit that was answered is lost, doubled, or has two ids
     books               the rows of the database do not agree with what ran
@@ -17,32 +16,35 @@ Each is a method that the world calls when something has really happened, and ra
 
 Those of steps are in stepcheckers.py.
 
-Known limits: a job that may not be requeued is given up as NODE_FAIL while its node is silent, and may run on there
-unseen (docs/jobs.md); it is a ghost, and only `capacity` still counts it.
+Known limits: a job that may not be requeued is ended as NODE_FAIL while its node does not answer, and may continue to
+run there (docs/jobs.md); only `capacity` still counts such a job.
 """
 
+# Any: rows of the database, which SQLAlchemy does not type
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Engine, select
 
-from ctld.core.effects import Batch, LaunchStep, Submitted
-from ctld.core.model import GpuShare, JobRow
-from ctld.core.recover import Loaded
+from ctld.core.records.effects import Batch, LaunchStep, Submitted
+from ctld.core.records.job import JobRow
+from ctld.core.records.step import GpuShare
+from ctld.core.recover import LoadedState
 from ctld.store.schema import JOB, STEP
 from penstock.values.config import Config
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import END_STATES, JobState, Reason
 from sim.broken import Broken as Broken
+from sim.simstep import SimProcess
 from sim.stepcheckers import StepCheckers
 from sim.timeline import US, Timeline
 
-#: What undisturbed work may take on the way: slow commits, slow passes, the longest delays.
+#: The longest delay of undisturbed work: slow commits, slow passes, network delays.
 SLACK_US = 25 * US
 UNLIMITED = -1
 
 
-class Wish(NamedTuple):
-    """A submission as its user knows it."""
+class ExpectedDemand(NamedTuple):
+    """A submission from its user's view."""
 
     key: str
     user: str
@@ -56,20 +58,20 @@ class Wish(NamedTuple):
 
 
 class Checkers:
-    """What has happened, and whether that may be."""
+    """The observed events, and the checks on them."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.rows: dict[tuple[int, int], JobRow] = {}  # committed
-        self.last: dict[int, JobRow] = {}  # of each job the last attempt
-        self.wishes: dict[str, Wish] = {}
+        self.last: dict[int, JobRow] = {}  # the last attempt of each job
+        self.expected: dict[str, ExpectedDemand] = {}
         self.ids: dict[str, int] = {}  # submit key -> the job id that was answered
-        self.by_script: dict[bytes, Wish] = {}
-        self.launched: dict[Any, Any] = {}  # every process there ever was, by its place: (node, key)
-        self.live: dict[Any, Any] = {}
-        self.ghosts: dict[Any, None] = {}
+        self.by_script: dict[bytes, ExpectedDemand] = {}
+        self.launched: dict[object, SimProcess] = {}  # every process so far, by (node, key)
+        self.live: dict[object, SimProcess] = {}
+        self.ghosts: dict[object, None] = {}
         self.sent: dict[tuple[int, int], None] = {}  # (job, attempt) whose launch has left the controller
-        self.stopped: dict[int, tuple[str, frozenset[tuple[int, int]]]] = {}  # id -> (why, what had left by then)
+        self.stopped: dict[int, tuple[str, frozenset[tuple[int, int]]]] = {}  # id -> (why, launches sent by then)
         self.began: dict[int, None] = {}  # jobs that have been started
         self.limit_max_s: dict[int, int] = {}
         self.limit_changed: dict[int, None] = {}
@@ -79,14 +81,14 @@ class Checkers:
         self.partitions: dict[str, frozenset[str]] = {}
         self.kill_wait_s = 0
         self.clock_jumped = False  # clocks disagree: no oracle compares their times
-        self._good_since: dict[str, int] = {}  # node -> since when nothing stands between it and the controller
-        self._streams: dict[str, Any] = {}
+        self._good_since: dict[str, int] = {}  # node -> since when its connection is undisturbed
+        self._streams: dict[str, object] = {}
         self.steps = StepCheckers(self.live, self.ghosts, self._good_since)
 
-    # ---- what is told --------------------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------------
 
     def configured(self, config: Config) -> None:
-        """A configuration may be in force from now on; machines are as large as the file says."""
+        """Records a configuration that may be in force from now on; machines have the sizes in the file."""
         self.kill_wait_s = max(self.kill_wait_s, config.kill_wait_s)
         for node in config.nodes:
             gres: dict[str, int] = {}
@@ -97,22 +99,22 @@ class Checkers:
             old = self.partitions.get(partition.name, frozenset())
             self.partitions[partition.name] = old | frozenset(partition.nodes)
 
-    def wished(self, wish: Wish) -> None:
-        """Somebody is about to submit."""
-        self.wishes[wish.key] = self.by_script[wish.script] = wish
+    def about_to_submit(self, demand: ExpectedDemand) -> None:
+        """Records a submission that is about to be sent."""
+        self.expected[demand.key] = self.by_script[demand.script] = demand
 
-    def admitted(self, node: str, stream: Any) -> None:
-        """The controller hears the node and the node the controller."""
+    def admitted(self, node: str, stream: object) -> None:
+        """Records that node and controller are connected both ways."""
         self._streams[node] = stream
         self._good_since[node] = self._timeline.now_us
 
-    def left(self, node: str, stream: Any) -> None:
-        """The controller has lost the node's stream."""
+    def left(self, node: str, stream: object) -> None:
+        """Records that the controller has lost the node's stream."""
         if self._streams.get(node) is stream:
             self.disturbed(node)
 
     def disturbed(self, node: str) -> None:
-        """Something stands between node and controller."""
+        """Records a disturbance between node and controller."""
         since_us = self._good_since.pop(node, None)
         if since_us is not None:
             for process in self.live.values():
@@ -121,17 +123,17 @@ class Checkers:
 
     # ---- submits -------------------------------------------------------------------------------------------------
 
-    def submitted(self, wish: Wish, answer: Submitted) -> None:
-        """A client has got a job id."""
-        known = self.ids.setdefault(wish.key, answer.job_id)
+    def submitted(self, demand: ExpectedDemand, answer: Submitted) -> None:
+        """Records that a client has received a job id."""
+        known = self.ids.setdefault(demand.key, answer.job_id)
         if known != answer.job_id:
             raise Broken("acknowledged", f"one submit has the ids {known} and {answer.job_id}", known)
         row = self.last.get(answer.job_id)
-        if row is None or row.submit_key not in ("", wish.key):  # a key that is too old to come again is forgotten
+        if row is None or row.submit_key not in ("", demand.key):  # a key that is too old to be repeated is dropped
             raise Broken("acknowledged", f"job {answer.job_id} was answered and is not committed", answer.job_id)
 
-    def loaded(self, loaded: Loaded) -> None:
-        """A controller has read the database: what is active there is what was committed as active."""
+    def loaded(self, loaded: LoadedState) -> None:
+        """Checks what a controller has loaded: exactly the jobs that were committed as active."""
         found = {row.job_id: (row.attempt, row.state) for row in loaded.jobs}
         for job_id, row in self.last.items():
             if row.state not in END_STATES and found.get(job_id) != (row.attempt, row.state):
@@ -140,7 +142,7 @@ class Checkers:
                 )
 
     def awaited(self, job_id: int) -> None:
-        """Somebody who waited for a job was told that it has ended."""
+        """Checks the answer to a client that waited for a job's end."""
         rows = [row for row in self.last.values() if job_id in (row.job_id, row.array_job_id)]
         if job_id not in self.again and any(row.state not in END_STATES for row in rows):
             raise Broken("ended", f"who awaits job {job_id} was told that it has ended", job_id)
@@ -148,7 +150,7 @@ class Checkers:
     # ---- the controller ------------------------------------------------------------------------------------------
 
     def committed(self, batch: Batch) -> None:
-        """These rows are in the database."""
+        """Records rows that are now in the database."""
         for row in batch.jobs:
             before = self.rows.get((row.job_id, row.attempt))
             if before is not None and before.state in END_STATES and before.state is not row.state:
@@ -159,6 +161,8 @@ class Checkers:
                     self.rows[row.job_id, row.attempt] = row
                     continue
                 raise Broken("ended", f"job {row.job_id} goes from {before.state.name} to {row.state.name}", row.job_id)
+            if row.state is JobState.REQUEUED and not row.start_at_us:  # cancelled before its start, then requeued
+                self.again[row.job_id] = None
             self.rows[row.job_id, row.attempt] = row
             if row.attempt >= getattr(self.last.get(row.job_id), "attempt", 0):
                 self.last[row.job_id] = row
@@ -173,16 +177,16 @@ class Checkers:
                 self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} is {row.state.name} {row.reason.value}")
             if row.state in END_STATES:
                 self._check_end(row)
-            elif row.request.kind and row.alloc:  # it has begun, with or without a launch
+            elif row.request.kind and row.alloc:  # it has started, with or without a launch
                 self.sent[row.job_id, row.attempt] = None
         self.steps.committed(batch.steps)
 
     def _check_end(self, row: JobRow) -> None:
-        for place, process in self.live.items():
-            if (process.key.job_id, process.key.attempt) != (row.job_id, row.attempt) or place in self.ghosts:
+        for location, process in self.live.items():
+            if (process.key.job_id, process.key.attempt) != (row.job_id, row.attempt) or location in self.ghosts:
                 continue
             if row.state is JobState.NODE_FAIL and process.node not in self._good_since:
-                self.ghosts[place] = None
+                self.ghosts[location] = None
                 continue
             text = f"job {row.job_id}.{row.attempt} is {row.state.name} and lives on {process.node}"
             raise Broken("ended", text, row.job_id)
@@ -191,8 +195,8 @@ class Checkers:
             if ran_us < row.time_limit_s * US - SLACK_US and row.job_id not in self.limit_changed:
                 raise Broken("time limit", f"job {row.job_id} was ended after {ran_us / US:.1f} s", row.job_id)
 
-    def released(self, effect: Any) -> None:
-        """An effect leaves the controller."""
+    def released(self, effect: object) -> None:
+        """Checks an effect that leaves the controller."""
         if type(effect) is not LaunchStep:
             return
         key = (effect.job_id, effect.attempt)
@@ -209,20 +213,22 @@ class Checkers:
             self.steps.released(effect)
 
     def answered_stop(self, job_id: int, why: str) -> None:
-        """A cancel or a hold of a whole job was answered with success: what has not left by now may not leave."""
+        """Records a successful cancel or hold of a whole job: no launch of it may leave from now on."""
         self.stopped.setdefault(job_id, (why, frozenset(self.sent)))
 
-    def may_go_on(self, job_id: int) -> None:
-        """Somebody is about to release it."""
+    def about_to_release(self, job_id: int) -> None:
+        """Records that the job is about to be released."""
         if self.stopped.get(job_id, ("",))[0] == "held":
             del self.stopped[job_id]
 
     # ---- processes -----------------------------------------------------------------------------------------------
 
-    def started(self, process: Any) -> None:
-        """A process runs from now on."""
-        key, job, place = process.key, process.job, process.place
-        if place in self.launched:
+    def started(self, process: SimProcess) -> None:
+        """Checks a process that starts."""
+        key = process.key
+        job = process.job
+        location = process.location
+        if location in self.launched:
             raise Broken("once", f"step {key} is started a second time on {process.node}", key.job_id)
         for other_place, other in self.live.items():
             same_task = job.array_job_id and (job.array_job_id, job.array_task_id) == (
@@ -232,7 +238,7 @@ class Checkers:
             own |= other.key == key and process.part is not None
             if (other.key.job_id == key.job_id or same_task) and not own and other_place not in self.ghosts:
                 raise Broken("once", f"step {key} starts on {process.node} while {other.key} lives", key.job_id)
-        self.launched[place] = self.live[place] = process
+        self.launched[location] = self.live[location] = process
         self._check_capacity(process)
         self._check_gpus(process)
         if process.part is not None:
@@ -241,22 +247,22 @@ class Checkers:
         self._check_placement(process)
         self._check_dependency(process)
         if job.array_job_id and job.array_throttle and job.array_job_id not in self.unthrottled:
-            alive = (p for place, p in self.live.items() if place not in self.ghosts)  # no one ends what nobody reaches
+            alive = (p for location, p in self.live.items() if location not in self.ghosts)  # it cannot be reached
             number = len({p.key.job_id for p in alive if p.job.array_job_id == job.array_job_id})
             if number > job.array_throttle:
                 raise Broken(
                     "array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id
                 )
 
-    def _check_capacity(self, process: Any) -> None:
+    def _check_capacity(self, process: SimProcess) -> None:
         for part in process.job.alloc:
             cpus = mem_mb = 0
             devices: dict[str, int] = {}
             pieces: dict[int, list[GpuShare]] = {}
-            holders: dict[tuple[int, int], None] = {}  # a job holds its nodes once, whatever runs of it
-            for place, other in self.live.items():
+            holders: dict[tuple[int, int], None] = {}  # a job holds its nodes once, however many steps run
+            for location, other in self.live.items():
                 for share in other.job.alloc:
-                    if share.node != part.node or (place in self.ghosts and share.node != other.node):
+                    if share.node != part.node or (location in self.ghosts and share.node != other.node):
                         continue
                     holder = (other.key.job_id, other.key.attempt)
                     if holder in holders:
@@ -287,33 +293,33 @@ class Checkers:
                 text = f"{cpus} cpus, {mem_mb} MB, {devices} of {part.node} are used by {', '.join(map(str, holders))}"
                 raise Broken("capacity", text, process.key.job_id)
 
-    def _check_gpus(self, process: Any) -> None:
-        """A card by its name: whole to one job, or in parts."""
+    def _check_gpus(self, process: SimProcess) -> None:
+        """Checks GPUs by name: each whole to one job, or in fractions."""
         whole = any(
             name == "gpu" for part in process.job.alloc if part.node == process.node for name, _, _ in part.gres
         )
-        for place, other in self.live.items():
-            if other.node != process.node or other.key.job_id == process.key.job_id or place in self.ghosts:
+        for location, other in self.live.items():
+            if other.node != process.node or other.key.job_id == process.key.job_id or location in self.ghosts:
                 continue
             both = [uuid for uuid in process.gpus if uuid and uuid in other.gpus]
             parts = any(part.shares for part in other.job.alloc if part.node == process.node)
             if both and (whole or not parts):
                 raise Broken("capacity", f"{both[0]} is held by {other.key} and {process.key}", process.key.job_id)
 
-    def _check_placement(self, process: Any) -> None:
-        job, wish = process.job, self.by_script.get(process.script)
+    def _check_placement(self, process: SimProcess) -> None:
+        job, demand = process.job, self.by_script.get(process.script)
         nodes = [part.node for part in job.alloc]
-        if wish is None:
+        if demand is None:
             raise Broken("placement", f"job {job.job_id} runs a script that nobody submitted", job.job_id)
-        if self.ids.get(wish.key, 0) not in (0, job.array_job_id or job.job_id):
-            raise Broken("placement", f"job {job.job_id} runs the script of {wish.name}", job.job_id)
-        bad = [n for n in nodes if n in wish.nodes_excluded or n not in self.partitions[job.partition]]
+        if self.ids.get(demand.key, 0) not in (0, job.array_job_id or job.job_id):
+            raise Broken("placement", f"job {job.job_id} runs the script of {demand.name}", job.job_id)
+        bad = [n for n in nodes if n in demand.nodes_excluded or n not in self.partitions[job.partition]]
         if bad or len(set(nodes)) != len(nodes) or len(nodes) < job.request.nodes_min or process.node not in nodes:
             raise Broken("placement", f"job {job.job_id} runs on {nodes} in {job.partition}", job.job_id)
-        if wish.begin_at_us > self._timeline.now_us + US and not self.clock_jumped:
+        if demand.begin_at_us > self._timeline.now_us + US and not self.clock_jumped:
             raise Broken("placement", f"job {job.job_id} starts before its begin time", job.job_id)
 
-    def _check_dependency(self, process: Any) -> None:
+    def _check_dependency(self, process: SimProcess) -> None:
         job = process.job
         kind, target = self.by_script[process.script].depends
         if kind == "singleton":
@@ -321,7 +327,7 @@ class Checkers:
             for other in self.live.values():
                 theirs = other.job.array_job_id or other.job.job_id
                 same = (other.job.user_id, other.job.request.name) == (job.user_id, job.request.name)
-                if same and theirs < own and other.place not in self.ghosts:
+                if same and theirs < own and other.location not in self.ghosts:
                     raise Broken("dependency", f"job {own} starts beside its namesake {theirs}", job.job_id)
         elif kind:
             rows = [row for row in self.last.values() if target in (row.job_id, row.array_job_id)]
@@ -333,22 +339,23 @@ class Checkers:
                 "afterok": is_over and all(state is JobState.COMPLETED for state in states),
                 "afternotok": is_over and any(state is not JobState.COMPLETED for state in states),
             }[kind]
-            if not is_met:
+            # A condition that was met stays met when the job that had ended is requeued.
+            if not is_met and not any(row.job_id in self.again for row in rows):
                 shown = ", ".join(state.name for state in states)
                 raise Broken("dependency", f"job {job.job_id} starts, {kind}:{target} is {shown}", job.job_id)
 
-    def ended(self, process: Any) -> None:
-        """It is over."""
-        del self.live[process.place]
-        self.ghosts.pop(process.place, None)
+    def ended(self, process: SimProcess) -> None:
+        """Records the end of a process."""
+        del self.live[process.location]
+        self.ghosts.pop(process.location, None)
         since_us = self._good_since.get(process.node)
         if since_us is not None:
             self._check_overrun(process, since_us)
 
-    def _check_overrun(self, process: Any, since_us: int) -> None:
+    def _check_overrun(self, process: SimProcess, since_us: int) -> None:
         limit_s = self.limit_max_s.get(process.key.job_id, UNLIMITED)
-        is_holder = process.part is not None and process.request is None  # it goes last, whenever that is
-        if limit_s == UNLIMITED or self.clock_jumped or is_holder:
+        is_extern = process.part is not None and process.request is None  # it ends last, at any time
+        if limit_s == UNLIMITED or self.clock_jumped or is_extern:
             return
         nature = process.nature
         allowed_us = self.kill_wait_s * US + max(nature.on_kill_us, 0) + SLACK_US
@@ -361,8 +368,8 @@ class Checkers:
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def final(self, engine: Any) -> None:
-        """Everything has ended: do answers, processes and the database agree?"""
+    def final(self, engine: Engine) -> None:
+        """Checks, when everything has ended, that answers, processes and the database agree."""
         with engine.connect() as connection:
             columns = (JOB.c.job_id, JOB.c.attempt, JOB.c.state, JOB.c.start_at_us, JOB.c.end_at_us, JOB.c.exit_code)
             jobs = {(r.job_id, r.attempt): r for r in connection.execute(select(*columns))}
@@ -399,7 +406,7 @@ class Checkers:
         if len(keys) != len(set(keys)):
             raise Broken("acknowledged", "two jobs have one submit key")
         for key, job_id in self.ids.items():
-            tasks = self.wishes[key].tasks
+            tasks = self.expected[key].tasks
             own = [row for row in self.last.values() if job_id in (row.job_id, row.array_job_id)]
             number = sum(len(row.array_tasks) if row.array_tasks is not None else 1 for row in own)
             if number != max(tasks, 1):
@@ -410,17 +417,21 @@ class Checkers:
             if len(single) != len(set(single)):
                 raise Broken("array", f"a task of array {job_id} has two jobs", job_id)
 
-    def _check_books(self, process: Any, jobs: dict[tuple[int, int], Any], steps: dict[tuple[int, int], Any]) -> None:
+    def _check_books(
+        self, process: SimProcess, jobs: dict[tuple[int, int], Any], steps: dict[tuple[int, int], Any]
+    ) -> None:
         key = (process.key.job_id, process.key.attempt)
         name = f"job {key[0]}.{key[1]}"
-        job, step, end = jobs.get(key), steps.get(key), process.reported
+        job = jobs.get(key)
+        step = steps.get(key)
+        end = process.reported
         if job is None or step is None or not job.start_at_us:
             raise Broken("books", f"{name} has run and has no row", key[0])
         if step.state == JobState.NODE_FAIL or end is None:
             if end is None and job.state == JobState.COMPLETED:
                 raise Broken("books", f"{name} is COMPLETED, and was lost with its node", key[0])
             return
-        if (step.start_at_us, step.user_cpu_us) != (end.start_at_us, end.user_cpu_us):
+        if not process.has_started_at(step.start_at_us) or step.user_cpu_us != end.user_cpu_us:
             text = f"{name} used {end.user_cpu_us} us of cpu from {end.start_at_us}, its row says {step.user_cpu_us}"
             raise Broken("books", f"{text} from {step.start_at_us}", key[0])
         if (step.exit_code, step.exit_signal) != (end.exit_code, end.exit_signal):

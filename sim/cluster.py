@@ -2,8 +2,8 @@
 
 Every job lives its whole life: submission, start, the node's reports, end, purge; the passes are those of the daemon
 (quick passes that see the whole queue, so that there is one pass for each distinct time and no waiting for a worker).
-Nodes are played: a step runs for as long as the log says, or until its time limit ends it. Batches go nowhere, or into
-a real store (`commit`). What is not played: the network, faults (sim/world.py has them), the user's programs.
+Nodes are simulated: a step runs as long as in the log, or until its time limit. Batches have effects alone, or are written
+to a real store (`commit`). Not simulated: the network, faults (sim/world.py has them), the user's programs.
 
 Without a slurm.conf the machine is one node with all processors: then only numbers count, as in the published studies.
 """
@@ -11,33 +11,48 @@ Without a slurm.conf the machine is one node with all processors: then only numb
 import gc
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 import numpy as np
 
 from ctld.core.controller import Core
-from ctld.core.effects import Batch, LaunchStep, Refusal, Reply, StartPlan, SuspendStep, TerminateStep
-from ctld.core.events import Actor, NodeRegistered, StepExited, StepStarted, SubmitJob, Tick, WantedJob
-from ctld.core.model import SpecRow
-from ctld.core.planning import run_plan
-from ctld.core.recover import Loaded
+from ctld.core.queue.planning import run_plan
+from ctld.core.records.effects import Batch, LaunchStep, Refusal, Reply, StartPlan, SuspendStep, TerminateStep
+from ctld.core.records.events import (
+    Actor,
+    ChangeAccounts,
+    ChangeQos,
+    Event,
+    JobSubmission,
+    NodeRegistered,
+    StepExited,
+    StepStarted,
+    SubmitJob,
+    Tick,
+)
+from ctld.core.records.job import SpecRow
+from ctld.core.recover import LoadedState
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
-from sim.engines import Options, Outcome
+from penstock.values.fields import Fields, made_of
+from sim import associations
+from sim.outcome import Options, Outcome
 from sim.workload import Workload, user_numbers
 
 US = 1_000_000
-#: When virtual time begins: logs count from their first submission.
+#: The start of virtual time: logs count from their first submission.
 EPOCH_S = 1_000_000_000
-SPEC = SpecRow(bytes(32), b"#!/bin/sh\n", (), ())
+SPEC = SpecRow(bytes(32), b"#!/bin/sh\n", (), (), 10)
 LINK = 1
 NEVER_S = 1 << 62
-#: Objects made between two collections.
+#: Allocations between two garbage collections.
 GC_THRESHOLD = 200_000
 SPOOL = "spool"
-EMPTY = Loaded(1, 1, 1, [], [], [], [], [], [])
+#: Reply tokens of changes of accounting begin after it; those of jobs are the jobs' numbers.
+CHANGE_REPLIES: Final = 1 << 40
+EMPTY = LoadedState(1, 1, 1, [], [], [], [], [], [])
 
 #: Policy -> (PenstockBackfill, PenstockBackfillOrder, PenstockBackfillPredictor).
 POLICIES = {
@@ -57,7 +72,7 @@ def machine(processors: int) -> Config:
 
 
 def scheduling(config: Config, policy: str) -> Config:
-    """The configuration under a policy: exact seconds, every row seen by every pass."""
+    """The configuration under a policy: exact seconds, every pass plans every row."""
     if policy == SITE:
         return replace(config, max_job_count=10_000_000)
     if policy not in POLICIES:
@@ -76,21 +91,21 @@ def scheduling(config: Config, policy: str) -> Config:
     )
 
 
-#: The policy that changes nothing of the file: its priorities, preemption, backfill and intervals.
+#: The policy that leaves the file's priorities, preemption, backfill and intervals unchanged.
 SITE = "site"
 
 
-class Cluster:
-    """A core and the nodes that it believes to have."""
+class SimCluster:
+    """A core with simulated nodes."""
 
     def __init__(self, config: Config, commit: Callable[[Batch], None] | None = None) -> None:
         self.now_us = EPOCH_S * US
-        self.core = Core(config, EMPTY, self.now_us)
+        self.core = Core(config, EMPTY, self.now_us, is_stored=commit is not None)
         self._commit = commit
         self._sequence = 0
         self._replies = 0
         self.launched: list[LaunchStep] = []
-        self.stopped: list[TerminateStep | SuspendStep] = []  # orders to steps, in the order of the batches
+        self.stopped: list[TerminateStep | SuspendStep] = []  # commands to steps, in the order of the batches
         self.refused: dict[int, str] = {}
         for node in config.nodes:
             gres = tuple((g.name, g.type, g.count) for g in node.gres)
@@ -102,15 +117,23 @@ class Cluster:
             )  # fmt: skip
         self.seal()
 
-    def _step(self, event: object) -> None:
+    def _step(self, event: Event) -> None:
         self.core.step(self.now_us, event)
 
-    def submit(self, at: int, number: int, actor: Actor, wanted: WantedJob) -> None:
-        """sbatch of the job with that number, which is the `at`th that is submitted."""
+    def change(self, events: Iterable[ChangeAccounts | ChangeQos]) -> None:
+        """Applies changes of accounting, before the first submission. Raises BadValue when one is refused."""
+        for event in events:
+            self._step(event)
+        self.seal()
+        for number, text in self.refused.items():
+            raise BadValue(f"change {number - CHANGE_REPLIES + 1} is refused: {text}")
+
+    def submit(self, at: int, number: int, actor: Actor, wanted: JobSubmission) -> None:
+        """Submits the job with that number, the `at`th submission."""
         self._step(SubmitJob(actor, f"{at:032x}", self.now_us, wanted, SPEC, False, number + 1))
 
     def started(self, launch: LaunchStep) -> None:
-        """The node says that the step runs."""
+        """The node reports that the step runs."""
         self._sequence += 1
         self._step(
             StepStarted(
@@ -119,7 +142,7 @@ class Cluster:
         )
 
     def exited(self, launch: LaunchStep, start_at_us: int) -> None:
-        """The node says that it has ended."""
+        """The node reports that the step has ended."""
         self._sequence += 1
         self._step(
             StepExited(
@@ -129,10 +152,10 @@ class Cluster:
         )  # fmt: skip
 
     def seal(self) -> None:
-        """Hand out batches until nothing is left to do at this moment; passes of a worker come back at once."""
+        """Processes batches until nothing is left to do at this moment; passes of a worker return at once."""
         again = True
         while again and (batch := self.core.seal()) is not None:
-            again = self.core.state.quick_pass_due
+            again = self.core.state.scheduling.quick_pass_due
             if self._commit is not None:
                 self._commit(batch)
             for effect in batch.effects:
@@ -153,11 +176,13 @@ def core(workload: Workload, options: Options) -> Outcome:
     config = scheduling(options.config or machine(options.processors), options.policy)
     began = time.process_time()
     gc.collect()
-    gc.freeze()  # what is there stays; a collector that looks at a growing world again and again takes a tenth of the time
+    gc.freeze()  # existing objects stay alive; repeated collections of a growing world take a tenth of the time
     thresholds = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, *thresholds[1:])
     try:
-        play = Play(Cluster(config), workload, wanted_jobs(workload, options), options.policy == SITE)
+        play = Play(SimCluster(config), workload, submissions_of(workload, options), options.policy == SITE)
+        if "associations" in config.enforce:
+            play.cluster.change(associations.of_log(workload, play.users, CHANGE_REPLIES + 1))
         play.run()
     finally:
         gc.set_threshold(*thresholds)
@@ -167,36 +192,39 @@ def core(workload: Workload, options: Options) -> Outcome:
     return Outcome(start_s, end_s, cpu_s, "ctld.core", play.nodes(), play.preemptions, play.lost_area)
 
 
-def wanted_jobs(workload: Workload, options: Options) -> list[WantedJob]:
-    """What each job asks for. With a slurm.conf also its nodes, GPUs and memory, where log and machine know of them."""
+def submissions_of(workload: Workload, options: Options) -> list[JobSubmission]:
+    """The request of each job. With a slurm.conf also its nodes, GPUs and memory, where both log and machine have
+    them."""
     given = workload.requested_s if options.estimate == "requested" else np.maximum(workload.run_s, 1)
     sizes = np.stack([workload.procs, given, workload.nodes, workload.gpu_milli, workload.mem_mb], axis=1)
     if options.config is None:
         sizes[:, 2:] = 0
-    known: dict[tuple[int, ...], WantedJob] = {}
-    found = []
+    known: dict[tuple[int, ...], JobSubmission] = {}
+    found, gpus_max = [], options.config.gpus_of_largest() if options.config is not None else 0
     for key in map(tuple, sizes.tolist()):
         wanted = known.get(key)
         if wanted is None:
-            wanted = known[key] = _wanted(options.config, *key)
+            wanted = known[key] = _wanted(options.config, gpus_max, *key)
         found.append(wanted)
     return found
 
 
-def _wanted(config: Config | None, procs: int, limit_s: int, nodes: int, gpu_milli: int, mem_mb: int) -> WantedJob:
-    """Sizes of a whole job, as what is asked for on each node."""
-    fields = wanted_sizes(config, procs, nodes, gpu_milli, mem_mb)
-    return WantedJob(name="job", work_dir=b"/", time_limit_s=limit_s, **fields)
+def _wanted(
+    config: Config | None, gpus_max: int, procs: int, limit_s: int, nodes: int, gpu_milli: int, mem_mb: int
+) -> JobSubmission:
+    """Converts sizes of a whole job to a request per node."""
+    fields = wanted_sizes(config, gpus_max, procs, nodes, gpu_milli, mem_mb)
+    return made_of(JobSubmission, {"name": "job", "work_dir": b"/", "time_limit_s": limit_s, **fields})
 
 
-def wanted_sizes(config: Config | None, procs: int, nodes: int, gpu_milli: int, mem_mb: int) -> dict[str, Any]:
-    """Of a WantedJob: what is asked for on each node. Parts of a GPU count as whole ones."""
-    fields: dict[str, Any] = {}
+def wanted_sizes(config: Config | None, gpus_max: int, procs: int, nodes: int, gpu_milli: int, mem_mb: int) -> Fields:
+    """The request per node of a JobSubmission, of nodes with `gpus_max` GPUs at most. Fractions of a GPU count as whole
+    ones."""
+    fields: dict[str, object] = {}
     gpus = -(-max(0, gpu_milli) // 1000)
     if config is not None:
-        most = max((sum(g.count for g in node.gres if g.name == "gpu") for node in config.nodes), default=0)
-        if gpus and most:
-            nodes = max(nodes, -(-gpus // most), 1)
+        if gpus and gpus_max:
+            nodes = max(nodes, -(-gpus // gpus_max), 1)
             fields["gres_per_node"] = (("gpu", "", -(-gpus // nodes)),)
         if nodes > 0:
             fields |= {"nodes_min": nodes, "nodes_max": nodes}
@@ -205,45 +233,54 @@ def wanted_sizes(config: Config | None, procs: int, nodes: int, gpu_milli: int, 
     return {"ntasks": max(procs, nodes), **fields}
 
 
-class Running:
-    """A step that a node was told to start: until when it runs, or how much of it is left while it is suspended."""
+class SimRunning:
+    """A step that a node has started: the end of its run, or the remaining time while it is suspended."""
 
     __slots__ = ("end_s", "launch", "left_s", "number", "start_s")
 
     def __init__(self, launch: LaunchStep, number: int, start_s: int, end_s: int) -> None:
-        self.launch, self.number, self.start_s, self.end_s = launch, number, start_s, end_s
+        self.launch = launch
+        self.number = number
+        self.start_s = start_s
+        self.end_s = end_s
         self.left_s = 0
 
 
 class Play:
     """One workload on one cluster, from its first submission to its last end. Times are the cluster's seconds."""
 
-    def __init__(self, cluster: Cluster, workload: Workload, wanted: list[WantedJob], watch: bool) -> None:
-        self.cluster, self.workload, self.wanted = cluster, workload, wanted
-        self.watch = watch  # the core's own deadlines are times at which something happens
+    def __init__(self, cluster: SimCluster, workload: Workload, wanted: list[JobSubmission], watch: bool) -> None:
+        self.cluster = cluster
+        self.workload = workload
+        self.wanted = wanted
+        self.watch = watch  # the core's own deadlines are events, too
         by_time = np.argsort(workload.submit_s, kind="stable")
         self.offset_s = EPOCH_S - (int(workload.submit_s[by_time[0]]) if len(by_time) else 0)
         self.order: list[int] = by_time.tolist()
-        self.due_s = [*(workload.submit_s[by_time] + self.offset_s).tolist(), NEVER_S]  # of the submissions, in order
+        self.due_s = [*(workload.submit_s[by_time] + self.offset_s).tolist(), NEVER_S]  # submissions, in order
         self.run_s: list[int] = workload.run_s.tolist()
         self.users: list[int] = user_numbers(workload).tolist()
-        self.start_s, self.end_s = [-1] * len(wanted), [-1] * len(wanted)  # by number
+        self.start_s = [-1] * len(wanted)  # by number
+        self.end_s = [-1] * len(wanted)  # likewise
         self.launches: list[LaunchStep | None] = [None] * len(wanted)  # the last of each job
-        self.live: dict[tuple[int, int], Running] = {}  # by job id and attempt
-        self.ends: list[tuple[int, int, Running]] = []  # (second, number of the entry, what ends)
-        self.entries = self.at = self.preemptions = self.lost_area = 0
+        self.live: dict[tuple[int, int], SimRunning] = {}  # by job id and attempt
+        self.ends: list[tuple[int, int, SimRunning]] = []  # (second, number of the entry, the step that ends)
+        self.entries = 0
+        self.at = 0
+        self.preemptions = 0
+        self.lost_area = 0
         self.actors: dict[int, Actor] = {}
         self.first_id = cluster.core.state.next_job_id
 
     def run(self) -> None:
-        """Everything."""
+        """Runs the whole workload."""
         cluster, ends = self.cluster, self.ends
         while self.at < len(self.order) or self.live:
             now_s = self.next_s()
             cluster.now_us = now_s * US
             while ends and ends[0][0] == now_s:
                 running = heapq.heappop(ends)[2]
-                if running.end_s == now_s:  # else it was suspended or stopped meanwhile
+                if running.end_s == now_s:  # otherwise it was suspended or stopped meanwhile
                     self.exit(running, now_s)
             while self.due_s[self.at] == now_s:
                 self.submit(self.order[self.at])
@@ -257,7 +294,7 @@ class Play:
         cluster._step(Tick())
 
     def refused(self, texts: dict[int, str]) -> None:
-        """Jobs were refused; by their numbers. A log that does not fit the machine is a mistake."""
+        """Handles refused jobs, by number: raises BadValue, since the log does not fit the machine."""
         number, text = next(iter(texts.items()))
         raise BadValue(f"job {self.workload.job_id[number]} of the log cannot run on this machine: {text}")
 
@@ -266,7 +303,7 @@ class Play:
         return self.order[job_id - self.first_id]
 
     def next_s(self) -> int:
-        """When something happens next. Raises BadValue when jobs wait and nothing ever will."""
+        """The time of the next event. Raises BadValue when jobs wait and there is none."""
         now_s: int = self.due_s[self.at]
         if self.ends and self.ends[0][0] < now_s:
             now_s = self.ends[0][0]
@@ -279,7 +316,7 @@ class Play:
         return now_s
 
     def submit(self, number: int) -> None:
-        """sbatch of the next job."""
+        """Submits the next job."""
         uid = self.users[number]
         actor = self.actors.get(uid)
         if actor is None:
@@ -288,17 +325,18 @@ class Play:
         self.at += 1
 
     def obey(self, now_s: int) -> None:
-        """Do as the nodes were told, and look what comes of it."""
+        """Executes the commands to nodes and schedules their results."""
         cluster = self.cluster
         launched, stopped = cluster.launched, cluster.stopped
-        cluster.launched, cluster.stopped = [], []
+        cluster.launched = []
+        cluster.stopped = []
         for launch in launched:
             number = self.number_of(launch.job_id)
             if self.launches[number] is not None:
                 self.preemptions += 1
             limit_s = launch.job.time_limit_s
             ran_s = self.run_s[number] if limit_s < 0 else min(self.run_s[number], limit_s)
-            running = Running(launch, number, now_s, now_s + ran_s)
+            running = SimRunning(launch, number, now_s, now_s + ran_s)
             self.start_s[number], self.launches[number] = now_s, launch
             self.live[launch.job_id, launch.attempt] = running
             self.push(running)
@@ -319,13 +357,13 @@ class Play:
         if stopped:
             cluster.seal()
 
-    def push(self, running: Running) -> None:
-        """It will end then."""
+    def push(self, running: SimRunning) -> None:
+        """Adds an expected end."""
         heapq.heappush(self.ends, (running.end_s, self.entries, running))
         self.entries += 1
 
-    def exit(self, running: Running, now_s: int) -> None:
-        """It has ended."""
+    def exit(self, running: SimRunning, now_s: int) -> None:
+        """Handles the end of a running job."""
         launch = running.launch
         del self.live[launch.job_id, launch.attempt]
         running.end_s = -1
@@ -334,7 +372,7 @@ class Play:
 
     def nodes(self) -> tuple[tuple[int, ...], ...]:
         """The node numbers of each job's last run; empty on a machine of one node."""
-        names = {name: number for number, name in enumerate(self.cluster.core.state.node_names)}
+        names = {name: number for number, name in enumerate(self.cluster.core.state.layout.node_names)}
         if len(names) < 2:
             return ()
         return tuple(

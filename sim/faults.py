@@ -1,4 +1,4 @@
-"""What goes wrong in a fault world: one method for each kind. Each acts on one part and says so in the trace."""
+"""The faults of a fault world: one method for each kind. Each affects one part and is recorded in the trace."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,8 +19,13 @@ class Faults:
         self, timeline: Timeline, random: Random, network: Network, ctld: SimController, nodes: dict[str, SimNode],
         people: People, checkers: Checkers,
     ) -> None:  # fmt: skip
-        self._timeline, self._random, self._network, self._checkers = timeline, random, network, checkers
-        self._ctld, self._nodes, self._people = ctld, nodes, people
+        self._timeline = timeline
+        self._random = random
+        self._network = network
+        self._checkers = checkers
+        self._ctld = ctld
+        self._nodes = nodes
+        self._people = people
         self.stopped = False
 
     def _node(self) -> SimNode:
@@ -39,7 +44,7 @@ class Faults:
         self._later(5 * US, 200 * US, node.power_on)
 
     def declare_down(self) -> None:
-        """A node is dead, and an administrator says so; it is repaired later."""
+        """A node fails and an administrator sets it DOWN; it is repaired later."""
         node = self._node()
         self._checkers.disturbed(node.name)
         node.power_off()
@@ -76,17 +81,17 @@ class Faults:
     # ---- GPUs ----------------------------------------------------------------------------------------------------
 
     def gpu_lost(self) -> None:
-        """One falls off the bus."""
+        """A GPU falls off the bus."""
         node = self._node()
         node.change_gpus("a GPU is lost", node.gpus.lose)
 
     def gpu_spoilt(self) -> None:
-        """A node thinks less of one of its GPUs."""
+        """A node reports one of its GPUs as degraded."""
         node = self._node()
         node.change_gpus("a GPU is spoilt", lambda: node.gpus.spoil(node.now_us()))
 
     def gpu_well(self) -> None:
-        """One is there and well again."""
+        """A GPU is healthy again."""
         node = self._node()
         node.change_gpus("a GPU is well", lambda: node.gpus.recover(node.now_us()))
 
@@ -101,7 +106,7 @@ class Faults:
             stream.cut()
 
     def half_open(self) -> None:
-        """One direction of a stream goes black."""
+        """One direction of a stream loses all messages."""
         node, side = self._node(), self._random.choice((NODE, CTLD))
         self._checkers.disturbed(node.name)
         self._timeline.say(0, f"nothing from the {side} gets through on the stream of {node.name}")
@@ -109,11 +114,11 @@ class Faults:
             stream.blacken(side)
 
     def part_shortly(self) -> None:
-        """Nothing moves for less time than it takes to notice."""
+        """A stall shorter than the detection time."""
         self._part(self._random.randint(100_000, 14 * US))
 
     def part(self) -> None:
-        """A node is cut off for longer; now and then for longer than any lease."""
+        """A node is cut off for longer, sometimes for longer than any lease."""
         self._part(self._random.randint(16 * US, 500 * US))
 
     def _part(self, duration_us: int) -> None:

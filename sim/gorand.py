@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 _WORDS, _TAP = 607, 273
 _MODULUS, _FACTOR = 2**31 - 1, 48271
 _SKIPPED = 20
-#: How far the fixed table is from its seed.
+#: The steps from the seed to the fixed table.
 _TABLE_STEPS = 7_800_000_000_000
 _MASK_63, _MASK_64 = 2**63 - 1, 2**64 - 1
 
@@ -25,11 +25,13 @@ class GoRand:
     def __init__(self, seed: int) -> None:
         words = _seeded(seed, 40, 20)
         self._state = [word ^ int(mixed) for word, mixed in zip(words, _table(), strict=True)]
-        self._tap, self._feed = 0, _WORDS - _TAP
+        self._tap = 0
+        self._feed = _WORDS - _TAP
 
     def int63(self) -> int:
         """63 random bits."""
-        self._tap, self._feed = (self._tap - 1) % _WORDS, (self._feed - 1) % _WORDS
+        self._tap = (self._tap - 1) % _WORDS
+        self._feed = (self._feed - 1) % _WORDS
         word = (self._state[self._feed] + self._state[self._tap]) & _MASK_64
         self._state[self._feed] = word
         return word & _MASK_63
@@ -57,7 +59,7 @@ class GoRand:
         return found
 
     def _below(self, n: int) -> int:
-        """What shuffle uses instead of intn: the upper half of a product, drawn again where it would be uneven."""
+        """The variant of intn for shuffle: the upper half of a product, drawn again where it would be biased."""
         product = (self.int63() >> 31) * n
         while product & 0xFFFF_FFFF < (2**32 - n) % n:
             product = (self.int63() >> 31) * n

@@ -1,20 +1,20 @@
-"""What a schedule is worth: the figures of one run, each as it was defined where it was published.
+"""The figures of one run of a schedule, each as defined in its publication.
 
 With s = submit, b = begin, e = end, r = e - b, w = b - s, p = processors of a job, P = processors of the machine:
 
     wait                w: mean, median, p95, p99, max; quantiles by linear interpolation
     bounded slowdown    max(1, (w + r) / max(r, tau)); tau = 10 s   (Feitelson and Rudolph 1998); mean, p95, and the root
-                        of the mean square (rms), which punishes the tail
+                        of the mean square (rms), which weights the tail
     flow                mean of w + r; weighted by area: sum((w + r) p r) / sum(p r)
-    area-weighted wait  sum(w p r) / sum(p r): what big jobs feel
+    area-weighted wait  sum(w p r) / sum(p r): weighted towards big jobs
     utilisation         sum(p r) / (P (max e - min s)); for each TRES with its own amounts and total
-    steady utilisation  the same between 10 % and 90 % of the time from min s to max e: without filling and draining
+    steady utilisation  the same between 10 % and 90 % of the time from min s to max e: without ramp-up and drain
     makespan            max e - min s
     Jain                (sum x)^2 / (n sum x^2), x = the mean bounded slowdown of each user (Jain, Chiu, Hawe 1984)
     starvation          jobs with w > 48 h
     goodput             sum of r of the runs that completed / sum of all r, with those that were preempted or requeued
 
-Nothing here knows how the schedule came about.
+This module does not depend on how the schedule was made.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What the figures are computed from. The columns have one row a job."""
+    """The input of the figures. The columns have one row per job."""
 
     submit_s: Array
     start_s: Array
@@ -81,7 +81,7 @@ QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def bounded_slowdown(wait_s: Array, run_s: Array, tau_s: int, clipped: bool = True) -> NDArray[np.float64]:
-    """Of each job. Unclipped it may be below 1, as the cross-check with Batsim has it."""
+    """The bounded slowdown of each job. Unclipped it may be below 1, as in the cross-check with Batsim."""
     ratio = (wait_s + run_s) / np.maximum(run_s, tau_s)
     return np.maximum(ratio, 1.0) if clipped else ratio
 
@@ -103,6 +103,6 @@ def means_by(group: Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def jain(values: NDArray[np.float64]) -> float:
-    """1 when all are equal, 1/n when one has all."""
+    """Jain's index: 1 when all are equal, 1/n when one has all."""
     squares = float((values**2).sum())
     return float(values.sum()) ** 2 / (len(values) * squares) if squares else 1.0

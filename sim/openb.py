@@ -3,14 +3,14 @@
 The protocol is that of "Beware of Fragmentation" (FGD, USENIX ATC'23), so that the published figures come out to the digit:
 - Arrivals of a seed: the pods in order of name, shuffled; then pods drawn with replacement until the GPU requests would
   pass 130 % of the cluster (the check adds one GPU's share only, as there), or, if there are more at first, pods removed at
-  random until they do not. Ten draws are thrown away; a permutation of the nodes, in order of name, is their rank among
+  random until they do not. Ten draws are discarded; a permutation of the nodes, in order of name, is their rank among
   equal scores. All with Go's generator (gorand.py). `sequences` replaces that by recorded orders.
-- Pods come one at a time and never leave. One that fits nowhere has failed, and counts as arrived.
+- Pods arrive one at a time and never leave. One that fits nowhere has failed, and counts as arrived.
 - The distribution M that policies may know: the most frequent (CPUs, share, count, models) that make up 95 % of the list.
 - Curves: after each pod, x = arrived GPU milli in percent of the cluster, rounded; y = the mean in that bucket of the
   allocated (or the fragmented) GPU milli in percent of the cluster.
 
-Placement itself is _fastsched's; nothing of it is written here.
+_fastsched does the placement.
 """
 
 from collections import Counter
@@ -20,16 +20,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from _fastsched.fragment_contract import GPU_MILLI, POLICIES, RANDOM, Classes, Nodes, Placements, Shapes
+from _fastsched.fragment_contract import (
+    GPU_MILLI,
+    POLICIES,
+    RANDOM,
+    Classes,
+    FragmentNodes,
+    NodeSizes,
+    Placements,
+    Shapes,
+)
 from _fastsched.fragment_pick import place
 from _fastsched.fragment_tables import Tables, prepare
 from penstock.values.errors import BadValue
 from sim.gorand import GoRand
 from sim.openb_files import OpenbNode, OpenbPod
 
-#: GPU requests arrive until they are this much of the cluster.
+#: The share of the cluster at which arrivals stop.
 ARRIVALS_PERCENT = 130
-#: How much of the list the distribution covers.
+#: The share of the list that the distribution covers.
 COVERED = 0.95
 _ANY_MODEL = 2**64 - 1
 #: Draws of the study's program between arrivals and ranks.
@@ -37,10 +46,10 @@ _UNUSED_DRAWS = 10
 
 
 @dataclass(frozen=True)
-class Workload:
+class OpenbWorkload:
     """A cluster and a list of pods as columns."""
 
-    nodes: Nodes  # in order of name; rank is their number
+    nodes: FragmentNodes  # in order of name; rank is their number
     shapes: Shapes
     pod_shape: NDArray[np.int32]  # by pod, in order of name
     tables: Tables
@@ -64,7 +73,7 @@ class Arrivals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OpenbOutcome:
     """One run: end state and curves."""
 
     policy: str
@@ -79,19 +88,19 @@ class Outcome:
     fragmentation_curve: NDArray[np.float64]
 
 
-def make_workload(nodes: list[OpenbNode], pods: list[OpenbPod]) -> Workload:
+def make_workload(nodes: list[OpenbNode], pods: list[OpenbPod]) -> OpenbWorkload:
     """Columns of these lists. BadValue if they cannot be simulated together."""
     nodes = sorted(nodes, key=lambda node: node.name)
     pods = sorted(pods, key=lambda pod: pod.name)
     models = sorted({node.model for node in nodes})
     if len(models) > 64:
-        raise BadValue(f"{len(models)} models of GPU; at most 64 can be told apart")
+        raise BadValue(f"{len(models)} models of GPU; at most 64 are supported")
     if not any(pod.gpus for pod in pods) or not any(node.gpus for node in nodes):
-        raise BadValue("no pod asks for a GPU, or no node has one: there is nothing to measure")
+        raise BadValue("no pod requests a GPU, or no node has one: there is nothing to measure")
     kinds = sorted({_kind(pod) for pod in pods})
     number = {kind: at for at, kind in enumerate(kinds)}
     gpus = np.array([node.gpus for node in nodes], np.int32)
-    columns = Nodes(
+    columns = FragmentNodes(
         cpu_milli=np.array([node.cpu_milli for node in nodes], np.int64),
         mem_mb=np.array([node.mem_mb for node in nodes], np.int64),
         gpus=gpus,
@@ -107,8 +116,9 @@ def make_workload(nodes: list[OpenbNode], pods: list[OpenbPod]) -> Workload:
         models=np.array([_mask(kind[4], models) for kind in kinds], np.uint64),
     )
     supply = np.bincount(columns.model, columns.gpus, minlength=len(models)).astype(np.int64)
+    tables = prepare(frequent_classes(pods, models), supply, NodeSizes(columns.gpus, columns.cpu_milli))
     pod_shape = np.array([number[_kind(pod)] for pod in pods], np.int32)
-    return Workload(columns, shapes, pod_shape, prepare(frequent_classes(pods, models), supply))
+    return OpenbWorkload(columns, shapes, pod_shape, tables)
 
 
 def frequent_classes(pods: list[OpenbPod], models: list[str]) -> Classes:
@@ -130,7 +140,7 @@ def frequent_classes(pods: list[OpenbPod], models: list[str]) -> Classes:
     )
 
 
-def arrivals_of(workload: Workload, seed: int) -> Arrivals:
+def arrivals_of(workload: OpenbWorkload, seed: int) -> Arrivals:
     """The study's arrivals for this seed."""
     chance = GoRand(seed)
     chance.int63()
@@ -151,7 +161,7 @@ def arrivals_of(workload: Workload, seed: int) -> Arrivals:
     return Arrivals(np.array(order, np.int32), np.array(chance.perm(len(workload.nodes.rank)), np.int32))
 
 
-def recorded_arrivals(workload: Workload, path: str, seed: int) -> Arrivals:
+def recorded_arrivals(workload: OpenbWorkload, path: str, seed: int) -> Arrivals:
     """`seqN` and `rankN` of a numpy archive. BadValue if they do not belong to this workload."""
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -168,17 +178,17 @@ def recorded_arrivals(workload: Workload, path: str, seed: int) -> Arrivals:
     return found
 
 
-def replay(workload: Workload, arrivals: Arrivals, policy: str) -> Placements:
+def replay(workload: OpenbWorkload, arrivals: Arrivals, policy: str) -> Placements:
     """Place all arrivals; one row a pod."""
     number = POLICIES.index(policy)
     draws = None
-    if number == RANDOM:  # the original's own order of chance depends on threads; any fair draw will do
+    if number == RANDOM:  # the original's random order depends on threads; any fair draw is equivalent
         draws = np.random.default_rng(arrivals.rank).integers(0, 1 << 63, len(arrivals.pods), dtype=np.uint64)
     nodes = workload.nodes._replace(rank=arrivals.rank)
     return place(nodes, workload.shapes, workload.pod_shape[arrivals.pods], workload.tables, number, draws)
 
 
-def summarise(workload: Workload, arrivals: Arrivals, policy: str, seed: int, placed: Placements) -> Outcome:
+def summarise(workload: OpenbWorkload, arrivals: Arrivals, policy: str, seed: int, placed: Placements) -> OpenbOutcome:
     """End state and curves of a run."""
     shape = workload.pod_shape[arrivals.pods]
     milli, started = workload.shape_milli[shape], placed.node >= 0
@@ -186,7 +196,7 @@ def summarise(workload: Workload, arrivals: Arrivals, policy: str, seed: int, pl
     fragmentation = placed.fragmentation / workload.tables.total_weight
     touched = np.zeros(len(workload.nodes.rank), np.uint32)
     np.bitwise_or.at(touched, placed.node[started], placed.gpus[started])
-    return Outcome(
+    return OpenbOutcome(
         policy=policy,
         seed=seed,
         pods=len(shape),

@@ -1,28 +1,30 @@
 """`penstock sim openb`: places the pods of an openb list on its nodes, by each policy and seed, and prints the table.
 
-One row a policy: means over the seeds of what is allocated when 90, 100 and 130 % of the cluster's GPUs have been asked
-for, beside the published value where the list is the study's own, and the end state of the first seed. `--curves` writes
-every curve, `--picture` draws the means.
+One row a policy: means over the seeds of the allocated GPUs when 90, 100 and 130 % of the cluster's GPUs have been
+requested, beside the published value where the list is the study's own, and the end state of the first seed. `--curves`
+writes every curve, `--picture` draws the means.
 """
 
-import argparse
 import csv
 import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 from _fastsched.fragment_contract import POLICIES
 from _fastsched.fragment_pick import COMPILED
+from penstock.commandline import CommandLine, Converted
 from penstock.values.errors import BadValue
 from sim.openb import (
     ARRIVALS_PERCENT,
-    Outcome,
-    Workload,
+    OpenbOutcome,
+    OpenbWorkload,
     arrivals_of,
     make_workload,
     recorded_arrivals,
@@ -36,28 +38,81 @@ SEEDS_MAX = 1000
 SHOWN_PERCENT = (90, 100, 130)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status 0; 1 if a file cannot be read or written."""
-    asked = _parser().parse_args(argv)
-    try:
-        workload = make_workload(read_openb_nodes(asked.nodes), read_openb_pods(asked.pods))
-        if not COMPILED:
-            sys.stderr.write("penstock sim openb: warning: _fastsched is not compiled; this takes hours, not seconds\n")
-        outcomes, pods_per_s = run(workload, asked.policy or list(POLICIES), asked.seeds, asked.sequences)
-        _write(asked, outcomes)
-    except (BadValue, OSError) as error:
-        sys.stderr.write(f"penstock sim openb: error: {error}\n")
-        return 1
-    known = published(asked.pods) if tuple(asked.seeds) == SEEDS else {}
+class OutputOptions(NamedTuple):
+    """The output to be written, and its destination."""
+
+    out: str | None
+    curves: str | None
+    picture: str | None
+
+
+def _seeds(text: str) -> list[int]:
+    """`42`, `42-51`."""
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise BadValue(f"{text!r} is not a seed or a range of seeds such as 42-51")
+    seeds = range(int(first), int(last or first) + 1)
+    if not 1 <= len(seeds) <= SEEDS_MAX:
+        raise BadValue(f"{text!r} holds {len(seeds)} seeds; between 1 and {SEEDS_MAX} can be run")
+    return list(seeds)
+
+
+@click.command(
+    "openb",
+    cls=CommandLine,
+    wrong_use=2,
+    help="Place the pods of an openb list (Alibaba's GPU trace) on its nodes.",
+    examples=(
+        (
+            "penstock sim openb --nodes nodes.csv.gz --pods pods.csv.gz --seeds 42-51",
+            "all policies, ten arrival orders",
+        ),
+    ),
+)
+@click.option("--nodes", metavar="FILE", required=True, help="List of nodes, CSV, gzip or not.")
+@click.option("--pods", metavar="FILE", required=True, help="List of pods, CSV, gzip or not.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(list(POLICIES)),
+    help="May be given several times (default: all).",
+)
+@click.option(
+    "--seeds", type=Converted("seeds", _seeds), default="42", metavar="N-M", help="Arrival orders (default: 42)."
+)
+@click.option("--sequences", metavar="NPZ", help="Recorded orders seqN and rankN instead of the generator's.")
+@click.option("--out", metavar="FILE", help="Write the end state of every run as JSON.")
+@click.option("--curves", metavar="FILE", help="Write every curve as CSV.")
+@click.option("--picture", metavar="FILE", help="Draw the mean curves (.png, .svg, .pdf).")
+@click.option("--json", "as_json", is_flag=True, help="Print the end state of every run as JSON, not the table.")
+def command(
+    nodes: str,
+    pods: str,
+    policies: tuple[str, ...],
+    seeds: list[int],
+    sequences: str | None,
+    as_json: bool,
+    **files: str | None,
+) -> None:
+    """Reads the lists, runs the policies, prints the results."""
+    workload = make_workload(read_openb_nodes(nodes), read_openb_pods(pods))
+    if not COMPILED:
+        sys.stderr.write("penstock sim openb: warning: _fastsched is not compiled; this takes hours, not seconds\n")
+    outcomes, pods_per_s = run(workload, list(policies) or list(POLICIES), seeds, sequences)
+    _write(OutputOptions(**files), outcomes)
+    if as_json:
+        sys.stdout.write(json.dumps(_json_rows(outcomes)) + "\n")
+        return
+    known = published(pods) if tuple(seeds) == SEEDS else {}
     sys.stdout.write(table(outcomes, known, pods_per_s))
-    return 0
 
 
 def run(
-    workload: Workload, policies: list[str], seeds: Sequence[int], sequences: str | None
-) -> tuple[list[Outcome], dict[str, float]]:
-    """All runs, and by policy how many pods were placed in a second of CPU time."""
-    outcomes: list[Outcome] = []
+    workload: OpenbWorkload, policies: list[str], seeds: Sequence[int], sequences: str | None
+) -> tuple[list[OpenbOutcome], dict[str, float]]:
+    """All runs, and by policy the pods placed per second of CPU time."""
+    outcomes: list[OpenbOutcome] = []
     spent, pods = dict.fromkeys(policies, 0.0), dict.fromkeys(policies, 0)
     for seed in seeds:
         arrivals = recorded_arrivals(workload, sequences, seed) if sequences else arrivals_of(workload, seed)
@@ -70,7 +125,7 @@ def run(
     return outcomes, {policy: pods[policy] / max(spent[policy], 1e-9) for policy in policies}
 
 
-def mean_curves(outcomes: list[Outcome], policy: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def mean_curves(outcomes: list[OpenbOutcome], policy: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Allocated and fragmented percent by percent arrived: means over the seeds."""
     own = [outcome for outcome in outcomes if outcome.policy == policy]
     curves = np.array([[o.allocated_curve, o.fragmentation_curve] for o in own])
@@ -79,7 +134,7 @@ def mean_curves(outcomes: list[Outcome], policy: str) -> tuple[NDArray[np.float6
     return allocated, fragmented
 
 
-def table(outcomes: list[Outcome], known: dict[str, float], pods_per_s: dict[str, float]) -> str:
+def table(outcomes: list[OpenbOutcome], known: dict[str, float], pods_per_s: dict[str, float]) -> str:
     """The table of means, and the end states of the first seed."""
     seeds = sorted({outcome.seed for outcome in outcomes})
     policies = list(dict.fromkeys(outcome.policy for outcome in outcomes))
@@ -104,9 +159,9 @@ def table(outcomes: list[Outcome], known: dict[str, float], pods_per_s: dict[str
     return "\n".join([*lines, ""])
 
 
-def _write(asked: argparse.Namespace, outcomes: list[Outcome]) -> None:
+def _write(asked: OutputOptions, outcomes: list[OpenbOutcome]) -> None:
     if asked.out:
-        Path(asked.out).write_text(json.dumps(_plain(outcomes), indent=2) + "\n", encoding="utf-8")
+        Path(asked.out).write_text(json.dumps(_json_rows(outcomes), indent=2) + "\n", encoding="utf-8")
     if asked.curves:
         with Path(asked.curves).open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream)
@@ -118,7 +173,7 @@ def _write(asked: argparse.Namespace, outcomes: list[Outcome]) -> None:
         draw(outcomes, asked.picture)
 
 
-def _plain(outcomes: list[Outcome]) -> list[dict[str, str | int | float]]:
+def _json_rows(outcomes: list[OpenbOutcome]) -> list[dict[str, str | int | float]]:
     names = ("policy", "seed", "pods", "failed_pods", "allocated_gpu_milli", "allocated_cpu_milli", "gpus_touched")
     return [
         {
@@ -130,7 +185,7 @@ def _plain(outcomes: list[Outcome]) -> list[dict[str, str | int | float]]:
     ]
 
 
-def draw(outcomes: list[Outcome], path: str) -> None:
+def draw(outcomes: list[OpenbOutcome], path: str) -> None:
     """Means of the curves as a picture; the ending of the name says of what kind."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -152,29 +207,3 @@ def draw(outcomes: list[Outcome], path: str) -> None:
         figure.savefig(path)
     except ValueError as error:
         raise BadValue(f"{path}: {error}") from None
-
-
-def _seeds(text: str) -> list[int]:
-    """`42`, `42-51`."""
-    first, dash, last = text.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a seed or a range of seeds such as 42-51")
-    seeds = range(int(first), int(last or first) + 1)
-    if not 1 <= len(seeds) <= SEEDS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} holds {len(seeds)} seeds; between 1 and {SEEDS_MAX} can be run")
-    return list(seeds)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock sim openb", description="Place the pods of an openb list (Alibaba's GPU trace) on its nodes."
-    )
-    parser.add_argument("--nodes", required=True, metavar="FILE", help="list of nodes, CSV, gzip or not")
-    parser.add_argument("--pods", required=True, metavar="FILE", help="list of pods, CSV, gzip or not")
-    parser.add_argument("--policy", action="append", choices=POLICIES, help="may be given several times (default: all)")
-    parser.add_argument("--seeds", type=_seeds, default=[42], metavar="N-M", help="arrival orders (default: 42)")
-    parser.add_argument("--sequences", metavar="NPZ", help="recorded orders seqN and rankN instead of the generator's")
-    parser.add_argument("--out", metavar="FILE", help="write the end state of every run as JSON")
-    parser.add_argument("--curves", metavar="FILE", help="write every curve as CSV")
-    parser.add_argument("--picture", metavar="FILE", help="draw the mean curves (.png, .svg, .pdf)")
-    return parser

@@ -2,8 +2,8 @@
 
 Columns of nodes: sn, cpu_milli, memory_mib, gpu, model. Of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and where
 the list has them gpu_spec (allowed models, joined by |), creation_time, deletion_time (seconds since the trace began).
-Columns are found by name; others are skipped. What cannot be read ends the reading with file and line: half a list would
-give figures that look right. Where to find the lists: docs/simulator.md.
+Columns are found by name; others are skipped. An invalid line ends the reading with file and line: half a list would
+give plausible but wrong figures. docs/simulator.md has the sources of the lists.
 """
 
 import csv
@@ -15,7 +15,7 @@ from pathlib import Path
 from _fastsched.fragment_contract import GPU_MILLI, GPUS_MAX
 from penstock.values.errors import BadValue
 
-#: A list of a million pods; beyond that it is probably not one.
+#: A list of a million pods; a larger file is probably not a list.
 LIST_BYTES_MAX = 256 * 1024**2
 _GZIP = b"\x1f\x8b"
 

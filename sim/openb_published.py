@@ -1,7 +1,7 @@
-"""Published results of the GPU study, to stand beside ours: percent of the cluster's GPUs allocated when 100 % have arrived.
+"""Published results of the GPU study, for comparison: percent of the cluster's GPUs allocated when 100 % have arrived.
 
-Means over seeds 42 to 51 on its 1,213 nodes, from the artifact of "Beware of Fragmentation" (USENIX ATC'23). A workload is
-known by the name of its list of pods.
+Means over seeds 42 to 51 on its 1,213 nodes, from the artifact of "Beware of Fragmentation" (USENIX ATC'23). A workload
+is identified by the name of its list of pods.
 """
 
 from pathlib import PurePath

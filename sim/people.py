@@ -1,49 +1,47 @@
-"""Users and administrators of a fault world: what they ask for, how their scripts behave, and what they remember.
-
-A client sends a request, waits, and hears an answer or a broken connection. A submission is sent again with the same
-key, as sbatch does, until it is answered or its user gives up. Everything that was answered is told to the checkers.
+"""Users and administrators of a fault world: their requests, the behaviour of their scripts, and their state. A client
+sends a request and waits for an answer or a broken connection. A submission is repeated with the same key, as by
+sbatch, until it is answered or its user gives up. The checkers get every answer.
 """
 
 import dataclasses
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import msgspec
 
-from ctld.core.effects import Ended, Refusal, Results, Submitted
-from ctld.core.events import (
+from ctld.core.records.effects import JobEnded, Refusal, Results, Submitted
+from ctld.core.records.events import (
     Actor,
-    AnyEvent,
     AwaitJob,
     CancelJobs,
     ControlAction,
     ControlJobs,
+    Event,
     JobFilter,
+    JobSubmission,
     LoadConfig,
     Role,
     SubmitJob,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
-    WantedJob,
 )
-from ctld.core.model import JobRow, SpecRow
+from ctld.core.records.job import JobRow, SpecRow
 from penstock.values.config import Config
+from penstock.values.fields import Fields, made_of
 from penstock.values.jobkind import JobKind
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
-from sim.checkers import Checkers, Wish
+from sim.checkers import Checkers, ExpectedDemand
 from sim.simctld import SimController
-from sim.simstep import HOLDER, Nature
-from sim.stepping import Clients
-from sim.swarm import Options
+from sim.simstep import EXTERN_PROGRAM, Nature
+from sim.swarm import SwarmOptions
 from sim.timeline import US, Timeline
 
 USERS = {"ann": 1001, "bob": 1002}
 ROOT = Actor(0, 0, "root", "root", ("root",), Role.ADMINISTRATOR)
-#: A holder goes on until it is told to end.
-HOLDER_RUN_US = 10**9 * US
-#: How often a submission is sent. With the pauses this is longer than a submit key is remembered.
+#: An extern step runs until it is ended.
+EXTERN_RUN_US = 10**9 * US
+#: The most attempts of a submission. With the pauses this is longer than the lifetime of a submit key.
 TRIES_MAX = 12
 DEPENDENCIES = ("afterok", "afterany", "afternotok", "after", "singleton")
 HOPELESS = (
@@ -56,40 +54,45 @@ class People:
 
     def __init__(
         self,
-        options: Options,
+        options: SwarmOptions,
         timeline: Timeline,
         random: Random,
         ctld: SimController,
         checkers: Checkers,
         config: Config,
     ) -> None:
-        self._options, self._timeline, self._random = options, timeline, random
-        self._ctld, self._checkers, self._base = ctld, checkers, config
+        self._options = options
+        self._timeline = timeline
+        self._random = random
+        self._ctld = ctld
+        self._checkers = checkers
+        self._base = config
         self._number = 0
-        self._loose: dict[int, None] = {}  # jobs that somebody has released: a hold of them proves nothing
+        self._loose: dict[int, None] = {}  # released jobs: a hold of them proves nothing
         self.open_requests = 0
         self.lost_replies = options.lost_replies
-        self.clients: Clients
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
-    def ask(self, make: Callable[[int], AnyEvent], heard: Callable[[Any], None], tries: int = 1) -> None:
-        """Send a request; send it again when the connection breaks, so many times in all."""
+    def ask(self, make: Callable[[int], Event], on_answer: Callable[[object], None], tries: int = 1) -> None:
+        """Sends a request; repeats it when the connection breaks, up to a number of attempts."""
         self.open_requests += 1
-        self._timeline.after(self._network_us(), self._arrive, make, heard, tries)
+        self._timeline.after(self._network_us(), self._arrive, make, on_answer, tries)
 
     def _network_us(self) -> int:
         return self._random.randint(100, self._options.delay_max_us)
 
-    def _arrive(self, make: Callable[[int], AnyEvent], heard: Callable[[Any], None], tries: int) -> None:
-        answered = self._once(make, heard, tries)
+    def _arrive(self, make: Callable[[int], Event], on_answer: Callable[[object], None], tries: int) -> None:
+        answered = self._once(make, on_answer, tries)
         if not self._ctld.up:
             answered(None)
         else:
             self._ctld.ask(make, answered)
 
-    def _once(self, make: Callable[[int], AnyEvent], heard: Callable[[Any], None], tries: int) -> Callable[[Any], None]:
-        def answered(body: Any) -> None:
+    def _once(
+        self, make: Callable[[int], Event], on_answer: Callable[[object], None], tries: int
+    ) -> Callable[[object], None]:
+        def answered(body: object) -> None:
             self.open_requests -= 1
             if body is not None and self._random.random() >= self.lost_replies:
                 self.open_requests += 1
@@ -97,11 +100,11 @@ class People:
             elif tries > 1:
                 self.open_requests += 1
                 pause_us = self._random.choice((100_000, 2 * US, 30 * US, 120 * US))
-                self._timeline.after(pause_us, self._arrive, make, heard, tries - 1)
+                self._timeline.after(pause_us, self._arrive, make, on_answer, tries - 1)
 
-        def deliver(body: Any) -> None:
+        def deliver(body: object) -> None:
             self.open_requests -= 1
-            heard(body)
+            on_answer(body)
 
         return answered
 
@@ -130,65 +133,66 @@ class People:
         text = kind if kind == "singleton" else f"{kind}:{target}"
         self._submit(self._wanted(dependency=text, kill_on_invalid_dep=kill), depends=(kind, target))
 
-    def _wanted(self, **more: Any) -> WantedJob:
+    def _wanted(self, **more: object) -> JobSubmission:
         random, options = self._random, self._options
         nodes = random.choice((0, 0, 0, 1, 2))
         gpus = random.randint(1, options.gpus) if options.gpus and random.random() < 0.4 else 0
-        fields: dict[str, Any] = {
-            "name": f"job{random.randint(0, 3)}", "work_dir": b"/tmp",
-            "ntasks": random.randint(1, options.cpus), "nodes_min": min(nodes, options.nodes),
+        name, ntasks = f"job{random.randint(0, 3)}", random.randint(1, options.cpus)
+        fields: Fields = {
+            "name": name, "work_dir": b"/tmp",
+            "ntasks": ntasks, "nodes_min": min(nodes, options.nodes),
             "time_limit_s": random.choice((None, 5, 60, 600)), "requeue": random.choice((None, True, False)),
             "exclusive": random.random() < 0.1, "hold": random.random() < 0.05,
             "mem_per_cpu_mb": random.choice((None, None, 300)),
             "partitions": random.choice(((), ("debug",), ("small", "debug"))),
             "begin_at_us": self._timeline.now_us + random.randint(1, 100) * US if random.random() < 0.1 else 0,
         }  # fmt: skip
-        if gpus and fields["ntasks"] % 2 == 0:
+        if gpus and ntasks % 2 == 0:
             fields["gres_per_node"] = (("shard", "", gpus),)
         elif gpus:
             fields["gres_per_node"] = (("gpu", random.choice(("", "", "a100")), gpus),)
-            fields["gpu_mem_mb"] = 60_000 if options.gpus_named and fields["ntasks"] == 1 else 0
+            fields["gpu_mem_mb"] = 60_000 if options.gpus_named and ntasks == 1 else 0
         if random.random() < 0.1 and options.nodes > 1:
             fields["nodes_excluded"] = f"n{random.randint(1, options.nodes)}"
         if random.random() < 0.1:
             fields["signal"] = "B:USR1@5"
-        return WantedJob(**fields | more)
+        return made_of(JobSubmission, fields | more)
 
     def _submit(
-        self, wanted: WantedJob, tasks: int = 0, throttle: int = 0, depends: tuple[str, int] = ("", 0),
+        self, wanted: JobSubmission, tasks: int = 0, throttle: int = 0, depends: tuple[str, int] = ("", 0),
         actor: Actor | None = None, then: Callable[[int], None] = lambda job_id: None,
     ) -> None:  # fmt: skip
         self._number += 1
-        actor = actor or self.somebody()
+        actor = actor or self.random_user()
         user = actor.user_name
-        wish = Wish(
+        demand = ExpectedDemand(
             key=f"{self._number:032x}", user=user, name=wanted.name, script=b"script %d" % self._number, tasks=tasks,
             throttle=throttle, depends=depends, begin_at_us=wanted.begin_at_us,
             nodes_excluded=(wanted.nodes_excluded,) if wanted.nodes_excluded else (),
         )  # fmt: skip
-        self._checkers.wished(wish)
-        spec = SpecRow(wish.script.rjust(32, b"."), wish.script, (), ())
+        self._checkers.about_to_submit(demand)
+        spec = SpecRow(demand.script.rjust(32, b"."), demand.script, (), ())
         at_us = self._timeline.now_us
 
-        def heard(body: Any) -> None:
+        def on_answer(body: object) -> None:
             if isinstance(body, Submitted):
                 self._timeline.say(
                     body.job_id, f"{user} is told: submitted {body.job_id} ({wanted.dependency or wanted.array})"
                 )
-                self._checkers.submitted(wish, body)
+                self._checkers.submitted(demand, body)
                 then(body.job_id)
 
-        event = SubmitJob(actor, wish.key, at_us, wanted, spec)
-        self.ask(lambda reply_to: msgspec.structs.replace(event, reply_to=reply_to), heard, TRIES_MAX)
+        event = SubmitJob(actor, demand.key, at_us, wanted, spec)
+        self.ask(lambda reply_to: msgspec.structs.replace(event, reply_to=reply_to), on_answer, TRIES_MAX)
         if self._random.random() < self._options.repeats:
-            self.ask(lambda reply_to: msgspec.structs.replace(event, reply_to=reply_to), heard, 2)
+            self.ask(lambda reply_to: msgspec.structs.replace(event, reply_to=reply_to), on_answer, 2)
 
-    def somebody(self) -> Actor:
-        """One of the users."""
+    def random_user(self) -> Actor:
+        """A random user."""
         return self.actor(self._random.choice(tuple(USERS)))
 
     def actor(self, user: str) -> Actor:
-        """A user as the controller sees him."""
+        """A user as the controller sees them."""
         return Actor(USERS[user], USERS[user], user, user, (user,))
 
     def submit_allocation(self, actor: Actor, kind: JobKind, then: Callable[[int], None]) -> None:
@@ -198,28 +202,12 @@ class People:
         )
         self._submit(wanted, actor=actor, then=then)
 
-    def submit_srun(self) -> None:
-        """srun outside of a job."""
-        self.clients.submit(JobKind.SRUN)
-
-    def submit_salloc(self) -> None:
-        """salloc, with some steps."""
-        self.clients.submit(JobKind.SALLOC)
-
-    def make_steps(self) -> None:
-        """srun in a job that is there."""
-        self.clients.in_job()
-
-    def cancel_step(self) -> None:
-        """scancel of a step."""
-        self.clients.cancel()
-
     def nature_of(self, script: bytes, job: JobRow, node: str) -> Nature:
-        """How the script of this attempt behaves: always the same for the same seed, script, task and attempt."""
+        """The behaviour of this attempt's script: a function of seed, script, task and attempt."""
         task = job.array_task_id if job.array_task_id is not None else ""
-        if script == HOLDER:
+        if script == EXTERN_PROGRAM:
             random = Random(f"{self._options.seed} {node} {job.job_id} {job.attempt}")  # noqa: S311 (chance for tests)
-            return Nature(run_us=HOLDER_RUN_US, on_term_us=random.choice((500, 2 * US)), cpu_share=0.0)
+            return Nature(run_us=EXTERN_RUN_US, on_term_us=random.choice((500, 2 * US)), cpu_share=0.0)
         where = "" if script.startswith(b"script") else node
         random = Random(f"{self._options.seed} {script!r} {task} {job.attempt}{where}")  # noqa: S311 (chance for tests)
         fate = random.random()
@@ -237,13 +225,15 @@ class People:
     # ---- what is done to jobs ------------------------------------------------------------------------------------
 
     def _some_id(self) -> int:
-        """A job id that somebody was told, or the id of an array's task."""
+        """A job id that some user has received, or the id of an array's task."""
         ids = list(self._checkers.last)
         return self._random.choice(ids[-15:]) if ids else 0
 
-    def _control(self, action: ControlAction, job_id: int, heard: Callable[[Any], None] = lambda body: None) -> None:
+    def _control(
+        self, action: ControlAction, job_id: int, on_answer: Callable[[object], None] = lambda body: None
+    ) -> None:
         self._timeline.say(job_id, f"{action.name} {job_id}")
-        self.ask(lambda reply_to: ControlJobs(ROOT, (str(job_id),), action, reply_to), heard)
+        self.ask(lambda reply_to: ControlJobs(ROOT, (str(job_id),), action, reply_to), on_answer)
 
     def cancel(self) -> None:
         """scancel of a job, or of a part of an array."""
@@ -255,13 +245,13 @@ class People:
         text = f"{job_id}_[{self._random.randint(0, 5)}-{self._random.randint(5, 9)}]" if part else str(job_id)
         signal_no = self._random.choice((0, 0, 0, 10))
 
-        def heard(body: Any) -> None:
+        def on_answer(body: object) -> None:
             if not part and not signal_no and _was_done(body):
                 self._timeline.say(job_id, f"told: {job_id} is cancelled")
                 self._checkers.answered_stop(job_id, "cancelled")
 
         self._timeline.say(job_id, f"scancel {text} signal {signal_no}")
-        self.ask(lambda reply_to: CancelJobs(ROOT, JobFilter(ids=(text,)), signal_no, reply_to=reply_to), heard)
+        self.ask(lambda reply_to: CancelJobs(ROOT, JobFilter(ids=(text,)), signal_no, reply_to=reply_to), on_answer)
 
     def hold(self) -> None:
         """scontrol hold."""
@@ -277,11 +267,11 @@ class People:
         if row is None:
             return
 
-        def heard(body: Any) -> None:
+        def on_answer(body: object) -> None:
             if _was_done(body) and job_id not in self._loose and not row.array_job_id:
                 self._checkers.answered_stop(job_id, "held")
 
-        self._control(action, job_id, heard)
+        self._control(action, job_id, on_answer)
 
     def release(self) -> None:
         """scontrol release."""
@@ -290,7 +280,7 @@ class People:
     def _release(self, job_id: int) -> None:
         if job_id:
             self._loose[job_id] = None
-            self._checkers.may_go_on(job_id)
+            self._checkers.about_to_release(job_id)
             self._control(ControlAction.RELEASE, job_id)
 
     def requeue(self) -> None:
@@ -320,11 +310,11 @@ class People:
         job_id = self._random.choice(list(self._checkers.ids.values()) or [0])
         if job_id:
 
-            def heard(body: Any) -> None:
-                if isinstance(body, Ended):
+            def on_answer(body: object) -> None:
+                if isinstance(body, JobEnded):
                     self._checkers.awaited(job_id)
 
-            self.ask(lambda reply_to: AwaitJob(ROOT, job_id, reply_to), heard)
+            self.ask(lambda reply_to: AwaitJob(ROOT, job_id, reply_to), on_answer)
 
     # ---- what is done to the cluster -----------------------------------------------------------------------------
 
@@ -352,7 +342,7 @@ class People:
         self.ask(lambda reply_to: UpdatePartition(ROOT, name, {"state": to}, reply_to), lambda body: None)
 
     def reconfigure(self) -> None:
-        """scontrol reconfigure: nodes in another order, perhaps one less, other times."""
+        """scontrol reconfigure: nodes in another order, perhaps one fewer, other times."""
         nodes = list(self._base.nodes)
         self._random.shuffle(nodes)
         if len(nodes) > 1 and self._random.random() < 0.3:
@@ -372,25 +362,24 @@ class People:
     def _take(self, config: Config) -> None:
         self._checkers.configured(config)
 
-        def heard(body: Any) -> None:
+        def on_answer(body: object) -> None:
             if body is not None and not isinstance(body, Refusal):
                 self._ctld.config = config
 
         self._timeline.say(0, f"reconfigure: {','.join(node.name for node in config.nodes)}")
-        self.ask(lambda reply_to: LoadConfig(config, reply_to), heard)
+        self.ask(lambda reply_to: LoadConfig(config, reply_to), on_answer)
 
     # ---- when the faults have stopped ----------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """The file says again what it said in the beginning."""
+        """Restores the initial configuration file."""
         self.lost_replies = 0.0
         self._take(self._base)
 
     def tend(self) -> None:
-        """What good administrators do every now and then: open everything, release, and cancel what is hopeless."""
+        """Periodic administration: opens everything, releases jobs, cancels those that can never run."""
         if not self._ctld.up:
             return
-        self.clients.tend(self._cancel_for_good)
         for partition in self._ctld.core.state.partition_list:
             if partition.state != "UP":
                 self._set_partition(partition.name, "UP")
@@ -407,7 +396,8 @@ class People:
                 which = JobFilter(ids=(_id_of(row),))
                 self.ask(lambda reply_to, w=which: CancelJobs(ROOT, w, reply_to=reply_to), lambda body: None)  # type: ignore[misc]
 
-    def _cancel_for_good(self, job_id: int) -> None:
+    def cancel_for_good(self, job_id: int) -> None:
+        """scancel of an allocation whose client has gone."""
         self._timeline.say(job_id, f"scancel {job_id}: nobody owns it")
         which = JobFilter(ids=(str(job_id),))
         self.ask(lambda reply_to: CancelJobs(ROOT, which, reply_to=reply_to), lambda body: None)
@@ -419,5 +409,5 @@ def _id_of(row: JobRow) -> str:
     return f"{row.array_job_id}_{row.array_task_id}" if row.array_job_id else str(row.job_id)
 
 
-def _was_done(body: Any) -> bool:
+def _was_done(body: object) -> bool:
     return isinstance(body, Results) and bool(body.results) and body.results[0].code == 0

@@ -1,6 +1,7 @@
-"""What a change of policy would do to waiting times: the same jobs, twice through the controller's own core.
+"""Computes the effect of a change of policy on waiting times: runs the same jobs twice through the controller's own
+core.
 
-Reads one JSON document from stdin and writes one to stdout (`penstock policy plan` calls it; nobody else has to):
+Reads one JSON document from stdin and writes one to stdout (for `penstock policy plan`):
 
     {"conf": TEXT, "jobs": [JOB, ...], "present": [CHANGE, ...], "changes": [CHANGE, ...]}
     -> {"before": {ACCOUNT: FIGURES}, "after": {ACCOUNT: FIGURES}}
@@ -9,37 +10,48 @@ JOB: user, account, partition, qos, submit_s, run_s, limit_s, procs, nodes, gpus
 refused, waiting (not started at the end of the replay), mean_s, median_s, p95_s and longest_s of the waits of those that
 started.
 
-Both plays begin with an empty cluster on which nobody has used anything, with the accounts as they are (`present`); the
-second makes the changes first. So what is compared is the policy, and not what happened before. A job runs as long as it
-did; one that still runs, or waits, is taken to need its time limit. What is not played is as in sim/cluster.py.
+Both runs begin with an empty cluster without past usage, with the current accounts (`present`); the second makes the
+changes first. So only the policies differ, not the history. A job runs as long as it did; one that still runs, or is
+pending, is assumed to need its time limit. sim/cluster.py lists what is not simulated.
 """
 
 import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
 
+# Any: members of a document of JSON
+from typing import Any
+
+import click
 import numpy as np
 
-from ctld.core.events import AccountAction, Actor, ChangeAccounts, ChangeQos, QosAction, Role, WantedJob
+from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeQos, JobSubmission, QosAction
+from penstock.commandline import CommandLine
 from penstock.config import load
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
-from sim.cluster import SITE, Cluster, Play, scheduling, wanted_sizes
+from penstock.values.fields import made_of
+from sim.associations import ADMINISTRATOR
+from sim.cluster import CHANGE_REPLIES, SITE, Play, SimCluster, scheduling, wanted_sizes
 from sim.workload import Workload, from_columns
 
-ADMINISTRATOR: Final = Actor(0, 0, "root", "root", (), Role.ADMINISTRATOR)
-#: Replies to changes; those to jobs are their numbers.
-_CHANGE_REPLIES: Final = 1 << 40
-
-Json = dict[str, Any]
+_Json = dict[str, Any]
 
 
-def main(argv: list[str]) -> int:
-    """Answer one document."""
+@click.command(
+    "policy",
+    cls=CommandLine,
+    help="Run jobs under two policies: one JSON document on standard input, one on standard output.",
+    examples=(("penstock policy plan site.yaml", "what calls it"),),
+)
+@click.option("--json", is_flag=True, expose_value=False, help="Accepted: the answer is JSON anyway.")
+def command() -> int:
+    """Reads one document and writes the answer."""
     try:
         answer = compare(json.load(sys.stdin))
+    except json.JSONDecodeError as error:
+        raise click.ClickException(f"standard input is not JSON: {error}") from error
     except BadValue as error:
         sys.stderr.write(f"penstock policy plan: error: the jobs cannot be replayed: {error}\n")
         return 1
@@ -47,10 +59,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def compare(document: Json) -> Json:
-    """Both plays."""
+def compare(document: _Json) -> _Json:
+    """Runs both policies."""
     config = scheduling(_config(document["conf"]), SITE)
-    present, changes, jobs = document["present"], document["changes"], in_order(document["jobs"])
+    present = document["present"]
+    changes = document["changes"]
+    jobs = in_order(document["jobs"])
     return {"before": _play(config, present, jobs), "after": _play(config, [*present, *changes], jobs)}
 
 
@@ -61,72 +75,62 @@ def _config(text: str) -> Config:
         return load(str(path)).config
 
 
-def _event(change: Json, reply_to: int) -> ChangeAccounts | ChangeQos:
+def _event(change: _Json, reply_to: int) -> ChangeAccounts | ChangeQos:
     """CHANGE is a ChangeAccountsRequest or ChangeQosRequest (it has no entity) by its fields."""
     if "entity" not in change:
         return ChangeQos(ADMINISTRATOR, QosAction(change["action"]), tuple(change["names"]), change["changes"],
                          reply_to=reply_to)  # fmt: skip
-    lists: Json = {name: tuple(change[name]) for name in ("accounts", "partitions", "users") if change.get(name)}
+    lists: _Json = {name: tuple(change[name]) for name in ("accounts", "partitions", "users") if change.get(name)}
     return ChangeAccounts(
         ADMINISTRATOR, AccountAction(change["action"]), change["entity"], tuple(change["names"]), change["changes"],
         reply_to=reply_to, **lists,
     )  # fmt: skip
 
 
-def play_of(conf: str, changes: list[Json], jobs: list[Json]) -> "_PolicyPlay":
-    """One play, over: for who wants more than the figures."""
+def play_of(conf: str, changes: list[_Json], jobs: list[_Json]) -> "_PolicyPlay":
+    """One finished run, for callers that need more than the figures."""
     return _played(scheduling(_config(conf), SITE), changes, jobs)
 
 
-def in_order(jobs: list[Json]) -> list[Json]:
-    """By submit time, as a workload has its rows."""
+def in_order(jobs: list[_Json]) -> list[_Json]:
+    """Sorts by submit time, the order of a workload's rows."""
     return sorted(jobs, key=lambda job: int(job["submit_s"]))
 
 
-def _play(config: Config, changes: list[Json], jobs: list[Json]) -> Json:
+def _play(config: Config, changes: list[_Json], jobs: list[_Json]) -> _Json:
     return _figures(jobs, _played(config, changes, jobs))
 
 
-def _played(config: Config, changes: list[Json], jobs: list[Json]) -> "_PolicyPlay":
-    cluster = Cluster(config)
-    for number, change in enumerate(changes):
-        cluster._step(_event(change, _CHANGE_REPLIES + number + 1))
-    cluster.seal()
-    for number, text in cluster.refused.items():
-        raise BadValue(f"change {number - _CHANGE_REPLIES + 1} is refused: {text}")
+def _played(config: Config, changes: list[_Json], jobs: list[_Json]) -> "_PolicyPlay":
+    cluster = SimCluster(config)
+    cluster.change(_event(change, CHANGE_REPLIES + number + 1) for number, change in enumerate(changes))
     workload = _workload(jobs)
-    play = _PolicyPlay(cluster, workload, [_wanted(config, job) for job in jobs], jobs)
+    gpus_max = config.gpus_of_largest() if config is not None else 0
+    play = _PolicyPlay(cluster, workload, [_wanted(config, gpus_max, job) for job in jobs], jobs)
     if jobs:
         play.run()
     return play
 
 
-def _workload(jobs: list[Json]) -> Workload:
+def _workload(jobs: list[_Json]) -> Workload:
     columns = {name: [job[name] for job in jobs] for name in ("submit_s", "run_s", "procs")}
     return from_columns("jobs", job_id=list(range(len(jobs))), requested_s=[job["limit_s"] for job in jobs], **columns)
 
 
-def _wanted(config: Config, job: Json) -> WantedJob:
-    """What it asked for, with who it is. A partition that is not there any more is the default one."""
-    fields = wanted_sizes(config, job["procs"], job["nodes"], 1000 * job["gpus"], job["mem_mb"])
+def _wanted(config: Config, gpus_max: int, job: _Json) -> JobSubmission:
+    """A job's request, with its user. A partition that no longer exists becomes the default one."""
+    fields = wanted_sizes(config, gpus_max, job["procs"], job["nodes"], 1000 * job["gpus"], job["mem_mb"])
     partitions = {partition.name for partition in config.partitions}
     names = tuple(name for name in job["partition"].split(",") if name in partitions)
     limit_s = job["limit_s"] if job["limit_s"] > 0 else None
-    return WantedJob(
-        name="job",
-        work_dir=b"/",
-        time_limit_s=limit_s,
-        account=job["account"],
-        qos=job["qos"],
-        partitions=names,
-        **fields,
-    )
+    fields |= {"account": job["account"], "qos": job["qos"], "partitions": names}
+    return made_of(JobSubmission, {"name": "job", "work_dir": b"/", "time_limit_s": limit_s, **fields})
 
 
 class _PolicyPlay(Play):
-    """Jobs of named users; a refusal is a figure."""
+    """A run with jobs of named users; refusals are counted."""
 
-    def __init__(self, cluster: Cluster, workload: Workload, wanted: list[WantedJob], jobs: list[Json]) -> None:
+    def __init__(self, cluster: SimCluster, workload: Workload, wanted: list[JobSubmission], jobs: list[_Json]) -> None:
         super().__init__(cluster, workload, wanted, watch=True)
         self._jobs = jobs
         self._number_of: dict[int, int] = {}
@@ -150,7 +154,7 @@ class _PolicyPlay(Play):
         return self._number_of[job_id]
 
 
-def _figures(jobs: list[Json], play: _PolicyPlay) -> Json:
+def _figures(jobs: list[_Json], play: _PolicyPlay) -> _Json:
     waits: dict[str, list[int]] = {}
     counts: dict[str, list[int]] = {}
     for number, job in enumerate(jobs):
@@ -167,7 +171,7 @@ def _figures(jobs: list[Json], play: _PolicyPlay) -> Json:
     return {name: _figure(counts[name], waits.get(name, [])) for name in sorted(counts)}
 
 
-def _figure(count: list[int], waits_s: list[int]) -> Json:
+def _figure(count: list[int], waits_s: list[int]) -> _Json:
     found = {"jobs": count[0], "refused": count[1], "waiting": count[2]}
     if waits_s:
         column = np.array(waits_s)

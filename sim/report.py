@@ -10,13 +10,13 @@ _DECIMALS_OTHER = 4
 
 
 def number(name: str, value: float) -> str:
-    """A figure as it is printed."""
+    """A figure as printed."""
     decimals = next((d for end, d in _DECIMALS.items() if name.endswith(end)), _DECIMALS_OTHER)
     return f"{value:,.{decimals}f}"
 
 
 def headline(result: Result) -> str:
-    """Under which conditions the figures hold: without these they say nothing."""
+    """The conditions of the figures."""
     conditions = [
         f"{result.workload}: {result.jobs:,} jobs",
         f"P = {result.processors:,}",
@@ -27,12 +27,21 @@ def headline(result: Result) -> str:
     lines = [", ".join(conditions)]
     if result.skipped:
         lines.append("left out: " + "; ".join(f"{why}: {count:,}" for why, count in result.skipped.items()))
+    if result.doubts:
+        lines.append("kept, but odd: " + "; ".join(f"{what}: {count:,}" for what, count in result.doubts.items()))
+    if result.unrecorded:
+        lines.append(f"note: {result.unrecorded}")
+    said: dict[str, list[str]] = {}
+    for run in result.runs:
+        for note in run.notes:
+            said.setdefault(note, []).append(run.policy)
+    lines += [f"note: {', '.join(policies)}: {note}" for note, policies in said.items()]
     return "\n".join(lines)
 
 
 def label(run: Run) -> str:
     """A run in a heading."""
-    return f"{run.policy} ({run.estimate}, {run.mode})"
+    return f"{run.policy} ({run.engine}, {run.estimate}, {run.mode})"
 
 
 def table(result: Result) -> str:
@@ -43,7 +52,7 @@ def table(result: Result) -> str:
     heads = [
         ["", *(run.policy for run in result.runs)],
         ["estimate", *(run.estimate for run in result.runs)],
-        ["engine, mode", *(f"{run.engine}, {run.mode}" for run in result.runs)],
+        ["engine, mode", *(run.engine if run.mode == "-" else f"{run.engine}, {run.mode}" for run in result.runs)],
     ]
     return headline(result) + "\n\n" + aligned([*heads, *rows, speed])
 
@@ -65,7 +74,7 @@ def comparison(a: Result, b: Result, pairs: Sequence[tuple[Run, Run]]) -> str:
 
 
 def aligned(rows: list[list[str]]) -> str:
-    """The first column to the left, the others to the right."""
+    """Aligns the first column left, the others right."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return "\n".join(
         "  ".join(

@@ -1,19 +1,21 @@
 """The result of `penstock sim run` as data: written as JSON and CSV, read again by `penstock sim compare`.
 
 One document is one workload on one machine, run under one or more policies. Figures have the names of sim/metrics.py.
-Times that the computer took are beside the figures, not among them: the same command gives the same figures everywhere.
+CPU times are separate from the figures, so that the same command gives the same figures everywhere.
 """
 
 import csv
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+# Any: members of a document of JSON
 from typing import Any
 
 from penstock.values.errors import BadValue
-from sim.engines import Options, Outcome
 from sim.metrics import TAU_S, measure
+from sim.outcome import Options, Outcome
 from sim.workload import Workload
 
 FORMAT = "penstock-sim-1"
@@ -32,6 +34,7 @@ class Run:
     cpu_s: float
     about: str
     metrics: dict[str, float]
+    notes: tuple[str, ...] = ()  # what the engine ignored, and what else a reader must know
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Result:
     processors: int
     tau_s: int
     runs: tuple[Run, ...]
+    doubts: dict[str, int] = field(default_factory=dict)
+    unrecorded: str = ""  # why there is no column of the schedule as recorded
 
     def to_json(self) -> str:
         runs = [{name: getattr(run, name) for name in Run.__slots__} for run in self.runs]
@@ -67,11 +72,19 @@ class Result:
         return text.getvalue()
 
 
-def run_of(workload: Workload, engine: str, options: Options, outcome: Outcome) -> Run:
+def run_of(workload: Workload, engine: str, notes: tuple[str, ...], options: Options, outcome: Outcome) -> Run:
     """An outcome with its figures."""
     figures = measure(outcome.schedule(workload, options), TAU_S)
     return Run(
-        options.policy, engine, options.mode, options.estimate, options.seed, outcome.cpu_s, outcome.about, figures
+        options.policy,
+        engine,
+        options.mode,
+        options.estimate,
+        options.seed,
+        outcome.cpu_s,
+        outcome.about,
+        figures,
+        notes,
     )
 
 
@@ -82,7 +95,7 @@ def load_result(path: str) -> Result:
         document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if document.pop("format") != FORMAT:
             raise KeyError("format")
-        runs = tuple(Run(**run) for run in document.pop("runs"))
+        runs = tuple(Run(**run | {"notes": tuple(run.get("notes", ()))}) for run in document.pop("runs"))
         return Result(runs=runs, **document)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadValue(f"{file}: not a result of penstock sim run (--json FILE or --out FOLDER writes one)") from None

@@ -6,37 +6,64 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+# Any: click passes options by name, with values of any type
 from typing import Any
 
 import click
+import numpy as np
 
-from _fastsched import POLICIES
+from _fastsched import NODE_POLICIES, POLICIES
+from penstock.commandline import CommandLine
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
-from sim.edge import run_command
-from sim.engines import ENGINES, ESTIMATES, Options, Outcome
+from sim.bounded import price
+from sim.choice import AUTO, choose, impossible
+from sim.engines import ENGINES, ESTIMATES
 from sim.metrics import TAU_S
+from sim.onnodes import those_that_fit, usable_nodes
+from sim.outcome import Options, Outcome
+from sim.recorded import ENGINE, recorded, unrecorded
+from sim.recorded import POLICY as RECORDED
 from sim.report import table
-from sim.results import RESULT_FILE, Result, jobs_csv, run_of
+from sim.results import RESULT_FILE, Result, Run, jobs_csv, run_of
 from sim.traces import read_trace
 from sim.workload import FILTERS, Workload, window
 
-NAME = "penstock sim run"
-POLICY_HELP = (
-    f"{', '.join(POLICIES)}, or choices as backfill=easy,candidates=smallest; may be repeated.  [default: easy]"
-)
+NAMES = ", ".join([*POLICIES, *(name for name in NODE_POLICIES if name not in POLICIES)])
+POLICY_HELP = f"{NAMES}, or choices as backfill=easy,candidates=smallest; may be repeated.  [default: easy]"
 FILE = click.Path(dir_okay=False)
 FOLDER = click.Path(file_okay=False)
 
 
-@click.command(help="Run a workload log through the scheduler in virtual time and print what came of it.")
+@click.command(
+    "run",
+    cls=CommandLine,
+    help="Run a workload log through the scheduler in virtual time and print the figures.",
+    examples=(
+        ("penstock sim run --trace jobs.txt --conf slurm.conf", "your own log, as sacct -P printed it"),
+        (
+            "penstock sim run --trace log.swf.gz --policy easy --policy easy-sjbf --out run-a",
+            "two policies, with files",
+        ),
+    ),
+)
 @click.option(
-    "--trace", required=True, type=FILE, help="Standard Workload Format (.swf, .swf.gz) or output of sacct -P."
+    "--trace",
+    required=True,
+    type=FILE,
+    help="Log: Standard Workload Format, output of sacct -P or --json, Philly, Helios, Alibaba GPU; also gzip.",
 )
 @click.option("--conf", type=FILE, help="slurm.conf of the machine: its CPUs, memory and GPUs.")
 @click.option("--procs", type=click.IntRange(1), help="Processors of the machine; else from --conf, else from the log.")
 @click.option("--policy", "policies", multiple=True, help=POLICY_HELP)
-@click.option("--engine", type=click.Choice(list(ENGINES)), default=next(iter(ENGINES)), show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice([AUTO, *ENGINES]),
+    default=AUTO,
+    show_default=True,
+    help="auto: the fastest engine that has all that log and --conf hold.",
+)
 @click.option(
     "--mode", type=click.Choice(["batch", "event"]), default="batch", show_default=True, help="When passes run."
 )
@@ -45,7 +72,7 @@ FOLDER = click.Path(file_okay=False)
     type=click.Choice(ESTIMATES),
     default=ESTIMATES[0],
     show_default=True,
-    help="What is known of run times.",
+    help="Source of run time estimates.",
 )
 @click.option(
     "--filter",
@@ -55,8 +82,14 @@ FOLDER = click.Path(file_okay=False)
     show_default=True,
     help="Which rows count.",
 )
+@click.option(
+    "--bound",
+    type=click.IntRange(0),
+    default=0,
+    help="No job waits longer than so many times its wait under easy (at least a day each).",
+)
 @click.option("--window", "part", default="", help="Part of the log: jobs A:B, or times as 10d:20d.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For engines with chance in them.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random engines.")
 @click.option("--json", "json_file", type=FILE, help="Write the result as JSON.")
 @click.option("--csv", "csv_file", type=FILE, help="Write the result as CSV, one row a policy.")
 @click.option("--pictures", type=FOLDER, help="Write PNG pictures into a folder.")
@@ -64,14 +97,22 @@ FOLDER = click.Path(file_okay=False)
 def command(**given: Any) -> None:
     """The body of the command."""
     workload, options = _prepare(given)
-    runs: dict[str, tuple[Options, Outcome]] = {}
     policies = given["policies"] or ("easy",)
-    with _progress(len(policies)) as told:
+    engines = {policy: choose(given["engine"], workload, replace(options, policy=policy)) for policy in policies}
+    if options.config is not None and any(engine != "replay" for engine, _ in engines.values()):
+        workload = those_that_fit(workload, options)
+        if not len(workload):
+            raise BadValue("no job of the log fits on the nodes of --conf")
+    runs, found = _history(workload, options)
+    with _progress(len(policies)) as report_progress:
         for policy in policies:
-            chosen = replace(options, policy=policy, progress=partial(told, policy, len(runs)))
+            chosen = replace(options, policy=policy, progress=partial(report_progress, policy, len(runs)))
             chosen.progress(0.0)
-            runs[policy] = (chosen, ENGINES[given["engine"]](workload, chosen))
-    found = tuple(run_of(workload, given["engine"], *run) for run in runs.values())
+            engine, notes = engines[policy]
+            runs[policy] = (chosen, ENGINES[engine](workload, chosen))
+            notes += cost(engine, workload, *runs[policy])
+            notes += impossible(runs[policy][1].schedule(workload, chosen), chosen.config)
+            found.append(run_of(workload, engine, notes, *runs[policy]))
     result = Result(
         workload.name,
         len(workload),
@@ -80,21 +121,50 @@ def command(**given: Any) -> None:
         given["part"],
         options.processors,
         TAU_S,
-        found,
+        tuple(found),
+        workload.doubts,
+        unrecorded(workload),
     )
     click.echo(table(result))
     _write(given, workload, result, runs)
 
 
+def cost(engine: str, workload: Workload, options: Options, outcome: Outcome) -> tuple[str, ...]:
+    """Notes about the bound, and about the price of `learned`; the core is too slow to run EASY for it."""
+    notes: tuple[str, ...] = (outcome.note,) if outcome.note else ()
+    if options.policy == "learned" and engine != "core":
+        easy = ENGINES[engine](workload, replace(options, policy="easy", bound=0))
+        area = (workload.procs * workload.run_s).astype(np.float64)
+        notes += (price(outcome.start_s - workload.submit_s, easy.start_s - workload.submit_s, area),)
+    return notes
+
+
+def _history(workload: Workload, options: Options) -> tuple[dict[str, tuple[Options, Outcome]], list[Run]]:
+    """The run that the log recorded, if it did: the first of the runs."""
+    history = recorded(workload)
+    if history is None:
+        return {}, []
+    chosen = replace(options, policy=RECORDED, mode="-", estimate="-")
+    notes = impossible(history.schedule(workload, chosen), chosen.config, "the log")
+    return {RECORDED: (chosen, history)}, [run_of(workload, ENGINE, notes, chosen, history)]
+
+
 def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
-    """The workload as it is to be run, and how."""
+    """The prepared workload and the options."""
     log = read_trace(given["trace"])
-    capacity, processors, config = {}, given["procs"], None
+    capacity = {}
+    processors = given["procs"]
+    config = None
     if given["conf"]:
         from penstock.config import load
 
         config = load(given["conf"]).config
         capacity = _capacity(config)
+        if processors not in (None, capacity["cpu"]) and given["engine"] != "replay":
+            raise BadValue(
+                f"--conf has {capacity['cpu']} CPUs and --procs {processors}: give one of them, or --engine replay, "
+                "which counts processors alone"
+            )
         processors = processors or capacity["cpu"]
     processors = processors or log.processors
     if processors < 1:
@@ -106,17 +176,23 @@ def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
         workload = window(workload, given["part"])
     others = {name: total for name, total in capacity.items() if name != "cpu" and total > 0}
     return workload, Options(
-        processors, config=config, mode=given["mode"], estimate=given["estimate"], seed=given["seed"], capacity=others
+        processors,
+        config=config,
+        mode=given["mode"],
+        estimate=given["estimate"],
+        seed=given["seed"],
+        bound=given["bound"],
+        capacity=others,
     )
 
 
 def _capacity(config: Config) -> dict[str, int]:
-    """TRES of all its nodes."""
-    nodes = config.nodes
+    """TRES of the nodes that jobs can use."""
+    nodes = usable_nodes(config)
     return {
         "cpu": sum(node.cpus for node in nodes),
         "mem": sum(node.real_memory_mb for node in nodes),
-        "gres/gpu": sum(gres.count for node in nodes for gres in node.gres if gres.name == "gpu"),
+        "gres/gpu": sum(node.gpu_count() for node in nodes),
     }
 
 
@@ -139,7 +215,7 @@ def _progress(total: int) -> Iterator[Callable[[str, int, float], None]]:
 
 
 def _write(given: dict[str, Any], workload: Workload, result: Result, runs: dict[str, tuple[Options, Outcome]]) -> None:
-    """The files that were asked for."""
+    """Writes the requested files."""
     texts = {given["json_file"]: result.to_json(), given["csv_file"]: result.to_csv()}
     pictures = given["pictures"]
     if given["out"]:
@@ -153,12 +229,14 @@ def _write(given: dict[str, Any], workload: Workload, result: Result, runs: dict
         if file:
             Path(file).write_text(text, encoding="utf-8")
     if pictures:
-        from sim.pictures import draw
+        from sim.pictures import Drawing, DrawnMachine, draw
 
-        schedules = {name: outcome.schedule(workload, options) for name, (options, outcome) in runs.items()}
-        draw(Path(pictures), workload.name, result.processors, schedules)
-
-
-def main(argv: list[str]) -> int:
-    """Status of the command."""
-    return run_command(command, NAME, argv)
+        config = next(iter(runs.values()))[0].config
+        machine = DrawnMachine(
+            result.processors, tuple((n.name, n.cpus, n.gpu_count()) for n in config.nodes) if config else ()
+        )
+        drawings = {
+            name: Drawing(outcome.schedule(workload, options), outcome.nodes)
+            for name, (options, outcome) in runs.items()
+        }
+        draw(Path(pictures), workload.name, machine, drawings)

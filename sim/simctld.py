@@ -1,8 +1,9 @@
-"""The controller of a fault world: the real core and the real store, and around them what `ctld.runtime.loop` does.
+"""The controller of a fault world: the real core and the real store, with a simulation of `ctld.runtime.loop` around
+them.
 
 Inbox, step, seal, commit, release are those of the real loop, in virtual time: a commit takes a while, during which
-the next events are stepped. The registry of streams is the one of `ctld.agents` in its rules (an effect goes to the
-stream that was admitted last). The database is SQLite in memory and survives the controller.
+the next events are stepped. The registry of streams follows the rules of `ctld.agents` (an effect goes to the stream
+that was admitted last). The database is SQLite in memory and survives the controller.
 
 A crash drops the core, the inbox, the batch in hand and all streams, at one of the named points; the next controller
 takes the lease (epoch + 1), loads and starts. Commits may be slow, find no room, fail, or succeed without an answer.
@@ -12,10 +13,13 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+
+# Any: an effect or message of the type of its handler
+from typing import Any, TypeVar
 
 from ctld.core.controller import Core
-from ctld.core.effects import (
+from ctld.core.queue.planning import run_plan
+from ctld.core.records.effects import (
     AckReports,
     AdmitNode,
     Batch,
@@ -26,9 +30,9 @@ from ctld.core.effects import (
     StartPlan,
     TerminateStep,
 )
-from ctld.core.events import (
-    AnyEvent,
+from ctld.core.records.events import (
     ClockJumped,
+    Event,
     LaunchRefused,
     NodeDisconnected,
     StepExited,
@@ -36,10 +40,9 @@ from ctld.core.events import (
     StopWaiting,
     Tick,
 )
-from ctld.core.planning import run_plan
-from ctld.core.recover import Loaded, Misfit
-from ctld.core.submit import SUBMIT_KEY_AGE_US
-from ctld.runtime.clock import Clock
+from ctld.core.recover import ConfigConflict, LoadedState
+from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
+from ctld.runtime.clock import MonotonicWallClock
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
@@ -47,11 +50,13 @@ from ctld.store.errors import StorageFull, StoreError
 from ctld.store.migrate import migrate
 from penstock.values.config import Config
 from sim.checkers import Broken, Checkers
-from sim.network import CTLD, Network, Stream
-from sim.simstep import HOLDER
+from sim.network import CTLD, Network, SimStream
+from sim.simstep import EXTERN_PROGRAM
 from sim.timeline import US, Timeline
 
-#: Where a controller may die. "effect" is between two effects of a batch.
+T = TypeVar("T")
+
+#: The crash points of a controller. "effect" is between two effects of a batch.
 CRASH_POINTS = ("step", "sealed", "commit:before", "commit:after", "effect")
 STORAGE_RETRY_US = 1 * US
 SLEEP_MAX_US = 5 * US
@@ -62,7 +67,8 @@ class Crash(Exception):
 
 
 class FaultyConnection:
-    """The store's connection, whose next commit may be told to go wrong: `full`, `failed` or `lost` (its answer is)."""
+    """The store's connection, whose next commit can be made to fail: `full`, `failed` or `lost` (its answer is
+    lost)."""
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
@@ -70,19 +76,19 @@ class FaultyConnection:
 
     @property
     def in_transaction(self) -> bool:
-        """As the driver's."""
+        """Delegates to the driver."""
         return self._raw.in_transaction
 
     def cursor(self) -> sqlite3.Cursor:
-        """As the driver's."""
+        """Delegates to the driver."""
         return self._raw.cursor()
 
     def rollback(self) -> None:
-        """As the driver's."""
+        """Delegates to the driver."""
         self._raw.rollback()
 
     def commit(self) -> None:
-        """Commit, unless it goes wrong."""
+        """Commits, unless a failure is due."""
         fault, self.fault = self.fault, ""
         if fault in ("", "lost"):
             self._raw.commit()
@@ -94,18 +100,18 @@ class FaultyConnection:
 
 
 class FaultyStore(Store):
-    """The real store on SQLite in memory. Each controller takes the lease anew; the data stays."""
+    """The real store on SQLite in memory. Each controller takes a new lease; the data persist."""
 
     def __init__(self) -> None:
         self.database = write_engine(":memory:")
         with self.database.begin() as connection:
             migrate(connection)
         super().__init__(":memory:", "world", self.database)
-        self._raw = self.connection = FaultyConnection(self._raw)
+        self.raw = self.connection = FaultyConnection(self.raw)
 
 
 class SimController:
-    """The controller's process, while it is up, and what starts it again."""
+    """The controller's process while it is up, and its restarts."""
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class SimController:
         config: Config,
         record: Path | None,
     ) -> None:
-        self.config = config  # what slurm.conf says: in force at the next start
+        self.config = config  # the content of slurm.conf: in force at the next start
         self.fallback = config  # a file that fits every job
         self.offset_us = 0  # of the wall clock
         self.up = False
@@ -125,9 +131,12 @@ class SimController:
         self.commit_max_us = 3_000
         self.plan_max_us = 50_000
         self.store = FaultyStore()
-        self._timeline, self._network, self._checkers, self._random = timeline, network, checkers, random
+        self._timeline = timeline
+        self._network = network
+        self._checkers = checkers
+        self._random = random
         self._record = record
-        self._run = 0  # number of this controller's run: what an earlier one planned is void
+        self._run = 0  # number of this controller's run: events scheduled by earlier ones are void
         self._handlers: dict[type, Callable[[Any], None]] = {
             Reply: self._reply,
             StartPlan: self._start_plan,
@@ -143,19 +152,21 @@ class SimController:
         if self.up:
             return
         self._run += 1
-        self.clock = Clock(
+        self.clock = MonotonicWallClock(
             lambda: (self._timeline.now_us + self.offset_us) * 1000, lambda: self._timeline.now_us * 1000
         )
         now_us = self.clock()
         epoch = self.store.acquire_lease(now_us)
         loaded = self.store.load(now_us, self.config.min_job_age_s * US, SUBMIT_KEY_AGE_US)._replace(epoch=epoch)
         self._checkers.loaded(loaded)
-        self._inbox: list[AnyEvent] = []
-        self._waiting: dict[int, Callable[[Any], None]] = {}
-        self._links: dict[int, Stream] = {}
-        self._by_node: dict[str, Stream] = {}
-        self._replies = self._link_numbers = 0
-        self._pump_due = self._committing = False
+        self._inbox: list[Event] = []
+        self._waiting: dict[int, Callable[[object], None]] = {}
+        self._links: dict[int, SimStream] = {}
+        self._by_node: dict[str, SimStream] = {}
+        self._replies = 0
+        self._link_numbers = 0
+        self._pump_due = False
+        self._committing = False
         self._timer_us = -1
         self._recorder = FlightRecorder(self._record)
         self._timeline.say(0, f"controller starts: epoch {epoch}, {len(loaded.jobs)} jobs")
@@ -164,17 +175,17 @@ class SimController:
         self._guarded(self._seal_if_free)
         self._guarded(self._arm_timer)
 
-    def _start_core(self, loaded: Loaded, now_us: int) -> None:
+    def _start_core(self, loaded: LoadedState, now_us: int) -> None:
         self._recorder.start(now_us, self.config, loaded)
         try:
             self.core = Core(self.config, loaded, now_us)
-        except Misfit:  # the file was changed for a reload that came to nothing: its administrator takes that back
+        except ConfigConflict:  # the file was changed for a reload that failed: its administrator reverts that
             self.config = self.fallback
             self.core = self._trusted(Core, self.config, loaded, now_us)
         self._trusted(self.core.check)
 
     def crash(self, why: str) -> None:
-        """Everything that is not in the database is gone."""
+        """Drops everything that is not in the database."""
         if not self.up:
             return
         self.up = False
@@ -189,28 +200,28 @@ class SimController:
         self._timeline.after(self._random.randint(100_000, 20 * US), self.boot)
 
     def passes(self, point: str) -> None:
-        """Die here if that was asked for."""
+        """Crashes here if that is due."""
         name, left = self.armed
         if name == point:
             self.armed = (name, left - 1)
             if left <= 1:
                 raise Crash(point)
 
-    def _guarded(self, act: Callable[..., None], *args: Any) -> None:
+    def _guarded(self, act: Callable[..., None], *args: object) -> None:
         try:
             act(*args)
         except Crash as crash:
             self.crash(str(crash))
 
-    def _later(self, delay_us: int, act: Callable[..., None], *args: Any) -> None:
+    def _later(self, delay_us: int, act: Callable[..., None], *args: object) -> None:
         self._timeline.after(delay_us, self._if_same_run, self._run, act, args)
 
-    def _if_same_run(self, run: int, act: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _if_same_run(self, run: int, act: Callable[..., None], args: tuple[object, ...]) -> None:
         if run == self._run:
             self._guarded(act, *args)
 
-    def _trusted(self, act: Callable[..., Any], *args: Any) -> Any:
-        """A call into the core: whatever it raises is a finding."""
+    def _trusted(self, act: Callable[..., T], *args: object) -> T:
+        """Calls the core: any exception is a finding."""
         try:
             return act(*args)
         except Broken:
@@ -220,22 +231,22 @@ class SimController:
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
-    def post(self, event: AnyEvent) -> None:
-        """Take a fact."""
+    def post(self, event: Event) -> None:
+        """Enqueues an event."""
         self._inbox.append(event)
         if not self._pump_due:
             self._pump_due = True
             self._later(self._random.randint(0, 500), self._pump)
 
-    def ask(self, make: Callable[[int], AnyEvent], answered: Callable[[Any], None]) -> None:
-        """Take a request. `answered(None)`: the connection broke."""
+    def ask(self, make: Callable[[int], Event], answered: Callable[[object], None]) -> None:
+        """Enqueues a request. `answered(None)`: the connection broke."""
         self._replies += 1
         self._waiting[self._replies] = answered
         self.post(make(self._replies))
 
     @property
     def run(self) -> int:
-        """Which run of the controller this is."""
+        """The number of this run of the controller."""
         return self._run
 
     def stop_waiting(self, run: int, reply_to: int) -> None:
@@ -251,10 +262,8 @@ class SimController:
             if jump_us := self.clock.take_jump():
                 self._recorder.event(now_us - jump_us, ClockJumped(jump_us))
                 self._trusted(self.core.step, now_us - jump_us, ClockJumped(jump_us))
-                self._trusted(self.core.check)
             self._recorder.event(now_us, event)
             self._trusted(self.core.step, now_us, event)
-            self._trusted(self.core.check)
             self.passes("step")
         self._seal_if_free()
         self._arm_timer()
@@ -263,9 +272,10 @@ class SimController:
         while not self._committing:
             batch = self._trusted(self.core.seal)
             self._recorder.sealed(batch)
+            self._recorder.write_out()
             if batch is None:
                 return
-            self._trusted(self.core.check)
+            self._trusted(self.core.check)  # whatever is committed is consistent
             self.passes("sealed")
             if batch.is_durable():
                 self._committing = True
@@ -342,7 +352,7 @@ class SimController:
     def _planned(self, effect: StartPlan) -> None:
         self.post(self._trusted(run_plan, effect.revision, effect.question))
 
-    def _send(self, effect: Any) -> None:
+    def _send(self, effect: LaunchStep | SignalStep | TerminateStep | ForgetStep) -> None:
         stream = self._by_node.get(effect.node)
         if stream is not None:
             stream.commands += 1
@@ -352,7 +362,7 @@ class SimController:
 
     def _spec(self, effect: LaunchStep) -> bytes | None:
         if effect.step is not None and effect.step.request is None:
-            return HOLDER
+            return EXTERN_PROGRAM
         spec = self.store.spec(effect.step.spec_hash if effect.step is not None else effect.job.spec_hash)
         return None if spec is None else spec.script or spec.argv[0]
 
@@ -384,8 +394,8 @@ class SimController:
 
     # ---- streams -------------------------------------------------------------------------------------------------
 
-    def take(self, stream: Stream, message: Any) -> None:
-        """A node says something."""
+    def take(self, stream: SimStream, message: Any) -> None:
+        """Handles a message of a node."""
         if not self.up:
             stream.close(CTLD)
             return
@@ -411,8 +421,8 @@ class SimController:
             report: StepStarted | StepExited = content[0](stream.link_id)
             self.post(report)
 
-    def broken(self, stream: Stream) -> None:
-        """A stream is over."""
+    def broken(self, stream: SimStream) -> None:
+        """Handles the end of a stream."""
         if self._links.pop(stream.link_id, None) is None:
             return
         self._checkers.left(stream.node, stream)

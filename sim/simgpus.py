@@ -1,22 +1,21 @@
-"""The GPUs of a machine in a fault world: cards with names, what is wrong with them, and in which order they are found.
-
-What a node says of them is the truth; whether the controller has heard it yet is another matter. Kept out: what a
-failure does to programs (they go on), MIG.
+"""The GPUs of a machine in a fault world: their names, their faults, and the order in which they are found. The node's
+state is the truth; the controller may have an older one. Not simulated: effects of a failure on programs (they
+continue), MIG.
 """
 
 from random import Random
 
 import msgspec
 
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
+from ctld.core.records.gpu import GpuFacts, GpuOpinion
 from penstock.values.config import NodeConfig
 from penstock.values.gpustates import GpuState
 
-#: (opinions, what there is or None): the body of a report.
-Told = tuple[tuple[GpuOpinion, ...], tuple[GpuFacts, ...] | None]
+#: (opinions, facts or None): the body of a report.
+GpuReportBody = tuple[tuple[GpuOpinion, ...], tuple[GpuFacts, ...] | None]
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Told).decode
-#: By type. A card of a type that is not here has no known memory.
+decode = msgspec.json.Decoder(GpuReportBody).decode
+#: Memory by type; of other types it is unknown.
 MEMORY_MB = {"a100": 40_960, "h100": 81_559}
 BROKEN = (GpuState.SUSPECT, GpuState.DRAINED, GpuState.FAILED, GpuState.UNRESPONSIVE)
 
@@ -36,15 +35,15 @@ class SimGpus:
         return bool(self._types)
 
     def has(self, uuid: str) -> bool:
-        """It answers."""
+        """Whether the GPU answers."""
         return uuid in self._types and uuid not in self._lost
 
     def memory_mb(self, uuid: str) -> int:
-        """Of one; 0 = not known."""
+        """The memory of a GPU; 0 = not known."""
         return MEMORY_MB.get(self._types.get(uuid, ""), 0)
 
     def facts(self) -> tuple[GpuFacts, ...]:
-        """Those that answer."""
+        """The GPUs that answer."""
         there = [uuid for uuid in self._order if uuid not in self._lost]
         return tuple(
             GpuFacts(
@@ -55,39 +54,39 @@ class SimGpus:
         )  # fmt: skip
 
     def opinions(self) -> tuple[GpuOpinion, ...]:
-        """What the node thinks of them."""
+        """The node's opinions of its GPUs."""
         return tuple(self._opinions.get(fact.uuid, GpuOpinion(fact.uuid)) for fact in self.facts())
 
-    def told(self) -> bytes:
+    def report(self) -> bytes:
         """All of it, as a report."""
         return encode((self.opinions(), self.facts()))
 
     def lose(self) -> bytes:
-        """One falls off the bus."""
+        """A GPU falls off the bus."""
         self._lost[self._random.choice(self._order)] = None
-        return self.told()
+        return self.report()
 
     def spoil(self, now_us: int) -> bytes:
-        """Something is wrong with one; now and then only for jobs that have several."""
+        """A GPU degrades; sometimes only for jobs with several GPUs."""
         uuid, state = self._random.choice(self._order), self._random.choice(BROKEN)
         opinion = GpuOpinion(uuid, state, f"{state.name} as drawn", now_us, self._random.random() < 0.3)
         self._opinions[uuid] = opinion
         return encode(((opinion,), None))
 
     def recover(self, now_us: int) -> bytes:
-        """One is well again."""
+        """A GPU is healthy again."""
         uuid = self._random.choice(self._order)
         self._opinions.pop(uuid, None)
         self._lost.pop(uuid, None)
         return encode(((GpuOpinion(uuid, since_us=now_us), *self.opinions()), self.facts()))
 
     def repair(self) -> bytes:
-        """All are."""
+        """All GPUs are healthy again."""
         self._lost.clear()
         self._opinions.clear()
-        return self.told()
+        return self.report()
 
     def shuffle(self) -> None:
-        """A reboot finds them in another order."""
+        """Changes the order in which a reboot finds the GPUs."""
         if self._random.random() < 0.5:
             self._random.shuffle(self._order)

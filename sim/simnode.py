@@ -1,32 +1,31 @@
-"""A node of a fault world: the real node machine, a disk, processes, and around them what `nodedaemon` does.
-
-The turn of the daemon is the real one: step what waits, write the records, sync them if they must last, release the
-effects; what arrives meanwhile waits. The disk outlives the daemon: after a crash the journal is read again, after a
-loss of power without what was not synced yet. Each step has a supervisor (stepd) that outlives the daemon too: it
-claims the start, keeps the end on disk, and is found again by the next daemon.
-
-A spool may be lost while its daemon is down. What still runs then is found by its control group and killed before the
-node registers.
+"""A node of a fault world: the real node machine, a disk, processes, and a simulation of `nodedaemon` around them. The
+loop of the daemon is the real one: step the queued events, write the records, sync them if they must be durable,
+release the effects; later events are queued. The disk outlives the daemon: after a crash the journal is read again,
+after a loss of power without the unsynced records. Each step has a supervisor (stepd) that outlives the daemon too: it
+claims the start, stores the end on disk, and the next daemon finds it. A spool may be lost while its daemon is down.
+Steps that still run then are found by their control groups and killed before the node registers.
 """
 
 from collections.abc import Callable
 from random import Random
+
+# Any: an effect or message of the type of its handler
 from typing import Any
 
-from ctld.core.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
-from ctld.core.events import GpuReported, HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
-from ctld.core.model import JobRow
-from ctld.core.shares import GPU
+from ctld.core.records.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
+from ctld.core.records.events import GpuReported, HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
+from ctld.core.records.job import JobRow
+from ctld.core.state.shares import GPU
+from nodedaemon.base.lease import LAPSED, LOOKS
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, SIGTERM, NodeMachine
 from nodedaemon.core.steps import NO_LEASE, StepKey
-from nodedaemon.lease import LAPSED, LOOKS
 from penstock.values.config import NodeConfig
 from penstock.values.jobid import BATCH_STEP
 from sim.checkers import Broken, Checkers
-from sim.network import CTLD, NODE, Listener, Network, Side, Stream
+from sim.network import CTLD, NODE, Network, Side, SimListener, SimStream
 from sim.simgpus import SimGpus, decode
-from sim.simstep import HOLDER, Disk, Nature, Process
+from sim.simstep import EXTERN_PROGRAM, Disk, Nature, SimProcess
 from sim.timeline import US, Timeline
 
 CRASH_POINTS = ("journal:before", "journal:written", "journal:synced", "effect")
@@ -40,7 +39,7 @@ def _name(key: StepKey) -> str:
 
 
 def _gpus_of(launch: LaunchStep, node: str) -> tuple[str, ...]:
-    """Who the job's GPUs on that node are; "" where nobody knows."""
+    """The UUIDs of the job's GPUs on that node; "" if unknown."""
     parts = [part for part in launch.job.alloc if part.node == node]
     slots = [
         i
@@ -59,28 +58,36 @@ class NodeCrash(Exception):
 
 
 class SimNode:
-    """One machine. `nature_of` says how the script of a job behaves."""
+    """One machine. `nature_of` returns the behaviour of a job's script."""
 
     def __init__(
-        self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: Listener,
+        self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: SimListener,
         nature_of: Callable[[bytes, JobRow, str], Nature], skew_us: int,
     ) -> None:  # fmt: skip
-        self.config, self.name = config, config.name
+        self.config = config
+        self.name = config.name
         self.powered = True
-        self.boots = self.spools = self.daemons = 1
+        self.boots = 1
+        self.spools = 1
+        self.daemons = 1
         self.disk = Disk(f"{self.name}-spool1")
-        self.processes: dict[StepKey, Process] = {}
+        self.processes: dict[StepKey, SimProcess] = {}
         self.machine: NodeMachine | None = None
         self.armed: tuple[str, int] = ("", 0)
         self.sync_max_us = 2_000
-        self._timeline, self._network, self._checkers, self._random = timeline, network, checkers, random
-        self._ctld, self._nature_of, self._skew_us = ctld, nature_of, skew_us
-        self._stream: Stream | None = None
+        self._timeline = timeline
+        self._network = network
+        self._checkers = checkers
+        self._random = random
+        self._ctld = ctld
+        self._nature_of = nature_of
+        self._skew_us = skew_us
+        self._stream: SimStream | None = None
         self._admitted = False
         self._streams = 0
         self._pause_us = PAUSE_FIRST_US
         self._spool_lost = False
-        self._inbox: list[core.Event] = []
+        self._inbox: list[core.NodeCoreEvent] = []
         self._busy = False
         self._takers: dict[str, Callable[..., None]] = {
             "registered": self._registered,
@@ -88,7 +95,7 @@ class SimNode:
             "acked": self._acked,
             "beat_answered": lambda stream, sent_us: self._contact(sent_us),
         }
-        self._contact_us = 0  # when the controller was in contact both ways, or known not to be there
+        self._contact_us = 0  # when the controller was last in contact both ways, or known to be down
         self._asked_us = 0  # when the last registration was sent
         self._beats = False
         self.gpus = SimGpus(config, random, ())
@@ -99,13 +106,13 @@ class SimNode:
 
     @property
     def boot_id(self) -> str:
-        """Which boot of the machine."""
+        """The id of the machine's boot."""
         return f"{self.name}-boot{self.boots}"
 
     # ---- machine and daemon --------------------------------------------------------------------------------------
 
     def power_off(self) -> None:
-        """Processes die without a word, and what was not synced is gone."""
+        """Kills all processes without reports, and drops unsynced data."""
         if not self.powered:
             return
         self._timeline.say(0, f"{self.name} loses power")
@@ -122,19 +129,21 @@ class SimNode:
         if self.powered:
             return
         self.powered = True
-        self._spool_lost = False  # another boot than the one that had a spool
+        self._spool_lost = False  # not the boot that had the spool
         self.boots += 1
         self.gpus.shuffle()
         self._timeline.say(0, f"{self.name} boots")
         self.start_daemon()
 
     def stop_daemon(self, restart_after_us: int) -> None:
-        """The daemon dies (kill -9); steps go on. 0 = it is not started again by itself."""
+        """The daemon dies (kill -9); steps continue. 0 = no automatic restart."""
         if self.machine is None:
             return
         self._timeline.say(0, f"{self.name}: the node daemon dies")
         self._checkers.disturbed(self.name)
-        self.machine, self._busy, self._inbox = None, False, []
+        self.machine = None
+        self._busy = False
+        self._inbox = []
         self.armed = ("", 0)
         self.daemons += 1
         self._spool_lost = False
@@ -153,14 +162,14 @@ class SimNode:
             self._timeline.say(0, f"{self.name}: its spool is lost")
 
     def change_gpus(self, what: str, act: Callable[[], bytes]) -> None:
-        """Something happens to them, and the daemon tells if there is one: else it does when it starts."""
+        """Changes the GPUs; the daemon reports it now or, if it is down, at its start."""
         if self.gpus:
             body = act()
             self._timeline.say(0, f"{self.name}: {what}")
-            self.post(core.Say(body))
+            self.post(core.ForwardReport(body))
 
     def lose_supervisor(self, key: StepKey) -> None:
-        """A stepd dies (kill -9); what it supervised is killed, by this daemon or the next one."""
+        """A stepd dies (kill -9); this daemon or the next one kills the processes of its step."""
         process = self.processes[key]
         process.is_lost = True
         self._timeline.say(key.job_id, f"{self.name}: the stepd of {_name(key)} dies")
@@ -168,7 +177,7 @@ class SimNode:
         self._later(self._random.randint(500, 5_000), self._lost, key)
 
     def start_daemon(self) -> None:
-        """Read the spool, find the steps, connect."""
+        """Reads the spool, finds the steps, connects."""
         if self.machine is not None or not self.powered:
             return
         disk = self.disk
@@ -181,10 +190,10 @@ class SimNode:
         self.machine = NodeMachine()
         self.machine.replay(disk.records)
         self._timeline.say(0, f"{self.name}: a node daemon starts, {len(self.machine.steps)} steps known")
-        for table in (disk.claims, disk.ends):  # folders of steps that were forgotten
+        for table in (disk.claims, disk.ends):  # folders of purged steps
             for key in [key for key in table if key not in self.machine.steps]:
                 del table[key]
-        for process in list(self.processes.values()):  # by its control group: the spool knows nothing of it
+        for process in list(self.processes.values()):  # by its control group: it is not in the spool
             if process.key not in self.machine.steps:
                 process.is_lost = True
                 self._end(process, SIGKILL)
@@ -192,12 +201,12 @@ class SimNode:
             self._find(step.key, rebooted=bool(boots) and boots[-1] != self.boot_id)
         self._guarded(self._turn)
         if self.gpus:
-            self.post(core.Say(self.gpus.told()))  # after what an earlier daemon said and nobody has heard yet
+            self.post(core.ForwardReport(self.gpus.report()))  # after the unacknowledged reports of an earlier daemon
         self._pause_us = PAUSE_FIRST_US
         self._later(self._random.randint(1_000, 500_000), self._connect)
 
     def _find(self, key: StepKey, rebooted: bool) -> None:
-        """What became of a step that an earlier daemon left."""
+        """The state of a step that an earlier daemon left."""
         end = self.disk.ends.get(key)
         if end is not None:
             self.post(end)
@@ -205,8 +214,11 @@ class SimNode:
             self.post(core.StepEnded(key, 0, self.now_us(), failure="the node was rebooted", rebooted=True))
         elif not self.disk.claims.setdefault(key, False):
             self._ended_unstarted(key, "the node daemon was restarted before the step was started")
-        elif key not in self.processes:  # its supervisor went without a word
+        elif key not in self.processes:  # its supervisor died without a report
             self._lost(key)
+        else:  # its supervisor says to every daemon that its tasks have begun
+            age_us = self._timeline.now_us - self.processes[key].start_us
+            self.post(core.StepBegan(key, self.now_us() - age_us, 1))
 
     def _ended_unstarted(self, key: StepKey, why: str) -> None:
         self.post(core.StepEnded(key, 0, self.now_us(), failure=why, untried=True))
@@ -215,7 +227,7 @@ class SimNode:
         self.post(core.StepEnded(key, self.now_us(), self.now_us(), exit_signal=SIGKILL, failure="supervisor lost"))
 
     def passes(self, point: str) -> None:
-        """Die here if that was asked for."""
+        """Crashes here if that is due."""
         name, left = self.armed
         if name == point:
             self.armed = (name, left - 1)
@@ -228,7 +240,7 @@ class SimNode:
         self._contact_us = max(self._contact_us, at_us)
 
     def _beat(self) -> None:
-        """A heartbeat, as long as somebody's lease depends on it."""
+        """A heartbeat, as long as a lease depends on it."""
         self._beats = any(process.lease != NO_LEASE for process in self.processes.values())
         if not self._beats:
             return
@@ -238,37 +250,37 @@ class SimNode:
             self._contact(self._timeline.now_us)
         self._timeline.after(BEAT_US, self._beat)
 
-    def _look(self, process: Process) -> None:
-        """What a stepd does: stop the step when nobody has renewed its lease."""
+    def _observe(self, process: SimProcess) -> None:
+        """The part of stepd: stops the step when its lease was not renewed."""
         if process.end_us or process.lapsed:
             return
         lease_us, grace_us = (seconds * US for seconds in process.lease)
         ends_us = max(self._contact_us, process.start_us) + lease_us
         if self._timeline.now_us < ends_us:
-            self._timeline.at(min(ends_us, self._timeline.now_us + lease_us // LOOKS), self._look, process)
+            self._timeline.at(min(ends_us, self._timeline.now_us + lease_us // LOOKS), self._observe, process)
             return
         process.lapsed = True
         self._timeline.say(process.key.job_id, f"job {process.key.job_id} stops itself on {self.name}: no contact")
         self._hit(process, SIGTERM, process.nature.on_term_us)
         self._timeline.after(grace_us, self._hit, process, SIGKILL, process.nature.on_kill_us)
 
-    def _guarded(self, act: Callable[..., None], *args: Any) -> None:
+    def _guarded(self, act: Callable[..., None], *args: object) -> None:
         try:
             act(*args)
         except NodeCrash:
             self.stop_daemon(self._random.randint(10_000, 30 * US))
 
-    def _later(self, delay_us: int, act: Callable[..., None], *args: Any) -> None:
+    def _later(self, delay_us: int, act: Callable[..., None], *args: object) -> None:
         self._timeline.after(delay_us, self._if_same_daemon, self.daemons, act, args)
 
-    def _if_same_daemon(self, daemon: int, act: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _if_same_daemon(self, daemon: int, act: Callable[..., None], args: tuple[object, ...]) -> None:
         if daemon == self.daemons and self.machine is not None:
             self._guarded(act, *args)
 
     # ---- the daemon's turn ---------------------------------------------------------------------------------------
 
-    def post(self, event: core.Event) -> None:
-        """Hand an event to the machine."""
+    def post(self, event: core.NodeCoreEvent) -> None:
+        """Passes an event to the machine."""
         if self.machine is None:
             return
         self._inbox.append(event)
@@ -296,7 +308,7 @@ class SimNode:
         self.passes("journal:written")
         self._later(self._random.randint(50, self.sync_max_us) if batch.durable else 0, self._synced, batch)
 
-    def _synced(self, batch: core.Batch) -> None:
+    def _synced(self, batch: core.NodeBatch) -> None:
         assert self.machine is not None
         disk = self.disk
         if batch.durable:
@@ -324,14 +336,14 @@ class SimNode:
         if self.machine is not None and self.machine.next_deadline() == deadline_us:
             self.post(core.TimerDue())
 
-    def _do(self, effect: core.Effect) -> None:
+    def _do(self, effect: core.NodeEffect) -> None:
         if isinstance(effect, core.AckCommand):
             self._say(effect.link, ("answer", effect.sequence, effect.refused))
         elif isinstance(effect, core.SendReport):
             self._say(effect.link, ("report", self._report(effect)))
         elif isinstance(effect, core.StartStep):
             self._order(effect.key, *effect.order)
-        elif isinstance(effect, core.SignalStep):
+        elif isinstance(effect, core.DeliverSignal):
             self._signal(effect)
         elif isinstance(effect, core.SweepStep):
             self.disk.claims.pop(effect.key, None)
@@ -340,12 +352,15 @@ class SimNode:
             self._timeline.say(0, f"{self.name} drops its stream: {effect.why}")
             self._stream.close(NODE)
 
-    def _say(self, link: int, message: Any) -> None:
+    def _say(self, link: int, message: object) -> None:
         if self._stream is not None and link == self._stream.number and self._admitted:
             self._stream.send(NODE, message)
 
     def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited | NodeNotice | GpuReported]:
-        report, node, spool_id, sequence = effect.report, self.name, self.disk.spool_id, effect.sequence
+        report = effect.report
+        node = self.name
+        spool_id = self.disk.spool_id
+        sequence = effect.sequence
         if isinstance(report, core.Started):
             key, at_us = report.key, report.at_us
             return lambda link: StepStarted(node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link)
@@ -356,7 +371,7 @@ class SimNode:
                 node, spool_id, sequence, link, at_us, said.reason, said.drain, said.fail, said.clear,
                 key.job_id, key.attempt, key.step_id,
             )  # fmt: skip
-        if isinstance(report, core.Said):
+        if isinstance(report, core.ForwardedReport):
             opinions, facts = decode(report.body)
             return lambda link: GpuReported(node, spool_id, sequence, link, 0, opinions, gpus=facts)
         assert isinstance(report, core.Exited)
@@ -370,7 +385,7 @@ class SimNode:
     # ---- steps ---------------------------------------------------------------------------------------------------
 
     def _order(self, key: StepKey, launch: LaunchStep, script: bytes, lease: tuple[int, int]) -> None:
-        """The order goes to the launcher, which may outlive the daemon."""
+        """Passes the launch to the launcher, which may outlive the daemon."""
         delay_us = self._random.randint(200, 5_000)
         self._timeline.after(delay_us, self._begin, key, launch, script, lease, self.boots, self.daemons)
 
@@ -380,7 +395,7 @@ class SimNode:
         if boot != self.boots or not self.powered or key in self.disk.claims:
             return
         if daemon != self.daemons and self._random.random() < 0.5:
-            return  # the order was still in the dead daemon's buffer
+            return  # the launch was still in the dead daemon's buffer
         job = launch.job
         nature = self._nature_of(script, job, self.name)
         if nature.failure:
@@ -393,13 +408,16 @@ class SimNode:
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=text, untried=True))
             return
         small = [u for u in _gpus_of(launch, self.name) if self.gpus.memory_mb(u) < job.request.gpu_mem_mb]
-        if small:
+        if small and not job.request.exclusive:  # an exclusive job has all GPUs of the node
             raise Broken("placement", f"job {key.job_id} asked for more memory than {small[0]} has", key.job_id)
         self.disk.claims[key] = True
-        process = self.processes[key] = Process(key, self.name, job, nature, script, self._timeline.now_us, launch.step)
-        process.lease, process.gpus = lease, _gpus_of(launch, self.name)
+        process = self.processes[key] = SimProcess(
+            key, self.name, job, nature, script, self._timeline.now_us, launch.step
+        )
+        process.lease = lease
+        process.gpus = _gpus_of(launch, self.name)
         if lease != NO_LEASE:
-            self._look(process)
+            self._observe(process)
             if not self._beats:
                 self._beat()
         self._timeline.say(key.job_id, f"{_name(key)} starts on {self.name}")
@@ -408,7 +426,7 @@ class SimNode:
         if daemon == self.daemons:
             self._later(self._random.randint(100, 2_000), self.post, core.StepBegan(key, self.now_us(), 1))
 
-    def _signal(self, effect: core.SignalStep) -> None:
+    def _signal(self, effect: core.DeliverSignal) -> None:
         process = self.processes.get(effect.key)
         if process is None:
             return
@@ -417,8 +435,8 @@ class SimNode:
         if set(effect.signals) & {SIGKILL, SIGTERM}:
             self._hit(process, effect.signals[-1], delay_us)
 
-    def _hit(self, process: Process, signal: int, delay_us: int) -> None:
-        """A signal ends it in so long; below 0 = it does not care."""
+    def _hit(self, process: SimProcess, signal: int, delay_us: int) -> None:
+        """A signal ends the process after this time; negative = it ignores the signal."""
         if delay_us < 0 or process.end_us:
             return
         end_us = self._timeline.now_us + delay_us
@@ -426,12 +444,12 @@ class SimNode:
             process.end_planned_us = end_us
             self._timeline.at(end_us, self._exit, process, end_us, signal)
 
-    def _exit(self, process: Process, end_us: int, signal: int) -> None:
+    def _exit(self, process: SimProcess, end_us: int, signal: int) -> None:
         if process.end_us or process.end_planned_us != end_us:
             return
         self._end(process, signal)
         nature = process.nature
-        if signal == SIGTERM and process.script == HOLDER:  # that is how it is told to end
+        if signal == SIGTERM and process.script == EXTERN_PROGRAM:  # that is the request to end
             signal = 0
         code, signal = (0, signal) if signal else (nature.exit_code, nature.exit_signal)
         start_us = process.start_us + self._skew_us
@@ -449,8 +467,9 @@ class SimNode:
         if self.machine is not None and end.key in self.disk.ends:
             self.post(end)
 
-    def _end(self, process: Process, signal: int) -> None:
-        process.end_us, process.signal = self._timeline.now_us, signal
+    def _end(self, process: SimProcess, signal: int) -> None:
+        process.end_us = self._timeline.now_us
+        process.signal = signal
         process.cpu_us = int((process.end_us - process.start_us) * process.nature.cpu_share)
         del self.processes[process.key]
         how = f"signal {signal}" if signal else f"exit {process.nature.exit_code}"
@@ -474,7 +493,7 @@ class SimNode:
         stream.send(NODE, ("register", self._registration()))
         self._later(REGISTER_TIMEOUT_US, self._not_admitted, stream)
 
-    def _not_admitted(self, stream: Stream) -> None:
+    def _not_admitted(self, stream: SimStream) -> None:
         if self._stream is stream and not self._admitted:
             stream.close(NODE)
 
@@ -486,7 +505,10 @@ class SimNode:
             for s in self.machine.steps.values()
         )
         gres = tuple((g.name, g.type, g.count) for g in config.gres)
-        name, boot_id, spool_id, lost = self.name, self.boot_id, self.machine.spool_id, self._spool_lost
+        name = self.name
+        boot_id = self.boot_id
+        spool_id = self.machine.spool_id
+        lost = self._spool_lost
         gpus, opinions = self.gpus.facts(), self.gpus.opinions()
         return lambda link: NodeRegistered(
             name, link, boot_id, spool_id, "1", config.cpus, 1, config.cpus, 1, config.real_memory_mb, 0, gres, held,
@@ -497,13 +519,13 @@ class SimNode:
         self._later(int(self._pause_us * self._random.uniform(0.5, 1.5)), self._connect)
         self._pause_us = min(self._pause_us * 2, PAUSE_MAX_US)
 
-    def take(self, stream: Stream, message: Any) -> None:
-        """The controller says something."""
+    def take(self, stream: SimStream, message: Any) -> None:
+        """Handles a message of the controller."""
         if stream is self._stream and self.machine is not None:
             kind, *content = message
             self._takers[kind](stream, *content)
 
-    def _registered(self, stream: Stream, refusal: str, epoch: int, timeout_us: int) -> None:
+    def _registered(self, stream: SimStream, refusal: str, epoch: int, timeout_us: int) -> None:
         if refusal:
             stream.close(NODE)
         elif not self._admitted:
@@ -512,10 +534,17 @@ class SimNode:
             self._pause_us = PAUSE_FIRST_US
             self.post(core.LinkUp(stream.number, epoch, timeout_us))
 
-    def _acked(self, stream: Stream, spool_id: str, through: int) -> None:
+    def _acked(self, stream: SimStream, spool_id: str, through: int) -> None:
         self.post(core.ReportsAcked(spool_id, through))
 
-    def _command(self, stream: Stream, epoch: int, sequence: int, effect: Any, script: bytes | None) -> None:
+    def _command(
+        self,
+        stream: SimStream,
+        epoch: int,
+        sequence: int,
+        effect: LaunchStep | SignalStep | TerminateStep | ForgetStep,
+        script: bytes | None,
+    ) -> None:
         key = StepKey(effect.job_id, effect.attempt, effect.step_id)
         head = (stream.number, sequence, epoch, key)
         if isinstance(effect, LaunchStep):
@@ -530,8 +559,8 @@ class SimNode:
             assert isinstance(effect, ForgetStep)
             self.post(core.Forget(*head))
 
-    def broken(self, stream: Stream) -> None:
-        """The stream is over."""
+    def broken(self, stream: SimStream) -> None:
+        """Handles the end of the stream."""
         if stream is not self._stream:
             return
         self._stream = None

@@ -1,58 +1,67 @@
-"""What a node of a fault world is made of beside its daemon: scripts that behave in some way, processes, a disk."""
+"""The parts of a node of a fault world besides its daemon: scripts with a behaviour, processes, a disk."""
 
 import msgspec
 
-from ctld.core.model import JobRow
-from ctld.core.step_model import StepRow
+from ctld.core.records.job import JobRow
+from ctld.core.records.step import StepRow
 from nodedaemon.core import messages as core
 from nodedaemon.core.steps import StepKey
 
-#: What a holder runs.
-HOLDER = b"holder"
+#: The program of an extern step.
+EXTERN_PROGRAM = b"holder"
 
 
 class Nature(msgspec.Struct, frozen=True):
-    """How a job's script behaves, drawn by who submitted it."""
+    """The behaviour of a job's script, drawn at submission."""
 
     run_us: int
     exit_code: int = 0
     exit_signal: int = 0
-    on_term_us: int = 0  # how long it goes on after SIGTERM; -1 = it does not care
+    on_term_us: int = 0  # how long it runs after SIGTERM; -1 = it ignores the signal
     on_kill_us: int = 1_000
     cpu_share: float = 1.0
     failure: str = ""  # it can not be started
     out_of_memory: bool = False
 
 
-class Process:
+class SimProcess:
     """The processes of one step on one node, as one. Times are true times."""
 
     def __init__(
         self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int, step: StepRow | None
     ) -> None:
-        self.key, self.node, self.job, self.nature, self.script = key, node, job, nature, script
-        self.place = (node, key)
+        self.key = key
+        self.node = node
+        self.job = job
+        self.nature = nature
+        self.script = script
+        self.location = (node, key)
         parts = step.parts or () if step is not None else ()
         self.part = next((part for part in parts if part.node == node), None)  # None = of a batch script
         self.request = step.request if step is not None else None
         self.start_us = start_us
         self.end_us = 0  # 0 = it runs
         self.end_planned_us = start_us + nature.run_us
-        self.signal = 0  # what ended it
+        self.signal = 0  # the signal that ended it
         self.cpu_us = 0
         self.lease = (0, 0)
-        self.gpus: tuple[str, ...] = ()  # who the job's GPUs here are; "" where nobody knows
-        self.lapsed = False  # it has been told to stop, as nobody renewed its lease
-        self.is_lost = False  # nobody can tell how it ended
+        self.gpus: tuple[str, ...] = ()  # UUIDs of the job's GPUs here; "" if unknown
+        self.lapsed = False  # it was stopped because its lease expired
+        self.is_lost = False  # its end is unknown
         self.reported: core.StepEnded | None = None
+
+    def has_started_at(self, stored_us: int) -> bool:
+        """Whether a stored start is the reported one, or an earlier one: the controller takes a start in its future as an
+        earlier one, and either clock may be wrong."""
+        return self.reported is not None and stored_us <= self.reported.start_at_us
 
 
 class Disk:
-    """What outlives daemon and machine."""
+    """The data that survive daemon and machine."""
 
     def __init__(self, spool_id: str) -> None:
         self.spool_id = spool_id
         self.records: list[core.AnyRecord] = []
         self.synced = 0  # that many records survive a loss of power
-        self.claims: dict[StepKey, bool] = {}  # True = its stepd has begun, False = it never will
+        self.claims: dict[StepKey, bool] = {}  # True = its stepd has started, False = it never will
         self.ends: dict[StepKey, core.StepEnded] = {}

@@ -1,4 +1,4 @@
-"""Oracles of the fault worlds for steps of srun and for holders. As checkers.py, and with the same names of oracles:
+"""Oracles of the fault worlds for steps of srun and for extern steps. Like checkers.py, with the same names of oracles:
 
 once            two live instances of one (job, attempt, step) on a node, or a second start of it
 capacity        steps that do not share have a cpu number, a device, cpus or memory of their job twice
@@ -9,41 +9,41 @@ acknowledged    a step that was answered is lost, or has two ids, or two rows
 books           rows of steps do not agree with what ran
 """
 
-from typing import Any
+from sqlalchemy import Connection, select
 
-from sqlalchemy import select
-
-from ctld.core.effects import LaunchStep, StepCreated
-from ctld.core.step_model import StepPart, StepRow
-from ctld.store import steprows
+from ctld.core.records.effects import LaunchStep, StepCreated
+from ctld.core.records.step import StepPart, StepRow
+from ctld.store import rows
 from ctld.store.schema import STEP
 from nodedaemon.core.steps import StepKey
 from penstock.values.states import END_STATES, JobState
 from sim.broken import Broken
+from sim.simstep import SimProcess
 
-Key = tuple[int, int, int]  # job, attempt, step
+_Key = tuple[int, int, int]  # job, attempt, step
 
 
 class StepCheckers:
-    """What has happened to steps, and whether that may be. The three tables are those of the Checkers."""
+    """The observed events of steps, and the checks on them. The three tables are shared with Checkers."""
 
-    def __init__(self, live: dict[Any, Any], ghosts: dict[Any, None], good_since: dict[str, int]) -> None:
+    def __init__(self, live: dict[object, SimProcess], ghosts: dict[object, None], good_since: dict[str, int]) -> None:
         self._good_since = good_since
-        self.rows: dict[Key, StepRow] = {}  # committed
-        self.wishes: dict[str, tuple[int, bytes]] = {}  # step key -> (job id, what it runs)
-        self.ids: dict[str, Key] = {}  # step key -> what was answered
-        self._live, self._ghosts = live, ghosts
-        self._sent: dict[tuple[Key, str], None] = {}
-        self._stopped: dict[Key, dict[tuple[Key, str], None]] = {}  # cancelled -> what had left by then
+        self.rows: dict[_Key, StepRow] = {}  # committed
+        self.requested: dict[str, tuple[int, bytes]] = {}  # step key -> (job id, its program)
+        self.ids: dict[str, _Key] = {}  # step key -> the answer
+        self._live = live
+        self._ghosts = ghosts
+        self._sent: dict[tuple[_Key, str], None] = {}
+        self._stopped: dict[_Key, dict[tuple[_Key, str], None]] = {}  # cancelled -> launches sent by then
 
-    # ---- what is told --------------------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------------
 
-    def wished(self, step_key: str, job_id: int, script: bytes) -> None:
-        """Somebody is about to ask for a step."""
-        self.wishes[step_key] = (job_id, script)
+    def about_to_submit(self, step_key: str, job_id: int, script: bytes) -> None:
+        """Records a request of a step that is about to be sent."""
+        self.requested[step_key] = (job_id, script)
 
     def created(self, step_key: str, answer: StepCreated) -> None:
-        """A client was told which step it is."""
+        """Records the step id that a client has received."""
         key = (answer.step.job_id, answer.step.attempt, answer.step.step_id)
         known = self.ids.setdefault(step_key, key)
         row = self.rows.get(key)
@@ -52,20 +52,20 @@ class StepCheckers:
         if row is None or row.step_key != step_key:
             raise Broken("acknowledged", f"step {key} was answered and is not committed", key[0])
 
-    def seen_ended(self, key: Key) -> None:
-        """Somebody who waited for a step was told that it has ended."""
+    def seen_ended(self, key: _Key) -> None:
+        """Checks the answer to a client that waited for a step's end."""
         row = self.rows.get(key)
         if row is None or row.state not in END_STATES:
             raise Broken("ended", f"who awaits step {key} was told that it has ended", key[0])
 
-    def answered_cancel(self, key: Key) -> None:
-        """A cancel of a step was answered with success."""
+    def answered_cancel(self, key: _Key) -> None:
+        """Records a successful cancel of a step."""
         self._stopped.setdefault(key, dict(self._sent))
 
     # ---- the controller ------------------------------------------------------------------------------------------
 
     def committed(self, rows: list[StepRow]) -> None:
-        """These rows are in the database."""
+        """Records rows that are now in the database."""
         for row in rows:
             key = (row.job_id, row.attempt, row.step_id)
             before = self.rows.get(key)
@@ -85,17 +85,17 @@ class StepCheckers:
             if (row.state in END_STATES) != all(part.state in END_STATES for part in row.parts):
                 raise Broken("books", f"step {key} is {row.state.name} with parts {row.parts}", key[0])
 
-    def _check_end(self, key: Key, node: str, state: JobState) -> None:
-        place = (node, StepKey(*key))
-        if place not in self._live or place in self._ghosts:
+    def _check_end(self, key: _Key, node: str, state: JobState) -> None:
+        location = (node, StepKey(*key))
+        if location not in self._live or location in self._ghosts:
             return
         if state is JobState.NODE_FAIL and node not in self._good_since:
-            self._ghosts[place] = None  # given up while its node is silent
+            self._ghosts[location] = None  # ended by the controller while its node does not answer
         else:
             raise Broken("ended", f"step {key} is {state.name} on {node} and lives there", key[0])
 
     def released(self, effect: LaunchStep) -> None:
-        """The launch of a step with parts leaves the controller."""
+        """Checks the launch of a step with parts that leaves the controller."""
         key = (effect.job_id, effect.attempt, effect.step_id)
         row = self.rows.get(key)
         if row is None or effect.node not in [part.node for part in row.parts or ()]:
@@ -107,28 +107,29 @@ class StepCheckers:
 
     # ---- processes -----------------------------------------------------------------------------------------------
 
-    def started(self, process: Any) -> None:
-        """A part of a step runs from now on."""
+    def started(self, process: SimProcess) -> None:
+        """Checks a part of a step that starts."""
         key, job = _key(process), process.job
         row = self.rows.get(key)
         name = f"step {key} on {process.node}"
         if row is None or process.part is None or process.node not in [part.node for part in job.alloc]:
             raise Broken("placement", f"{name} is no part of a step, or not on a node of its job", key[0])
-        if row.request is not None and self.wishes.get(row.step_key) != (key[0], process.script):
+        if row.request is not None and self.requested.get(row.step_key) != (key[0], process.script):
             raise Broken("placement", f"{name} runs {process.script!r}, which nobody asked for", key[0])
         self._check_shares(process)
 
-    def _check_shares(self, process: Any) -> None:
-        """What steps keep from each other on this node is no more than their job has there."""
+    def _check_shares(self, process: SimProcess) -> None:
+        """Checks that the steps' exclusive resources on this node do not exceed their job's."""
         job = process.job
         mine = next(part for part in job.alloc if part.node == process.node)
         cpus = mem_mb = ids = 0
         devices: dict[tuple[str, str], int] = {}
-        for place, other in self._live.items():
+        for location, other in self._live.items():
             request, part = other.request, other.part
             same = (other.key.job_id, other.key.attempt, other.node) == (job.job_id, job.attempt, process.node)
-            if not same or request is None or request.holds_nothing() or place in self._ghosts:
+            if not same or request is None or request.shares_everything() or location in self._ghosts:
                 continue
+            assert part is not None  # steps with resources have their share of the node
             cpus += part.cpus
             mem_mb += part.mem_mb if request.asks_memory() else 0
             if ids & part.cpu_ids:
@@ -146,16 +147,16 @@ class StepCheckers:
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def final(self, connection: Any, launched: dict[Any, Any]) -> None:
-        """Everything has ended: do answers, processes and the database agree?"""
+    def final(self, connection: Connection, launched: dict[object, SimProcess]) -> None:
+        """Checks, when everything has ended, that answers, processes and the database agree."""
         found = {}
         for values in connection.execute(select(STEP)):
-            row = steprows.step_from(tuple(values))
+            row = rows.step_from(tuple(values))
             found[row.job_id, row.attempt, row.step_id] = row
         if found != self.rows:
             odd = sorted(key for key in found.keys() | self.rows.keys() if found.get(key) != self.rows.get(key))
             raise Broken("books", f"steps are not in the database as committed: {odd}", odd[0][0])
-        keys: dict[str, Key] = {}
+        keys: dict[str, _Key] = {}
         for key, row in found.items():
             if row.state not in END_STATES:
                 raise Broken("books", f"step {key} is left as {row.state.name}", key[0])
@@ -167,9 +168,9 @@ class StepCheckers:
                 raise Broken("acknowledged", f"step {key} was answered and has no row", key[0])
         self._check_books(found, launched)
 
-    def _check_books(self, found: dict[Key, StepRow], launched: dict[Any, Any]) -> None:
-        used: dict[Key, int] = {}
-        lost: dict[Key, None] = {}
+    def _check_books(self, found: dict[_Key, StepRow], launched: dict[object, SimProcess]) -> None:
+        used: dict[_Key, int] = {}
+        lost: dict[_Key, None] = {}
         for process in launched.values():
             key = _key(process)
             row = found.get(key)
@@ -183,20 +184,22 @@ class StepCheckers:
                 lost[key] = None
                 continue
             used[key] = used.get(key, 0) + end.user_cpu_us
-            if process.request is not None:  # a holder's exit says at which stage something failed
-                self._check_part(key, part, end)
+            if process.request is not None:  # an extern step's exit code is the stage that failed
+                self._check_part(key, part, process)
         for key, cpu_us in used.items():
             if key not in lost and found[key].user_cpu_us != cpu_us:
                 raise Broken(
                     "books", f"step {key} used {cpu_us} us of cpu, its row says {found[key].user_cpu_us}", key[0]
                 )
 
-    def _check_part(self, key: Key, part: StepPart, end: Any) -> None:
+    def _check_part(self, key: _Key, part: StepPart, process: SimProcess) -> None:
+        end = process.reported
+        assert end is not None
         same = (part.exit_code, part.exit_signal) == (end.exit_code, end.exit_signal)
-        if part.start_at_us != end.start_at_us or (not same and not part.failure):
+        if not process.has_started_at(part.start_at_us) or (not same and not part.failure):
             text = f"step {key} on {part.node} ended {end.exit_code}:{end.exit_signal} (from {end.start_at_us})"
             raise Broken("books", f"{text}, its part is {part}", key[0])
 
 
-def _key(process: Any) -> Key:
+def _key(process: SimProcess) -> _Key:
     return process.key.job_id, process.key.attempt, process.key.step_id

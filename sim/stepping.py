@@ -1,53 +1,58 @@
-"""Who starts steps in a fault world: srun and salloc with jobs of their own, and scripts that call srun.
+"""Starts steps in a fault world: srun and salloc with jobs of their own, and scripts that call srun.
 
-A client does what the commands do: it waits for its allocation, asks for a step with a key of its own, waits for the
-step's end, gives the allocation back. Each wait is a call that ends after WAIT_US, when its connection breaks, or when
-the client is gone; a client that is there makes it again. A client that goes says nothing: only its call ends.
+A client does what the commands do: it waits for its allocation, requests a step with an idempotency key, waits for the
+step's end, releases the allocation. Each wait is a call that ends after WAIT_US, when its connection breaks, or when
+the client is gone; a live client repeats it. A client that dies sends nothing: only its call ends.
 """
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctld.core.effects import Allocation, Results, StepCreated, StepSeen
-from ctld.core.events import (
+from ctld.core.records.effects import AllocationState, Results, StepCreated, StepSeen
+from ctld.core.records.events import (
     Actor,
-    AnyEvent,
     AwaitAllocation,
     AwaitStep,
     CancelJobs,
     CreateStep,
     EndAllocation,
+    Event,
     JobFilter,
 )
-from ctld.core.model import SpecRow
-from ctld.core.step_model import StepRequest
+from ctld.core.records.job import SpecRow
+from ctld.core.records.step import StepRequest
 from penstock.values.jobkind import JobKind
 from penstock.values.states import END_STATES, JobState
 from sim.checkers import Checkers
+from sim.people import People
 from sim.simctld import SimController
-from sim.swarm import Options
+from sim.swarm import SwarmOptions
 from sim.timeline import US, Timeline
 
-if TYPE_CHECKING:
-    from sim.people import People
-
 WAIT_US = 30 * US
-#: Between a call that broke and the next.
+#: The pause between a failed call and the next.
 PAUSES_US = (100_000, 1 * US, 20 * US, 90 * US)
 STEPS_MAX = 3
 
 
-class Call:
-    """A request that may be answered late. `heard(None)`: ask again."""
+class SimCall:
+    """A request that may be answered late. `heard(None)`: repeat it."""
 
     def __init__(
-        self, clients: "Clients", make: Callable[[int], AnyEvent], heard: Callable[[Any], None], wait_us: int = WAIT_US
+        self,
+        clients: "Clients",
+        make: Callable[[int], Event],
+        on_answer: Callable[[object], None],
+        wait_us: int = WAIT_US,
     ) -> None:
-        self._clients, self._make, self._heard, self._wait_us = clients, make, heard, wait_us
-        self._reply_to = self._run = 0
+        self._clients = clients
+        self._make = make
+        self._on_answer = on_answer
+        self._wait_us = wait_us
+        self._reply_to = 0
+        self._run = 0
         self._is_over = False
         clients.people.open_requests += 1
         clients.timeline.after(clients.network_us(), self._arrive)
@@ -63,54 +68,58 @@ class Call:
         clients.ctld.ask(self._made, self._answered)
         clients.timeline.after(self._wait_us, self.drop)
 
-    def _made(self, reply_to: int) -> AnyEvent:
+    def _made(self, reply_to: int) -> Event:
         self._reply_to = reply_to
         return self._make(reply_to)
 
-    def _answered(self, body: Any) -> None:
+    def _answered(self, body: object) -> None:
         clients = self._clients
         if clients.random.random() < clients.people.lost_replies:
             body = None
         clients.timeline.after(clients.network_us(), self._finish, body)
 
     def drop(self) -> None:
-        """The caller waits no more."""
+        """The caller stops waiting."""
         if not self._is_over:
             self._clients.ctld.stop_waiting(self._run, self._reply_to)
             self._finish(None)
 
-    def _finish(self, body: Any) -> None:
+    def _finish(self, body: object) -> None:
         if not self._is_over:
             self._is_over = True
             self._clients.people.open_requests -= 1
-            self._heard(body)
+            self._on_answer(body)
 
 
-class Client:
-    """One srun or salloc. `owns`: the job is its own."""
+class SimClient:
+    """One srun or salloc. `owns`: it has created the job."""
 
     def __init__(self, clients: "Clients", actor: Actor, job_id: int, steps: int, owns: bool) -> None:
-        self._clients, self._actor, self._job_id, self._left, self._owns = clients, actor, job_id, steps, owns
-        self._call: Call | None = None
+        self._clients = clients
+        self._actor = actor
+        self._job_id = job_id
+        self._left = steps
+        self._owns = owns
+        self._call: SimCall | None = None
         self._gone = False
         self._key = ""
         random = clients.random
         if random.random() < clients.options.vanish:
             clients.timeline.after(random.randint(1, clients.options.run_max_s * US), self._vanish)
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
-        """The next thing to do."""
+    def resume(self) -> None:
+        """Takes the next step of the client."""
         if self._gone:
             return
         if self._owns and not self._key:
-            self._ask(lambda reply: AwaitAllocation(self._actor, self._job_id, True, reply), self._allocated)
+            self._exchange(lambda reply: AwaitAllocation(self._actor, self._job_id, True, reply), self._allocated)
         elif self._left:
             self._left -= 1
             self._create(*self._clients.new_step(self._job_id))
         elif self._owns:
             code = self._clients.random.choice((0, 0, 3))
-            self._ask(
+            self._exchange(
                 lambda reply: EndAllocation(self._actor, self._job_id, code, 0, reply), lambda body: self._leave()
             )
         else:
@@ -128,76 +137,86 @@ class Client:
     def _leave(self) -> None:
         self._gone = True
 
-    def _ask(self, make: Callable[[int], AnyEvent], heard: Callable[[Any], None]) -> None:
-        def answered(body: Any) -> None:
+    def _exchange(self, make: Callable[[int], Event], on_answer: Callable[[object], None]) -> None:
+        def answered(body: object) -> None:
             if self._gone:
                 return
             if body is not None:
-                heard(body)
+                on_answer(body)
                 return
             pause_us = self._clients.random.choice(PAUSES_US)
-            self._clients.timeline.after(pause_us, lambda: None if self._gone else self._ask(make, heard))
+            self._clients.timeline.after(pause_us, lambda: None if self._gone else self._exchange(make, on_answer))
 
-        self._call = Call(self._clients, make, answered)
+        self._call = SimCall(self._clients, make, answered)
 
-    def _allocated(self, body: Any) -> None:
-        if not isinstance(body, Allocation) or body.job.state in END_STATES or body.job.state is JobState.COMPLETING:
+    def _allocated(self, body: object) -> None:
+        if (
+            not isinstance(body, AllocationState)
+            or body.job.state in END_STATES
+            or body.job.state is JobState.COMPLETING
+        ):
             self._leave()
         else:
             self._key = "allocated"
-            self.go_on()
+            self.resume()
 
     def _create(self, key: str, request: StepRequest, spec: SpecRow) -> None:
         self._key = key
         event = CreateStep(self._actor, self._job_id, key, request, spec)
         if self._clients.random.random() < self._clients.options.repeats:
-            Call(self._clients, lambda reply: msgspec.structs.replace(event, reply_to=reply), self._created_again, US)
-        self._ask(lambda reply: msgspec.structs.replace(event, reply_to=reply), self._created)
+            SimCall(
+                self._clients, lambda reply: msgspec.structs.replace(event, reply_to=reply), self._created_again, US
+            )
+        self._exchange(lambda reply: msgspec.structs.replace(event, reply_to=reply), self._created)
 
-    def _created_again(self, body: Any) -> None:
+    def _created_again(self, body: object) -> None:
         if isinstance(body, StepCreated):
             self._clients.checkers.steps.created(self._key, body)
 
-    def _created(self, body: Any) -> None:
+    def _created(self, body: object) -> None:
         if not isinstance(body, StepCreated):
             self._clients.timeline.say(self._job_id, f"job {self._job_id}: no step: {getattr(body, 'text', body)}")
-            self.go_on()
+            self.resume()
             return
         step = body.step
         self._clients.timeline.say(self._job_id, f"told: step {step.job_id}.{step.step_id} on {step.node_list}")
         self._clients.checkers.steps.created(self._key, body)
         key = (step.job_id, step.attempt, step.step_id)
-        self._clients.told.append(key)
-        self._ask(lambda reply: AwaitStep(self._actor, *key, True, reply), self._seen)
+        self._clients.known_steps.append(key)
+        self._exchange(lambda reply: AwaitStep(self._actor, *key, True, reply), self._seen)
 
-    def _seen(self, body: Any) -> None:
+    def _seen(self, body: object) -> None:
         if isinstance(body, StepSeen):
             row = body.step
             self._clients.checkers.steps.seen_ended((row.job_id, row.attempt, row.step_id))
-        self.go_on()
+        self.resume()
 
 
 class Clients:
     """All of them."""
 
     def __init__(
-        self, options: Options, timeline: Timeline, random: Random, ctld: SimController, checkers: Checkers, people: "People"
+        self, options: SwarmOptions, timeline: Timeline, random: Random, ctld: SimController, checkers: Checkers, people: People
     ) -> None:  # fmt: skip
-        self.options, self.timeline, self.random = options, timeline, random
-        self.ctld, self.checkers, self.people = ctld, checkers, people
-        self.told: list[tuple[int, int, int]] = []  # steps that somebody was told of
-        self.owned: dict[int, None] = {}  # jobs whose client has heard of them, and is not gone without a word
+        self.options = options
+        self.timeline = timeline
+        self.random = random
+        self.ctld = ctld
+        self.checkers = checkers
+        self.people = people
+        self.known_steps: list[tuple[int, int, int]] = []  # steps that some client knows
+        self.owned: dict[int, None] = {}  # jobs whose client knows them and is alive
         self._number = 0
 
     def network_us(self) -> int:
-        """How long a message takes."""
+        """The delay of a message."""
         return self.random.randint(100, self.options.delay_max_us)
 
     def new_step(self, job_id: int) -> tuple[str, StepRequest, SpecRow]:
-        """A wish for a step of that job."""
+        """The request of a step of that job."""
         self._number += 1
         key, script = f"{self._number:032x}", b"step %d" % self._number
-        self.checkers.steps.wished(key, job_id, script)
+        self.checkers.steps.about_to_submit(key, job_id, script)
         return key, self._request(), SpecRow(script.rjust(32, b"."), b"", (script,), ())
 
     def _request(self) -> StepRequest:
@@ -215,37 +234,44 @@ class Clients:
 
     # ---- what people do ------------------------------------------------------------------------------------------
 
-    def submit(self, kind: JobKind) -> None:
-        """srun or salloc outside of a job."""
-        actor = self.people.somebody()
+    def submit_srun(self) -> None:
+        """srun outside of a job."""
+        self._submit(JobKind.SRUN)
+
+    def submit_salloc(self) -> None:
+        """salloc, with some steps."""
+        self._submit(JobKind.SALLOC)
+
+    def _submit(self, kind: JobKind) -> None:
+        actor = self.people.random_user()
         steps = 1 if kind is JobKind.SRUN else self.random.randint(0, STEPS_MAX)
         known: dict[int, None] = {}
 
         def submitted(job_id: int) -> None:
             if job_id not in known:
                 known[job_id] = self.owned[job_id] = None
-                Client(self, actor, job_id, steps, owns=True)
+                SimClient(self, actor, job_id, steps, owns=True)
 
         self.people.submit_allocation(actor, kind, submitted)
 
-    def in_job(self) -> None:
+    def make_steps(self) -> None:
         """srun within some job that runs."""
         running = [row for row in self.checkers.last.values() if row.alloc and row.state not in END_STATES]
         if running:
             row = self.random.choice(running)
             actor = self.people.actor(row.user_name)
-            Client(self, actor, row.job_id, self.random.randint(1, STEPS_MAX), owns=False)
+            SimClient(self, actor, row.job_id, self.random.randint(1, STEPS_MAX), owns=False)
 
-    def cancel(self) -> None:
+    def cancel_step(self) -> None:
         """scancel of a step."""
-        if not self.told:
+        if not self.known_steps:
             return
-        key = self.random.choice(self.told[-8:])
+        key = self.random.choice(self.known_steps[-8:])
         row = self.checkers.steps.rows[key]
         text = f"{key[0]}.{key[2]}"
         signal_no = self.random.choice((0, 0, 10))
 
-        def heard(body: Any) -> None:
+        def on_answer(body: object) -> None:
             done = isinstance(body, Results) and bool(body.results) and body.results[0].code == 0
             attempt_ends = self.checkers.last[key[0]].attempt
             if done and not signal_no and attempt_ends == key[1]:
@@ -253,10 +279,12 @@ class Clients:
 
         self.timeline.say(key[0], f"scancel {text} signal {signal_no}")
         actor = self.people.actor(self.checkers.last[row.job_id].user_name)
-        self.people.ask(lambda reply: CancelJobs(actor, JobFilter(ids=(text,)), signal_no, reply_to=reply), heard)
+        self.people.ask(lambda reply: CancelJobs(actor, JobFilter(ids=(text,)), signal_no, reply_to=reply), on_answer)
 
-    def tend(self, cancel: Callable[[int], None]) -> None:
-        """A salloc that nobody owns goes on for ever: somebody cancels it."""
+    def tend(self) -> None:
+        """Cancels the salloc jobs without an owner, which would run for ever."""
+        if not self.ctld.up:
+            return
         for job_id, row in self.checkers.last.items():
             if row.state not in END_STATES and row.request.kind is JobKind.SALLOC and job_id not in self.owned:
-                cancel(job_id)
+                self.people.cancel_for_good(job_id)

@@ -1,7 +1,6 @@
-"""What a seed draws before anything happens: how large the cluster is, which faults there are, how bad they are.
-
-Swarm testing: a world with everything in it hides faults behind other faults, so each seed leaves out about half of
-what could happen. All draws are here and in the world's own random sources, and nowhere else.
+"""The parameters that a seed draws at the start: the size of the cluster, the kinds of faults and their strength. Swarm
+testing: a world with every fault hides some behind others, so each seed leaves out about half of them. All draws are
+here and in the world's own random sources.
 """
 
 from random import Random
@@ -11,26 +10,26 @@ import msgspec
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 
-#: What people do: word -> weight. Words are methods of `sim.people.People`.
+#: Actions of users: name -> weight. Names are methods of `sim.people.People` and of `sim.stepping.Clients`.
 DEEDS = {
     "submit": 14, "submit_array": 4, "submit_dependent": 4, "cancel": 4, "hold": 2, "release": 2, "requeue": 3,
     "requeue_hold": 1, "update": 3, "await_job": 1, "drain": 2, "resume": 3, "partition_state": 1, "reconfigure": 2,
 }  # fmt: skip
-#: The same, of those who start steps: some worlds have them, drawn from a source of their own.
+#: Actions that start steps: some worlds have them, drawn from a separate random source.
 STEP_DEEDS = {"submit_srun": 6, "submit_salloc": 3, "make_steps": 12, "cancel_step": 3}
-#: Always there: without them nothing happens.
+#: Actions of every world: without them nothing happens.
 NEEDED = ("submit", "resume")
-#: What goes wrong: word -> weight. Words are methods of `sim.faults.Faults`.
+#: Faults: name -> weight. Names are methods of `sim.faults.Faults`.
 FAULTS = {
     "power_cycle": 2, "declare_down": 1, "kill_daemon": 4, "lose_spool": 1, "lose_supervisor": 1, "kill_controller": 6,
     "cut": 4, "half_open": 2, "part_shortly": 2, "part": 3, "clock_forward": 1, "clock_back": 1, "storage_full": 1,
     "commit_fails": 1, "commit_answer_lost": 1,
 }  # fmt: skip
-#: The same, where the GPUs of nodes are known by name.
+#: Faults of worlds in which GPUs are known by name.
 GPU_FAULTS = {"gpu_lost": 3, "gpu_spoilt": 6, "gpu_well": 6}
 
 
-class Options(msgspec.Struct, frozen=True):
+class SwarmOptions(msgspec.Struct, frozen=True):
     """One world. Times as their names say; chances are between 0 and 1."""
 
     seed: int
@@ -39,7 +38,7 @@ class Options(msgspec.Struct, frozen=True):
     cpus: int
     gpus: int
     gpus_named: bool
-    gpus_typed: bool  # in the file; else nodes say it
+    gpus_typed: bool  # in the file; else nodes report it
     kill_wait_s: int
     slurmd_timeout_s: int
     lease_s: int
@@ -47,7 +46,7 @@ class Options(msgspec.Struct, frozen=True):
     min_job_age_s: int
     return_to_service: int
     max_batch_requeue: int
-    quick_depth: int  # rows that a quick pass looks at: a small one makes full passes matter
+    quick_depth: int  # rows that a quick pass plans: a small number makes full passes matter
     plan_max_us: int
     commit_max_us: int
     delay_max_us: int
@@ -57,19 +56,19 @@ class Options(msgspec.Struct, frozen=True):
     pause_mean_s: float
     run_max_s: int
     deeds: dict[str, int]
-    vanish: float  # share of sruns and sallocs that go without a word
+    vanish: float  # share of sruns and sallocs that die silently
     inactive_limit_s: int
-    holders: bool
+    has_extern_steps: bool
     faults: dict[str, int]
 
     def text(self) -> str:
-        """As lines for a report."""
+        """The options as lines of a report."""
         shown = msgspec.structs.asdict(self)
         lines = [f"  {name} = {value}" for name, value in shown.items() if name not in ("deeds", "faults")]
         return "\n".join([*lines, f"  deeds: {' '.join(self.deeds)}", f"  faults: {' '.join(self.faults) or 'none'}"])
 
 
-def draw(seed: int, steps: int) -> Options:
+def draw(seed: int, steps: int) -> SwarmOptions:
     """The options of a seed."""
     random = Random(f"penstock world {seed}")  # noqa: S311 (chance for tests)
     pick = random.choice
@@ -82,7 +81,7 @@ def draw(seed: int, steps: int) -> Options:
     named, typed = gpus_of.random() < 0.6, gpus_of.random() < 0.6
     fault_share = pick((0.0, 0.3, 0.6, 1.0))
     gpu_faults = {word: weight for word, weight in GPU_FAULTS.items() if named and gpus_of.random() < 0.7}
-    return Options(
+    return SwarmOptions(
         seed=seed,
         steps=steps,
         nodes=random.randint(1, 5),
@@ -109,19 +108,19 @@ def draw(seed: int, steps: int) -> Options:
         deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7} | step_deeds,
         vanish=steps_of.choice((0.0, 0.3)),
         inactive_limit_s=steps_of.choice((0, 120)),
-        holders=steps_of.random() < 0.25,
+        has_extern_steps=steps_of.random() < 0.25,
         faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share} | gpu_faults,
     )
 
 
-def gpu_types(options: Options) -> tuple[str, ...]:
+def gpu_types(options: SwarmOptions) -> tuple[str, ...]:
     """The cards of each node."""
     half = options.gpus // 2
     return ("a100",) * half + ("h100",) * (options.gpus - half)
 
 
-def configuration(options: Options) -> Config:
-    """The cluster that the options ask for: partition `debug` with all nodes, `small` with the first."""
+def configuration(options: SwarmOptions) -> Config:
+    """The configuration for the options: partition `debug` with all nodes, `small` with the first."""
     names = tuple(f"n{i}" for i in range(1, options.nodes + 1))
     types = gpu_types(options)
     models = tuple(Gres("gpu", type_, types.count(type_)) for type_ in dict.fromkeys(types))
@@ -151,5 +150,5 @@ def configuration(options: Options) -> Config:
         max_batch_requeue=options.max_batch_requeue,
         mpi_ports=(12_000, 12_007),
         inactive_limit_s=options.inactive_limit_s,
-        prolog_flags=("Alloc", "Contain") if options.holders else (),
+        prolog_flags=("Alloc", "Contain") if options.has_extern_steps else (),
     )

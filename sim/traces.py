@@ -1,77 +1,80 @@
-"""Reads workload logs: which format a file has, and the errors of all readers.
-
-    read_trace(path)  ->  Workload
-
-Plain or gzip-compressed (by content, not by name). The format is told from the first lines; the readers are in a table,
-one module each. A line that cannot be read ends the reading with file, line and what to do, as half a log would give
-figures that look right.
+"""Reads workload logs and detects their format. read_trace(path) -> Workload. Plain or gzip-compressed (by content, not
+by name), in UTF-8 or UTF-16. The format is detected from the first line; the readers are in a table. An invalid line ends
+the reading with file, line and advice, since half a log would give plausible but wrong figures. Jobs whose times cannot be
+true are left out and counted, and odd ones are kept and counted.
 """
 
-import gzip
 from collections.abc import Callable
-from pathlib import Path
 
-from penstock.values.errors import BadValue
-from sim.workload import Workload
+from sim.tracefile import TraceError, read_lines
+from sim.tracerows import ENDS_FIRST
+from sim.traces_gpu import PAI_COLUMNS, parse_helios, parse_pai, parse_philly, parse_pods
+from sim.traces_json import parse_json
+from sim.traces_sacct import parse_sacct
+from sim.traces_swf import parse_swf
+from sim.workload import UNKNOWN, Workload
 
-#: A log of ten million jobs; beyond that it is probably not a log.
-TRACE_BYTES_MAX = 4 * 1024**3
-_GZIP = b"\x1f\x8b"
-
-
-class TraceError(BadValue):
-    """A log that cannot be read: file, line (0 = the whole file), what is wrong, what to do."""
-
-    def __init__(self, path: str, line: int, text: str) -> None:
-        super().__init__(f"{path}:{line}: {text}" if line else f"{path}: {text}")
+DAY_S = 86_400
+#: No machine runs a job for longer without a restart.
+RUN_DAYS_MAX = 366
 
 
 def read_trace(path: str) -> Workload:
     """The workload of a log in any known format. Raises TraceError, OSError."""
     lines = read_lines(path)
-    return READERS[format_of(path, lines)](path, lines)
+    return checked(READERS[format_of(path, lines)](path, lines))
 
 
-def read_lines(path: str) -> list[str]:
-    """The lines of a file, compressed or not."""
-    data = Path(path).read_bytes()
-    try:
-        if data.startswith(_GZIP):
-            with gzip.open(path) as stream:
-                data = stream.read(TRACE_BYTES_MAX + 1)
-        if len(data) > TRACE_BYTES_MAX:
-            raise TraceError(path, 0, f"more than {TRACE_BYTES_MAX} bytes; split it and use --window for parts")
-        return data.decode("utf-8", errors="surrogateescape").splitlines()
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise TraceError(path, 0, f"broken gzip file ({error}); fetch it again") from None
+def checked(log: Workload) -> Workload:
+    """Without the jobs whose times cannot be true, and with doubts about others."""
+    kept = log.without(
+        [
+            ("submit time before the beginning of the log", log.submit_s < 0),
+            (ENDS_FIRST, log.run_s < UNKNOWN),
+            (f"runs for more than {RUN_DAYS_MAX} days", log.run_s > RUN_DAYS_MAX * DAY_S),
+        ]
+    )
+    limit_s = kept.requested_s
+    return kept.doubted(
+        [
+            ("starts before its submission", kept.wait_s < UNKNOWN),
+            ("runs for a day more than its time limit", (limit_s > 0) & (kept.run_s > limit_s + DAY_S)),
+        ]
+    )
 
 
 def format_of(path: str, lines: list[str]) -> str:
     """A key of READERS."""
     first = next((line.strip() for line in lines if line.strip()), "")
+    names = [name.strip() for name in first.split(",")]
+    if first.startswith(("{", "[")):
+        return "sacct --json" if first.startswith("{") else "philly"
+    if len(names) == len(PAI_COLUMNS):
+        return "pai"
     if first.startswith(";") or first[:1].isdigit() or first[:1] == "-":
         return "swf"
     if "|" in first and "jobid" in first.lower().replace("jobidraw", "jobid").split("|"):
         return "sacct"
-    if "cpu_milli" in first:
+    if {"gpu_num", "submit_time"} <= set(names):
+        return "helios"
+    if {"cpu_milli", "creation_time", "scheduled_time", "deletion_time"} <= set(names):
+        return "openb"
+    if "cpu_milli" in names:
         raise TraceError(
-            path, 1, "an Alibaba GPU list has no run times to simulate: place its pods with penstock sim openb"
-        )
+            path, 1, "a list of pods without creation_time, scheduled_time and deletion_time has no times to simulate: "
+            "place its pods with penstock sim openb"
+        )  # fmt: skip
     raise TraceError(
         path, 1, "not a known format: write Standard Workload Format, or the output of `sacct -P` with its header line"
     )
 
 
-def _swf(path: str, lines: list[str]) -> Workload:
-    from sim.traces_swf import parse_swf
-
-    return parse_swf(path, lines)
-
-
-def _sacct(path: str, lines: list[str]) -> Workload:
-    from sim.traces_sacct import parse_sacct
-
-    return parse_sacct(path, lines)
-
-
-READERS: dict[str, Callable[[str, list[str]], Workload]] = {"swf": _swf, "sacct": _sacct}
+READERS: dict[str, Callable[[str, list[str]], Workload]] = {
+    "swf": parse_swf,
+    "sacct": parse_sacct,
+    "sacct --json": parse_json,
+    "philly": parse_philly,
+    "helios": parse_helios,
+    "pai": parse_pai,
+    "openb": parse_pods,
+}

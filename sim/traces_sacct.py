@@ -2,47 +2,35 @@
 
     sacct -a -P -S 2026-01-01 -o JobID,User,Account,Submit,Start,End,Elapsed,Timelimit,NNodes,NCPUS,AllocTRES,State >log
 
-Columns in any order; what is not needed is passed over. Needed: JobID, Submit, and one of each line of _TIME and _CPUS.
-Steps (`12.batch`) are skipped, and so are jobs that never started or have not ended; how many is told. Dates are read
-as they stand, without time zone: where clocks change an hour may be off. A record of a requeued job (`sacct -D`) is a
-job of its own.
+Columns in any order; others are ignored. Needed: JobID, Submit, and one of each line of _TIME and _CPUS.
+Steps (`12.batch`) are skipped, and so are jobs that never started or have not ended; their number is reported. Dates
+are read without time zone: at clock changes an hour may be off. A record of a requeued job (`sacct -D`) is a job of its
+own.
 """
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
-from sim.traces import TraceError
-from sim.workload import UNKNOWN, Workload, from_columns
+from sim.tracefile import TraceError
+from sim.tracerows import (
+    ENDS_FIRST,
+    NEVER_ENDED,
+    NEVER_STARTED,
+    NO_SUBMIT,
+    NOTHING,
+    NUMBER_MAX,
+    LogRow,
+    date_s,
+    workload_of,
+)
+from sim.workload import UNKNOWN, Workload
 
-_NOTHING = frozenset({"", "unknown", "none", "n/a", "partition_limit", "unlimited", "invalid"})
 _MILLI = 1000
 _ADVICE = (
     "ask sacct for it: sacct -P -o JobID,User,Account,Submit,Start,End,Elapsed,Timelimit,NNodes,NCPUS,AllocTRES,State"
 )
-
-
-class _Row(NamedTuple):
-    """What one line gives."""
-
-    job_id: int
-    submit_s: int
-    wait_s: int
-    run_s: int
-    requested_s: int
-    allocated: int
-    procs: int
-    nodes: int
-    mem_mb: int
-    gpu_milli: int
-    user: str
-    group: str
 
 
 def parse_sacct(path: str, lines: list[str]) -> Workload:
@@ -50,7 +38,7 @@ def parse_sacct(path: str, lines: list[str]) -> Workload:
     start = next(k for k, line in enumerate(lines) if line.strip())
     header = [name.strip().lower() for name in lines[start].split("|")]
     _check_header(path, start + 1, header)
-    rows: list[_Row] = []
+    rows: list[LogRow] = []
     skipped: dict[str, int] = {}
     for number, line in enumerate(lines[start + 1 :], start=start + 2):
         if not line.strip():
@@ -66,13 +54,13 @@ def parse_sacct(path: str, lines: list[str]) -> Workload:
             found = _row(dict(zip(header, words, strict=True)))
         except BadValue as error:
             raise TraceError(path, number, f"{error}; mend or remove the line") from None
-        if isinstance(found, _Row):
+        if isinstance(found, LogRow):
             rows.append(found)
         elif found:
             skipped[found] = skipped.get(found, 0) + 1
     if not rows:
         raise TraceError(path, 0, "no finished job in it")
-    return _workload(path, rows, skipped)
+    return workload_of(path, rows, skipped)
 
 
 def _check_header(path: str, number: int, header: list[str]) -> None:
@@ -85,25 +73,29 @@ _TIME = (("elapsed", "elapsedraw", "end"),)
 _CPUS = ("ncpus", "alloccpus", "reqcpus", "alloctres", "reqtres")
 
 
-def _row(row: dict[str, str]) -> _Row | str:
-    """The job of a line; or why there is none ("" for a step, which is no job)."""
-    name = row.get("jobid") or row["jobidraw"]
+def _row(row: dict[str, str]) -> LogRow | str:
+    """The job of a line; or why it is skipped ("" for a step)."""
+    name = row.get("jobid") or row.get("jobidraw", "")
+    if not name:
+        raise BadValue("a job without JobID")
     if "." in name:
         return ""
-    submit_s = _date(row["submit"], "Submit")
-    begin_s, end_s = _date(row.get("start", ""), "Start"), _date(row.get("end", ""), "End")
+    submit_s = date_s(row["submit"], "Submit")
+    begin_s, end_s = date_s(row.get("start", ""), "Start"), date_s(row.get("end", ""), "End")
     if submit_s == UNKNOWN:
-        return "no submit time"
+        return NO_SUBMIT
     if begin_s == UNKNOWN and "start" in row:
-        return "never started"
+        return NEVER_STARTED
     if row.get("state", "").split(" ")[0] in ("PENDING", "RUNNING", "SUSPENDED") or (end_s == UNKNOWN and "end" in row):
-        return "has not ended"
+        return NEVER_ENDED
+    if UNKNOWN < end_s < begin_s:
+        return ENDS_FIRST
     run_s = _first(row, _ELAPSED)
     if run_s == UNKNOWN:
         run_s = end_s - begin_s if min(end_s, begin_s) >= 0 else UNKNOWN
     allocated, requested = _tres(row, "alloctres"), _tres(row, "reqtres")
     either = requested | allocated
-    return _Row(
+    return LogRow(
         job_id=int(re.match(r"\d*", name)[0] or 0),  # type: ignore[index]
         submit_s=submit_s,
         wait_s=begin_s - submit_s if begin_s != UNKNOWN else UNKNOWN,
@@ -116,19 +108,8 @@ def _row(row: dict[str, str]) -> _Row | str:
         gpu_milli=either.get("gres/gpu", 0) * _MILLI,
         user=row.get("user", ""),
         group=row.get("account", row.get("group", "")),
+        name=name,
     )
-
-
-def _date(text: str, what: str) -> int:
-    """Seconds, or UNKNOWN. With SLURM_TIME_FORMAT=%s sacct writes numbers."""
-    if text.strip().lower() in _NOTHING:
-        return UNKNOWN
-    if text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        raise BadValue(f"{what} is {text!r}, not a date as 2026-01-31T12:00:00") from None
 
 
 def _whole(text: str) -> int:
@@ -146,9 +127,9 @@ _NODES: dict[str, _Reader] = {"nnodes": _whole, "allocnodes": _whole, "reqnodes"
 
 
 def _first(row: dict[str, str], columns: dict[str, _Reader]) -> int:
-    """The first of these columns that is there and says something."""
+    """The first non-empty one of these columns."""
     for name, reader in columns.items():
-        if (text := row.get(name, "").strip()).lower() not in _NOTHING:
+        if (text := row.get(name, "").strip()).lower() not in NOTHING:
             return reader(text)
     return UNKNOWN
 
@@ -168,28 +149,12 @@ def _tres(row: dict[str, str], column: str) -> dict[str, int]:
         amount = _AMOUNT.fullmatch(text.upper())
         if amount is None:
             raise BadValue(f"{column} has {item!r}, not an amount as cpu=4 or mem=62.50G")
-        value = round(float(amount[1]) * (_UNIT_MB[amount[2]] if name == "mem" else 1))
+        exact = float(amount[1]) * (_UNIT_MB[amount[2]] if name == "mem" else 1)
+        if exact > NUMBER_MAX:
+            raise BadValue(f"{column} has {item[:40]!r}, which is too large")
+        value = round(exact)
         key = f"{name}:" if kind else name
         found[key] = found.get(key, 0) + value
     if typed := found.pop("gres/gpu:", 0):  # counted under gres/gpu as well, if that is tracked
         found.setdefault("gres/gpu", typed)
     return found
-
-
-def _workload(path: str, rows: list[_Row], skipped: dict[str, int]) -> Workload:
-    user_names = tuple(sorted({row.user for row in rows}))
-    group_names = tuple(sorted({row.group for row in rows}))
-    user_number = {name: number for number, name in enumerate(user_names)}
-    group_number = {name: number for number, name in enumerate(group_names)}
-    numbers = [name for name in _Row._fields if name not in ("user", "group")]
-    columns = {name: np.array([getattr(row, name) for row in rows], dtype=np.int64) for name in numbers}
-    columns["submit_s"] -= columns["submit_s"].min()
-    return from_columns(
-        Path(path).name.split(".")[0],
-        **columns,
-        user=[user_number[row.user] for row in rows],
-        group=[group_number[row.group] for row in rows],
-        user_names=user_names,
-        group_names=group_names,
-        skipped=skipped,
-    )

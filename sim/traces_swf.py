@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.traces import TraceError
+from sim.tracefile import TraceError
+from sim.tracerows import SAME_ID, repeated
 from sim.workload import UNKNOWN, Workload, from_columns
 
 FIELDS = 18
@@ -28,7 +29,9 @@ def parse_swf(path: str, lines: list[str]) -> Workload:
     table = _numbers(path, lines, rows)
     user_names, user = _numbered(table[:, 11])
     group_names, group = _numbered(table[:, 12])
-    procs, allocated, memory_kb = table[:, 7], table[:, 4], table[:, 9]
+    procs = table[:, 7]
+    allocated = table[:, 4]
+    memory_kb = table[:, 9]
     known = np.where(procs > 0, procs, allocated)
     mem_mb = np.where((memory_kb > 0) & (known > 0), memory_kb * known // _KB_PER_MB, UNKNOWN)
     return from_columns(
@@ -46,6 +49,7 @@ def parse_swf(path: str, lines: list[str]) -> Workload:
         user_names=user_names,
         group_names=group_names,
         processors=header.get("MaxProcs", header.get("MaxNodes", UNKNOWN)),
+        doubts={SAME_ID: count} if (count := repeated(table[:, 0])) else {},
     )
 
 
@@ -63,7 +67,7 @@ def _numbers(path: str, lines: list[str], rows: list[str]) -> NDArray[np.int64]:
 
 
 def _guilty(path: str, lines: list[str]) -> TraceError:
-    """The first line that is at fault."""
+    """The first invalid line."""
     for number, line in enumerate(lines, start=1):
         if line[:1] == ";" or not line.strip():
             continue
@@ -83,6 +87,6 @@ def _guilty(path: str, lines: list[str]) -> TraceError:
 
 
 def _numbered(column: NDArray[np.int64]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Names, and the column as indexes into them."""
+    """The names, and the column as indexes into them."""
     names, index = np.unique(column, return_inverse=True)
     return tuple(str(name) for name in names.tolist()), index.astype(np.int64)

@@ -1,22 +1,25 @@
-"""A workload: what users submitted, as columns; read by sim/traces*.py, run by sim/engines.py.
+"""A workload: the submitted jobs, as columns; read by sim/traces*.py, run by sim/engines.py.
 
-One row is one job, in the order of submission (ties: by job id). -1 means that the log does not say. Times are whole
-seconds from the log's own beginning. Filters are the protocols under which results were published: which rows count,
-what the processors of a job are, and what is corrected. A window is a part of a workload.
+One row is one job, in the order of submission (ties: by job id). -1 means unknown. Times are whole seconds from the
+beginning of the log. Filters are the protocols of published results: the selection of rows, the processors of a job,
+and corrections. A window is a part of a workload.
 
 Deliberately absent: names of partitions, applications, dependencies. Logs rarely have them, and no engine uses them yet.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+
+# Any: columns by name, of numbers of several types
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.values.errors import BadValue
+from penstock.values.fields import made_of
 
-Column = NDArray[np.int64]
+_Column = NDArray[np.int64]
 UNKNOWN = -1
 
 
@@ -25,27 +28,28 @@ class Workload:
     """The columns, all of one length."""
 
     name: str
-    job_id: Column
-    submit_s: Column
-    run_s: Column
-    requested_s: Column  # the time limit that the user asked for
-    procs: Column  # requested, or allocated where the request is not known
-    allocated: Column  # processors that the job really had
-    wait_s: Column  # as it was on the real machine
-    user: Column  # index into user_names
-    group: Column  # group or account, as a number
-    nodes: Column
-    mem_mb: Column  # of the whole job
-    gpu_milli: Column  # thousandths of a GPU
+    job_id: _Column
+    submit_s: _Column
+    run_s: _Column
+    requested_s: _Column  # the requested time limit
+    procs: _Column  # requested, or allocated if the request is not known
+    allocated: _Column  # allocated processors
+    wait_s: _Column  # on the real machine
+    user: _Column  # index into user_names
+    group: _Column  # group or account, as a number
+    nodes: _Column
+    mem_mb: _Column  # of the whole job
+    gpu_milli: _Column  # thousandths of a GPU
     user_names: tuple[str, ...] = ()
     group_names: tuple[str, ...] = ()
-    processors: int = UNKNOWN  # of the machine, as the log says
-    skipped: dict[str, int] = field(default_factory=dict)  # why rows of the log are not here -> how many
+    processors: int = UNKNOWN  # of the machine, from the log
+    skipped: dict[str, int] = field(default_factory=dict)  # reason for skipping rows of the log -> their number
+    doubts: dict[str, int] = field(default_factory=dict)  # what is odd about jobs that were kept -> their number
 
     def __len__(self) -> int:
         return len(self.job_id)
 
-    def select(self, rows: NDArray[Any]) -> "Workload":
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "Workload":
         """Some of the rows: a mask, or indexes in order."""
         return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
@@ -53,8 +57,13 @@ class Workload:
         """The same by submit time, then id."""
         return self.select(np.lexsort((self.job_id, self.submit_s)))
 
+    def doubted(self, rules: list[tuple[str, NDArray[np.bool_]]]) -> "Workload":
+        """Counts the rows of the masks as odd, and keeps them."""
+        found = {doubt: int(rows.sum()) for doubt, rows in rules if rows.any()}
+        return replace(self, doubts=self.doubts | found)
+
     def without(self, rules: list[tuple[str, NDArray[np.bool_]]]) -> "Workload":
-        """Drop the rows of the masks; the first reason counts."""
+        """Drops the rows of the masks; the first reason counts."""
         kept = np.ones(len(self), dtype=bool)
         skipped = dict(self.skipped)
         for reason, rows in rules:
@@ -64,19 +73,21 @@ class Workload:
         return replace(self.select(kept), skipped=skipped)
 
 
-COLUMNS = tuple(f.name for f in fields(Workload) if f.type is Column or f.type == "Column")
+COLUMNS = tuple(f.name for f in fields(Workload) if f.type is _Column or f.type == "_Column")
 
 
 def from_columns(name: str, **known: Any) -> Workload:
-    """A workload from what is known; columns that are not given are UNKNOWN, processors are those that are known."""
+    """Builds a workload from some columns; others are UNKNOWN, processors are the requested or allocated ones."""
     count = len(known["job_id"])
-    columns: dict[str, Any] = {c: np.asarray(known.pop(c, np.full(count, UNKNOWN)), dtype=np.int64) for c in COLUMNS}
+    columns: dict[str, _Column] = {
+        c: np.asarray(known.pop(c, np.full(count, UNKNOWN)), dtype=np.int64) for c in COLUMNS
+    }
     columns["procs"] = np.where(columns["procs"] > 0, columns["procs"], columns["allocated"])
-    return Workload(name=name, **columns, **known).in_order()
+    return made_of(Workload, {"name": name, **columns, **known}).in_order()
 
 
-def user_numbers(workload: Workload) -> Column:
-    """Users from 0 on. Whom the log does not name is somebody else each time: nothing can be learned from him."""
+def user_numbers(workload: Workload) -> _Column:
+    """Numbers users from 0 on. Each unnamed user gets a separate number: nothing can be learned from them."""
     unknown = workload.user < 0
     others = int(workload.user.max(initial=UNKNOWN)) + np.cumsum(unknown)
     return np.where(unknown, others, workload.user)
@@ -88,7 +99,8 @@ Filter = Callable[[Workload, int], Workload]
 
 
 def usable(workload: Workload, processors: int) -> Workload:
-    """Whatever can be run: a known run time, processors that the machine has. Unknown requests become the run time."""
+    """The jobs that can run: a known run time, no more processors than the machine has. Unknown requests become the run
+    time."""
     kept = workload.without(
         [
             ("no run time", workload.run_s < 0),

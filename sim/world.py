@@ -1,13 +1,12 @@
-"""A fault world: controller, nodes, network and people in virtual time, everything that happens drawn from one seed.
-
-Phase 1 (safety): for so many steps something is asked for or something breaks. Phase 2 (liveness): all faults stop,
-everything is repaired, and every job must end, every node must be idle and every answer, process and row of the
-database must agree. The oracles (checkers.py) look on all the time.
-
-The parts are real where it matters: `ctld.core`, `ctld.store` on SQLite in memory, `nodedaemon.core`. What is not
-here: gRPC and the wire format, real processes (tests/e2e has those), a second controller that is not dead.
+"""A fault world: controller, nodes, network and users in virtual time, with all events drawn from one seed. Phase 1
+(safety): for a number of steps, requests and faults. Phase 2 (liveness): all faults stop, everything is repaired, and
+every job must end, every node must be idle and every answer, process and row of the database must agree. The oracles
+(checkers.py) check all the time. The essential parts are real: `ctld.core`, `ctld.store` on SQLite in memory,
+`nodedaemon.core`. Not simulated: gRPC and the wire format, real processes (tests/e2e has those), a second live
+controller.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -20,26 +19,26 @@ from sim.simctld import SimController
 from sim.simgpus import SimGpus
 from sim.simnode import SimNode
 from sim.stepping import Clients
-from sim.swarm import Options, configuration, draw, gpu_types
+from sim.swarm import SwarmOptions, configuration, draw, gpu_types
 from sim.timeline import US, Timeline
 
 START_US = 1_700_000_000 * US
 STEPS = 100
-#: In phase 2: how often administrators look, how long nothing may change, how long it may take in all.
+#: In phase 2: the interval of administration, the longest time without a change, the longest time in all.
 TEND_US = 30 * US
 STUCK_US = 7_200 * US
 HEALING_MAX_US = 400_000 * US
-#: With more between the clocks of nodes and controller, times of the two say nothing about each other.
+#: With a larger difference between the clocks of nodes and controller, their times are not compared.
 SKEW_TRUSTED_US = 5 * US
 #: After the last job has ended: time for the last acknowledgements.
 REST_US = 120 * US
 
 
-class World:
+class SimWorld:
     """One seed. `run` raises Broken."""
 
     def __init__(
-        self, seed: int, steps: int = STEPS, record: Path | None = None, options: Options | None = None
+        self, seed: int, steps: int = STEPS, record: Path | None = None, options: SwarmOptions | None = None
     ) -> None:
         self.options = options or draw(seed, steps)
         self.timeline = Timeline(START_US)
@@ -52,9 +51,10 @@ class World:
             self.timeline, self._source("network"), self.options.delay_max_us, self.options.repeats
         )
         self.ctld = SimController(self.timeline, network, self.checkers, self._source("controller"), config, record)
-        self.ctld.commit_max_us, self.ctld.plan_max_us = self.options.commit_max_us, self.options.plan_max_us
+        self.ctld.commit_max_us = self.options.commit_max_us
+        self.ctld.plan_max_us = self.options.plan_max_us
         self.people = People(self.options, self.timeline, self._source("people"), self.ctld, self.checkers, config)
-        self.people.clients = Clients(
+        self.clients = Clients(
             self.options, self.timeline, self._source("clients"), self.ctld, self.checkers, self.people
         )
         self.nodes: dict[str, SimNode] = {}
@@ -89,8 +89,13 @@ class World:
         for node in self.nodes.values():
             node.start_daemon()
 
+    def _action(self, word: str) -> Callable[[], None]:
+        """The method of a name in sim/swarm.py."""
+        found: Callable[[], None] = getattr(self.clients if hasattr(Clients, word) else self.people, word)
+        return found
+
     def _disturb(self) -> None:
-        deeds = [(getattr(self.people, word), weight) for word, weight in self.options.deeds.items()]
+        deeds = [(self._action(word), weight) for word, weight in self.options.deeds.items()]
         deeds += [(getattr(self.faults, word), weight) for word, weight in self.options.faults.items()]
         acts, weights = zip(*deeds, strict=True)
         for _ in range(self.options.steps):
@@ -112,13 +117,14 @@ class World:
         begun_us = changed_us = self.timeline.now_us
         before = ""
         while self._is_busy():
+            self.clients.tend()
             self.people.tend()
             self.timeline.run(self.timeline.now_us + TEND_US)
             if (seen := self._progress()) != before:
                 before, changed_us = seen, self.timeline.now_us
             behind_us = 2 * max(
                 0, -self.ctld.offset_us
-            )  # a clock that was set back goes at half speed until it is right
+            )  # a clock that was set back runs at half speed until it is right
             if self.timeline.now_us > min(changed_us + STUCK_US + behind_us, begun_us + HEALING_MAX_US):
                 raise Broken("liveness", f"these do not end: {self._left()}", next(iter(self._active()), 0))
         self.timeline.run(self.timeline.now_us + REST_US)

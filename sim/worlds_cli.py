@@ -1,22 +1,26 @@
-"""`penstock sim worlds`: run fault worlds, and say of each that fails what is needed to look at it again."""
+"""`penstock sim worlds`: runs fault worlds, and prints how to reproduce each failure."""
 
-import argparse
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
+from penstock.commandline import CommandLine, Converted, invoke
+from penstock.values.errors import BadValue
 from sim.checkers import Broken
-from sim.world import STEPS, World
+from sim.world import STEPS, SimWorld
 
 STORY_LINES = 40
-#: Each world is a fraction of a second; more than this in one call is a slip of the pen.
+#: The most worlds in one call, each of which takes a fraction of a second.
 SEEDS_MAX = 1_000_000
 
 
-class Outcome(NamedTuple):
-    """What became of a seed. `report` "" = every oracle was content."""
+class WorldOutcome(NamedTuple):
+    """The outcome of a seed. `report` "" = no violation."""
 
     digest: str
     report: str
@@ -24,17 +28,17 @@ class Outcome(NamedTuple):
     story: list[str]
 
 
-def play(seed: int, steps: int) -> Outcome:
+def play(seed: int, steps: int) -> WorldOutcome:
     """Run one world."""
-    world = World(seed, steps)
+    world = SimWorld(seed, steps)
     try:
         digest = world.run()
     except Broken as broken:
-        return Outcome("", _report(world, broken), len(world.checkers.launched), world.timeline.story(last=10**9))
-    return Outcome(digest, "", len(world.checkers.launched), world.timeline.story(last=10**9))
+        return WorldOutcome("", _report(world, broken), len(world.checkers.launched), world.timeline.story(last=10**9))
+    return WorldOutcome(digest, "", len(world.checkers.launched), world.timeline.story(last=10**9))
 
 
-def _report(world: World, broken: Broken) -> str:
+def _report(world: SimWorld, broken: Broken) -> str:
     options = world.options
     ids = (broken.job_id,) if broken.job_id else ()
     return "\n".join(
@@ -64,43 +68,62 @@ def _commit() -> str:
 def _seeds(text: str) -> range:
     first, _, last = text.partition("-")
     if not first.isdigit() or not (last or first).isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a range of seeds such as 1-200")
+        raise BadValue(f"{text!r} is not a range of seeds such as 1-200")
     seeds = range(int(first), int(last or first) + 1)
     if not 0 < len(seeds) <= SEEDS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} holds {len(seeds)} seeds; between 1 and {SEEDS_MAX} can be run")
+        raise BadValue(f"{text!r} holds {len(seeds)} seeds; between 1 and {SEEDS_MAX} can be run")
     return seeds
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("penstock sim worlds", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=range(1, 201), metavar="A-B", help="which worlds (1-200)")
-    parser.add_argument("--seed", type=int, metavar="N", help="one world only")
-    parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help=f"deeds and faults in each ({STEPS})")
-    parser.add_argument("--verbose", action="store_true", help="print everything that happens")
-    return parser
+@click.command(
+    "worlds",
+    cls=CommandLine,
+    wrong_use=2,
+    help="Run fault worlds, and print how to reproduce each failure. Exit status: 1 a seed has failed.",
+    examples=(
+        ("penstock sim worlds --seeds 1-50", "fifty of them"),
+        ("penstock sim worlds --seed 24 --steps 60 --verbose", "one, with everything that happens"),
+    ),
+)
+@click.option(
+    "--seeds", type=Converted("seeds", _seeds), default="1-200", show_default=True, metavar="A-B", help="Which worlds."
+)
+@click.option("--seed", type=int, metavar="N", help="One world only.")
+@click.option("--steps", type=int, default=STEPS, show_default=True, metavar="N", help="Actions and faults in each.")
+@click.option("--verbose", is_flag=True, help="Print everything that happens.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
+def command(seeds: range, seed: int | None, steps: int, verbose: bool, as_json: bool) -> int:
+    """Run them one after the other."""
+    worlds = seeds if seed is None else range(seed, seed + 1)
+    failed: dict[int, str] = {}
+    digests: dict[int, str] = {}
+    processes, begun = 0, time.perf_counter()
+    for number, one in enumerate(worlds, 1):
+        outcome = play(one, steps)
+        processes += outcome.processes
+        if verbose and not as_json:
+            _say("\n".join(outcome.story))
+        if outcome.report:
+            failed[one] = outcome.report
+        else:
+            digests[one] = outcome.digest
+        if not as_json and (outcome.report or seed is not None):
+            _say(outcome.report or f"seed {one}: digest {outcome.digest}")
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{number} of {len(worlds)} worlds, {len(failed)} failed ")
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    if as_json:
+        _say(json.dumps({"worlds": len(worlds), "processes": processes, "failed": failed, "digests": digests}))
+    else:
+        spent_s = time.perf_counter() - begun
+        _say(f"{len(worlds)} worlds, {processes} processes, {spent_s:.1f} s: {_verdict(list(failed))}")
+    return 1 if failed else 0
 
 
 def main(argv: list[str]) -> int:
-    """The command. Exit status 1: a seed has failed."""
-    args = _parser().parse_args(argv)
-    seeds = args.seeds if args.seed is None else range(args.seed, args.seed + 1)
-    failed, processes, begun = [], 0, time.perf_counter()
-    for number, seed in enumerate(seeds, 1):
-        outcome = play(seed, args.steps)
-        processes += outcome.processes
-        if args.verbose:
-            _say("\n".join(outcome.story))
-        if outcome.report:
-            failed.append(seed)
-            _say(outcome.report)
-        elif args.seed is not None:
-            _say(f"seed {seed}: digest {outcome.digest}")
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{number} of {len(seeds)} worlds, {len(failed)} failed ")
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
-    _say(f"{len(seeds)} worlds, {processes} processes, {time.perf_counter() - begun:.1f} s: {_verdict(failed)}")
-    return 1 if failed else 0
+    """Run `penstock sim worlds ...`; its status."""
+    return invoke(command, "penstock sim worlds", argv)
 
 
 def _verdict(failed: list[int]) -> str:
