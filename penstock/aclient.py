@@ -1,40 +1,54 @@
-"""The asyncio form of `penstock.client.Client`, with the same rules. For dashboards, load generators and tests.
+"""The asyncio form of `penstock.client.Client`, with the same rules (`penstock.calls`). For dashboards, load generators
+and tests.
 
-Calls of one AsyncClient may run side by side over its one channel; each fetches its own token.
+Calls of one AsyncClient may run side by side over its one connection. Over gRPC each fetches its own token.
 """
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Self, TypeVar
+
+# Any: gRPC does not type channels, calls and their results
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from penstock.client import (
-    CHANNEL_OPTIONS,
-    LIMITED_MAX_S,
-    PAUSE_FIRST_S,
-    PAUSE_MAX_S,
+from penstock.acallsocket import CallChannel
+from penstock.calls import (
+    FAILURES,
+    MESSAGE_BYTES_MAX,
+    NO_AUTH_SOCKET,
     TIMEOUT_S,
     TOKEN_BYTES_MAX,
     TOKEN_KEY,
-    TryAgain,
-    dial,
+    Attempts,
+    Contact,
+    check_token,
+    final_error,
     find_rpc,
-    raise_for,
+    find_stream,
+    ignore_notice,
     raise_for_socket,
-    read_ca,
-    time_left,
-    uses_socket,
 )
-from penstock.cluster import ClusterFile, find_cluster
-from penstock.errors import PenstockError, Unreachable
+from penstock.client import ReplyMessage
+from penstock.cluster import find_cluster
+from penstock.clusterfile import ClusterFile
+from penstock.errors import PenstockError
+from penstock.grpclib import CHANNEL_OPTIONS, call_failed, time_left
+from penstock.security.names import CONTROLLER_OPTIONS
 from penstock.security.tls import client_channel
+from penstock.transport import dial, read_ca, uses_socket
 from penstock.values.refusals import Code
 
 T = TypeVar("T")
+#: One attempt over gRPC, with a token and the time left; one over the call socket, with its deadline.
+_Attempt: TypeAlias = Callable[[bytes, float | None], Awaitable[T]]
+Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
+#: Pause before the auth socket is tried again when its backlog is full.
+LINE_PAUSE_S: Final = 0.01
 END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
 
 
@@ -44,12 +58,15 @@ class AsyncClient:
     def __init__(self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False) -> None:
         self.cluster = cluster
         self.timeout_s = timeout_s
-        self._patient = retry
+        self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
+        self._contact = Contact(bool(cluster.local), retry)
         self._channel: Any = None
+        self._calls: CallChannel | None = None
+        self._connecting = asyncio.Lock()
 
     @classmethod
     def open(cls, timeout_s: float = TIMEOUT_S, *, retry: bool = False, cluster: ClusterFile | None = None) -> Self:
-        """Find the cluster. Nothing is sent yet."""
+        """Finds the cluster, without connecting."""
         return cls(cluster or find_cluster(), timeout_s, retry=retry)
 
     async def __aenter__(self) -> Self:
@@ -59,81 +76,100 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Drop the connection; calls that are under way end with an error."""
+        """Closes the connections; calls in progress end with an error."""
+        if self._calls is not None:
+            self._calls.close()
+            self._calls = None
         if self._channel is not None:
-            channel, self._channel = self._channel, None
+            channel = self._channel
+            self._channel = None
             await channel.close()
 
-    async def call(self, method: str, request: Message, timeout_s: float | None = None) -> Any:
-        """One request, one answer."""
+    async def call(self, method: str, request: Message, timeout_s: float | None = None) -> ReplyMessage:
+        """Sends one request and returns one answer."""
         rpc = find_rpc(method, request)
 
-        async def attempt(left_s: float | None, token: bytes) -> Any:
+        async def direct(calls: CallChannel, deadline: float) -> ReplyMessage:
+            return rpc.deserialize(await calls.call(rpc.path, rpc.serialize(request), deadline))
+
+        async def attempt(token: bytes, left_s: float | None) -> ReplyMessage:
             stub = self._connect().unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
             return await stub(request, timeout=left_s, metadata=((TOKEN_KEY, token),))
 
-        return await self._persist(attempt, self._deadline(timeout_s))
+        return await self._persist(attempt, self._attempts(method, timeout_s), None if rpc.is_stream else direct)
 
-    async def stream(self, method: str, request: Message, timeout_s: float | None = None) -> AsyncIterator[Any]:
-        """One request, pages of answers."""
-        rpc = find_rpc(method, request)
-        if not rpc.is_stream:
-            raise ValueError(f"{method} answers once: use call()")
+    async def stream(
+        self, method: str, request: Message, timeout_s: float | None = None
+    ) -> AsyncIterator[ReplyMessage]:
+        """Sends one request and yields pages of answers."""
+        rpc = find_stream(method, request)
 
-        async def attempt(left_s: float | None, token: bytes) -> tuple[Any, Any]:
+        async def attempt(
+            token: bytes, left_s: float | None
+        ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
             stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
             pages = stub(request, timeout=left_s, metadata=((TOKEN_KEY, token),))
             return await pages.read(), pages
 
-        page, pages = await self._persist(attempt, self._deadline(timeout_s))
+        page, pages = await self._persist(attempt, self._attempts(method, timeout_s))
         try:
             while page is not END:
                 yield page
                 page = await pages.read()
         except grpc.RpcError as error:
-            try:
-                raise_for(error)
-            except TryAgain as broken:
-                raise broken.error from error
+            raise final_error(call_failed(error)) from error
         finally:
             pages.cancel()
 
-    def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+    def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
+        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        return Attempts(method, self._contact, deadline)
 
-    async def _persist(self, attempt: Callable[[float | None, bytes], Awaitable[T]], deadline: float) -> T:
-        pause_s = PAUSE_FIRST_S
-        limited_s = 0.0
+    async def _persist(self, attempt: _Attempt[T], attempts: Attempts, direct: Direct[T] | None = None) -> T:
+        """Repeats the attempt until it succeeds, is refused, or the time is up."""
         while True:
             try:
-                return await self._attempt(attempt, deadline)
-            except TryAgain as failed:
-                if failed.pause_s:
-                    if limited_s + failed.pause_s > LIMITED_MAX_S:
-                        raise failed.error from failed
-                    limited_s, deadline = limited_s + failed.pause_s, deadline + failed.pause_s
-                    await asyncio.sleep(failed.pause_s)
-                    continue
-                self._patient = self._patient or failed.seen
-                if not self._patient or time.monotonic() + pause_s >= deadline:
-                    raise failed.error from failed
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 1.7, PAUSE_MAX_S)
+                calls = await self._connect_calls(attempts) if direct is not None else None
+                if direct is not None and calls is not None:
+                    result = await direct(calls, attempts.deadline)
+                else:
+                    result = await self._attempt(attempt, attempts)
+            except FAILURES as error:
+                pause = attempts.failed(error, time.monotonic())
+            else:
+                attempts.succeeded()
+                return result
+            if pause.notice:
+                self.on_notice(pause.notice)
+            await asyncio.sleep(pause.pause_s)
 
-    async def _attempt(self, attempt: Callable[[float | None, bytes], Awaitable[T]], deadline: float) -> T:
-        left_s = min(deadline - time.monotonic(), TIMEOUT_S)
+    async def _connect_calls(self, attempts: Attempts) -> CallChannel | None:
+        """Returns the connection to the call socket; None: this cluster offers none here."""
+        path = self.cluster.call_socket
+        if not path:
+            return None
+        if self._calls is not None and self._calls.is_open:
+            return self._calls
+        async with self._connecting:
+            if self._calls is None or not self._calls.is_open:
+                if self._calls is not None:
+                    self._calls.close()
+                self._calls = await _call_channel(path, attempts.connect_s(time.monotonic()))
+            return self._calls
+
+    async def _attempt(self, attempt: _Attempt[T], attempts: Attempts) -> T:
+        left_s = attempts.connect_s(time.monotonic())
         token = await fetch_token(self.cluster.auth_socket, left_s)
-        if not self._patient and self._channel is None:
-            (await asyncio.to_thread(dial, self.cluster, left_s)).close()
+        if not self._contact.is_patient and self._channel is None:
+            (await asyncio.to_thread(dial, self.cluster, left_s)).close()  # gRPC would wait for a dead server
         try:
-            result = await attempt(time_left(deadline), token)
+            return await attempt(token, time_left(attempts.deadline))
         except grpc.RpcError as error:
-            raise_for(error)
-        self._patient = True
-        return result
+            raise call_failed(error) from error
 
     def _connect(self) -> Any:
-        """The channel is kept over failures (others use it): it reconnects by itself, soon, as its options say."""
+        """The channel is kept after failures, since other tasks use it: it reconnects by itself, soon, as its options
+        say."""
         if self._channel is None:
             options = (
                 *CHANNEL_OPTIONS,
@@ -144,25 +180,57 @@ class AsyncClient:
                 self._channel = grpc.aio.insecure_channel(f"unix:{self.cluster.socket}", options=options)
             else:
                 credentials = client_channel(read_ca(self.cluster))
-                self._channel = grpc.aio.secure_channel(self.cluster.address, credentials, options=options)
+                self._channel = grpc.aio.secure_channel(
+                    self.cluster.address, credentials, options=(*options, *CONTROLLER_OPTIONS)
+                )
         return self._channel
 
 
-async def fetch_token(auth_socket: str, timeout_s: float) -> bytes:
-    """As in penstock.client, without blocking the loop."""
-    if not auth_socket:
-        raise PenstockError(Code.CONFIG_INVALID, "the cluster file names no auth_socket: this machine gives no tokens")
+async def _dialled(path: str) -> socket.socket:
+    """A connection to a Unix socket, as soon as its backlog has space.
+
+    asyncio takes EAGAIN, which means that it has none, for a connection in progress.
+    """
+    wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        while True:
+            try:
+                wire.connect(path)
+            except BlockingIOError:
+                await asyncio.sleep(LINE_PAUSE_S)
+            else:
+                return wire
+    except BaseException:
+        wire.close()
+        raise
+
+
+async def _call_channel(path: str, timeout_s: float) -> CallChannel | None:
+    """Connects to the call socket. None: nobody listens there, so gRPC is to be tried. Raises TryAgain."""
     try:
         async with asyncio.timeout(max(timeout_s, 0.001)):
-            reader, writer = await asyncio.open_unix_connection(auth_socket, limit=TOKEN_BYTES_MAX)
+            wire = await _dialled(path)
+            loop = asyncio.get_running_loop()
+            _, channel = await loop.create_unix_connection(lambda: CallChannel(MESSAGE_BYTES_MAX), sock=wire)
+            return channel
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+    except OSError as error:
+        raise_for_socket(error, path)
+
+
+async def fetch_token(auth_socket: str, timeout_s: float) -> bytes:
+    """As in penstock.transport, without blocking the loop."""
+    if not auth_socket:
+        raise PenstockError(Code.CONFIG_INVALID, NO_AUTH_SOCKET)
+    try:
+        async with asyncio.timeout(max(timeout_s, 0.001)):
+            wire = await _dialled(auth_socket)
+            reader, writer = await asyncio.open_unix_connection(sock=wire, limit=TOKEN_BYTES_MAX)
             try:
                 token = await reader.read(-1)
             finally:
                 writer.close()
     except OSError as error:
         raise_for_socket(error, auth_socket)
-    if not token:
-        raise TryAgain(Unreachable(detail=f"{auth_socket}: gave no token"), seen=True)
-    if len(token) > TOKEN_BYTES_MAX:
-        raise PenstockError(Code.INTERNAL, f"{auth_socket}: answers more than a token")
-    return token
+    return check_token(token, auth_socket)

@@ -1,45 +1,23 @@
-"""The discovery file: how a command finds its cluster without being told.
+"""Cluster discovery: finds the cluster file without an option that names it.
 
-`cluster.json` is written by `penstock up`, the controller and the node daemons, and read by every command. It holds
-addresses and paths, never a secret. A command must not talk to another cluster by accident: a variable that is set
-decides alone; without one, the first file that exists of a short list of places is the cluster; and a file that exists
-but cannot be used is an error, never skipped.
-Only `local` is free-form: it belongs to `penstock up`, which keeps its processes and folders there.
-
-Paths are texts here: importing pathlib would cost every command some milliseconds.
+The file itself is clusterfile.py's. A command must not reach another cluster by accident: a variable that is set is the
+only source; without one, the first file that exists of a short list of places is the cluster; and a file that exists
+but cannot be used is an error, never skipped. Paths are strings here: importing pathlib would cost every command some
+milliseconds.
 """
 
-import json
 import os
-from dataclasses import dataclass, field
 
+from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.errors import PenstockError
 from penstock.values.refusals import Code
 
-VERSION = 1
-#: A discovery file is a dozen lines; `local` grows by a line for every daemon on this machine.
-CLUSTER_FILE_BYTES_MAX = 1024 * 1024
-
-#: Where slurm.conf lies on a machine that says nothing else.
+#: The usual places of slurm.conf.
 CONF_PATHS = ("/etc/penstock/slurm.conf", "/etc/slurm/slurm.conf")
-#: What says which cluster is meant; the first that is set decides alone.
+#: Variables that name the cluster; the first that is set is the only source.
 _VARIABLES = ("PENSTOCK_CLUSTER", "PENSTOCK_HOME", "SLURM_CONF")
 
 NOT_FOUND = "no cluster found: run `penstock up` to start one, or set PENSTOCK_CLUSTER to a cluster.json"
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFile:
-    """What a command knows of its cluster. Paths are absolute; "" = there is none."""
-
-    cluster_name: str
-    host: str = ""
-    socket: str = ""  # the controller's Unix socket, when it runs on this machine
-    auth_socket: str = ""  # where this machine's users get their tokens
-    address: str = ""  # host:port of the controller's command port (TLS)
-    ca: str = ""  # the cluster's CA certificate, PEM
-    local: dict[str, object] = field(default_factory=dict)
-    path: str = ""  # the file this was read from; not stored
 
 
 def conf_path() -> str:
@@ -50,7 +28,7 @@ def conf_path() -> str:
 
 
 def own_conf_path() -> str:
-    """The slurm.conf that a check without a name means: of the cluster of one's own that commands talk to, else conf_path().
+    """The default slurm.conf of a check: of the private cluster that commands talk to, else conf_path().
 
     PENSTOCK_CLUSTER and PENSTOCK_HOME count before SLURM_CONF, as in find_cluster().
     """
@@ -63,7 +41,9 @@ def own_conf_path() -> str:
 
 
 def candidate_paths() -> list[str]:
-    """Where a cluster file may be, in the order in which they are tried. What SLURM_CONF leads to is not among them."""
+    """The possible cluster files, in the order in which they are tried. The one that SLURM_CONF leads to is not among
+    them.
+    """
     if explicit := os.environ.get("PENSTOCK_CLUSTER"):
         return [explicit]
     if home := os.environ.get("PENSTOCK_HOME"):
@@ -72,7 +52,7 @@ def candidate_paths() -> list[str]:
 
 
 def find_cluster() -> ClusterFile:
-    """The cluster of this user on this machine. Raises PenstockError when there is none or its file is unusable.
+    """Finds the cluster of this user on this machine. Raises PenstockError when there is none or its file is unusable.
 
     SLURM_CONF, where no variable of Penstock's own is set, names the cluster: its file is beside that slurm.conf, or in
     the StateSaveLocation that it names, or in the usual places if it is a file of the cluster of that name.
@@ -97,67 +77,3 @@ def find_cluster() -> ClusterFile:
             looked.append(CONF_PATHS[1])  # Slurm's own, on a machine that has both
     places = ", ".join(looked) + (f" (as {variable} says)" if variable else "")
     raise PenstockError(Code.CONFIG_INVALID, NOT_FOUND, f"looked for {places}")
-
-
-def read_cluster(path: str | os.PathLike[str]) -> ClusterFile:
-    """Read one cluster file. FileNotFoundError when it is not there, PenstockError when it cannot be used."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(CLUSTER_FILE_BYTES_MAX + 1)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileNotFoundError(path) from error
-    except OSError as error:
-        raise PenstockError(Code.CONFIG_INVALID, f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > CLUSTER_FILE_BYTES_MAX:
-        raise PenstockError(
-            Code.CONFIG_INVALID, f"{path}: larger than {CLUSTER_FILE_BYTES_MAX} bytes, not a cluster file"
-        )
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise PenstockError(Code.CONFIG_INVALID, f"{path}: not valid JSON: {error}") from error
-    return _from_json(content, path)
-
-
-def _from_json(content: object, path: str | os.PathLike[str]) -> ClusterFile:
-    if not isinstance(content, dict) or not isinstance(content.get("controller"), dict):
-        raise PenstockError(Code.CONFIG_INVALID, f'{path}: not a cluster file: "controller" is missing')
-    if content.get("version") != VERSION:
-        found = content.get("version")
-        raise PenstockError(
-            Code.CONFIG_INVALID, f"{path}: version {found!r} is not known here, this is version {VERSION}"
-        )
-    controller = content["controller"]
-    words = {key: controller.get(key, "") for key in ("host", "socket", "auth_socket", "address", "ca")}
-    words["cluster_name"] = content.get("cluster_name", "")
-    for key, value in words.items():
-        if not isinstance(value, str):
-            raise PenstockError(Code.CONFIG_INVALID, f'{path}: "{key}" must be text')
-    local = content.get("local", {})
-    return ClusterFile(**words, local=local if isinstance(local, dict) else {}, path=str(path))
-
-
-def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
-    """Write the file in one step: a reader sees the old one or the new one. Readable by all, it holds no secret."""
-    content = {
-        "version": VERSION,
-        "cluster_name": cluster.cluster_name,
-        "controller": {
-            "host": cluster.host,
-            "socket": cluster.socket,
-            "auth_socket": cluster.auth_socket,
-            "address": cluster.address,
-            "ca": cluster.ca,
-        },
-        "local": cluster.local,
-    }
-    folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.getpid()}")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(file, "w", encoding="utf-8") as stream:
-        os.fchmod(stream.fileno(), 0o644)
-        json.dump(content, stream, indent=2)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, path)

@@ -1,12 +1,12 @@
-"""From a slurm.conf to the cluster file that belongs to it: how a site's SLURM_CONF leads its commands to the controller.
+"""Finds the cluster file that belongs to a slurm.conf: how a site's SLURM_CONF leads its commands to the controller.
 
-Imported only where SLURM_CONF, or /etc/slurm/slurm.conf, is what a command has to go by.
+Imported only where a command has nothing but SLURM_CONF or /etc/slurm/slurm.conf.
 """
 
 import os
 from collections.abc import Iterable
 
-from penstock.cluster import ClusterFile, read_cluster
+from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.config.problem import Findings
 from penstock.config.syntax import read_statements
 from penstock.errors import PenstockError
@@ -14,7 +14,9 @@ from penstock.values.refusals import Code
 
 
 def cluster_of_conf(path: str, usual: Iterable[str]) -> ClusterFile:
-    """The cluster of that file. `usual`: places whose file is taken if it has the same ClusterName. Raises PenstockError."""
+    """Finds the cluster of that file. `usual`: places whose file is taken if it has the same ClusterName. Raises
+    PenstockError.
+    """
     found = _values(path)
     places = [os.path.join(os.path.dirname(os.path.abspath(path)), "cluster.json")]
     if folder := found.get("statesavelocation"):
@@ -27,7 +29,7 @@ def cluster_of_conf(path: str, usual: Iterable[str]) -> ClusterFile:
         except PenstockError:
             if os.access(
                 place, os.R_OK
-            ):  # the state folder is the controller's; who may not look into it looks elsewhere
+            ):  # the state folder is the controller's; without access to it, try the usual places
                 raise
     name = found.get("clustername", "").lower()
     for place in usual:
@@ -43,7 +45,7 @@ def cluster_of_conf(path: str, usual: Iterable[str]) -> ClusterFile:
 
 
 def _values(path: str) -> dict[str, str]:
-    """The file's values, and those of files that it includes, by lower-case key. Raises PenstockError."""
+    """The values of the file and of the files that it includes, by lower-case key. Raises PenstockError."""
     findings = Findings()
     statements, files = read_statements(path, findings)
     if not files:

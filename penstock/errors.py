@@ -1,8 +1,8 @@
-"""What can go wrong for a caller of Penstock: one small hierarchy, made at the edge and nowhere else.
+"""The errors that a caller of Penstock may get: one small hierarchy, raised at the edge and nowhere else.
 
 `code` is a refusal's number (`penstock.values.refusals.Code`, or one of the two transport numbers below), `text` is
 what a user reads after `command: error: `, `detail` is a further line for who wants to know more (it may be empty).
-Nothing here knows gRPC; `penstock.client` translates.
+Nothing here knows gRPC; `penstock.calls` translates.
 """
 
 from typing import Final
@@ -33,6 +33,10 @@ class Unreachable(PenstockError):
 
     def __init__(self, text: str = CONNECT_FAILURE_TEXT, detail: str = "", code: int = CONNECT_FAILURE) -> None:
         super().__init__(code, text, detail)
+
+
+class NotKnown(Unreachable):
+    """The request was sent and not answered: it may have been carried out. `detail` says what to do."""
 
 
 class BadSetup(PenstockError):

@@ -1,110 +1,134 @@
-"""One connection to a controller that outlives its client: for the workers of the command server (cli/served.py).
+"""A connection to a controller that outlives its client: for the workers of the command server
+(cli/commandserver/served.py).
 
-A worker runs one command after the other, mostly against one controller. Connecting anew for each would cost both
-sides a third of a submission, and three quarters of one over TLS. So `Client` puts a connection back here when it is
-done, and the next call of the same worker takes it.
+A worker runs one command after the other, mostly against one controller. A new connection for each would cost both
+sides a third of a submission, and three quarters of one over TLS. So `Client` returns a connection to this module when
+it is done, and the next call of the same worker takes it.
 
-Why this changes nothing about who a caller is: a connection is nobody. The controller believes the token of each call,
-which is fetched anew for that call from the kernel's word about this process, and looks at nothing else (ctld/rpc/auth);
-a worker serves one user only. And nothing of a call stays in the connection: its answers are dropped, and its token is
-never put into HTTP/2's table of headers.
+A worker serves one user only. A gRPC connection has no identity: the controller authenticates each call by its token,
+which is fetched for that call and based on the kernel's credentials of this process (ctld/rpc/gate/auth.py). A connection
+to the call socket has the ids that the process had when it was made, and is not reused after they have changed
+(penstock/callsocket.py). No state of a call stays in a connection: its answers are dropped, and its token is never put
+into HTTP/2's table of headers.
 
-A connection is given out again only if all of this holds: the last call on it came to its end, the server neither
-closed nor left it, it leads to the same socket (the file itself, which a restarted controller makes anew) or to the same
+A connection is reused only if all of this holds: the last call on it completed, the server has not closed it or sent
+GOAWAY, it leads to the same socket (the file itself, which a restarted controller creates again) or to the same
 address with the same CA, it was used within `KEEP_S`, and the file at its number is still the one that was put there.
 In all other cases it is closed and the call makes its own. It has a number of its own, so that a worker can close all
-other files, and is closed on exec. A second connection at the same time is not kept.
+other files, and is closed on exec. One connection of each kind is kept.
 """
 
 import fcntl
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from penstock.client import read_ca, uses_socket
 from penstock.errors import PenstockError
+from penstock.transport import read_ca, uses_socket
 
 if TYPE_CHECKING:
-    from penstock.cluster import ClusterFile
+    from collections.abc import Callable
+
+    from penstock.callsocket import CallConnection
+    from penstock.clusterfile import ClusterFile
     from penstock.h2call import Connection
 
-#: Above what callers hand over; a worker whose limit of open files is below it keeps nothing.
+#: Above the descriptors that callers pass; a worker with a lower limit of open files keeps no connection. One for gRPC,
+#: one for the call socket.
 NUMBER: Final = 200
-#: A controller that moved to another machine is found after this at the latest; loops call much more often.
+CALLS_NUMBER: Final = 201
+#: Bounds the time until a controller that moved to another machine is found; loops call much more often.
 KEEP_S: Final = 5.0
 
-Key = tuple[str, object, object]
+_Key = tuple[str, object, object]
 
 
-class Keeper:
-    """Holds at most one connection, at file descriptor `NUMBER`."""
+C = TypeVar("C", "Connection", "CallConnection")
 
-    def __init__(self) -> None:
-        self._key: Key | None = None  # where the connection at NUMBER leads, lent or not
+
+class Keeper(Generic[C]):
+    """Holds at most one connection, at file descriptor `number`. `key` identifies a cluster's controller."""
+
+    def __init__(self, number: int, key: "Callable[[ClusterFile], _Key | None]") -> None:
+        self._number = number
+        self._key_of = key
+        self._key: _Key | None = None  # target of the connection at `number`, lent or not
         self._inode = 0
-        self._connection: Connection | None = None  # None = none, or lent
+        self._connection: C | None = None  # None = none, or lent
         self._used_at = 0.0
 
-    def take(self, cluster: "ClusterFile") -> "Connection | None":
-        """The connection that was kept, if it leads to this cluster and still works."""
+    def take(self, cluster: "ClusterFile") -> C | None:
+        """Returns the kept connection, if it leads to this cluster and still works."""
         connection = self._connection
         if connection is None:
             return None
         self._connection = None
-        if not self._is_ours():  # the command closed files that are not its own
+        if not self._is_ours():  # the command closed all files it did not know
             connection.forget_file()
-        elif self._key == _key(cluster) and time.monotonic() - self._used_at <= KEEP_S and connection.usable():
+        elif self._key == self._key_of(cluster) and time.monotonic() - self._used_at <= KEEP_S and connection.usable():
             return connection
         connection.close()
         return None
 
-    def place(self, wire: socket.socket, cluster: "ClusterFile") -> socket.socket:
-        """A new connection at the number where it can be kept; if that is taken, as it is."""
+    def reserve_number(self, wire: socket.socket, cluster: "ClusterFile") -> socket.socket:
+        """Moves a new connection to the number where it can be kept; if that is in use, it stays as it is."""
         try:
-            number = fcntl.fcntl(wire.fileno(), fcntl.F_DUPFD_CLOEXEC, NUMBER)
-        except OSError:  # a limit below NUMBER
+            number = fcntl.fcntl(wire.fileno(), fcntl.F_DUPFD_CLOEXEC, self._number)
+        except OSError:  # the limit is below it
             return wire
-        if number != NUMBER:
+        if number != self._number:
             os.close(number)
             return wire
         wire.close()
-        self._key, self._inode = _key(cluster), os.fstat(number).st_ino
+        self._key = self._key_of(cluster)
+        self._inode = os.fstat(number).st_ino
         return socket.socket(fileno=number)
 
-    def keep(self, connection: "Connection") -> bool:
-        """Take a connection back. False: it is not one to keep, close it."""
-        if connection.fileno() != NUMBER or self._connection is not None or self._key is None:
+    def keep(self, connection: C) -> bool:
+        """Takes a connection back. False: it cannot be kept, and the caller closes it."""
+        if connection.fileno() != self._number or self._connection is not None or self._key is None:
             return False
         if not self._is_ours() or not connection.usable():
             return False
         connection.forget()
-        self._connection, self._used_at = connection, time.monotonic()
+        self._connection = connection
+        self._used_at = time.monotonic()
         return True
 
     def number(self) -> int | None:
-        """The file that must stay open between two calls."""
-        return None if self._connection is None else NUMBER
+        """The descriptor that must stay open between two calls."""
+        return None if self._connection is None else self._number
 
     def drop(self) -> None:
-        """Close what is kept."""
-        connection, self._connection = self._connection, None
+        """Closes the kept connection."""
+        connection = self._connection
+        self._connection = None
         if connection is not None:
             connection.close()
 
     def _is_ours(self) -> bool:
         try:
-            return os.fstat(NUMBER).st_ino == self._inode
+            return os.fstat(self._number).st_ino == self._inode
         except OSError:
             return False
 
 
-def _key(cluster: "ClusterFile") -> Key | None:
-    """Where the cluster's controller is now; None = nowhere."""
+def call_socket_key(cluster: "ClusterFile") -> _Key | None:
+    """Identifies the controller by its call socket; None = there is none."""
+    try:
+        status = os.stat(cluster.call_socket)
+    except OSError:  # the connection attempt will report the error
+        return None
+    return cluster.call_socket, status.st_dev, status.st_ino
+
+
+def controller_key(cluster: "ClusterFile") -> _Key | None:
+    """Identifies the cluster's controller now; None = there is none."""
     try:
         if uses_socket(cluster):
             status = os.stat(cluster.socket)
             return cluster.socket, status.st_dev, status.st_ino
         return cluster.address, cluster.ca, read_ca(cluster)
-    except (OSError, PenstockError):  # dialling will say what is wrong
+    except (OSError, PenstockError):  # the connection attempt will report the error
         return None

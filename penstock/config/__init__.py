@@ -1,13 +1,13 @@
-"""Reads, checks, compares and writes the cluster's configuration: files at the edge, `Config` records inside.
+"""Reads, checks, compares and writes the cluster's configuration: files outside, `Config` records inside.
 
-    load(path)         a complete, valid configuration and its warnings, or ConfigError with every problem
-    reload_problems()  why a new configuration may not replace the one in force
-    changes()          the differences in words
-    render(config)     a short slurm.conf that load() reads back
+    load(path)         returns a complete, valid configuration and its warnings, or raises ConfigError with all problems
+    reload_problems()  returns why a new configuration may not replace the one in force
+    changes()          describes the differences
+    render(config)     writes a short slurm.conf that load() reads back
 
 Reading order: `syntax` (files to tokens), `kinds` and `keys` (the table of parameters), `lines` (tokens against the
-table), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. `notused` and `words` say what of Slurm's has no meaning
-here, and why.
+table), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. `notused` and `words` list the parameters of
+Slurm that have no effect, and why.
 """
 
 from penstock.config.diff import changes, reload_problems

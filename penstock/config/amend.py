@@ -1,21 +1,21 @@
-"""Amendments of a configuration: what scontrol changes of nodes and partitions, in the same words as the file.
+"""Amendments of a configuration: changes that scontrol makes to nodes and partitions, in the syntax of the file.
 
-Pure but for gres.conf, which says what the devices of a new node are. A change is read by the readers of the file, so that
-a key means the same in both places, and what the file would be refused for is refused here. Lists take `+a,b` and `-a`
-as additions and removals; they are resolved before an amendment is kept (`resolved`), so that what is kept is whole.
+Pure, except that gres.conf is read for the devices of a new node. The readers of the file parse a change, so that keys
+have the same meaning, and the same values are refused. Lists accept `+a,b` and `-a` as additions and removals; they are
+resolved before an amendment is stored (`resolved`), so that stored values are complete.
 
 Rules
-    - The amendments of a cluster are applied in their order to what the file says (`amend_all`, at a start). One that does
-      not fit the file any more is left out and told.
-    - When the file is read again on request, it counts: changes of what stands in it are dropped, as in Slurm, unless
-      ReconfigFlags says KeepPartInfo. What was made by hand stays, until a name of the file takes its place (`kept`).
-    - A new node joins the partitions that hold every node (Nodes=ALL), and a deleted one leaves its partitions.
+    - At a start, the amendments of a cluster are applied to the configuration file in their order (`amend_all`). One
+      that no longer fits the file is skipped and reported.
+    - When the file is read again on request, it takes precedence: changes of its nodes and partitions are dropped, as in
+      Slurm, unless ReconfigFlags contains KeepPartInfo. Nodes and partitions that were created stay, until the file
+      defines one of the same name (`kept`).
+    - A new node joins the partitions that contain all nodes (Nodes=ALL), and a deleted one leaves its partitions.
 """
 
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from penstock.config.gresconf import read_gres_conf
 from penstock.config.keys import NODES, PARTITIONS, Key, Table
@@ -30,14 +30,14 @@ from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 
 HERE = Where("scontrol", 0)
-#: States that a node made by hand may begin in (scontrol(1)).
+#: The states in which scontrol may create a node (scontrol(1)).
 NEW_NODE_STATES = ("FUTURE", "CLOUD", "EXTERNAL")
-#: What may be changed of a node that is there.
+#: The keys of an existing node that may change.
 NODE_KEYS = ("Weight", "Feature", "Gres", "NodeAddr", "NodeHostname")
 
 
 def amend_all(config: Config, amendments: Iterable[Amendment], folder: str) -> tuple[Config, list[str]]:
-    """The configuration with all that fits, and what does not, in words."""
+    """Applies all amendments that fit; returns the configuration, and a message for each of the others."""
     problems = []
     for amendment in amendments:
         try:
@@ -48,7 +48,7 @@ def amend_all(config: Config, amendments: Iterable[Amendment], folder: str) -> t
 
 
 def kept(config: Config, amendments: Iterable[Amendment], *, keep_partitions: bool) -> list[Amendment]:
-    """Of what was changed by hand, what counts beside a file that has been read again."""
+    """Returns the amendments that still apply after the file has been read again."""
     named = {(NODE, node.name) for node in config.nodes} | {(PARTITION, part.name) for part in config.partitions}
     return [
         one
@@ -59,14 +59,14 @@ def kept(config: Config, amendments: Iterable[Amendment], *, keep_partitions: bo
 
 
 def amend(config: Config, amendment: Amendment, folder: str) -> Config:
-    """The configuration with one change. Raises BadValue."""
+    """Applies one amendment. Raises BadValue."""
     if amendment.kind == PARTITION:
         return _with_partition(config, amendment)
     return _with_node(config, amendment, folder)
 
 
 def canonical(kind: str, name: str) -> str:
-    """A key in the spelling of slurm.conf. Raises BadValue for one that has no meaning here."""
+    """Returns a key in the spelling of slurm.conf. Raises BadValue if it is unknown or not used."""
     table = PARTITIONS if kind == PARTITION else NODES
     key = table.find(name)
     if key is None:
@@ -77,14 +77,16 @@ def canonical(kind: str, name: str) -> str:
 
 
 def resolved(config: Config, kind: str, name: str, key: str, text: str) -> str:
-    """`+a,b` and `-a` of a list as the whole list; any other value as it is. Raises BadValue."""
+    """Resolves `+a,b` and `-a` of a list to the whole list; any other value (`-1`) stays as it is. Raises BadValue."""
     if text[:1] not in ("+", "-"):
         return text
-    entries: Iterable[Any] = config.partitions if kind == PARTITION else config.nodes
+    entries: Iterable[PartitionConfig | NodeConfig] = config.partitions if kind == PARTITION else config.nodes
     entry = next((one for one in entries if one.name == name), None)
     found = _key(PARTITIONS if kind == PARTITION else NODES, key)
     now = getattr(entry, found.field, None)
     if not isinstance(now, tuple) or not all(isinstance(word, str) for word in now):
+        if text[0] == "-":
+            return text
         raise BadValue(f"{key} takes no += and -=")
     words = expand(text[1:]) if found.field == "nodes" else [word for word in text[1:].split(",") if word]
     if text[0] == "+":
@@ -106,7 +108,7 @@ def _tokens(word: str, amendment: Amendment) -> tuple[Token, ...]:
 
 
 def _raise(findings: Findings) -> None:
-    """What the file would be refused for, and what it would be warned about in vain."""
+    """Raises BadValue for problems, and for keys that are not used, which in the file are only a warning."""
     texts = [problem.text for problem in findings.problems]
     texts += [text for _, text in findings.warnings if "not used by Penstock" in text]
     if texts:
@@ -157,7 +159,7 @@ def _new_node(config: Config, amendment: Amendment, folder: str) -> NodeConfig:
     _raise(findings)
     if table.nodes[amendment.name].gres and os.path.isdir(folder):
         read_gres_conf(folder, table, reader.gres_types, findings)
-        # lines of gres.conf for the nodes of the file are none of this one's business
+        # problems in gres.conf of other nodes do not concern the new one
         _raise(Findings([problem for problem in findings.problems if amendment.name in problem.text]))
     return table.nodes[amendment.name]
 

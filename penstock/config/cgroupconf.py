@@ -1,8 +1,8 @@
-"""Reads `cgroup.conf`, which lies beside `slurm.conf`: what jobs are held to on their nodes.
+"""Reads `cgroup.conf`, beside `slurm.conf`: the resource limits that nodes enforce on jobs.
 
-Without the file nothing is constrained (cgroup.conf(5) has the same defaults) but the devices of GPUs, where a node can.
-The controller reads it and sends it to the nodes, so the copy beside the controller's slurm.conf is the one that counts.
-A line may hold several `Key=value`; of a key given twice the last one counts, with a warning.
+Without the file nothing is constrained (the defaults of cgroup.conf(5)), except GPU devices on nodes that support it.
+The controller reads the file and sends its settings to the nodes: copies elsewhere have no effect. A line may contain
+several `Key=value`; of a repeated key the last one counts, with a warning.
 """
 
 import os
@@ -13,7 +13,7 @@ from penstock.config.problem import Findings
 from penstock.config.syntax import read_statements
 from penstock.values.config import CgroupConfig
 
-#: Of cgroup.conf, in the order of the manual, as `scontrol show config` lists them.
+#: The keys of cgroup.conf that `scontrol show config` lists, in the order of the manual.
 SHOWN_CGROUP = (
     "AllowedRAMSpace",
     "AllowedSwapSpace",
@@ -31,7 +31,7 @@ SHOWN_CGROUP = (
 
 
 def read_cgroup_conf(folder: str, findings: Findings) -> tuple[CgroupConfig, tuple[str, ...]]:
-    """What the file says, and the files read; the defaults when there is none."""
+    """Reads the file if it exists; returns the settings, and the files read."""
     path = os.path.join(folder, "cgroup.conf")
     if not os.path.lexists(path):
         return CgroupConfig(), ()
@@ -47,7 +47,7 @@ def read_cgroup_conf(folder: str, findings: Findings) -> tuple[CgroupConfig, tup
 
 
 def shown_cgroup(config: CgroupConfig) -> dict[str, str]:
-    """Pairs for `scontrol show config`."""
+    """Returns the pairs for `scontrol show config`."""
     pairs = {}
     for name in SHOWN_CGROUP:
         key = CGROUP.find(name)

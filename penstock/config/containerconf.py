@@ -1,25 +1,25 @@
-"""Reads `job_container.conf`, which lies beside `slurm.conf`: where jobs get a /tmp and /dev/shm of their own.
+"""Reads `job_container.conf`, beside `slurm.conf`: the folder of private /tmp and /dev/shm of jobs.
 
-Read when JobContainerType=job_container/tmpfs or NamespaceType=namespace/tmpfs says so, and PenstockPrivateTmp does
-not say the same in slurm.conf itself. BasePath and Dirs are used; AutoBasePath is what Penstock does anyway. The same
-holds for every node: BasePath on NodeName lines, and the newer namespace.yaml, are not read, and an error says so.
+It is read if JobContainerType=job_container/tmpfs or NamespaceType=namespace/tmpfs is set, unless PenstockPrivateTmp in
+slurm.conf sets the same. BasePath and Dirs are used; AutoBasePath is always in effect. Settings apply to all nodes:
+BasePath on NodeName lines and the newer namespace.yaml are reported as errors.
 """
 
 import os
-from typing import Any
 
 from penstock.config.keys import CONTAINER
 from penstock.config.lines import LineReader, Values
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import read_statements
+from penstock.values.fields import Fields
 
 _WANTS = {"job_container_type": "job_container/tmpfs", "namespace_type": "namespace/tmpfs"}
 
 
 def read_container_conf(
-    folder: str, fields: dict[str, Any], values: Values, findings: Findings
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Fields of `Config`, and the files read. Asking for private folders without a place for them is an error."""
+    folder: str, fields: Fields, values: Values, findings: Findings
+) -> tuple[Fields, tuple[str, ...]]:
+    """Reads the file; returns fields of `Config`, and the files read. Private folders without a base path are an error."""
     asked = [values[name].where for name, word in _WANTS.items() if fields.get(name) == word]
     if not asked or fields.get("private_tmp"):
         return {}, ()
@@ -33,7 +33,7 @@ def read_container_conf(
         return {}, ()
     statements, files = read_statements(path, findings)
     reader = LineReader(CONTAINER, findings)
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for statement in statements:
         first = statement.tokens[0]
         if first.key.lower() == "nodename":

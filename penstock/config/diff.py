@@ -1,40 +1,43 @@
-"""What a reload would change, and why it may have to be refused.
+"""Compares two configurations: the changes that a reload makes, and the problems that forbid it.
 
-A reload is all or nothing. It is refused when it would take something away that a running job has (its node, its
-GPUs), or change what only a restart can change (where the state lies, which ports are open). The scheduler's own
-limits may shrink below what runs: running jobs keep what they have. Whoever calls says which nodes have jobs and
-which GRES are in use; nothing here looks at the cluster's state.
+A reload is all or nothing. It is refused if it would remove resources that running jobs use (nodes, GPUs), or change
+what requires a restart (the state's location, ports). The scheduler's own limits may become lower than current usage:
+running jobs keep what they have. The caller supplies the nodes with jobs and the GRES in use; this module does not
+access the cluster's state.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
+
+# Any: records of all kinds of lines are compared field by field
 from typing import Any
 
 from penstock.config.keys import CGROUP, GLOBALS, NODES, PARTITIONS, Table
-from penstock.config.kinds import Kind, without_password
+from penstock.config.kinds import ValueKind, without_password
 from penstock.values.config import Config, NodeConfig
 from penstock.values.gres import Gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.mig import extra_places
 
-#: Fields that are read once, when the controller starts.
+#: Fields that are read only at the controller's start.
 _NEEDS_RESTART = (
     "cluster_name",
     "slurm_user",
     "state_save_location",
     "penstock_database_url",
+    "penstock_witness_file",
     "slurmctld_port",
     "penstock_node_port",
 )
 
-#: Changes that are listed one by one. Beyond it a person looks at the files themselves.
+#: The number of changes that are listed individually.
 CHANGES_MAX = 200
 
 
 def reload_problems(
     old: Config, new: Config, nodes_with_jobs: Collection[str], gres_in_use: Mapping[str, tuple[Gres, ...]]
 ) -> list[str]:
-    """Why `new` may not replace `old` now; empty if it may. `gres_in_use` holds what jobs have on each node."""
+    """Returns why `new` may not replace `old` now; empty if it may. `gres_in_use`: GRES of jobs by node."""
     problems = []
     for name in _NEEDS_RESTART:
         if getattr(old, name) != getattr(new, name):
@@ -53,7 +56,7 @@ def reload_problems(
 
 
 def changes(old: Config, new: Config) -> list[str]:
-    """One line per difference, for people."""
+    """Describes the differences, one per line."""
     lines = [*_global_changes(old, new), *_node_changes(old, new), *_partition_changes(old, new)]
     if len(lines) > CHANGES_MAX:
         return [*lines[:CHANGES_MAX], f"and {len(lines) - CHANGES_MAX} more changes"]
@@ -61,7 +64,7 @@ def changes(old: Config, new: Config) -> list[str]:
 
 
 def _shrunk(was: NodeConfig, node: NodeConfig) -> Iterator[str]:
-    """A node with jobs may not lose CPUs or memory: they may be in use."""
+    """Yields a problem for each reduction of a node's CPUs or memory, which its jobs may be using."""
     for key, before, after in (
         ("CPUs", was.cpus, node.cpus),
         ("RealMemory", was.real_memory_mb, node.real_memory_mb),
@@ -71,7 +74,7 @@ def _shrunk(was: NodeConfig, node: NodeConfig) -> Iterator[str]:
 
 
 def _missing_gres(node: NodeConfig, used: tuple[Gres, ...]) -> Iterator[str]:
-    """GRES that jobs have and the node would not have any more, by name and by type."""
+    """Yields a problem for each GRES that jobs use and the node would no longer have, by name and by type."""
     gres = (*node.gres, *(Gres("gpu", profile, count) for profile, count in extra_places(node.mig)))
     for name in sorted({one.name for one in used}):
         needed = sum(one.count for one in used if one.name == name)
@@ -129,7 +132,7 @@ def _partition_changes(old: Config, new: Config) -> Iterator[str]:
             yield f"partition {name}: {line}"
 
 
-def _record_changes(table: Table, before: Any, after: Any) -> Iterator[str]:
+def _record_changes(table: Table, before: Any, after: object) -> Iterator[str]:
     for item in fields(before):
         was, now = getattr(before, item.name), getattr(after, item.name)
         if was != now:
@@ -141,12 +144,12 @@ def _key_name(table: Table, field: str) -> str:
 
 
 def _text(table: Table, field: str, value: Any) -> str:
-    """A value as the file would say it."""
+    """Formats a value as in the file."""
     if field == "gres":
         return format_node_gres(value) or "none"
     if field == "nodes":
         return compress(value) or "none"
     if field == "penstock_database_url":
         return without_password(value) or "none"
-    kind: Kind | None = next((key.kind for key in table.keys if key.field == field), None)
+    kind: ValueKind | None = next((key.kind for key in table.keys if key.field == field), None)
     return (kind.write(value) if kind else str(value)) or "none"

@@ -1,12 +1,11 @@
-"""Reads `gres.conf`, which lies beside `slurm.conf`, and checks it against the nodes.
+"""Reads `gres.conf`, beside `slurm.conf`, and checks it against the nodes.
 
-The `Gres=` of a NodeName line says what a node has; `gres.conf` says which devices that is. It may add types that the
-node line left out, and it may not promise less than the node line does: Slurm would drain such a node when it
-registers. With AutoDetect the counts are the node's own to find. Cores and Links say which cores a device is near to and
-how it hangs together with the others; the controller places jobs by them. Flags say by which variables jobs are told of
-their GPUs (gresflags.py).
+`Gres=` on a NodeName line counts a node's GRES; `gres.conf` lists the devices. It may add types that the node line
+omits, and must not list fewer devices than the node line: Slurm would drain such a node when it registers. With
+AutoDetect the node detects the counts. Cores and Links give the affinity of devices to cores and to each other, which
+the controller uses to place jobs. Flags select the variables that name a job's GPUs (gresflags.py).
 
-A device may have several files (MultipleFiles); inside this module they are one text with commas.
+A device may have several files (MultipleFiles); within this module they are one text, separated by commas.
 """
 
 import os
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from penstock.config.gresflags import UNUSED_FLAGS, pinned_by
 from penstock.config.gresmig import KEY as MIG_LAYOUTS
-from penstock.config.gresmig import Line as MigLine
+from penstock.config.gresmig import LayoutLine as MigLine
 from penstock.config.gresmig import with_mig
 from penstock.config.gresshares import with_shares
 from penstock.config.keys import GRES, unknown
@@ -28,7 +27,7 @@ from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import GRES_COUNT_MAX, SHARED_NAMES, Gres
 from penstock.values.hostlist import expand
-from penstock.values.mig import Layout, parse_layouts
+from penstock.values.mig import GpuLayout, parse_layouts
 from penstock.values.numbers import parse_int
 from penstock.values.taskset import TaskSet
 
@@ -38,7 +37,7 @@ _FILES = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """One line. No nodes means every node."""
+    """One line of gres.conf; empty `nodes` means all nodes."""
 
     nodes: frozenset[str]
     name: str
@@ -48,12 +47,12 @@ class _Record:
     cores: tuple[int, ...] = ()
     links: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
-    mig: tuple[Layout, ...] = ()
+    mig: tuple[GpuLayout, ...] = ()
     flags: tuple[str, ...] = ()
 
 
 def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
-    """Reads the file if there is one, adds types to the nodes in `table`, and returns the files read."""
+    """Reads the file if it exists, adds types to the nodes in `table`, and returns the files read."""
     path = os.path.join(folder, "gres.conf")
     reader = _GresReader(findings, gres_types)
     files: tuple[str, ...] = ()
@@ -64,7 +63,7 @@ def read_gres_conf(folder: str, table: NodeTable, gres_types: tuple[str, ...], f
     for name, node in table.nodes.items():
         if node.gres:
             table.nodes[name] = reader.apply(node, table.gres_where[name])
-        table.nodes[name] = reader.told(table.nodes[name])
+        table.nodes[name] = reader.with_detection(table.nodes[name])
     reader.check_nodes(table)
     return files
 
@@ -75,18 +74,18 @@ class _GresReader:
         self.gres_types = gres_types
         self.lines = LineReader(GRES, findings)
         self.records: dict[str, list[_Record]] = {}
-        self.detects: list[tuple[frozenset[str], str]] = []  # nodes (none = all) and their AutoDetect
-        self.uncounted = False  # counts are detected on the node, or a line is wrong
+        self.detects: list[tuple[frozenset[str], str]] = []  # nodes (none = all) and their value of AutoDetect
+        self.uncounted = False  # counts are detected on nodes, or a line is invalid
 
     def line(self, statement: Statement) -> None:
-        """One line of the file."""
+        """Reads one line of the file."""
         first = statement.tokens[0]
         if GRES.find(first.key) is None:
             self.findings.error(first.where, unknown(first.key, GRES))
             return
         before = self.findings.number()
         values = self.lines.read(statement.tokens)
-        if self.findings.number() > before:  # a count that could not be read proves nothing
+        if self.findings.number() > before:  # without this count, counts cannot be compared
             self.uncounted = True
             return
         if values.value("autodetect", "off") != "off":
@@ -132,8 +131,10 @@ class _GresReader:
             if flag in UNUSED_FLAGS:
                 self.findings.warn(where, f"Flags={flag} is known to Slurm and not used by Penstock")
 
-    def told(self, node: NodeConfig) -> NodeConfig:
-        """The node with what the file says of finding its GPUs and of telling jobs of them. A line of its own counts more."""
+    def with_detection(self, node: NodeConfig) -> NodeConfig:
+        """Returns the node with detection and naming of GPUs (AutoDetect, Flags). Lines with its name override lines for all
+        nodes.
+        """
         own = [word for nodes, word in self.detects if node.name in nodes]
         every = [word for nodes, word in self.detects if not nodes]
         detect = (own or every or [""])[-1]
@@ -144,7 +145,7 @@ class _GresReader:
         return replace(node, gpu_detect=detect, gpu_env=env, gpu_env_uuid=by_uuid)
 
     def apply(self, node: NodeConfig, where: Where) -> NodeConfig:
-        """The node with the types that its records add, after a check of the counts."""
+        """Adds the types of its records to the node, after checking the counts."""
         gres: list[Gres] = []
         for name in dict.fromkeys(one.name for one in node.gres):
             configured = [one for one in node.gres if one.name == name]
@@ -176,10 +177,10 @@ class _GresReader:
         return with_shares(node, lines, tuple(files), where, self.findings)
 
     def _devices(self, node: NodeConfig, gres: list[Gres]) -> tuple[DeviceConfig, ...]:
-        """In the order of the devices' indices: type by type, as the node has them. Empty when nothing is said of any."""
+        """Returns devices ordered by index: type by type, as on the node. Empty if no line sets Cores or Links."""
         found: list[DeviceConfig] = []
         for one in gres:
-            if one.name in SHARED_NAMES:  # they lie on GPUs, and are near to what these are near to
+            if one.name in SHARED_NAMES:  # shares have the affinity of their GPUs
                 continue
             here = [r for r in self.records.get(one.name, ()) if not r.nodes or node.name in r.nodes]
             here = [r for r in here if not one.type or not r.type or r.type == one.type]
@@ -188,7 +189,7 @@ class _GresReader:
         return tuple(found) if any(device.cores or device.links for device in found) else ()
 
     def _files(self, node: NodeConfig, gres: list[Gres]) -> Iterator[tuple[str, int, str]]:
-        """Each device's file, in the order of the devices' indices."""
+        """Yields each device's files, ordered by the index of the device."""
         first: dict[str, int] = {}
         for one in gres:
             here = [r for r in self.records.get(one.name, ()) if not r.nodes or node.name in r.nodes]
@@ -201,7 +202,7 @@ class _GresReader:
                     yield from ((one.name, low + i, file) for file in several.split(",") if file)
 
     def check_nodes(self, table: NodeTable) -> None:
-        """Names in the file that are no nodes, or nodes without that GRES."""
+        """Warns of names in the file that are not nodes, or nodes without that GRES."""
         for record in (record for records in self.records.values() for record in records):
             for name in sorted(record.nodes):
                 node = table.nodes.get(name)
@@ -211,7 +212,7 @@ class _GresReader:
                     self.findings.warn(record.where, f"node {name} has no Gres={record.name} in slurm.conf; not used")
 
     def _typed(self, configured: list[Gres], records: list[_Record]) -> list[Gres]:
-        """One untyped count becomes the records' typed ones, if these are all typed and add up to it."""
+        """Replaces one untyped count by the records' typed ones, if these are all typed and add up to it."""
         if len(configured) != 1 or configured[0].type or not records or not all(r.type for r in records):
             return configured
         if sum(r.count for r in records) != configured[0].count:
@@ -244,7 +245,7 @@ def _files(values: Values) -> tuple[str, ...]:
 
 
 def _count(name: str, values: Values, files: tuple[str, ...]) -> int:
-    """How many units a line stands for."""
+    """Returns the number of units that a line represents."""
     if "count" not in values:
         return max(1, len(files))
     text = values["count"].value
@@ -259,7 +260,7 @@ def _count(name: str, values: Values, files: tuple[str, ...]) -> int:
     return count
 
 
-def _mig(name: str, values: Values) -> tuple[Layout, ...]:
+def _mig(name: str, values: Values) -> tuple[GpuLayout, ...]:
     if "mig" not in values:
         return ()
     if name != "gpu":
@@ -271,7 +272,7 @@ def _mig(name: str, values: Values) -> tuple[Layout, ...]:
 
 
 def _links(text: str) -> tuple[int, ...]:
-    """`-1,4,2`: how many links lead to each device of the name; -1 for the device itself."""
+    """Parses Links, as in `-1,4,2`: the number of links to each device of the name; -1 for the device itself."""
     try:
         return tuple(int(word) for word in text.split(",")) if text else ()
     except ValueError:
@@ -279,7 +280,7 @@ def _links(text: str) -> tuple[int, ...]:
 
 
 def _expand_files(text: str) -> list[str]:
-    """`/dev/nvidia[0-3],/dev/nvidia7` as single names; a range may stand in the last part of a path only."""
+    """Expands `/dev/nvidia[0-3],/dev/nvidia7` to single names; only the last component of a path may contain a range."""
     files = []
     for part in _FILES.findall(text):
         folder, slash, name = part.rpartition("/")

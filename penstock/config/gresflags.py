@@ -1,12 +1,12 @@
-"""By which variables the jobs of a node are told of their GPUs: Flags and AutoDetect of gres.conf(5).
+"""The environment variables that name a job's GPUs on a node: Flags and AutoDetect of gres.conf(5).
 
-    a line has *_gpu_env or opencl_env      those makers'
+    a line has *_gpu_env or opencl_env      those vendors' variables
     no_gpu_env                              none
     no such flag, AutoDetect=nvml           NVIDIA's (rsmi: AMD's, oneapi: Intel's)
     no such flag, no AutoDetect or off      all four
-    no line for the node, no AutoDetect     as the node finds: NVIDIA's where NVML answers
+    no line for the node, no AutoDetect     as the node detects: NVIDIA's if NVML answers
 
-Flags of all lines of a node count together: a node has one set of variables, not one for each GPU.
+The flags of all lines of a node are combined: a node has one set of variables, not one per GPU.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,14 @@ _DETECTED = {
 }  # fmt: skip
 ALL = tuple(_ENV.values())
 NONE = ("none",)
-#: Nothing is done about these.
+#: Accepted without effect.
 UNUSED_FLAGS = frozenset(("one_sharing", "explicit", "no_consume"))
 
 
 def pinned_by(detect: str, lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], bool]:
-    """Makers whose variables are set (() = as the node finds), and whether CUDA's holds UUIDs. `lines`: flags of each."""
+    """Returns the vendors whose variables are set (() = as detected), and whether CUDA's contains UUIDs. `lines`: flags
+    by line.
+    """
     flags = {flag for line in lines for flag in line}
     makers = tuple(maker for flag, maker in _ENV.items() if flag in flags)
     by_uuid = "env_uuid" in flags

@@ -1,10 +1,9 @@
-"""PenstockMigLayouts of gres.conf: which GPUs of a node may be divided by MIG on demand, and into what.
+"""Reads PenstockMigLayouts of gres.conf: the GPUs of a node that MIG may divide on demand, and their layouts.
 
     NodeName=n1 Name=gpu Type=h200 Count=2 PenstockMigLayouts=whole|1g.18gb*7|3g.71gb*2
 
-speaks of the first two GPUs of type h200 of n1, by index; lines of the same type follow one another. `Gres=` of the
-node says what it has when its GPUs are whole. GPUs with shards or MPS are not divided: a part of a part would have no
-owner.
+applies to the first two GPUs of type h200 of n1, by index; further lines of the type apply to the next ones. `Gres=` of
+the node counts whole GPUs. GPUs with shards or MPS are not divided: a share of an instance would have no owner.
 """
 
 from collections.abc import Iterable
@@ -14,24 +13,24 @@ from typing import Final, NamedTuple
 from penstock.config.problem import Findings, Where
 from penstock.values.config import NodeConfig
 from penstock.values.gres import SHARED_NAMES
-from penstock.values.mig import Layout, MigChoice, is_profile
+from penstock.values.mig import GpuLayout, MigChoice, is_profile
 
 KEY: Final = "PenstockMigLayouts"
-#: Instances are places in a bit mask of the node.
+#: Each instance is a bit in a mask of the node.
 PLACES_MAX: Final = 1024
 
 
-class Line(NamedTuple):
-    """A gpu line of gres.conf; `layouts` is empty when it says nothing of MIG."""
+class LayoutLine(NamedTuple):
+    """A gpu line of gres.conf; `layouts` is empty if the line has no PenstockMigLayouts."""
 
     type: str
     number: int  # of GPUs
-    layouts: tuple[Layout, ...]
+    layouts: tuple[GpuLayout, ...]
     where: Where
 
 
-def with_mig(node: NodeConfig, lines: Iterable[Line], findings: Findings) -> NodeConfig:
-    """The node with what its gpu lines say of MIG, after a check that they speak of GPUs which it has."""
+def with_mig(node: NodeConfig, lines: Iterable[LayoutLine], findings: Findings) -> NodeConfig:
+    """Adds the MIG settings of the gpu lines to the node, after checking that it has these GPUs."""
     have = {one.type: one.count for one in node.gres if one.name == "gpu"}
     begun: dict[str, int] = {}
     choices: list[MigChoice] = []
@@ -48,7 +47,7 @@ def with_mig(node: NodeConfig, lines: Iterable[Line], findings: Findings) -> Nod
     return replace(node, mig=tuple(choices))
 
 
-def _problem(node: NodeConfig, line: Line, have: dict[str, int], first: int) -> str:
+def _problem(node: NodeConfig, line: LayoutLine, have: dict[str, int], first: int) -> str:
     if not line.type or is_profile(line.type):
         return f"{KEY} needs Type, the model of the whole GPU, as in Type=h200"
     if first + line.number > have.get(line.type, 0):

@@ -1,8 +1,8 @@
-"""Shares of GPUs (GRES shard and mps): how many of a node's belong to each of its GPUs, and what does not add up.
+"""Distributes a node's shares of GPUs (GRES shard and mps) over its GPUs, and reports inconsistent counts.
 
-`Gres=gpu:8,shard:32` gives each GPU four: the shares are spread evenly, over the GPUs of its type if the share has one.
-Lines of gres.conf may say otherwise, each with the File of its GPUs: a line's Count is spread evenly over its files. That
-needs the files of the GPUs too, so that it can be seen which is which.
+By default shares are distributed evenly: `Gres=gpu:8,shard:32` gives each GPU four. A share with a type is distributed
+over the GPUs of that type. Lines of gres.conf with File override this: a line's Count is distributed evenly over its
+files. This requires the files of the GPUs, too, to identify them.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ Line = tuple[str, int, tuple[str, ...]]
 def with_shares(
     node: NodeConfig, lines: dict[str, list[Line]], gpu_files: tuple[str, ...], where: Where, findings: Findings
 ) -> NodeConfig:
-    """The node with `units` for shares that are not spread evenly. `gpu_files` by index; () = not known."""
+    """Adds `units` to shares of the node that are not evenly distributed. `gpu_files`: by index; () = unknown."""
     types = [one.type for one in node.gres if one.name == "gpu" for _ in range(one.count)]
     gres = list(node.gres)
     for at, one in enumerate(gres):
@@ -43,7 +43,7 @@ def with_shares(
 
 
 def _by_file(one: Gres, lines: list[Line], gpu_files: tuple[str, ...]) -> tuple[int, ...]:
-    """Shares of each GPU as the lines' files say; () when they do not, or say that all have the same."""
+    """Returns the shares of each GPU from the lines' files; () if the lines do not determine them, or all are equal."""
     mine = [line for line in lines if one.type in ("", line[0]) or not line[0]]
     units = dict.fromkeys(gpu_files, 0)
     for _, count, files in mine:

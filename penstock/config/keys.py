@@ -1,10 +1,10 @@
-"""The table of parameters: what Penstock reads, what it knows and ignores, and what Slurm shows for each.
+"""The table of parameters: those that Penstock uses, those that it ignores, and what Slurm shows for each.
 
-One `Key` per parameter and one `Table` per kind of line. A key with a `kind` is supported: its value lands in `field`
-of the record that the line makes. A key without is known to Slurm and not used: it draws one warning, unless its
-value is one of `accepted`, which say what Penstock does anyway. A key in no table is an error. `shown` is Slurm's own
-default, for `scontrol show config`; with `fixed` it is shown whatever the file says, because tools decide by it what
-they may use.
+There is one `Key` per parameter and one `Table` per kind of line. A key with a `kind` is supported: its value is stored
+in `field` of the line's record. A key without is known to Slurm and not used: it causes one warning, unless its value
+is in `accepted`, the values that describe what Penstock does anyway. A key in no table is an error. `shown` is Slurm's
+default, for `scontrol show config`. With `fixed` it is shown regardless of the file, because tools use it to detect
+features.
 """
 
 import re
@@ -14,12 +14,12 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from penstock.config import kinds, notused, policykinds
-from penstock.config.kinds import Kind
+from penstock.config.kinds import ValueKind
 
-#: The longest name that is compared with the known ones; none is half as long.
+#: The longest name that is compared with the known ones; these are less than half as long.
 KEY_CHARS_MAX = 64
 
-#: `show config` prints nothing of these, not even whether they are set.
+#: `show config` does not print these, not even whether they are set.
 SECRET = frozenset({"accountingstoragepass", "defaultstoragepass", "jobcomppass", "storagepass"})
 
 
@@ -29,21 +29,22 @@ class Key:
 
     name: str
     field: str = ""
-    kind: Kind | None = None
+    kind: ValueKind | None = None
     shown: str | None = "(null)"
     accepted: tuple[str, ...] = ()
     fixed: bool = False
     note: Callable[[str], str] | None = None
-    several: bool = False  # given more than once, the values are added up
-    does: str = ""  # of one that is not used: what it does in Slurm
-    why: str = ""  # ... and why not here, and what instead
+    several: bool = False  # repeated lists are concatenated
+    does: str = ""  # of an unused key: its effect in Slurm
+    why: str = ""  # of an unused key: why it is not used, and the alternative
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The parameters of one kind of line. `what` names it in messages.
+    """The table of the parameters of one kind of line. `what` names it in messages.
 
-    `instead` lists fields that say the same in two ways: what a line says takes the place of these in its defaults.
+    `instead` lists alternatives: a field that a line sets removes the listed fields from the defaults that the line
+    inherits.
     """
 
     what: str
@@ -57,11 +58,11 @@ class Table:
         self.by_name.update({alias: self.by_name[name.lower()] for alias, name in self.aliases.items()})
 
     def find(self, name: str) -> Key | None:
-        """The parameter of that name or older name, in any case."""
+        """Returns the parameter with that name or alias, in any case."""
         return self.by_name.get(name.lower())
 
     def fields(self) -> dict[str, Key]:
-        """The supported parameters by the field that they fill."""
+        """Returns the supported parameters by field."""
         return {key.field: key for key in self.keys if key.kind is not None}
 
 
@@ -74,7 +75,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def not_used(text: str, shown: bool = False) -> tuple[Key, ...]:
-    """Keys known and not used, from the lines of notused.py."""
+    """Parses lines of notused.py to keys."""
     keys = []
     for line in filter(None, text.split("\n")):
         head, does, why = (part.strip() for part in line.split(" | "))
@@ -105,11 +106,11 @@ _SELECT_PARAMETERS = _words(
 )
 
 _PROLOG_FLAGS = _words(
-    "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11"  # words of other case are taken, too
+    "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11"  # in any case
 )
 _HEALTH_STATES = _words("ANY ALLOC CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY")
 
-#: What surrounds jobs on their nodes.
+#: Programs and settings of the jobs' environment on their nodes.
 _SITE_PROGRAMS = (
     Key("Prolog", "prolog", kinds.PATTERNS, several=True),
     Key("Epilog", "epilog", kinds.PATTERNS, several=True),
@@ -155,7 +156,7 @@ _SUPPORTED_GLOBALS = (
     *_SITE_PROGRAMS,
     *_GPUS,
     Key("ClusterName", "cluster_name", kinds.CLUSTER_NAME),
-    # may stand several times and hold an address, so the loader reads it
+    # may be repeated and contain an address, which the loader parses
     Key("SlurmctldHost", "controller_host", kinds.TEXT),
     Key("SlurmctldPort", "slurmctld_port", kinds.FIRST_PORT, note=_range_note),
     Key("SlurmdPort", "slurmd_port", kinds.PORT),
@@ -164,6 +165,7 @@ _SUPPORTED_GLOBALS = (
     Key("StateSaveLocation", "state_save_location", kinds.PATH),
     Key("SlurmdSpoolDir", "slurmd_spool_dir", kinds.PATH),
     Key("PenstockDatabaseUrl", "penstock_database_url", kinds.URL),
+    Key("PenstockWitnessFile", "penstock_witness_file", kinds.OPTIONAL_PATH),
     Key("PenstockAuditFile", "penstock_audit_file", kinds.OPTIONAL_PATH),
     Key("PenstockAuditSyslog", "penstock_audit_syslog", kinds.BOOL),
     Key("PenstockCoordinatorsReadScripts", "coordinators_read_scripts", kinds.BOOL),
@@ -178,6 +180,8 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockBackfillOrder", "penstock_backfill_order", kinds.choice("priority", "shortest", "aged")),
     Key("PenstockBackfillPredictor", "penstock_backfill_predictor", kinds.choice("none", "history")),
     Key("PenstockMaxEnvironmentBytes", "max_environment_bytes", kinds.integer(4096, 64 * 1024 * 1024)),
+    Key("PenstockUserSpecBytesMax", "user_spec_bytes_max", kinds.integer(0, 1 << 50)),
+    Key("PenstockUserSpecBytesPerDay", "user_spec_bytes_per_day", kinds.integer(0, 1 << 50)),
     Key("SlurmctldLogFile", "slurmctld_log_file", kinds.OPTIONAL_PATH),
     Key("SlurmdLogFile", "slurmd_log_file", kinds.OPTIONAL_PATH),
     Key("SlurmdTimeout", "slurmd_timeout_s", kinds.seconds(0, 65533, unlimited=0)),
@@ -254,7 +258,7 @@ _SUPPORTED_GLOBALS = (
     Key("SchedulerTimeSlice", "sched_time_slice_s", kinds.seconds(5, 65533)),
     Key("LaunchParameters", "launch_parameters", kinds.PARAMETERS),
     Key("InteractiveStepOptions", "interactive_step_options", kinds.TEXT),
-    # the default of every partition
+    # the default of all partitions
     Key("DisableRootJobs", "", kinds.BOOL),
 )
 
@@ -270,26 +274,27 @@ _FIXED_GLOBALS = (
         "SelectType",
         "select/cons_tres",
         ("select/cons_res",),
-        "whether whole nodes or parts of them are given to jobs",
-        "it is always select/cons_tres; OverSubscribe=EXCLUSIVE on a partition gives whole nodes, as select/linear does",
+        "whether jobs are allocated whole nodes or parts of them",
+        "always select/cons_tres; OverSubscribe=EXCLUSIVE on a partition allocates whole nodes, as select/linear does",
     ),
     _fixed(
         "SchedulerType",
         "sched/backfill",
         (),
         "how jobs are chosen",
-        "it is always sched/backfill; PenstockBackfill=fifo is the like of sched/builtin",
+        "always sched/backfill; PenstockBackfill=fifo corresponds to sched/builtin",
     ),
     _fixed("MULTIPLE_SLURMD", "yes", ("no",), "several node daemons on a machine", "that is always possible"),
 )
 
-#: Read, with the meaning that they have for jobs and daemons.
+#: Supported keys for jobs and daemons.
 _JOB_GLOBALS = (
     Key("PrivateData", "private_data", policykinds.PRIVATE_DATA),
     Key("RequeueExit", "requeue_exit", policykinds.EXIT_CODES),
     Key("RequeueExitHold", "requeue_exit_hold", policykinds.EXIT_CODES),
     Key("MailProg", "mail_prog", kinds.OPTIONAL_PATH),
     Key("MailDomain", "mail_domain", policykinds.DOMAIN),
+    Key("PenstockMailUser", "penstock_mail_user", kinds.NAME),
     Key("DefCpuPerGPU", "def_cpu_per_gpu", kinds.integer(0, 65533), shown=None),
     Key("DefMemPerGPU", "def_mem_per_gpu_mb", kinds.MB, shown=None),
     Key("JobDefaults", "", policykinds.JOB_DEFAULTS),
@@ -297,6 +302,8 @@ _JOB_GLOBALS = (
     Key("KillOnBadExit", "kill_on_bad_exit", kinds.BOOL_AS_NUMBER),
     Key("WaitTime", "wait_time_s", kinds.seconds(0, 65533)),
     Key("MpiDefault", "mpi_default", policykinds.MPI_DEFAULT, note=policykinds.mpi_note),
+    Key("MCSPlugin", "mcs_plugin", kinds.choice("mcs/none", "mcs/user", "mcs/group", "mcs/account", "mcs/label")),
+    Key("MCSParameters", "mcs_parameters", policykinds.MCS),
     Key("SlurmctldDebug", "slurmctld_debug", policykinds.LOG_LEVEL),
     Key("SlurmdDebug", "slurmd_debug", policykinds.LOG_LEVEL),
     Key("LogTimeFormat", "log_time_format", policykinds.LOG_TIME),
@@ -336,7 +343,7 @@ NODES = Table(
         Key("RealMemory", "real_memory_mb", kinds.SIZE_MB),
         Key("TmpDisk", "tmp_disk_mb", kinds.SIZE_MB),
         Key("Gres", "gres", kinds.RAW),
-        Key("Feature", "features", kinds.NAMES),
+        Key("Feature", "features", kinds.NAMES_OR_NONE),
         Key("Weight", "weight", kinds.integer(0)),
         Key(
             "State",
@@ -402,7 +409,7 @@ PARTITIONS = Table(
         Key("PenstockAllowNewPrivs", "allow_new_privs", kinds.BOOL),
         Key("TRESBillingWeights", "tres_billing_weights", kinds.TRES_WEIGHTS),
         Key("PenstockPrices", "prices", kinds.TRES_WEIGHTS),
-        # older or wider spellings that the loader spreads over the fields above
+        # older or combined spellings, which the loader maps to the fields above
         Key("Exclusive", "", kinds.choice("NO", "NODE", "USER", "TOPO", also={"YES": "NODE"})),
         Key("Priority", "", kinds.integer(0, 65533)),
         Key("JobDefaults", "", policykinds.JOB_DEFAULTS),
@@ -433,15 +440,15 @@ DOWN_NODES = Table(
     ),
 )
 
-#: Lines of Slurm's front-end systems, which are gone: each is read over with a warning.
+#: Lines of Slurm's discontinued front-end systems: ignored with a warning.
 FRONTENDS = Table("FrontendName", not_used(notused.FRONTENDS))
 
-#: Flags of gres.conf(5).
+#: Flags in gres.conf(5).
 GRES_FLAGS = _words(
     "nvidia_gpu_env amd_gpu_env intel_gpu_env opencl_env no_gpu_env env_uuid CountOnly one_sharing all_sharing explicit "
     "no_consume"
 )
-#: Lines of gres.conf. AutoDetect may also stand alone.
+#: Lines of gres.conf. AutoDetect is also allowed on a line of its own.
 GRES = Table(
     "gres.conf",
     (
@@ -504,7 +511,7 @@ CONTAINER = Table(
     ),
 )
 
-#: What begins a line of its own kind in slurm.conf; the rest of the line belongs to it.
+#: The keys that begin a line of their own kind in slurm.conf.
 LINES: dict[str, Table] = {
     "nodename": NODES,
     "partitionname": PARTITIONS,
@@ -516,7 +523,7 @@ LINES: dict[str, Table] = {
 
 @lru_cache(maxsize=256)
 def unknown(name: str, table: Table) -> str:
-    """The message for a key in no table: the nearest known name, or the kind of line that it belongs to."""
+    """Returns the message for a key in no table: the most similar name, or the kind of line that has this key."""
     if len(name) > KEY_CHARS_MAX:
         return f"unknown parameter {name[:KEY_CHARS_MAX]}..."
     close = get_close_matches(name.lower(), table.by_name, n=1, cutoff=0.75)

@@ -1,12 +1,14 @@
-"""Kinds of values: how each is read from the file, written to one, and shown by `scontrol show config`.
+"""Kinds of values: how each is read from the file, written to it, and shown by `scontrol show config`.
 
-A `Kind` is three functions. Reading raises `BadValue` whose text says what is allowed; writing gives text that reading
-turns into an equal value; showing gives what Slurm prints, where that differs (`30 sec`, `(null)`).
+A `ValueKind` is three functions. `read` raises `BadValue`, whose text states what is allowed; `write` returns text that
+`read` converts to an equal value; `show` returns what Slurm prints, where that differs (`30 sec`, `(null)`).
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+# Any: each parameter has a value of its kind
 from typing import Any
 
 from penstock.values.duration import UNLIMITED, format_duration, parse_duration_s
@@ -17,13 +19,13 @@ from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
 from penstock.values.weights import format_weights, parse_weights
 
-#: The largest number that any parameter takes: Slurm's 32-bit fields, less the values it reserves.
+#: The largest number of any parameter: Slurm's 32-bit fields, less the reserved values.
 INT_MAX = 4_294_967_293
 
-#: Jobs that may share a cpu (OverSubscribe=FORCE:n). A cpu that so many jobs share is of use to none of them.
+#: The maximum number of jobs per CPU (OverSubscribe=FORCE:n); more would not be useful.
 SHARE_MAX = 1024
 
-#: The largest interval in seconds: a year. A longer one is a mistake of units.
+#: The longest interval in seconds: a year. A longer one is a mistake of units.
 SECONDS_MAX = 366 * 86400
 
 _TRUE = ("yes", "true", "up", "1")
@@ -33,15 +35,15 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]*[A-Za-z0-9_])?\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """How one sort of value is read, written and shown."""
+class ValueKind:
+    """One kind of value: how it is read, written and shown."""
 
     read: Callable[[str, str], Any]
     write: Callable[[Any], str] = str
     show: Callable[[Any], str] | None = None
 
-    def shown(self, value: Any) -> str:
-        """The value as `scontrol show config` prints it."""
+    def shown(self, value: object) -> str:
+        """Formats the value for `scontrol show config`."""
         return (self.show or self.write)(value) or "(null)"
 
 
@@ -54,27 +56,31 @@ def _read_bool(text: str, what: str) -> bool:
 
 
 def _read_names(text: str, what: str) -> tuple[str, ...]:
-    """A comma list without repetitions; empty parts are a mistake."""
+    """Reads a comma-separated list and removes duplicates; empty entries are refused."""
     names = tuple(dict.fromkeys(check_name(name, what) for name in text.split(",")))
     if not all(names):
         raise BadValue(f"Invalid {what}: an empty name in {shown(text)}")
     return names
 
 
+def _read_names_or_none(text: str, what: str) -> tuple[str, ...]:
+    return _read_names(text, what) if text else ()
+
+
 def _read_names_or_all(text: str, what: str) -> tuple[str, ...]:
-    """As a comma list; ALL (no restriction) is the empty tuple."""
+    """Reads a comma-separated list; ALL (no restriction) is the empty tuple."""
     return () if text.lower() == "all" else _read_names(text, what)
 
 
 def _read_mb(text: str, what: str) -> int:
-    """A memory size; UNLIMITED is 0 (not set)."""
+    """Reads a memory size; UNLIMITED is 0 (not set)."""
     if text.lower() in _UNLIMITED:
         return 0
     return parse_mb(text, what)
 
 
 def _read_size_mb(text: str, what: str) -> int:
-    """What a node has: a plain number of megabytes or with a suffix, never UNLIMITED."""
+    """Reads the memory or disk size of a node: megabytes or a number with suffix, not UNLIMITED."""
     if text.lower() in _UNLIMITED:
         raise BadValue(f"Invalid {what}: expected megabytes, not {shown(text)}")
     return _read_mb(text, what)
@@ -98,31 +104,31 @@ def _read_optional_path(text: str, what: str) -> str:
 
 
 def _read_xid_file(text: str, what: str) -> str:
-    """A file; a relative name is looked up beside slurm.conf."""
+    """Reads a file name, which may be relative to the folder of slurm.conf."""
     return "" if text.lower() in ("none", "(null)") else check_name(text, what, limit=4096)
 
 
 def _read_program(text: str, what: str) -> str:
-    """An absolute path, or a name that is looked up in root's PATH."""
+    """Reads an absolute path, or a name to be searched in root's PATH."""
     return _read_name(text, what) if "/" not in text else _read_path(text, what)
 
 
 def _read_paths(text: str, what: str) -> tuple[str, ...]:
-    """Absolute paths with commas between them."""
+    """Reads absolute paths, separated by commas."""
     return tuple(dict.fromkeys(_read_path(path, what) for path in text.split(",")))
 
 
 def _read_patterns(text: str, what: str) -> tuple[str, ...]:
-    """Absolute paths or patterns of shell kind (glob(7)); none of them may be in a user's hand, so no relative ones."""
+    """Reads absolute paths or glob(7) patterns. Relative ones are refused: a user could control them."""
     return () if text.lower() in ("none", "(null)") else _read_paths(text, what)
 
 
-#: What Slurm shows, and takes, for "no timeout".
+#: Slurm's value for "no timeout".
 _NO_TIMEOUT_S = 65534
 
 
 def _read_script_timeout_s(text: str, what: str) -> int:
-    """Seconds; 0 when there is none."""
+    """Reads seconds; 0 = no timeout."""
     if text.lower() in _UNLIMITED:
         return 0
     seconds = parse_int(text, 0, _NO_TIMEOUT_S, what)
@@ -146,12 +152,12 @@ def _read_cluster_name(text: str, what: str) -> str:
 
 
 def _read_default_time_s(text: str, what: str) -> int:
-    """NONE (or 0) means that MaxTime is used."""
+    """Reads a time; NONE (or 0) means that MaxTime is used."""
     return 0 if text.lower() == "none" else parse_duration_s(text)
 
 
 def _read_minutes_s(text: str, what: str) -> int:
-    """Minutes as seconds; UNLIMITED is -1."""
+    """Reads minutes as seconds; UNLIMITED is -1."""
     if text.lower() in _UNLIMITED:
         return UNLIMITED
     return parse_int(text, 0, SECONDS_MAX // 60, what) * 60
@@ -166,7 +172,7 @@ def _write_duration(seconds: int) -> str:
 
 
 def _read_first_port(text: str, what: str) -> int:
-    """A port, or the first of a range."""
+    """Reads a port, or the first port of a range."""
     first, dash, last = text.partition("-")
     port = parse_int(first, 1, 65535, what)
     if dash:
@@ -175,7 +181,7 @@ def _read_first_port(text: str, what: str) -> int:
 
 
 def _read_parameters(text: str, what: str) -> tuple[tuple[str, str], ...]:
-    """`a=1,b,c=2` as pairs; a word without `=` has the value ""."""
+    """Reads `a=1,b,c=2` as pairs; a word without `=` has the value ""."""
     pairs = []
     for word in text.split(","):
         name, _, value = check_name(word, what).strip().partition("=")
@@ -188,32 +194,32 @@ def _write_parameters(pairs: tuple[tuple[str, str], ...]) -> str:
     return ",".join(f"{name}={value}" if value else name for name, value in pairs)
 
 
-def integer(low: int, high: int = INT_MAX) -> Kind:
-    """A whole number within bounds."""
-    return Kind(lambda text, what: parse_int(text, low, high, what))
+def integer(low: int, high: int = INT_MAX) -> ValueKind:
+    """Returns the kind of whole numbers in a range."""
+    return ValueKind(lambda text, what: parse_int(text, low, high, what))
 
 
-def integer_or_unlimited(low: int, high: int = INT_MAX) -> Kind:
-    """A whole number within bounds; UNLIMITED is -1."""
+def integer_or_unlimited(low: int, high: int = INT_MAX) -> ValueKind:
+    """Returns the kind of whole numbers in a range; UNLIMITED is -1."""
 
     def read(text: str, what: str) -> int:
         return UNLIMITED if text.lower() in _UNLIMITED else parse_int(text, low, high, what)
 
-    return Kind(read, lambda value: "UNLIMITED" if value == UNLIMITED else str(value))
+    return ValueKind(read, lambda value: "UNLIMITED" if value == UNLIMITED else str(value))
 
 
-def seconds(low: int, high: int = SECONDS_MAX, unlimited: int | None = None) -> Kind:
-    """An interval in seconds; `unlimited` is the number that stands for UNLIMITED, if that is allowed."""
+def seconds(low: int, high: int = SECONDS_MAX, unlimited: int | None = None) -> ValueKind:
+    """Returns the kind of intervals in seconds; `unlimited` is the value of UNLIMITED, or None if that is not allowed."""
 
     def read(text: str, what: str) -> int:
         if unlimited is not None and text.lower() in _UNLIMITED:
             return unlimited
         return parse_int(text, low, high, what)
 
-    return Kind(read, str, lambda value: f"{value} sec")
+    return ValueKind(read, str, lambda value: f"{value} sec")
 
 
-#: Shorter than this, and a heartbeat that is a little late would end jobs: they come every 5 s.
+#: Heartbeats arrive every 5 s. With a shorter lease, a slightly late one would end jobs.
 LEASE_S_MIN = 12
 
 
@@ -224,11 +230,11 @@ def _read_lease(text: str, what: str) -> int:
     return found
 
 
-lease = Kind(_read_lease, str, lambda value: f"{value} sec")
+lease = ValueKind(_read_lease, str, lambda value: f"{value} sec")
 
 
-def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
-    """One of a few words, in their own spelling; `also` maps older words to them. A plug-in's kind (task/) may be left out."""
+def choice(*allowed: str, also: dict[str, str] | None = None) -> ValueKind:
+    """Returns the kind of one of these words; `also` maps aliases to them. The plug-in's kind (task/) may be omitted."""
     words = {word.partition("/")[2].lower(): word for word in allowed if "/" in word}
     words |= {word.lower(): word for word in allowed} | {old.lower(): word for old, word in (also or {}).items()}
 
@@ -237,20 +243,20 @@ def choice(*allowed: str, also: dict[str, str] | None = None) -> Kind:
             raise BadValue(f"Invalid {what}: expected {', '.join(allowed)}, not {shown(text)}")
         return words[text.lower()]
 
-    return Kind(read)
+    return ValueKind(read)
 
 
 def _read_backfill(text: str, what: str) -> str:
-    """conservative, easy, none, fifo, or how many waiting jobs may hold resources."""
+    """Reads conservative, easy, none, fifo, or the number of pending jobs that may hold resources."""
     if text.lower() in ("conservative", "easy", "none", "fifo"):
         return text.lower()
     return str(parse_int(text, 0, INT_MAX, what))
 
 
-def with_count(kind: Kind, *counted: str) -> Kind:
-    """The same, with `:N` allowed behind the words in `counted`; kept as `WORD:N`."""
+def with_count(kind: ValueKind, *counted: str) -> ValueKind:
+    """Extends a kind by `:N` after the words in `counted`; the value is `WORD:N`."""
 
-    def read(text: str, what: str) -> Any:
+    def read(text: str, what: str) -> object:
         word, colon, count = text.partition(":")
         found = kind.read(word, what)
         if not colon:
@@ -259,43 +265,43 @@ def with_count(kind: Kind, *counted: str) -> Kind:
             raise BadValue(f"Invalid {what}: {found} takes no number, {' and '.join(counted)} do")
         return f"{found}:{parse_int(count, 1, SHARE_MAX, what)}"
 
-    return Kind(read, kind.write, kind.show)
+    return ValueKind(read, kind.write, kind.show)
 
 
 def _read_preempt_mode(text: str, what: str) -> tuple[str, ...]:
-    """The mode, then GANG and WITHIN, in this order however they are written."""
+    """Reads the mode, GANG and WITHIN, in any order; returns them in this one."""
     modes = choices("OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN").read(text, what)
     return tuple(sorted(modes, key=lambda mode: mode in ("GANG", "WITHIN")))
 
 
 def _show_preempt_mode(modes: tuple[str, ...]) -> str:
-    """As Slurm prints it: GANG before the mode."""
+    """Formats modes as Slurm does: GANG first."""
     return ",".join(sorted(modes, key=lambda mode: mode != "GANG"))
 
 
 def _read_exempt_s(text: str, what: str) -> int:
-    """A time; -1 is the same as none."""
+    """Reads a time; -1 means none."""
     return 0 if text == "-1" else parse_duration_s(text)
 
 
 def _read_grace_s(text: str, what: str) -> int:
-    """Seconds, or a time with colons (slurm.conf(5))."""
+    """Reads seconds, or a time with colons (slurm.conf(5))."""
     return parse_duration_s(text) if ":" in text or "-" in text else parse_int(text, 0, SECONDS_MAX, what)
 
 
-def choices(*allowed: str) -> Kind:
-    """A comma list of such words, kept as a tuple."""
+def choices(*allowed: str) -> ValueKind:
+    """Returns the kind of comma-separated lists of these words; the value is a tuple."""
     one = choice(*allowed)
-    return Kind(
+    return ValueKind(
         lambda text, what: tuple(dict.fromkeys(one.read(word, what) for word in text.split(","))),
         lambda value: ",".join(value),
     )
 
 
-def joined_choices(*allowed: str) -> Kind:
-    """A comma list of such words, kept as text."""
+def joined_choices(*allowed: str) -> ValueKind:
+    """Returns the kind of comma-separated lists of these words; the value is text."""
     many = choices(*allowed)
-    return Kind(lambda text, what: ",".join(many.read(text, what)))
+    return ValueKind(lambda text, what: ",".join(many.read(text, what)))
 
 
 def _join(names: tuple[str, ...]) -> str:
@@ -307,7 +313,7 @@ def _show_mb(mb: int) -> str:
 
 
 def without_password(url: str) -> str:
-    """A database URL as it may be shown to anybody."""
+    """Removes the password from a database URL."""
     return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
 
 
@@ -324,7 +330,7 @@ def _read_priority_flags(text: str, what: str) -> tuple[str, ...]:
 
 
 def priority_flags_note(text: str) -> str:
-    """What is said of flags that Penstock does not have. FAIR_TREE is what is done anyway."""
+    """Returns the note about flags that Penstock does not support. FAIR_TREE is always in effect."""
     words = text.upper().split(",")
     old = [word for word in ("DEPTH_OBLIVIOUS", "TICKET_BASED") if word in words]
     return (
@@ -335,18 +341,18 @@ def priority_flags_note(text: str) -> str:
 
 
 def task_param_note(text: str) -> str:
-    """What is said of words that Slurm itself has dropped."""
+    """Returns the note about words that Slurm has removed."""
     old = [word for word in text.split(",") if word.lower() in _OLD_TASK_PARAMS]
     return f"{','.join(old)} is not used: TaskPlugin says how tasks are bound" if old else ""
 
 
 def _read_forgetting_s(text: str, what: str) -> int:
-    """A half-life: 0 (never) when it is UNLIMITED or 0."""
+    """Reads a half-life; UNLIMITED and 0 are 0 (never)."""
     return max(0, parse_duration_s(text))
 
 
 def _read_mpi_ports(text: str, what: str) -> tuple[int, int]:
-    """ports=12000-12999; the lowest ports are the system's."""
+    """Reads ports=12000-12999; privileged ports are refused."""
     name, _, value = text.partition("=")
     first, dash, last = value.partition("-")
     if name.lower() != "ports" or not dash:
@@ -358,7 +364,7 @@ def _read_mpi_ports(text: str, what: str) -> tuple[int, int]:
 
 
 def _read_period_s(text: str, what: str) -> int:
-    """An interval of at least a second, written as a time (a plain number is minutes)."""
+    """Reads an interval of at least a second, written as a time (a plain number is minutes)."""
     found = parse_duration_s(text)
     if found < 1:
         raise BadValue(f"Invalid {what}: {shown(text)} is no interval")
@@ -366,7 +372,7 @@ def _read_period_s(text: str, what: str) -> int:
 
 
 def _read_percent(text: str, what: str) -> float:
-    """A percentage as cgroup.conf has it: a number, `%` may follow."""
+    """Reads a percentage as in cgroup.conf: a number, optionally followed by `%`."""
     match = _PERCENT_TEXT.fullmatch(text)
     if match is None:
         raise BadValue(f"Invalid {what}: expected a percentage like 100 or 98.5, not {shown(text)}")
@@ -378,7 +384,7 @@ def _write_percent(percent: float) -> str:
 
 
 def _read_gather_s(text: str, what: str) -> int:
-    """`30`, or `task=30,energy=0,...`: the interval of tasks. Others are read and not used."""
+    """Reads the interval of tasks from `30` or `task=30,energy=0,...`. Other intervals are checked and ignored."""
     if "=" not in text:
         return parse_int(text, 0, SECONDS_MAX, what)
     found = 30
@@ -401,54 +407,55 @@ _OLD_TASK_PARAMS = ("sched", "boards", "cpusets")
 _PERCENT_TEXT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)%?")
 _TASK_PARAMS = choices("Cores", "Sockets", "Threads", "Verbose", "Autobind=cores", "Autobind=threads", "Autobind=none",
     "SlurmdOffSpec", "OOMKillStep", "SlurmdSpecOverride")  # fmt: skip
-PERCENT = Kind(_read_percent, _write_percent)
-MIN_RAM = Kind(_read_size_mb, str, lambda mb: f"{mb}MB")
-YES_NO_SMALL = Kind(_read_bool, lambda value: "yes" if value else "no")
-TASK_PLUGIN_PARAM = Kind(
+PERCENT = ValueKind(_read_percent, _write_percent)
+MIN_RAM = ValueKind(_read_size_mb, str, lambda mb: f"{mb}MB")
+YES_NO_SMALL = ValueKind(_read_bool, lambda value: "yes" if value else "no")
+TASK_PLUGIN_PARAM = ValueKind(
     _read_task_param, lambda words: ",".join(words) or "none", lambda words: ",".join(words) or "(null type)"
 )
-ACCT_GATHER_FREQUENCY = Kind(_read_gather_s)
-ACCT_GATHER_TYPE = Kind(
+ACCT_GATHER_FREQUENCY = ValueKind(_read_gather_s)
+ACCT_GATHER_TYPE = ValueKind(
     choice("jobacct_gather/none", "jobacct_gather/linux", "jobacct_gather/cgroup").read,
     str,
     lambda value: "" if value == "jobacct_gather/none" else str(value),
 )
 
-TEXT = Kind(_read_text)
-#: Hostlists and other lists whose own parser has the limits.
-RAW = Kind(lambda text, what: text)
-NAME = Kind(_read_name)
-HOST = Kind(_read_host)
-PATH = Kind(_read_path)
-OPTIONAL_NAME = Kind(lambda text, what: "" if text.lower() in ("none", "(null)") else _read_name(text, what))
-XID_FILE = Kind(_read_xid_file)
-PROGRAM = Kind(_read_program)
-OPTIONAL_PATH = Kind(_read_optional_path)
-PATHS = Kind(_read_paths, _join)
-PATTERNS = Kind(_read_patterns, _join)
-SCRIPT_TIMEOUT = Kind(_read_script_timeout_s, lambda value: str(value or _NO_TIMEOUT_S))
-URL = Kind(_read_text, str, without_password)
-CLUSTER_NAME = Kind(_read_cluster_name)
-BOOL = Kind(_read_bool, lambda value: "YES" if value else "NO")
-BOOL_AS_NUMBER = Kind(_read_bool, lambda value: "YES" if value else "NO", lambda value: str(int(value)))
-NAMES = Kind(_read_names, _join)
-NAMES_OR_ALL = Kind(_read_names_or_all, lambda names: _join(names) or "ALL")
-MB = Kind(_read_mb, str, _show_mb)
-SIZE_MB = Kind(_read_size_mb)
-DURATION = Kind(lambda text, what: parse_duration_s(text), _write_duration)
-DEFAULT_TIME = Kind(_read_default_time_s, lambda value: _write_duration(value) if value else "NONE")
-MINUTES = Kind(_read_minutes_s, _write_minutes, lambda value: f"{_write_minutes(value)} min")
+TEXT = ValueKind(_read_text)
+#: Hostlists and other lists that their own parser validates.
+RAW = ValueKind(lambda text, what: text)
+NAME = ValueKind(_read_name)
+HOST = ValueKind(_read_host)
+PATH = ValueKind(_read_path)
+OPTIONAL_NAME = ValueKind(lambda text, what: "" if text.lower() in ("none", "(null)") else _read_name(text, what))
+XID_FILE = ValueKind(_read_xid_file)
+PROGRAM = ValueKind(_read_program)
+OPTIONAL_PATH = ValueKind(_read_optional_path)
+PATHS = ValueKind(_read_paths, _join)
+PATTERNS = ValueKind(_read_patterns, _join)
+SCRIPT_TIMEOUT = ValueKind(_read_script_timeout_s, lambda value: str(value or _NO_TIMEOUT_S))
+URL = ValueKind(_read_text, str, without_password)
+CLUSTER_NAME = ValueKind(_read_cluster_name)
+BOOL = ValueKind(_read_bool, lambda value: "YES" if value else "NO")
+BOOL_AS_NUMBER = ValueKind(_read_bool, lambda value: "YES" if value else "NO", lambda value: str(int(value)))
+NAMES = ValueKind(_read_names, _join)
+NAMES_OR_NONE = ValueKind(_read_names_or_none, _join)
+NAMES_OR_ALL = ValueKind(_read_names_or_all, lambda names: _join(names) or "ALL")
+MB = ValueKind(_read_mb, str, _show_mb)
+SIZE_MB = ValueKind(_read_size_mb)
+DURATION = ValueKind(lambda text, what: parse_duration_s(text), _write_duration)
+DEFAULT_TIME = ValueKind(_read_default_time_s, lambda value: _write_duration(value) if value else "NONE")
+MINUTES = ValueKind(_read_minutes_s, _write_minutes, lambda value: f"{_write_minutes(value)} min")
 PORT = integer(1, 65535)
-BACKFILL = Kind(_read_backfill)
-LICENSES = Kind(lambda text, what: parse_licenses(text), format_licenses)
-PREEMPT_MODE = Kind(_read_preempt_mode, lambda modes: ",".join(modes), _show_preempt_mode)
-MPI_PORTS = Kind(_read_mpi_ports, lambda value: f"ports={value[0]}-{value[1]}")
-EXEMPT_TIME = Kind(_read_exempt_s, _write_duration)
-GRACE_TIME = Kind(_read_grace_s, str)
-FIRST_PORT = Kind(_read_first_port)
-PARAMETERS = Kind(_read_parameters, _write_parameters)
-HALF_LIFE = Kind(_read_forgetting_s, format_duration)
-PERIOD = Kind(_read_period_s, format_duration)
-YES_NO = Kind(_read_bool, lambda value: "YES" if value else "NO", lambda value: "Yes" if value else "No")
-TRES_WEIGHTS = Kind(parse_weights, format_weights)
-PRIORITY_FLAGS = Kind(_read_priority_flags, _join)
+BACKFILL = ValueKind(_read_backfill)
+LICENSES = ValueKind(lambda text, what: parse_licenses(text), format_licenses)
+PREEMPT_MODE = ValueKind(_read_preempt_mode, lambda modes: ",".join(modes), _show_preempt_mode)
+MPI_PORTS = ValueKind(_read_mpi_ports, lambda value: f"ports={value[0]}-{value[1]}")
+EXEMPT_TIME = ValueKind(_read_exempt_s, _write_duration)
+GRACE_TIME = ValueKind(_read_grace_s, str)
+FIRST_PORT = ValueKind(_read_first_port)
+PARAMETERS = ValueKind(_read_parameters, _write_parameters)
+HALF_LIFE = ValueKind(_read_forgetting_s, format_duration)
+PERIOD = ValueKind(_read_period_s, format_duration)
+YES_NO = ValueKind(_read_bool, lambda value: "YES" if value else "NO", lambda value: "Yes" if value else "No")
+TRES_WEIGHTS = ValueKind(parse_weights, format_weights)
+PRIORITY_FLAGS = ValueKind(_read_priority_flags, _join)

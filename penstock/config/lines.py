@@ -1,11 +1,13 @@
-"""Reads the tokens of a line against a table of parameters.
+"""Reads the tokens of a line by a table of parameters.
 
-The same rules hold for every kind of line: an unknown key or a bad value is a problem and the key is left out, so
-that one mistake gives one message; a key that Slurm knows and Penstock does not use is warned about once per load; of
-a key given twice the last value counts, with a warning. `DEFAULT` lines add to the defaults of the lines that follow.
+The same rules apply to all kinds of lines. An unknown key or an invalid value is a problem, and the key is dropped, so
+that one mistake causes one message. A key that Slurm knows and Penstock does not use causes one warning per load. Of a
+repeated key the last value is used, with a warning. `DEFAULT` lines add to the defaults of the lines that follow.
 """
 
 from collections.abc import Iterable
+
+# Any: each parameter has a value of its kind
 from typing import Any, NamedTuple
 
 from penstock.config.keys import KEY_CHARS_MAX, SECRET, Key, Table, unknown
@@ -14,28 +16,28 @@ from penstock.config.syntax import Token
 from penstock.config.words import NOT_KNOWN, WORDS, without_meaning
 from penstock.values.errors import BadValue
 
-#: Kinds of lines whose name is said with a key's.
+#: Kinds of lines that messages name together with the key.
 ON_LINES = ("NodeName", "PartitionName")
 
 
 class Value(NamedTuple):
-    """A value that was read, and where."""
+    """A parsed value, and its position."""
 
     value: Any
     where: Where
 
 
 class Values(dict[str, Value]):
-    """The values of one line by field name (or, for keys without a field, by their name)."""
+    """The values of one line by field (by name for keys without a field)."""
 
-    def value(self, name: str, default: Any = None) -> Any:
-        """The value, or `default` if the line does not say."""
+    def value(self, name: str, default: object = None) -> Any:
+        """Returns the value, or `default` if the line does not have it."""
         found = self.get(name)
         return default if found is None else found.value
 
 
 class LineReader:
-    """Reads lines of one kind in file order."""
+    """Reads lines of one kind, in file order."""
 
     def __init__(self, table: Table, findings: Findings) -> None:
         self.table = table
@@ -45,7 +47,7 @@ class LineReader:
         self._warned: set[str] = set()
 
     def read(self, tokens: Iterable[Token]) -> Values:
-        """What the tokens say, without defaults."""
+        """Reads the values of the tokens, without defaults."""
         values = Values()
         for token in tokens:
             key = self.table.find(token.key)
@@ -58,7 +60,7 @@ class LineReader:
         return values
 
     def read_named(self, tokens: tuple[Token, ...]) -> Values | None:
-        """What a NodeName or PartitionName line says with its defaults; None for a DEFAULT line, which changes them."""
+        """Reads a NodeName or PartitionName line and adds defaults; returns None for a DEFAULT line, which changes them."""
         own = self.read(tokens)
         replaced = {other for name in own for other in self.table.instead.get(name, ())} - own.keys()
         merged = Values({name: value for name, value in self.defaults.items() if name not in replaced} | own)
@@ -69,7 +71,7 @@ class LineReader:
         return merged
 
     def _unknown(self, token: Token) -> None:
-        # finding the nearest name is slow, and a file of another kind has a million such words
+        # the search for a similar name is slow, and a wrong file can contain a million unknown words
         text = unknown(token.key, self.table) if self.findings.number() < PROBLEMS_MAX else ""
         self.findings.error(token.where, text)
 
@@ -96,7 +98,7 @@ class LineReader:
                     self.findings.ignore(Ignored(token.where, key.name, word, token.value, "", why))
 
     def _ignore(self, key: Key, token: Token) -> None:
-        """One warning per key, unless the value is what Penstock does anyway."""
+        """Warns once per key, unless the value describes what Penstock does anyway."""
         self.texts[key.name.lower()] = token.value
         if key.name in self._warned or token.value.lower() in (word.lower() for word in key.accepted):
             return
@@ -106,6 +108,6 @@ class LineReader:
         self.findings.ignore(Ignored(token.where, name, "", value, key.does, key.why))
 
 
-def _names(words: tuple[Any, ...]) -> tuple[str, ...]:
-    """Of a list of words, or of pairs of a word and what stands behind its `=`."""
+def _names(words: tuple[str | tuple[str, object], ...]) -> tuple[str, ...]:
+    """Returns the words of a list of words, or of pairs of a word and its value."""
     return tuple(word if isinstance(word, str) else word[0] for word in words)

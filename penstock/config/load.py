@@ -1,15 +1,14 @@
-"""Loads a cluster's configuration: `slurm.conf`, what it includes, `gres.conf`, `cgroup.conf` beside it.
+"""Loads a cluster's configuration: `slurm.conf`, the files that it includes, and `gres.conf` and `cgroup.conf` beside
+it.
 
-Everything is read and checked before anything is returned: `load` gives a complete `Config`, or raises `ConfigError`
-with every problem that it found. It never returns half a configuration, so whoever reloads can keep the old one.
-Parameters of the whole cluster are read first, wherever they stand, because node and partition lines need some of
-them.
+Everything is read and checked first: `load` returns a complete `Config`, or raises `ConfigError` with all problems, so
+that a caller can keep the old configuration. Parameters of the whole cluster are processed first, regardless of their
+position, because node and partition lines depend on some of them.
 """
 
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.config.cgroupconf import read_cgroup_conf
 from penstock.config.containerconf import read_container_conf
@@ -31,9 +30,10 @@ from penstock.config.xidfile import read_gpu_keys
 from penstock.config.zone import utc_offsets
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
+from penstock.values.fields import Fields, made_of
 from penstock.values.hostlist import compress
 
-#: Where the file lies on a machine that says nothing else.
+#: The default path of the configuration.
 DEFAULT_PATH = "/etc/penstock/slurm.conf"
 
 _DEFAULTS = Config()
@@ -43,7 +43,7 @@ _Lines = list[tuple[str, tuple[Token, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A valid configuration, what was noticed on the way, and the files that it came from."""
+    """A valid configuration, its warnings, and the files that were read."""
 
     config: Config
     warnings: tuple[str, ...]
@@ -52,7 +52,7 @@ class Loaded:
 
 
 def load(path: str) -> Loaded:
-    """Reads and checks a configuration; raises `ConfigError` with all problems."""
+    """Reads and checks a configuration. Raises `ConfigError` with all problems."""
     findings = Findings()
     statements, files = read_statements(path, findings)
     if not files:
@@ -65,7 +65,7 @@ def load(path: str) -> Loaded:
     fields |= container
     files += container_files
 
-    beside, more = read_side_files(os.path.dirname(path), fields, findings)
+    beside, more = read_side_files(os.path.dirname(path), values.value("private_data", ()), findings)
     fields |= beside
     files += more
 
@@ -73,7 +73,7 @@ def load(path: str) -> Loaded:
     fields |= xids
     files += xid_files
 
-    nodes = NodeReader(findings, fields.get("gres_types", ()), fields.get("slurmd_port", _DEFAULTS.slurmd_port))
+    nodes = NodeReader(findings, values.value("gres_types", ()), values.value("slurmd_port", _DEFAULTS.slurmd_port))
     for tokens in (tokens for kind, tokens in lines if kind == "nodename"):
         nodes.node_line(tokens)
     for tokens in (tokens for kind, tokens in lines if kind == "downnodes"):
@@ -85,7 +85,7 @@ def load(path: str) -> Loaded:
         where, names = table.gres_where[divided[0]], compress(divided)
         findings.warn(where, f"PenstockGpuSettings=read-only: PenstockMigLayouts of {names} is not used")
 
-    plugin = fields.get("topology_plugin", _DEFAULTS.topology_plugin)
+    plugin = values.value("topology_plugin", _DEFAULTS.topology_plugin)
     newer = os.path.join(os.path.dirname(path), "topology.yaml")
     if os.path.lexists(newer):
         topology, more = read_topology_yaml(newer, tuple(table.nodes), findings), (newer,)
@@ -108,8 +108,8 @@ def load(path: str) -> Loaded:
     _check_presence(values, lines, "maxnodecount" in reader.texts, Where(path, 0), findings)
     findings.raise_if_any(files)
 
-    config = Config(
-        **fields,
+    config = replace(
+        made_of(Config, fields),
         topology=topology,
         cgroup=cgroup,
         nodes=tuple(table.nodes.values()),
@@ -121,7 +121,7 @@ def load(path: str) -> Loaded:
 
 
 def _split(statements: list[Statement]) -> tuple[list[Token], _Lines]:
-    """Tokens of the whole cluster, and the lines that begin with a word of their own."""
+    """Separates the tokens of the whole cluster from the lines of other kinds."""
     global_tokens: list[Token] = []
     lines: _Lines = []
     for statement in statements:
@@ -134,7 +134,7 @@ def _split(statements: list[Statement]) -> tuple[list[Token], _Lines]:
 
 
 def _read_globals(reader: LineReader, tokens: list[Token], findings: Findings) -> Values:
-    """The cluster's parameters; of several SlurmctldHost lines the first is the controller."""
+    """Reads the cluster's parameters; of several SlurmctldHost lines the first is the controller."""
     hosts = [token for token in tokens if (key := GLOBALS.find(token.key)) and key.name == "SlurmctldHost"]
     values = reader.read(token for token in tokens if token not in hosts)
     for backup in hosts[1:]:
@@ -153,12 +153,12 @@ def _read_globals(reader: LineReader, tokens: list[Token], findings: Findings) -
     return values
 
 
-def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
-    """Fields of `Config`, with what SchedulerParameters holds for some of them, after a check of what goes together."""
+def _config_fields(values: Values, findings: Findings) -> Fields:
+    """Returns fields of `Config`, including those set by SchedulerParameters, after checking them against each other."""
     fields = {name: found.value for name, found in values.items() if hasattr(_DEFAULTS, name)}
     defaults = values.value("JobDefaults", {})
     fields = {**defaults, **fields}
-    if "wckeys" in fields.get("enforce", ()):  # slurm.conf(5): it sets TrackWCKey, too
+    if "wckeys" in fields.get("enforce", ()):  # implies TrackWCKey (slurm.conf(5))
         fields["track_wckey"] = True
     if "scheduler_parameters" in values:
         pairs, where = values["scheduler_parameters"]
@@ -185,9 +185,9 @@ def _config_fields(values: Values, findings: Findings) -> dict[str, Any]:
 
 
 def _check_presence(values: Values, lines: _Lines, has_dynamic: bool, where: Where, findings: Findings) -> None:
-    """What no configuration can do without. A file that a crash cut short often fails here.
+    """Checks that required lines and parameters are present; a truncated file often fails here.
 
-    `has_dynamic`: MaxNodeCount is set, for nodes that register by themselves.
+    `has_dynamic`: MaxNodeCount is set, for nodes that register dynamically.
     """
     kinds = {kind for kind, _ in lines}
     if "cluster_name" not in values and not any("ClusterName" in problem.text for problem in findings.problems):

@@ -1,9 +1,8 @@
-"""NodeName and DownNodes lines to `NodeConfig` records.
+"""Reads NodeName and DownNodes lines to `NodeConfig` records.
 
-A line describes all nodes of its range. The numbers of CPUs, sockets, cores and threads follow Slurm's rules: what is
-not given is worked out from the rest, and CPUs may count sockets, cores or threads; a number of CPUs that is none of
-these is replaced by the number of threads, with a warning, as Slurm does. Addresses, host names and ports are one for
-all or one for each.
+A line describes all nodes of its range. The numbers of CPUs, sockets, cores and threads follow Slurm's rules: missing
+ones are derived from the others, and CPUs may count sockets, cores or threads; any other number of CPUs is replaced by
+the number of threads, with a warning. Addresses, host names and ports are common to all nodes, or one per node.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,16 +20,16 @@ from penstock.values.numbers import parse_int
 
 T = TypeVar("T")
 
-#: CPUs, cores and threads of a node travel in 16-bit fields in Slurm's tools.
+#: Slurm's tools store CPUs, cores and threads of a node in 16-bit fields.
 CPUS_MAX = 65533
 
-#: Fields that go from the line to every node as they are.
+#: Fields that are copied from the line to each of its nodes.
 _PLAIN = ("real_memory_mb", "tmp_disk_mb", "features", "weight", "state", "reason")
 
 
 @dataclass(slots=True)
 class NodeTable:
-    """All nodes in file order. Not `complete` when a range could not be read: then an unknown name proves nothing."""
+    """All nodes in file order. If a range could not be parsed, `complete` is False, and an unknown name is no error."""
 
     nodes: dict[str, NodeConfig] = field(default_factory=dict)
     where: dict[str, Where] = field(default_factory=dict)
@@ -39,7 +38,7 @@ class NodeTable:
 
 
 class NodeReader:
-    """Reads the lines one after the other into `table`."""
+    """Reads lines in order into `table`."""
 
     def __init__(self, findings: Findings, gres_types: tuple[str, ...], slurmd_port: int) -> None:
         self.findings = findings
@@ -51,7 +50,7 @@ class NodeReader:
         self._down: list[tuple[Values, Where]] = []
 
     def node_line(self, tokens: tuple[Token, ...]) -> None:
-        """One NodeName line."""
+        """Reads one NodeName line."""
         values = self._lines.read_named(tokens)
         if values is None:
             return
@@ -81,11 +80,11 @@ class NodeReader:
             self._add(replace(template, name=name, hostname=hostname, addr=addr, port=port), where, gres_where)
 
     def down_line(self, tokens: tuple[Token, ...]) -> None:
-        """One DownNodes line; it may stand before the nodes that it names."""
+        """Reads one DownNodes line; it may precede the nodes that it names."""
         self._down.append((self._down_lines.read(tokens), tokens[0].where))
 
     def finish(self) -> NodeTable:
-        """Applies the DownNodes lines and hands out the table."""
+        """Applies the DownNodes lines and returns the table."""
         for values, where in self._down:
             names = self._names(values.value("nodes", ""), "DownNodes", where) or []
             unknown = [name for name in names if name not in self.table.nodes]
@@ -121,7 +120,7 @@ class NodeReader:
             table.gres_where[node.name] = gres_where
 
     def _topology(self, values: Values, where: Where) -> tuple[int, int, int, int, int]:
-        """CPUs, boards, sockets on all boards, cores per socket, threads per core."""
+        """Returns CPUs, boards, sockets of all boards, cores per socket, threads per core."""
         boards = values.value("boards", 1)
         cores, threads = values.value("cores_per_socket", 1), values.value("threads_per_core", 1)
         per_board, sockets_key = values.value("sockets_per_board"), values.value("sockets")
@@ -154,7 +153,7 @@ class NodeReader:
         return min(cpus, CPUS_MAX)
 
     def gres(self, values: Values) -> tuple[Gres, ...]:
-        """What Gres says."""
+        """Parses the value of Gres."""
         if "gres" not in values:
             return ()
         text, where = values["gres"]
@@ -172,7 +171,7 @@ class NodeReader:
         return gres
 
     def _spread(self, values: Values, name: str, names: list[str]) -> list[str] | None:
-        """Host names or addresses, one per node; None if the line has none or they are wrong."""
+        """Returns host names or addresses, one per node; None if the line has none or they are invalid."""
         if name not in values:
             return None
         text, where = values[name]

@@ -1,26 +1,27 @@
-"""Parameters that Slurm has and Penstock does not use: for each what it does in Slurm, and why not and what instead here.
+"""The parameters that Slurm has and Penstock does not use: the effect of each in Slurm, why it is not used, and the
+alternative.
 
-Data only: `keys.py` makes `Key`s of it, the reader warns with the last part, and `penstock config check` and
+Data only: `keys.py` creates `Key`s from it, the reader warns with the last part, and `penstock config check` and
 docs/configuration.md show all of it. A line is `Name=shown | in Slurm | here`; `shown` is what `scontrol show config`
-prints where the file says nothing (`~` stands for a space, no `=`: `(null)`, `=-`: the line is left out). A value in
-the file that is the shown default, or one of the words in `[...]` behind it, draws no warning: it asks for nothing.
+prints if the key is not set (`~` stands for a space, no `=`: `(null)`, `=-`: the line is omitted). A value in the file
+that equals the shown default, or one of the words in `[...]` after it, causes no warning.
 """
 
 _SLURMDBD = (
     "accounting is part of the controller and always on; there is no slurmdbd (PenstockDatabaseUrl names its database)"
 )
-_POWER = "nodes are not switched on and off: one that is off shows as not responding, one in State=CLOUD waits until it registers"
-_GATHER = "this is not measured; CPU, memory, disk and GPU use of tasks is"
-_JOBCOMP = "every job is kept in the accounting tables (sacct); nothing is written elsewhere"
+_POWER = "nodes are not powered on and off: one without power is shown as not responding, one with State=CLOUD waits until it registers"
+_GATHER = "not measured; CPU, memory, disk and GPU use of tasks is, and the energy of GPUs"
+_JOBCOMP = "every job is recorded in the accounting tables (sacct) and nowhere else"
 _PLUGIN = "Slurm's compiled plug-ins cannot be loaded"
 _TLS = "connections between machines are always TLS, with the cluster's own certificate authority"
-_AUTH = "users are known by the kernel's word on their machine, machines by certificates; munge is not used"
-_LOG = "the log goes to the file that the daemon was told of, or to stderr, where systemd takes it"
+_AUTH = "the kernel authenticates users on their machine, certificates authenticate machines; munge is not used"
+_LOG = "the log goes to the configured file, or to stderr, which systemd collects"
 _PID = "the daemons run in the foreground under systemd and write no pid file"
-_TREE = "the controller speaks to each node over one stream that stays open; nothing is relayed"
-_FREQ = "CPU frequencies are left as they are"
-_WAITS = "there is no such wait"
-_OLD = "Slurm itself has dropped it"
+_TREE = "the controller has one open stream to each node; nothing is relayed"
+_FREQ = "CPU frequencies are not changed"
+_WAITS = "there is no such delay"
+_OLD = "removed from Slurm itself"
 
 GLOBALS = f"""
 AccountingStorageBackupHost | the second slurmdbd | {_SLURMDBD}
@@ -30,24 +31,24 @@ AccountingStorageLoc=- | the database or file | {_SLURMDBD}
 AccountingStorageParameters | how slurmdbd is reached | {_SLURMDBD}
 AccountingStoragePass=- | the password for slurmdbd | {_SLURMDBD}
 AccountingStoragePort=6819 | slurmdbd's port | {_SLURMDBD}
-AccountingStorageTRES=cpu,mem,energy,node,billing,fs/disk,vmem,pages | which kinds of resources are accounted | all kinds of GRES, by type too, are accounted whatever it says
+AccountingStorageTRES=cpu,mem,energy,node,billing,fs/disk,vmem,pages | which kinds of resources are accounted | all kinds of GRES, by type too, are always accounted
 AccountingStorageUser=- | the user for slurmdbd | {_SLURMDBD}
-AccountingStoreFlags | what of a job is stored: comment, environment, script | all of these are stored, until MinJobAge has passed since its end
+AccountingStoreFlags | what of a job is stored: comment, environment, script | all of these are stored; scripts and environments can be read until MinJobAge after the end of the job
 AccountingStoreJobComment=- | stores the comment of a job | comments are stored
 AcctGatherEnergyType [acct_gather_energy/none] | measures energy | {_GATHER}
 AcctGatherFilesystemType [acct_gather_filesystem/none] | measures a parallel file system | {_GATHER}
 AcctGatherInterconnectType [acct_gather_interconnect/none] | measures the network | {_GATHER}
 AcctGatherNodeFreq=0~sec | how often energy is measured | {_GATHER}
 AcctGatherProfileType [acct_gather_profile/none] | time series of each task in HDF5 files | {_GATHER}
-AllowSpecResourcesUsage=no [0] | lets jobs use cores that are set apart | no cores are set apart
+AllowSpecResourcesUsage=no [0] | lets jobs use specialized cores | there are no specialized cores
 AuthInfo | settings of munge | {_AUTH}
-AuthType=auth/munge | how users and machines prove who they are | {_AUTH}
-BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was answered, and jobs run on meanwhile
-BackupController=- | the second controller | one controller runs; a crash loses nothing that was answered, and jobs run on meanwhile
-BatchStartTimeout=10~sec | how long a batch job may take to start before it is missed | the node reports each start and each failure by itself; PrologEpilogTimeout limits a Prolog
-BcastExclude=/lib,/usr/lib,/lib64,/usr/lib64 | folders whose libraries sbcast leaves out | libraries are not sent along
-BcastParameters | where and how sbcast writes | give sbcast its target and options
-BurstBufferType [burst_buffer/none] | stages data in a burst buffer | there is none: jobs with --bb are refused
+AuthType=auth/munge | authentication of users and machines | {_AUTH}
+BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was acknowledged, and jobs continue meanwhile
+BackupController=- | the second controller | one controller runs; a crash loses nothing that was acknowledged, and jobs continue meanwhile
+BatchStartTimeout=10~sec | time limit for the start of a batch job | nodes report each start and failure by themselves; PrologEpilogTimeout limits a Prolog
+BcastExclude=/lib,/usr/lib,/lib64,/usr/lib64 | folders whose libraries sbcast leaves out | libraries are not copied
+BcastParameters | where and how sbcast writes | options of sbcast set it
+BurstBufferType [burst_buffer/none] | stages data in a burst buffer | there are no burst buffers: jobs with --bb are refused
 CacheGroups=- [0] | keeps group lists | {_OLD}; groups are looked up when needed
 CertgenParameters | makes certificates | {_TLS}
 CertgenType | makes certificates | {_TLS}
@@ -55,35 +56,35 @@ CertmgrParameters | renews certificates | {_TLS}
 CertmgrType | renews certificates | {_TLS}
 CheckpointType=- [checkpoint/none] | saves running jobs | {_OLD}
 CliFilterParameters | settings of CLI filters | {_PLUGIN}
-CliFilterPlugins | changes options in sbatch, salloc and srun | {_PLUGIN}; options are taken as they are given
-CompleteWait=0~sec | lets new jobs wait while others end | {_WAITS}: a node that has given its resources back is free
-CoreSpecPlugin=- [core_spec/none] | sets cores apart | {_OLD}
-CpuFreqDef=Unknown | CPU frequency of jobs that do not say | {_FREQ}
+CliFilterPlugins | changes options in sbatch, salloc and srun | {_PLUGIN}; options are not changed
+CompleteWait=0~sec | delays new jobs while others are completing | {_WAITS}: a node is free as soon as its resources are released
+CoreSpecPlugin=- [core_spec/none] | reserves cores for the system | {_OLD}
+CpuFreqDef=Unknown | default CPU frequency of jobs | {_FREQ}
 CpuFreqGovernors=OnDemand,Performance,UserSpace | governors that jobs may choose | {_FREQ}
 CredType=cred/munge | how job credentials are signed | {_AUTH}
 CryptoType=- | how job credentials are signed | {_AUTH}
 DataParserParameters | settings of --json and --yaml | they are Slurm's v0.0.43 with its defaults
-DebugFlags | more lines about single subjects in the logs | there are no such subjects: SlurmctldDebug=debug writes all, and the flight recorder keeps every event (penstock ctld)
+DebugFlags | debug messages by subsystem | there are none by subsystem: SlurmctldDebug=debug logs all, and the flight recorder keeps every event (penstock ctld)
 DefaultStorageHost=- | the database of older releases | {_SLURMDBD}
 DefaultStorageLoc=- | the database of older releases | {_SLURMDBD}
 DefaultStoragePass=- | the database of older releases | {_SLURMDBD}
 DefaultStoragePort=- | the database of older releases | {_SLURMDBD}
 DefaultStorageType=- | the database of older releases | {_SLURMDBD}
 DefaultStorageUser=- | the database of older releases | {_SLURMDBD}
-EioTimeout=60 | how long output may take behind the end of a step | srun ends when all output has come
+EioTimeout=60 | how long srun waits for output after the end of a step | srun ends when all output has arrived
 EpilogMsgTime=2000~usec | spreads the messages at the end of big jobs | {_TREE}
-EpilogTimeout=65534 [0] | the longest time of an Epilog | PrologEpilogTimeout holds for both
+EpilogTimeout=65534 [0] | time limit of Epilog | PrologEpilogTimeout applies to both
 ExtSensorsFreq=- [0] | reads sensors | {_OLD}
 ExtSensorsType=- [ext_sensors/none] | reads sensors | {_OLD}
-FastSchedule=- | whose word on a node's size counts | {_OLD}: a node with less than its line says is drained; SlurmdParameters=config_overrides lets the line count
-FederationParameters | several clusters as one | a command speaks to one cluster
+FastSchedule=- | whether a node's configured or detected size counts | {_OLD}: a node with less than configured is drained; with SlurmdParameters=config_overrides the configured size counts
+FederationParameters | several clusters as one | there are no federations
 GetEnvTimeout=2~sec | how long --get-user-env may take | it is limited to 10 s
 GroupUpdateForce=1 [0] | when AllowGroups is looked up again | groups are looked up when a job is submitted
 GroupUpdateTime=600~sec | how often AllowGroups is looked up | groups are looked up when a job is submitted
 HashPlugin=hash/k12 | how messages are hashed | {_TLS}
 HttpParserType | reads HTTP | there is no HTTP server
 JobAcctGatherParams | how memory is counted, and whether it is limited | memory is counted as RSS and limited by control groups (ConstrainRAMSpace)
-JobCheckpointDir=- | where saved jobs lie | {_OLD}
+JobCheckpointDir=- | folder of saved jobs | {_OLD}
 JobCompHost=localhost | where finished jobs are written | {_JOBCOMP}
 JobCompLoc | where finished jobs are written | {_JOBCOMP}
 JobCompParams | where finished jobs are written | {_JOBCOMP}
@@ -94,37 +95,35 @@ JobCompType [jobcomp/none] | writes a line about each finished job to a file or 
 JobCompUser=root | where finished jobs are written | {_JOBCOMP}
 JobCredentialPrivateKey=- | a key for credentials | {_AUTH}
 JobCredentialPublicCertificate=- | a key for credentials | {_AUTH}
-JobSubmitPlugins | changes or refuses jobs when they are submitted | {_PLUGIN}, nor job_submit.lua: jobs are taken as they are
-KeepAliveTime=- | keep-alive of srun's connections | they are watched without it
+JobSubmitPlugins | changes or refuses jobs when they are submitted | {_PLUGIN}, nor can job_submit.lua: jobs are accepted as submitted
+KeepAliveTime=- | keep-alive of srun's connections | not needed to detect lost connections
 LaunchType=- [launch/slurm] | how srun starts tasks | {_OLD}
 MaxDBDMsgs=0 | how many messages wait for slurmdbd | {_SLURMDBD}
-MaxJobId=67043328 | the number after which job ids begin again | a job id is never given twice
+MaxJobId=67043328 | the number after which job ids start again | job ids are never reused
 MaxNodeCount=0 | room for nodes that register by themselves | each node needs a NodeName line; a reload adds nodes at any time
-MCSParameters | which users may share a node | PartitionName Exclusive=USER keeps users apart
-MCSPlugin [mcs/none] | which users may share a node | PartitionName Exclusive=USER keeps users apart
 MemLimitEnforce=- [no] | ends jobs that use more memory | memory is limited by control groups (ConstrainRAMSpace)
-MessageTimeout=10~sec | how long a message may take | a command waits 10 s for the controller, and tries again while it restarts
-MetricsType | figures for Prometheus | sdiag has them
-NodeFeaturesPlugins [node_features/none] | features that a reboot changes | features are what the node's line says
-PlugStackConfig | plugstack.conf, with SPANK plug-ins | {_PLUGIN}; what pyxis does is built in for --container-image and the like where srun has it
+MessageTimeout=10~sec | how long a message may take | a command waits 10 s for the controller, and retries while it restarts
+MetricsType | metrics for Prometheus | sdiag shows them
+NodeFeaturesPlugins [node_features/none] | features that a reboot changes | features are those of the node's line
+PlugStackConfig | plugstack.conf, with SPANK plug-ins | {_PLUGIN}; options of such plug-ins (--container-image, ...) are refused
 PluginDir | where plug-ins lie | {_PLUGIN}
-PowerAction=- | what a reboot or a power action calls | {_POWER}
+PowerAction=- | program of a reboot or a power action | {_POWER}
 PowerParameters | limits the power of the cluster | power is not limited
 PowerPlugin [power/none] | limits the power of the cluster | power is not limited
 PrEpParameters | settings of Prolog and Epilog plug-ins | Prolog and Epilog are programs
 PrEpPlugins=prep/script | what runs Prolog and Epilog | Prolog and Epilog are programs
 PriorityParameters | settings of the priority plug-in | there are none
-PrioritySiteFactorParameters | a factor of the site's own | {_PLUGIN}; scontrol update job ... priority= sets one
-PrioritySiteFactorPlugin | a factor of the site's own | {_PLUGIN}; scontrol update job ... priority= sets one
-PrologTimeout=65534 [0] | the longest time of a Prolog | PrologEpilogTimeout holds for both
+PrioritySiteFactorParameters | a priority factor of the site | {_PLUGIN}; scontrol update job ... sitefactor= sets one
+PrioritySiteFactorPlugin | a priority factor of the site | {_PLUGIN}; scontrol update job ... sitefactor= sets one
+PrologTimeout=65534 [0] | time limit of Prolog | PrologEpilogTimeout applies to both
 PropagatePrioProcess=0 | tasks get the nice value of the submitting shell | they start with the node daemon's
 ResumeFailProgram | called when a node does not come up | {_POWER}
 ResumeProgram | switches nodes on | {_POWER}
 ResumeRate=300~nodes/min [0] | how many nodes are switched on a minute | {_POWER}
-ResvEpilog | runs when a reservation ends | reservations begin and end without programs
-ResvProlog | runs when a reservation begins | reservations begin and end without programs
+ResvEpilog | runs when a reservation ends | reservations run no programs
+ResvProlog | runs when a reservation starts | reservations run no programs
 RoutePlugin [route/default] | how messages are relayed | {_TREE}
-SallocDefaultCommand=- | what salloc runs | LaunchParameters=use_interactive_step and InteractiveStepOptions say it
+SallocDefaultCommand=- | what salloc runs | LaunchParameters=use_interactive_step and InteractiveStepOptions determine it
 SchedulerAuth=- | a key for an outside scheduler | {_OLD}
 SchedulerPort=- | a port for an outside scheduler | {_OLD}
 SchedulerRootFilter=- | hides partitions of root from the scheduler | {_OLD}
@@ -133,55 +132,55 @@ SlurmctldPlugstack=- | plug-ins of the controller | {_PLUGIN}
 SlurmctldPrimaryOffProg | runs when a controller hands over | one controller runs
 SlurmctldPrimaryOnProg | runs when a controller takes over | one controller runs
 SlurmctldSyslogDebug | what goes to syslog | {_LOG}
-SlurmctldTimeout=120~sec | when a backup controller takes over | one controller runs; commands and nodes wait for it to come back
+SlurmctldTimeout=120~sec | when a backup controller takes over | one controller runs; commands and nodes wait for its restart
 SlurmdPidFile=/var/run/slurmd.pid | where a node daemon's process id is written | {_PID}
 SlurmdPlugstack=- | plug-ins of the node daemons | {_PLUGIN}
 SlurmdSyslogDebug | what goes to syslog | {_LOG}
-SlurmdUser=root(0) [root] | the user of the node daemons | it is whoever starts them: root for several users, any user for himself
-SlurmSchedLogFile | a log of the scheduler alone | squeue, sprio and penstock why say what the scheduler thinks
-SlurmSchedLogLevel=0 | a log of the scheduler alone | squeue, sprio and penstock why say what the scheduler thinks
-SrunEpilog | runs behind each srun | TaskEpilog runs behind each task
+SlurmdUser=root(0) [root] | the user of the node daemons | the daemons run as the user who starts them: root for several users, any user for their own jobs
+SlurmSchedLogFile | a log of the scheduler alone | squeue, sprio and penstock why explain scheduling
+SlurmSchedLogLevel=0 | a log of the scheduler alone | squeue, sprio and penstock why explain scheduling
+SrunEpilog | runs after each srun | srun --epilog names one; TaskEpilog runs after each task
 SrunPortRange=0-0 | ports on which srun listens | srun opens no port: it connects to SlurmdPort of the nodes
-SrunProlog | runs before each srun | TaskProlog runs before each task
+SrunProlog | runs before each srun | srun --prolog names one; TaskProlog runs before each task
 SuspendExcNodes | nodes that are never switched off | {_POWER}
 SuspendExcParts | partitions whose nodes are never switched off | {_POWER}
 SuspendExcStates | states in which nodes are never switched off | {_POWER}
 SuspendProgram | switches nodes off | {_POWER}
 SuspendRate=60~nodes/min [0] | how many nodes are switched off a minute | {_POWER}
-SuspendTime=INFINITE [-1] | after how much idle time a node is switched off | {_POWER}
-SuspendTimeout=30~sec | how long switching off takes | {_POWER}
-SwitchParameters | settings of the network | the network is left as it is
-SwitchType [switch/none] | sets up the network for steps | the network is left as it is
-TCPTimeout=2~sec | how long a connection may take | connections are tried again until the command's time is up
+SuspendTime=INFINITE [-1] | idle time after which a node is switched off | {_POWER}
+SuspendTimeout=30~sec | time that powering off takes | {_POWER}
+SwitchParameters | settings of the network | networks are not configured
+SwitchType [switch/none] | sets up the network for steps | networks are not configured
+TCPTimeout=2~sec | how long a connection may take | connections are retried until the command's time limit
 TLSParameters | certificates | {_TLS}
 TLSType=tls/none | encrypts messages | {_TLS}
-TmpFS=/tmp | the file system for temporary files | TMPDIR is /tmp where the job has none of its own, and TmpDisk of a node is not checked
+TmpFS=/tmp | the file system for temporary files | TMPDIR is /tmp unless the job sets it; TmpDisk of a node is not compared with its disk
 TreeWidth=16 | how messages spread over nodes | {_TREE}
 UrlParserType | reads URLs | there is no HTTP server
 VSizeFactor=0~percent | limits virtual memory | real memory is limited by control groups (ConstrainRAMSpace)
-X11Parameters | settings of X11 forwarding | X11 forwarding has none
+X11Parameters | settings of X11 forwarding | X11 is not forwarded
 """
 
 NODES = """
 BcastAddr | an address for sbcast | files come over the node's one stream port
 CoreSpecCount | cores for the system, not for jobs | all cores are for jobs: write smaller CPUs and CoresPerSocket
-CpuBind | how tasks are bound on that node | TaskPluginParam and --cpu-bind say it
+CpuBind | how tasks are bound on that node | --cpu-bind sets it for a step
 CpuSpecList | CPUs for the system, not for jobs | all CPUs are for jobs: write smaller CPUs and CoresPerSocket
 MemSpecLimit | memory for the system, not for jobs | all of RealMemory is for jobs: write a smaller one
-Parameters | settings of one node | SlurmdParameters holds for all
-RestrictedCoresPerGPU | cores that only jobs with GPUs get | cores near GPUs are given last to jobs without, not kept
-Topology | where the node is in topology.yaml | topology.conf says it
+Parameters | settings of one node | SlurmdParameters applies to all nodes
+RestrictedCoresPerGPU | cores that only jobs with GPUs get | jobs without GPUs get cores near GPUs last; none are reserved
+Topology | its position in topology.yaml | topology.conf or topology.yaml gives it
 """
 
 PARTITIONS = f"""
-CpuBind | how tasks are bound in that partition | TaskPluginParam and --cpu-bind say it
-ExclusiveTopo | a job has its block of nodes alone | Exclusive=YES gives whole nodes
+CpuBind | how tasks are bound in that partition | --cpu-bind sets it for a step
+ExclusiveTopo | a job has its topology block exclusively | Exclusive=YES gives whole nodes
 MaxCPUsPerSocket | CPUs of a socket that its jobs may use | MaxCPUsPerNode limits those of a node
 PowerDownOnIdle | nodes are switched off as soon as they are idle | {_POWER}
-ResumeTimeout | how long switching on takes | {_POWER}
-SelectTypeParameters | whether cores or sockets are given | the cluster's SelectTypeParameters hold for all partitions
-SuspendTime | after how much idle time a node is switched off | {_POWER}
-SuspendTimeout | how long switching off takes | {_POWER}
+ResumeTimeout | time that powering on takes | {_POWER}
+SelectTypeParameters | whether cores or sockets are given | the cluster's SelectTypeParameters apply to all partitions
+SuspendTime | idle time after which a node is switched off | {_POWER}
+SuspendTimeout | time that powering off takes | {_POWER}
 Topology | which topology of topology.yaml is used | all partitions use the cluster's
 """
 
@@ -190,23 +189,23 @@ Ignore | a line that is not read | leave the line out
 """
 
 CGROUP = """
-AllowedDevicesFile | devices that every job may use | common devices are always there, others as jobs have GRES
+AllowedDevicesFile | devices that every job may use | all devices except those of GRES
 AllowedKmemSpace | kernel memory of a job | it counts as memory of the job
-CgroupAutomount [yes,no] | mounts control groups | they are mounted by the system
-CgroupMountpoint [/sys/fs/cgroup] | where control groups are | they are found where the kernel says
+CgroupAutomount [yes,no] | mounts control groups | the system mounts them
+CgroupMountpoint [/sys/fs/cgroup] | where control groups are | found from the kernel
 CgroupReleaseAgentDir | programs that clean up | the node daemon cleans up
 ConstrainKmemSpace [no] | limits kernel memory | it counts as memory of the job
-EnableControllers [yes,no] | switches controllers on | they are switched on where they are needed
+EnableControllers [yes,no] | switches controllers on | enabled where they are needed
 EnableExtraControllers | more controllers for other software | give them to the service in systemd (Delegate=)
 IgnoreSystemd [yes,no] | makes groups without systemd | groups are made below the daemon's own
 IgnoreSystemdOnFailure [yes,no] | makes groups without systemd | groups are made below the daemon's own
 MaxKmemPercent | limits kernel memory | it counts as memory of the job
-MemoryLimitEnforcement | limits memory | ConstrainRAMSpace does
-MemoryLimitThreshold | limits memory | ConstrainRAMSpace does
-MemorySwappiness | how early jobs swap | it is the system's
+MemoryLimitEnforcement | limits memory | ConstrainRAMSpace limits it
+MemoryLimitThreshold | limits memory | ConstrainRAMSpace limits it
+MemorySwappiness | how early jobs swap | the system's setting applies
 MinKmemSpace | limits kernel memory | it counts as memory of the job
-SystemdTimeout | how long systemd may take | systemd is not asked
-TaskAffinity [no] | binds tasks to CPUs | TaskPlugin=task/affinity does
+SystemdTimeout | how long systemd may take | systemd is not called
+TaskAffinity [no] | binds tasks to CPUs | TaskPlugin=task/affinity binds them
 """
 
 TOPOLOGY = """
@@ -217,10 +216,10 @@ CONTAINER = """
 AutoBasePath [true,yes] | makes BasePath where it is missing | it is always made
 CloneNSEpilog | a program inside the new namespace | Epilog runs outside of it
 CloneNSScript | a program inside the new namespace | Prolog runs outside of it
-EntireStepInNS | the step's own daemon is inside, too | only tasks are
+EntireStepInNS | the step's daemon is inside, too | only tasks are inside
 InitScript | a program that prepares the folders | Prolog can
-NodeName | folders for single nodes | one BasePath holds for all
-Shared [false,no] | lets mounts made later be seen inside | they are not
+NodeName | folders for single nodes | one BasePath applies to all nodes
+Shared [false,no] | propagates later mounts into the namespace | they are not propagated
 """
 
 FRONTENDS = """
@@ -235,33 +234,33 @@ Reason | why it is down | front-end nodes are gone
 State | its state | front-end nodes are gone
 """
 
-_DATABASE = "names a MariaDB of slurmdbd; Penstock keeps accounting in SQLite beside its state, or where PenstockDatabaseUrl says"
-_KEPT = "scripts go with the jobs, and only administrators purge by hand"
+_DATABASE = "names a MariaDB of slurmdbd; Penstock keeps accounting in SQLite beside its state, or in the database of PenstockDatabaseUrl"
+_KEPT = "there is no archive script, and only administrators purge by hand"
 
 SLURMDBD = f"""
-AllResourcesAbsolute | how licences of several clusters are counted | licences are the cluster's
+AllResourcesAbsolute | how licenses of several clusters are counted | licenses belong to one cluster
 AllowNoDefAcct | users without a default account | such users are charged to PenstockDefaultAccount
 ArchiveScript | writes old records to files | {_KEPT}
-AuthAltParameters | how others than munge prove who they are | {_AUTH}
-AuthAltTypes | how others than munge prove who they are | {_AUTH}
+AuthAltParameters | authentication other than munge | {_AUTH}
+AuthAltTypes | authentication other than munge | {_AUTH}
 AuthInfo | settings of munge | {_AUTH}
-AuthType | how daemons prove who they are | {_AUTH}
-CommitDelay | when changes are written | they are written with what caused them
+AuthType | authentication of daemons | {_AUTH}
+CommitDelay | when changes are written | changes are committed with their cause
 CommunicationParameters | how slurmdbd listens | {_SLURMDBD}
 DbdAddr | where slurmdbd listens | {_SLURMDBD}
 DbdBackupHost | the second slurmdbd | {_SLURMDBD}
 DbdHost | where slurmdbd runs | {_SLURMDBD}
 DbdPort | where slurmdbd listens | {_SLURMDBD}
 DebugFlags | more lines in its log | {_SLURMDBD}
-DebugLevel | how much it logs | SlurmctldDebug says it for the controller
+DebugLevel | how much it logs | SlurmctldDebug sets it for the controller
 DebugLevelSyslog | what goes to syslog | {_LOG}
 DefaultQOS | the QOS of new associations | give users and accounts their QOS with sacctmgr
 DisableArchiveCommands [no] | keeps sacctmgr archive from users | {_KEPT}
-DisableCoordDBD [no] | takes coordinators their rights | coordinators have none beyond their own jobs yet
+DisableCoordDBD [no] | takes away the rights of coordinators | coordinators keep their rights
 HashPlugin | how messages are hashed | {_TLS}
-LogFile | its log | SlurmctldLogFile says it for the controller
-LogTimeFormat | times in its log | LogTimeFormat in slurm.conf says it
-MaxQueryTimeRange | how far back sacct may look | sacct may look at everything
+LogFile | its log | SlurmctldLogFile sets it for the controller
+LogTimeFormat | times in its log | LogTimeFormat in slurm.conf sets it
+MaxQueryTimeRange | the longest period that sacct may query | sacct has no limit
 MessageTimeout | how long a message may take | {_SLURMDBD}
 Parameters | its settings | {_SLURMDBD}
 PidFile | where its process id is written | {_PID}
@@ -279,5 +278,5 @@ StorageUser | the database's user | {_DATABASE}
 TCPTimeout | how long a connection may take | {_SLURMDBD}
 TLSParameters | certificates | {_TLS}
 TLSType [tls/none] | encrypts messages | {_TLS}
-TrackSlurmctldDown | counts the time without a controller as down | such times are not charged to anybody
+TrackSlurmctldDown | counts the time without a controller as down | such times always count as down
 """

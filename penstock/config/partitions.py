@@ -1,12 +1,12 @@
-"""PartitionName and NodeSet lines to `PartitionConfig` records.
+"""Reads PartitionName and NodeSet lines to `PartitionConfig` records.
 
-`Nodes` takes node names, ranges, names of node sets and ALL, in any mixture; the order of first mention is kept.
-Names that are no nodes are a problem, all of one line in one message, and so are two partitions of one name. Of two
-defaults the last one counts, with a warning.
+`Nodes` accepts node names, ranges, names of node sets and ALL, in any combination; the order of first mention is kept.
+Unknown node names are a problem, reported once per line, and so are two partitions of one name. Of several default
+partitions the last one counts, with a warning.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from penstock.config.keys import NODE_SETS, PARTITIONS
 from penstock.config.lines import LineReader, Values
@@ -17,18 +17,19 @@ from penstock.config.syntax import Token
 from penstock.values.config import PartitionConfig
 from penstock.values.duration import UNLIMITED
 from penstock.values.errors import BadValue
+from penstock.values.fields import Fields, made_of
 from penstock.values.hostlist import compress, expand
 
-#: Partitions of a cluster. Every pass over the queue looks at each; no site has more than a few hundred.
+#: Partitions of a cluster. Every pass examines each of them; sites have at most a few hundred.
 PARTITIONS_MAX = 4096
 
-#: Keys that are spread over other fields.
+#: Keys whose values are stored in other fields.
 _SPREAD = ("Exclusive", "Priority", "JobDefaults", "nodes", "name")
 
 
 @dataclass(slots=True)
 class PartitionReader:
-    """Reads partitions once the nodes are known."""
+    """Reads partitions, after the nodes."""
 
     findings: Findings
     table: NodeTable
@@ -45,7 +46,7 @@ class PartitionReader:
         self.set_lines = LineReader(NODE_SETS, self.findings)
 
     def node_set_line(self, tokens: tuple[Token, ...]) -> None:
-        """One NodeSet line: nodes by name, by feature, or both."""
+        """Reads one NodeSet line: nodes by name, by feature, or both."""
         values, where = self.set_lines.read(tokens), tokens[0].where
         name = values.value("name", "")
         if not name:
@@ -61,7 +62,7 @@ class PartitionReader:
         self.node_sets[name] = tuple(dict.fromkeys(members))
 
     def partition_line(self, tokens: tuple[Token, ...]) -> None:
-        """One PartitionName line."""
+        """Reads one PartitionName line."""
         values = self.lines.read_named(tokens)
         if values is None or "name" not in values:
             return
@@ -73,7 +74,9 @@ class PartitionReader:
         else:
             if name.upper() == "ALL":
                 self.findings.warn(where, f"PartitionName: {name} is easily taken for all partitions")
-            partition = PartitionConfig(name=name, nodes=self._nodes(values, where, name), **self._fields(values))
+            partition = made_of(
+                PartitionConfig, {"name": name, "nodes": self._nodes(values, where, name), **self._fields(values)}
+            )
             self._check(partition, values, where)
             if partition.is_default:
                 self._only_default(partition, where)
@@ -81,32 +84,32 @@ class PartitionReader:
             self.where[name] = where
 
     def amended(self, tokens: tuple[Token, ...], old: PartitionConfig) -> PartitionConfig:
-        """A partition that is there, with what the tokens say; what they do not say stays."""
+        """Applies tokens to an existing partition; other settings are unchanged."""
         values, where = self.lines.read(tokens), tokens[0].where
         fields = self._fields(values)
         if "disable_root_jobs" not in values:
             del fields["disable_root_jobs"]
-        for limit in ("def", "max"):  # what is said in one way takes the place of the other way
+        for limit in ("def", "max"):  # a limit per CPU replaces one per node, and vice versa
             for said, other in (("cpu", "node"), ("node", "cpu")):
                 if f"{limit}_mem_per_{said}_mb" in fields:
                     fields.setdefault(f"{limit}_mem_per_{other}_mb", 0)
         if "nodes" in values:
             fields["nodes"] = self._nodes(values, where, old.name) if values["nodes"].value else ()
-        new = replace(old, **fields)
+        new = made_of(partial(replace, old), fields)
         self._check(new, values, where)
         return new
 
     def _only_default(self, partition: PartitionConfig, where: Where) -> None:
-        """Of several defaults the last one counts."""
+        """Keeps the last of several default partitions, with a warning."""
         for other in self.partitions.values():
             if other.is_default:
                 place = self.where[other.name]
                 self.partitions[other.name] = replace(other, is_default=False)
-                text = f"{partition.name}: Default=YES takes the place of {other.name} ({place}): the last one counts"
+                text = f"{partition.name}: Default=YES replaces that of {other.name} ({place}): the last one counts"
                 self.findings.warn(where, text)
 
-    def _fields(self, values: Values) -> dict[str, Any]:
-        fields: dict[str, Any] = {"disable_root_jobs": self.disable_root_jobs}
+    def _fields(self, values: Values) -> Fields:
+        fields: Fields = {"disable_root_jobs": self.disable_root_jobs}
         if "Priority" in values:
             fields |= {"priority_tier": values["Priority"].value, "priority_job_factor": values["Priority"].value}
         if "Exclusive" in values:
@@ -130,7 +133,7 @@ class PartitionReader:
         return fields
 
     def _nodes(self, values: Values, where: Where, name: str) -> tuple[str, ...]:
-        """The nodes that a line names, each once."""
+        """Returns the nodes of a line, without duplicates."""
         if "nodes" not in values:
             return ()
         text, where = values["nodes"]
@@ -155,7 +158,7 @@ class PartitionReader:
         return tuple(members)
 
     def _check(self, partition: PartitionConfig, values: Values, where: Where) -> None:
-        """Values that do not go together."""
+        """Reports values that contradict each other."""
         find = self.findings
         if partition.max_nodes != UNLIMITED and partition.min_nodes > partition.max_nodes:
             find.error(

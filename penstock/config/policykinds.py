@@ -1,9 +1,8 @@
-"""Kinds of values of keys about what jobs may do and what daemons say: exit codes, levels of logs, defaults of GPUs."""
+"""Kinds of values for job policy and logging: exit codes, log levels, GPU defaults."""
 
 import re
-from typing import Any
 
-from penstock.config.kinds import NAMES, NAMES_OR_ALL, Kind, choice
+from penstock.config.kinds import NAMES, NAMES_OR_ALL, ValueKind, choice
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.loglevels import LOG_LEVELS
@@ -11,9 +10,9 @@ from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
 
-#: What PrivateData may keep to its owner. `cloud` shows nodes that are switched off, which are always shown here.
+#: Data that PrivateData may hide from other users. `cloud` shows powered-down nodes, which are always shown here.
 _PRIVATE = ("accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users")
-#: What AccountingStorageEnforce may keep, in Slurm's order.
+#: What AccountingStorageEnforce may enforce, in Slurm's order.
 ENFORCED = ("associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys")
 _IMPLIED = {
     "none": (), "0": (),
@@ -29,7 +28,7 @@ _IMPLIED = {
 
 
 def enforce_note(text: str) -> str:
-    """What of AccountingStorageEnforce is not done, or ""."""
+    """Returns the note about words of AccountingStorageEnforce without effect, or ""."""
     if "nojobs" not in (word.strip().lower() for word in text.split(",")):
         return ""
     return (
@@ -38,8 +37,9 @@ def enforce_note(text: str) -> str:
     )
 
 
-#: Libraries of PMI that srun can speak to.
+#: PMI libraries that srun supports.
 MPI_KINDS = ("none", "pmi2", "pmix")
+MCS_WORDS = ("ondemand", "enforced", "noselect", "select", "ondemandselect", "privatedata")
 _DOMAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?\Z")
 
 
@@ -56,7 +56,7 @@ def _read_private(text: str, what: str) -> tuple[str, ...]:
 
 
 def _read_exit_codes(text: str, what: str) -> tuple[int, ...]:
-    """`1,5-9`; kept in rising order."""
+    """Reads `1,5-9`; returns exit codes in ascending order."""
     if text.lower() in ("none", "(null)"):
         return ()
     codes: set[int] = set()
@@ -87,7 +87,7 @@ def _read_domain(text: str, what: str) -> str:
 
 
 def _read_job_defaults(text: str, what: str) -> dict[str, int]:
-    """`DefCpuPerGPU=4,DefMemPerGPU=16000` as fields."""
+    """Reads `DefCpuPerGPU=4,DefMemPerGPU=16000` to fields."""
     fields: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -101,7 +101,7 @@ def _read_job_defaults(text: str, what: str) -> dict[str, int]:
 
 
 def show_job_defaults(cpus: int, mem_mb: int) -> str:
-    """As Slurm prints it; "" when there are none."""
+    """Formats the defaults as Slurm does; "" if there are none."""
     pairs = (("DefCpuPerGPU", cpus), ("DefMemPerGPU", mem_mb))
     return ",".join(f"{name}={value}" for name, value in pairs if value)
 
@@ -115,31 +115,39 @@ def _read_log_level(text: str, what: str) -> str:
 
 
 def _read_mpi(text: str, what: str) -> str:
-    """A library that srun has; `none` for any other, which the note tells of."""
+    """Reads a PMI library that srun supports; `none` for others, which `mpi_note` reports."""
     name = check_name(text, what).lower().removeprefix("mpi/")
     return "pmix" if name.startswith("pmix") else name if name in MPI_KINDS else "none"
 
 
 def mpi_note(text: str) -> str:
-    """What is said of a library that srun does not have."""
+    """Returns the note about a library that srun does not support."""
     name = text.lower().removeprefix("mpi/")
     known = name in MPI_KINDS or name.startswith("pmix")
     return "" if known else f"srun has no {shown(text)}; none is used (there are {', '.join(MPI_KINDS)})"
+
+
+def _read_mcs(text: str, what: str) -> str:
+    """Checks `[ondemand|enforced][,noselect|select|ondemandselect][,privatedata][:GROUP|GROUP...]`."""
+    for word in filter(None, text.partition(":")[0].split(",")):
+        if word.strip().lower() not in MCS_WORDS:
+            raise BadValue(f"Invalid {what}: expected some of {', '.join(MCS_WORDS)}, not {shown(word)}")
+    return check_name(text, what)
 
 
 def _read_hosts(text: str, what: str) -> tuple[str, ...]:
     return () if text.lower() == "all" else tuple(dict.fromkeys(expand(text)))
 
 
-def _lower(kind: Kind) -> Kind:
-    def read(text: str, what: str) -> Any:
+def _lower(kind: ValueKind) -> ValueKind:
+    def read(text: str, what: str) -> object:
         return tuple(name.lower() for name in kind.read(text, what))
 
-    return Kind(read, kind.write, kind.show)
+    return ValueKind(read, kind.write, kind.show)
 
 
 def _read_enforce(text: str, what: str) -> tuple[str, ...]:
-    """The words, with those that they imply: limits can only be kept by who has an association (slurm.conf(5))."""
+    """Reads the words, and adds those that they imply: limits require associations (slurm.conf(5))."""
     found: dict[str, None] = {}
     for word in (part.strip().lower() for part in text.split(",")):
         if word not in _IMPLIED:
@@ -158,18 +166,19 @@ def _read_qos(text: str, what: str) -> str:
     return "" if text.lower() in ("none", "(null)", "n/a") else check_name(text, what).lower()
 
 
-ENFORCE = Kind(_read_enforce, lambda words: ",".join(words) or "none")
-CURRENCY = Kind(_read_currency)
-QOS_NAME = Kind(_read_qos, lambda name: name or "N/A")
-PRIVATE_DATA = Kind(_read_private, lambda words: ",".join(words) or "none")
-EXIT_CODES = Kind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)
-DOMAIN = Kind(_read_domain)
-JOB_DEFAULTS = Kind(_read_job_defaults)
-LOG_LEVEL = Kind(_read_log_level)
+ENFORCE = ValueKind(_read_enforce, lambda words: ",".join(words) or "none")
+CURRENCY = ValueKind(_read_currency)
+QOS_NAME = ValueKind(_read_qos, lambda name: name or "N/A")
+PRIVATE_DATA = ValueKind(_read_private, lambda words: ",".join(words) or "none")
+EXIT_CODES = ValueKind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)
+DOMAIN = ValueKind(_read_domain)
+JOB_DEFAULTS = ValueKind(_read_job_defaults)
+LOG_LEVEL = ValueKind(_read_log_level)
 LOG_TIME = choice(
     "iso8601", "iso8601_ms", "rfc5424", "rfc5424_ms", "rfc3339", "clock", "short", "thread_id", "format_stderr"
 )
-MPI_DEFAULT = Kind(_read_mpi)
-HOSTS_OR_ALL = Kind(_read_hosts, lambda hosts: compress(hosts) or "ALL")
+MCS = ValueKind(_read_mcs)
+MPI_DEFAULT = ValueKind(_read_mpi)
+HOSTS_OR_ALL = ValueKind(_read_hosts, lambda hosts: compress(hosts) or "ALL")
 LOWER_NAMES = _lower(NAMES)
 LOWER_NAMES_OR_ALL = _lower(NAMES_OR_ALL)

@@ -1,31 +1,30 @@
-"""What the keys about preemption and time slicing may say together: PreemptType, PreemptMode, PreemptParameters.
+"""Checks the parameters of preemption and time slicing: PreemptType, PreemptMode, PreemptParameters.
 
-Slurm's rules (slurm.conf(5)): without a PreemptType nothing is preempted, so a PreemptMode other than OFF or GANG would
-be a mistake; with one there must be a mode; SUSPEND needs GANG, which resumes what was suspended; WITHIN speaks of jobs
-of one QOS. The same holds for the modes of partitions.
+Slurm's rules (slurm.conf(5)): without a PreemptType nothing is preempted, so a PreemptMode other than OFF or GANG is a
+mistake; with one a mode is required; SUSPEND requires GANG, which resumes suspended jobs; WITHIN applies to jobs of one
+QOS. The same holds for the modes of partitions.
 """
-
-from typing import Any
 
 from penstock.config.lines import Values
 from penstock.config.problem import Findings, Where
 from penstock.values.config import PartitionConfig
 from penstock.values.errors import BadValue
+from penstock.values.fields import Fields
 from penstock.values.numbers import parse_int
 
-#: Parameters with a number: the least and the largest.
+#: Parameters with a number: minimum and maximum.
 _NUMBERS = {
     "reorder_count": (0, 1_000_000),
     "min_exempt_priority": (0, 2**32 - 2),
     "suspend_grace_time": (0, 65_533),
 }
 _WORDS = ("youngest_first", "strict_order", "send_user_signal", "reclaim_licenses")
-#: Their names in SchedulerParameters, where older releases had them.
+#: Their prefix in SchedulerParameters, in older releases.
 OLD_PREFIX = "preempt_"
 
 
-def read_preemption(values: Values, findings: Findings) -> dict[str, Any]:
-    """Check the keys of the whole cluster; the fields of `Config` that need more than their own key."""
+def read_preemption(values: Values, findings: Findings) -> Fields:
+    """Checks the cluster's keys; returns the fields of `Config` that depend on more than one key."""
     pairs, where = values.get("preempt_parameters", ((), None))
     known = [pair for pair in pairs if where is None or _is_known(pair, where, findings)]
     if "scheduler_parameters" in values:
@@ -46,7 +45,7 @@ def _is_known(pair: tuple[str, str], where: Where, findings: Findings) -> bool:
         findings.error(where, f"PreemptParameters: {name} takes no value")
         return False
     if name not in _NUMBERS:
-        return False  # words.py warns of it
+        return False  # words.py warns about it
     try:
         parse_int(text, *_NUMBERS[name], name)
     except BadValue as problem:
@@ -78,12 +77,12 @@ def _check_modes(values: Values, findings: Findings) -> None:
 
 
 def _where(values: Values, name: str) -> Where:
-    """The place of a key; of another key where this one was said before (a partition that is changed while it runs)."""
+    """Returns the position of a key, or of another key if it was set earlier (a partition that is changed by scontrol)."""
     return values[name].where if name in values else next(iter(values.values())).where
 
 
 def check_partition(partition: PartitionConfig, values: Values, cluster: Values, findings: Findings) -> None:
-    """What a partition's line says about preemption, against the cluster's keys."""
+    """Checks a partition's preemption settings against the cluster's keys."""
     modes = partition.preempt_mode
     how = cluster.value("preempt_type", "preempt/none")
     if modes:

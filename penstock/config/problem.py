@@ -1,24 +1,24 @@
-"""What is wrong with a configuration, and where.
+"""Errors and warnings of a configuration, with their positions.
 
-Every finding carries the file and the line that caused it. Problems make the whole configuration unusable; warnings do
-not. Findings are collected, so that an administrator sees all of them at once and not one per attempt.
+Every finding has the file and the line that caused it. Problems make the whole configuration unusable; warnings do not.
+Findings are collected, so that an administrator sees all of them at once.
 """
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: Problems that are listed. A wrong file (a log, a binary) has thousands; nobody reads beyond the first screens.
+#: Maximum number of problems listed. A wrong file (a log, a binary) has thousands.
 PROBLEMS_MAX = 200
 
-#: Warnings that are listed, for the same reason.
+#: Maximum number of warnings listed.
 WARNINGS_MAX = 500
 
-#: Characters of one message. A value of any length may stand in the file.
+#: Maximum length of one message; values in the file can be of any length.
 TEXT_MAX = 500
 
 
 class Where(NamedTuple):
-    """A place in a configuration file. Line 0 means the file as a whole."""
+    """A position in a configuration file. Line 0 means the file as a whole."""
 
     file: str
     line: int
@@ -29,7 +29,7 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason why the configuration cannot be used."""
+    """A reason why the configuration cannot be used."""
 
     file: str
     line: int
@@ -48,24 +48,24 @@ class ConfigError(Exception):
 
 
 class Ignored(NamedTuple):
-    """A parameter, or a word of one, that stands in the file and has no effect."""
+    """A parameter, or a word of one, in the file that has no effect."""
 
     where: Where
     key: str
     word: str  # of a list such as SlurmctldParameters; "" = the whole parameter
     value: str
-    does: str  # in Slurm; "" for words
-    why: str  # why not here, and what instead
+    does: str  # its effect in Slurm; "" if `word` is set
+    why: str  # why it has none here, and the alternative
 
     def text(self) -> str:
-        """The warning."""
+        """The warning's text."""
         name = f"{self.key}={self.word}" if self.word else self.key
         return f"{name} is known to Slurm and not used by Penstock: {self.why}"
 
 
 @dataclass(slots=True)
 class Findings:
-    """Problems and warnings of one load, found in any order and handed out in the order of the lines."""
+    """Collects problems and warnings of one load in any order, and returns them in the order of the lines."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[tuple[Where, str]] = field(default_factory=list)
@@ -73,29 +73,29 @@ class Findings:
     ignored: list[Ignored] = field(default_factory=list)
 
     def error(self, where: Where, text: str) -> None:
-        """Notes a problem; beyond the limit only their number is kept."""
+        """Adds a problem; beyond the limit they are only counted."""
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(Problem(where.file, where.line, _cut(text)))
         else:
             self.left_out += 1
 
     def number(self) -> int:
-        """How many problems there are so far."""
+        """The number of problems so far."""
         return len(self.problems) + self.left_out
 
     def warn(self, where: Where, text: str) -> None:
-        """Notes a warning; beyond the limit nothing is kept, as the file still works."""
+        """Adds a warning; beyond the limit warnings are dropped, since the file is still usable."""
         if len(self.warnings) < WARNINGS_MAX:
             self.warnings.append((where, _cut(text)))
 
     def ignore(self, what: Ignored) -> None:
-        """Notes what has no effect, with a warning that says why."""
+        """Adds a parameter without effect, and a warning with the reason."""
         if len(self.ignored) < WARNINGS_MAX:
             self.ignored.append(what._replace(value=_cut(what.value), word=_cut(what.word)))
         self.warn(what.where, what.text())
 
     def raise_if_any(self, files: tuple[str, ...]) -> None:
-        """Ends the load when there was a problem. `files` is the order of the files."""
+        """Raises ConfigError if there is any problem. `files`: the order of the files."""
         if not self.problems:
             return
         problems = sorted(self.problems, key=lambda problem: _place(Where(problem.file, problem.line), files))
@@ -104,12 +104,12 @@ class Findings:
         raise ConfigError(tuple(problems))
 
     def warning_lines(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """The warnings as text."""
+        """Returns the warnings as text."""
         found = sorted(self.warnings, key=lambda warning: _place(warning[0], files))
         return tuple(f"{where}: {text}" for where, text in found)
 
     def ignored_ones(self, files: tuple[str, ...]) -> tuple[Ignored, ...]:
-        """What has no effect, in the order of the lines."""
+        """Returns parameters without effect, in the order of the lines."""
         return tuple(sorted(self.ignored, key=lambda one: _place(one.where, files)))
 
 
@@ -118,5 +118,5 @@ def _cut(text: str) -> str:
 
 
 def _place(where: Where, files: tuple[str, ...]) -> tuple[int, bool, int]:
-    """Sorts by file, then line; what concerns a file as a whole comes behind its lines."""
+    """Sort key by file, then line; findings about a whole file follow those of its lines."""
     return files.index(where.file) if where.file in files else len(files), where.line == 0, where.line

@@ -1,14 +1,13 @@
-"""SchedulerParameters: a list of words and numbers inside one value.
+"""Parses SchedulerParameters: a list of flags and numbers inside one value.
 
-All pairs are kept as they stand, for the scheduler to look at. Numbers are checked here, because a scheduler that
-stumbles over `bf_window=1day` at midnight helps nobody. Which words have a meaning says words.py.
+All pairs are kept for the scheduler. Numbers are validated here, so that an invalid one is reported at load time and
+not by a running scheduler. words.py lists the words that have an effect.
 """
-
-from typing import Any
 
 from penstock.config.problem import Findings, Where
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
+from penstock.values.fields import Fields
 from penstock.values.numbers import parse_int
 
 
@@ -29,21 +28,21 @@ _NUMBERS = _words(
     """
 )
 
-#: Parameters that fill a field of `Config`: the field, the least and the largest number.
+#: Parameters that are stored in a field of `Config`: the field, the minimum and the maximum.
 _FIELDS = {
     "max_script_size": ("max_script_bytes", 1024, 512 * 1024 * 1024),
     "sched_interval": ("sched_interval_s", 1, 86400),
 }
 
-#: The largest number that any of them takes, Slurm's 32-bit signed field.
+#: The maximum of any of them: Slurm's 32-bit signed field.
 _NUMBER_MAX = 2**31 - 1
 
 FIELD_OF_PARAMETER = {name: field for name, (field, _, _) in _FIELDS.items()}
 
 
-def read_scheduler_parameters(pairs: tuple[tuple[str, str], ...], where: Where, findings: Findings) -> dict[str, Any]:
-    """The fields of `Config` that some of them fill."""
-    fields: dict[str, Any] = {}
+def read_scheduler_parameters(pairs: tuple[tuple[str, str], ...], where: Where, findings: Findings) -> Fields:
+    """Reads the parameters that are fields of `Config`."""
+    fields: Fields = {}
     for name, value in pairs:
         if name not in _NUMBERS:
             continue

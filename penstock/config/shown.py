@@ -1,30 +1,28 @@
-"""What `scontrol show config` prints: every parameter in Slurm's spelling and form, in alphabetical order.
+"""The output of `scontrol show config`: all parameters in Slurm's spelling and format, in alphabetical order.
 
-Tools decide by these lines what a cluster can do, and take a missing line for a missing feature. So keys that Penstock
-reads show the value in force, keys that it ignores show what the file says, and the rest Slurm's own default.
+Tools use these lines to detect a cluster's features, and take a missing line for a missing feature. So keys that
+Penstock uses have their current value, keys that it ignores have the file's value, and the others have Slurm's default.
 """
 
 import pwd
 import re
 from collections.abc import Mapping
 
+from penstock import SLURM_VERSION, __version__
 from penstock.config.cgroupconf import shown_cgroup
 from penstock.config.keys import GLOBALS, SECRET
 from penstock.config.policykinds import show_job_defaults
 from penstock.values.config import Config
 
-#: The release whose interface Penstock follows.
-SLURM_VERSION = "25.05.0"
-
-#: What Slurm shows for a user that the machine does not know: its 32-bit "no value".
+#: Slurm's value for a user that does not exist on the machine: its 32-bit "no value".
 _NO_UID = 4294967294
 
 _NUMBER = re.compile(r"[0-9]+")
 
 
 def shown_parameters(config: Config, ignored: Mapping[str, str], path: str) -> tuple[tuple[str, str], ...]:
-    """Pairs for `show config`. `ignored` holds the file's texts for keys that are not used, by lower-case name."""
-    pairs = {"SLURM_CONF": path, "SLURM_VERSION": SLURM_VERSION}
+    """Returns the pairs of `show config`. `ignored`: the file's values of unused keys, by lower-case name."""
+    pairs = {"SLURM_CONF": path, "SLURM_VERSION": SLURM_VERSION, "PenstockVersion": __version__}
     for key in GLOBALS.keys:
         lower = key.name.lower()
         if lower in SECRET:
@@ -50,13 +48,13 @@ def shown_parameters(config: Config, ignored: Mapping[str, str], path: str) -> t
 
 
 def show_user(name: str) -> str:
-    """`name(uid)`."""
+    """Formats a user as `name(uid)`."""
     uid = find_uid(name)
     return f"{name}({_NO_UID if uid is None else uid})"
 
 
 def find_uid(name: str) -> int | None:
-    """The uid of a user given by name or number; None if there is none on this machine."""
+    """Returns the uid of a user given by name or number; None if it does not exist on this machine."""
     try:
         return int(name) if _NUMBER.fullmatch(name) and len(name) <= 10 else pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
@@ -64,6 +62,6 @@ def find_uid(name: str) -> int | None:
 
 
 def _as_slurm(text: str, default: str | None) -> str:
-    """A plain number gets the unit that the default has (`0 sec`)."""
+    """Adds the unit of the default to a plain number (`0 sec`)."""
     number, space, unit = (default or "").partition(" ")
     return f"{text} {unit}" if space and _NUMBER.fullmatch(number) and _NUMBER.fullmatch(text) else text

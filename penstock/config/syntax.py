@@ -1,14 +1,14 @@
-r"""The grammar of `slurm.conf` and `gres.conf`: files in, statements of `Key=Value` tokens out.
+r"""The grammar of `slurm.conf` and `gres.conf`: parses files into statements of `Key=Value` tokens.
 
-A physical line loses its comment (`#` to the end; `\#` is a plain `#`), then joins the next one if it ends in `\`.
-What results is a statement: one or more `Key=Value`, spaces allowed around `=`, the value bare or in double quotes. A
-`#` begins a comment inside quotes too, as in Slurm. `Include FILE` stands alone on its line; a relative name is
-looked up beside the file with that line, then in the folder of the main file, and `%c` in it is the cluster's name if
-ClusterName has been read already.
+The comment of a physical line (`#` to the end; `\#` is a literal `#`) is removed, then a line that ends in `\` is
+joined with the next one. The result is a statement: one or more `Key=Value`, spaces allowed around `=`, the value bare
+or in double quotes. A `#` begins a comment inside quotes, too, as in Slurm. `Include FILE` stands alone on its line; a
+relative name is searched beside the including file, then in the folder of the main file, and `%c` in it is the
+cluster's name if ClusterName precedes it.
 
-Each token remembers its physical line. Nothing here knows what a key means. A file that a crash left half-written (NUL
-bytes, an open quote, a key without value, an end in the middle of a continued line) is a problem, never a guess; a last
-line without its newline is only a warning, because it is also what some editors leave.
+Each token has the number of its physical line. The meaning of keys is not known here. Files that a crash has truncated
+(NUL bytes, an open quote, a key without value, an end within a continued line) are problems; a last line without
+newline is only a warning, because some editors write that.
 """
 
 import os
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 from penstock.config.problem import Findings, Where
 
-#: A whole site's node list fits many times; a log file given by mistake does not fill the memory.
+#: Large enough for any site's node list; limits the memory that a wrong file, such as a log, takes.
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
-#: Files of one configuration, included ones counted. Sites include one file per rack or per partition.
+#: Files of one configuration, including included ones. Sites include one file per rack or per partition.
 FILES_MAX = 256
 
-#: How deep `Include` may nest. Slurm's own configurations use one or two levels.
+#: Maximum nesting of `Include`. Configurations use one or two levels.
 INCLUDE_DEPTH_MAX = 10
 
 _KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9_.]*)\s*([-+*/]?)=", re.ASCII)
@@ -41,7 +41,7 @@ _TRAILING_ESCAPES = re.compile(r"(\\*)[ \t\r]*$")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One `Key=Value` and where it stands."""
+    """One `Key=Value` and its position."""
 
     key: str
     value: str
@@ -56,19 +56,19 @@ class Statement:
 
     @property
     def where(self) -> Where:
-        """Where the line begins."""
+        """The position of the line."""
         return self.tokens[0].where
 
 
 def read_statements(path: str, findings: Findings) -> tuple[list[Statement], tuple[str, ...]]:
-    """All statements of a file and of what it includes, and the names of the files that were read."""
+    """Returns the statements of a file and of those that it includes, and the names of the files read."""
     reader = _Reader(os.path.dirname(path), findings)
     statements = list(reader.read(path, Where(path, 0), ()))
     return statements, tuple(reader.files)
 
 
 class _Reader:
-    """One load of one file tree."""
+    """One load of a tree of files."""
 
     def __init__(self, folder: str, findings: Findings) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class _Reader:
         self.cluster_name = ""
 
     def read(self, path: str, named_at: Where, open_files: tuple[str, ...]) -> Iterator[Statement]:
-        """Statements of one file. `named_at` gets the blame if it cannot be read."""
+        """Reads the statements of one file. A failure is reported at `named_at`, the line that names the file."""
         real = os.path.realpath(path)
         if real in open_files:
             self.findings.error(named_at, f"Include of {path}: the file includes itself")
@@ -91,7 +91,7 @@ class _Reader:
                 yield from self._statement(path, text, lines, (*open_files, real))
 
     def _bytes(self, path: str, named_at: Where) -> bytes | None:
-        """The file's content, or None and a problem."""
+        """Returns the content of the file, or None after reporting a problem."""
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 self.findings.error(named_at, f"cannot read {path}: not a plain file")
@@ -107,7 +107,7 @@ class _Reader:
         return data.removeprefix(b"\xef\xbb\xbf")
 
     def _statement(self, path: str, text: str, lines: "_Lines", open_files: tuple[str, ...]) -> Iterator[Statement]:
-        """The statement of one logical line, or those of the file that it includes."""
+        """Yields the statement of one logical line, or those of the file that it includes."""
         if include := _INCLUDE.match(text):
             where = lines.where(path, 0)
             name = self._included_name(include[1].strip('"'), where)
@@ -122,13 +122,13 @@ class _Reader:
             yield Statement(tokens)
 
     def _found(self, name: str, including: str) -> str:
-        """Beside the file that includes it, else beside the main file."""
+        """Returns the path beside the including file if it exists, else beside the main file."""
         beside = os.path.join(os.path.dirname(including), name)
         main = os.path.join(self.folder, name)
         return beside if beside != main and os.path.lexists(beside) else main
 
     def _included_name(self, name: str, where: Where) -> str:
-        """The file's name with `%c` filled in; "" and a problem if that cannot be."""
+        """Returns the file's name with `%c` replaced; "" after reporting a problem."""
         if "%c" not in name:
             return name
         if not self.cluster_name:
@@ -153,12 +153,14 @@ class _Lines:
 
 
 def _logical_lines(path: str, data: bytes, findings: Findings) -> Iterator[tuple[str, _Lines]]:
-    """Comments cut, continued lines joined, escapes undone; empty lines are left out."""
+    """Yields logical lines: without comments, joined, unescaped; empty lines are skipped."""
     if data and not data.endswith(b"\n"):
         findings.warn(
             Where(path, data.count(b"\n") + 1), "the last line does not end in a newline; was the file written fully?"
         )
-    text, lines, continued = "", _Lines(), False
+    text = ""
+    lines = _Lines()
+    continued = False
     for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n"), start=1):
         piece = _decode(raw.removesuffix(b"\r"), Where(path, number), findings)
         piece, continued = _strip_continuation(_strip_comment(piece))
@@ -175,7 +177,7 @@ def _logical_lines(path: str, data: bytes, findings: Findings) -> Iterator[tuple
 
 
 def _decode(raw: bytes, where: Where, findings: Findings) -> str:
-    """The line as text; "" and a problem if it is not text. Old files are in Latin-1, which holds every byte."""
+    """Decodes the line; returns "" after reporting a problem. Older files are in Latin-1, which can decode any bytes."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -191,13 +193,13 @@ def _decode(raw: bytes, where: Where, findings: Findings) -> str:
 
 
 def _strip_comment(text: str) -> str:
-    r"""What stands before the first `#` that has no odd number of `\` before it."""
+    r"""Returns the text before the first `#` that is not preceded by an odd number of `\`."""
     match = _BEFORE_COMMENT.match(text)
     return match[0] if match else ""
 
 
 def _strip_continuation(text: str) -> tuple[str, bool]:
-    r"""The line without its final `\`, and whether there was one."""
+    r"""Returns the line without its final `\`, and whether there was one."""
     match = _TRAILING_ESCAPES.search(text)
     if match is None or len(match[1]) % 2 == 0:
         return text, False
@@ -205,7 +207,7 @@ def _strip_continuation(text: str) -> tuple[str, bool]:
 
 
 def _tokens(path: str, text: str, lines: _Lines, findings: Findings) -> Iterator[Token]:
-    """The line's tokens up to the first mistake."""
+    """Yields the line's tokens up to the first mistake."""
     position = 0
     while not _BLANK.match(text, position):
         key = _KEY.match(text, position)
@@ -225,7 +227,7 @@ def _tokens(path: str, text: str, lines: _Lines, findings: Findings) -> Iterator
 
 
 def _value_problem(key: re.Match[str], value: re.Match[str] | None, text: str) -> str:
-    """Why a token cannot be used; "" if it can."""
+    """Returns why a token is invalid; "" if it is valid."""
     if key[2]:
         return f"the operator {key[2]}= is not supported here; use ="
     if value is None:
@@ -238,5 +240,5 @@ def _value_problem(key: re.Match[str], value: re.Match[str] | None, text: str) -
 
 
 def _short(word: str) -> str:
-    """A word for a message, cut to a readable length."""
+    """Truncates a word for a message."""
     return repr(word if len(word) <= 40 else word[:37] + "...")

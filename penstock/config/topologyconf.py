@@ -1,9 +1,9 @@
-"""Reads `topology.conf`, which lies beside `slurm.conf`: switches (topology/tree) or blocks (topology/block).
+"""Reads `topology.conf`, beside `slurm.conf`: switches (topology/tree) or blocks (topology/block).
 
-Rules (topology.conf(5)): a SwitchName line has Nodes (a leaf switch) or Switches (one above others); every switch but
-one (or several, in a network of islands) has one switch above it, and none is above itself. A BlockName line has Nodes;
-no node is in two blocks or under two leaf switches. BlockSizes lists the sizes at which blocks are joined: the first is
-the base block, each following one a power of two times it. LinkSpeed is not used.
+Rules (topology.conf(5)): a SwitchName line has Nodes (a leaf switch) or Switches (one above others); every switch
+except the top one (or several, in a network of islands) is below exactly one switch, and there are no cycles. A
+BlockName line has Nodes; no node is in two blocks or below two leaf switches. BlockSizes lists the sizes at which
+blocks are joined: the first is the base block's, the others are that times powers of two. LinkSpeed is ignored.
 """
 
 import os
@@ -17,14 +17,14 @@ from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.topology import Switch, Topology
 
-#: Named lines: what each says, and where.
-Lines = dict[str, tuple[Values, Where]]
+#: Lines by name: their values and positions.
+TopologyLines = dict[str, tuple[Values, Where]]
 
 
 def read_topology_conf(
     folder: str, plugin: str, nodes: tuple[str, ...], findings: Findings
 ) -> tuple[Topology, tuple[str, ...]]:
-    """The topology, and the files read. Without the file there is none, as in Slurm."""
+    """Reads the topology; returns it and the files read. Without the file the topology is flat, as in Slurm."""
     kind = plugin.partition("/")[2]
     path = os.path.join(folder, "topology.conf")
     if kind == "flat":
@@ -35,7 +35,7 @@ def read_topology_conf(
         return Topology(), ()
     statements, files = read_statements(path, findings)
     reader = LineReader(TOPOLOGY, findings)
-    lines: Lines = {}
+    lines: TopologyLines = {}
     sizes: tuple[int, ...] = ()
     word = "switch" if kind == "tree" else "block"
     for statement in statements:
@@ -57,14 +57,14 @@ def read_topology_conf(
 
 
 def make_switches(
-    kind: str, lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings
+    kind: str, lines: TopologyLines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings
 ) -> tuple[Switch, ...]:
-    """The switches of a tree, or the blocks, that these lines describe."""
+    """Returns the switches of a tree, or the blocks, that these lines describe."""
     return tuple((_tree if kind == "tree" else _blocks)(lines, sizes, nodes, findings))
 
 
 def read_sizes(values: Values, before: tuple[int, ...], findings: Findings) -> tuple[int, ...]:
-    """BlockSizes of a line, `before` when it has none or they are wrong."""
+    """Reads BlockSizes of a line; returns `before` if it has none or they are invalid."""
     if "block_sizes" not in values:
         return before
     text, where = values["block_sizes"]
@@ -78,7 +78,7 @@ def read_sizes(values: Values, before: tuple[int, ...], findings: Findings) -> t
 
 
 def _members(values: Values, where: Where, nodes: tuple[str, ...], findings: Findings) -> tuple[str, ...]:
-    """The nodes of a line that the cluster has."""
+    """Returns the nodes of a line that the cluster has."""
     text = values.value("nodes", "")
     if text.upper() == "ALL":
         return nodes
@@ -94,7 +94,7 @@ def _members(values: Values, where: Where, nodes: tuple[str, ...], findings: Fin
     return tuple(name for name in wanted if name in known)
 
 
-def _tree(lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+def _tree(lines: TopologyLines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
     below = {name: _children(values, where, lines, findings) for name, (values, where) in lines.items()}
     own = {name: _members(values, where, nodes, findings) for name, (values, where) in lines.items()}
     made: dict[str, Switch] = {}
@@ -114,7 +114,7 @@ def _tree(lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings
 
 
 def _in_a_ring(name: str, below: dict[str, tuple[str, ...]], made: dict[str, Switch]) -> str:
-    """Of switches none of which can be made, one that is above itself, not only above such a one."""
+    """Returns a switch of a cycle, given a switch that cannot be created because it is on or above one."""
     passed: dict[str, None] = {}
     while name not in passed:
         passed[name] = None
@@ -122,8 +122,10 @@ def _in_a_ring(name: str, below: dict[str, tuple[str, ...]], made: dict[str, Swi
     return name
 
 
-def _check_places(made: dict[str, Switch], below: dict[str, tuple[str, ...]], lines: Lines, findings: Findings) -> None:
-    """No node is under two leaf switches, and no switch under two."""
+def _check_places(
+    made: dict[str, Switch], below: dict[str, tuple[str, ...]], lines: TopologyLines, findings: Findings
+) -> None:
+    """Reports nodes below two leaf switches, and switches below two others."""
     place: dict[tuple[str, str], str] = {}
     for switch in made.values():
         inside = [("node", node) for node in switch.nodes] if switch.level == 0 else []
@@ -134,7 +136,7 @@ def _check_places(made: dict[str, Switch], below: dict[str, tuple[str, ...]], li
                 findings.error(lines[switch.name][1], text)
 
 
-def _children(values: Values, where: Where, lines: Lines, findings: Findings) -> tuple[str, ...]:
+def _children(values: Values, where: Where, lines: TopologyLines, findings: Findings) -> tuple[str, ...]:
     try:
         below = tuple(expand(values.value("switches", "")))
     except BadValue as problem:
@@ -157,7 +159,9 @@ def _switch(
     return Switch(name, 1 + max(made[child].level for child in below), inside, below)
 
 
-def _blocks(lines: Lines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings) -> Iterator[Switch]:
+def _blocks(
+    lines: TopologyLines, sizes: tuple[int, ...], nodes: tuple[str, ...], findings: Findings
+) -> Iterator[Switch]:
     base: list[Switch] = []
     block_of: dict[str, str] = {}
     for name, (values, where) in lines.items():

@@ -1,24 +1,23 @@
-"""Reads `topology.yaml`, the newer way to describe switches and blocks; where it is, topology.conf is not read.
+"""Reads `topology.yaml`, the newer format for switches and blocks; if it exists, topology.conf is not read.
 
-The file is a list of topologies (topology.yaml(5)). One of them has `cluster_default: true`, else the first is the
-cluster's: its kind counts, whatever TopologyPlugin says. The others are for partitions and nodes that name them, which
-Penstock does not have; each draws a warning. What is inside has the rules of topology.conf, and goes the same way.
+The file is a list of topologies (topology.yaml(5)). The cluster's is the one with `cluster_default: true`, else the
+first: its kind takes precedence over TopologyPlugin. The others are for partitions and nodes that select them, which
+Penstock does not support; each causes a warning. The contents follow the rules of topology.conf, and are checked by the
+same code.
 """
-
-from typing import Any
 
 from penstock.config.lines import Value, Values
 from penstock.config.problem import Findings, Ignored, Where
-from penstock.config.topologyconf import Lines, make_switches, read_sizes
+from penstock.config.topologyconf import TopologyLines, make_switches, read_sizes
 from penstock.values.topology import Topology
 
-#: A site's list of nodes fits many times.
+#: Large enough for any site's list of nodes.
 YAML_BYTES_MAX = 8 * 1024 * 1024
 _FLAT = Topology()
 
 
 def read_topology_yaml(path: str, nodes: tuple[str, ...], findings: Findings) -> Topology:
-    """The cluster's topology. Whatever is wrong is a problem with the file's name, and the topology flat."""
+    """Reads the cluster's topology. Any error is reported with the file's name, and leaves the topology flat."""
     where = Where(path, 0)
     content = _content(path, where, findings)
     if content is None:
@@ -34,8 +33,8 @@ def read_topology_yaml(path: str, nodes: tuple[str, ...], findings: Findings) ->
     return _topology(chosen, nodes, where, findings)
 
 
-def _content(path: str, where: Where, findings: Findings) -> Any:
-    import yaml  # only sites with this file pay for it
+def _content(path: str, where: Where, findings: Findings) -> object:
+    import yaml  # only sites with this file need it
 
     try:
         with open(path, "rb") as file:
@@ -51,7 +50,7 @@ def _content(path: str, where: Where, findings: Findings) -> Any:
     return None
 
 
-def _topology(chosen: dict[Any, Any], nodes: tuple[str, ...], where: Where, findings: Findings) -> Topology:
+def _topology(chosen: dict[object, object], nodes: tuple[str, ...], where: Where, findings: Findings) -> Topology:
     if chosen.get("tree") is not None:
         lines = _lines(
             chosen["tree"], "switches", "switch", {"children": "switches", "nodes": "nodes"}, where, findings
@@ -70,13 +69,15 @@ def _topology(chosen: dict[Any, Any], nodes: tuple[str, ...], where: Where, find
     return _FLAT
 
 
-def _lines(content: Any, name: str, item: str, fields: dict[str, str], where: Where, findings: Findings) -> Lines:
-    """The entries as if they had been lines of topology.conf."""
+def _lines(
+    content: object, name: str, item: str, fields: dict[str, str], where: Where, findings: Findings
+) -> TopologyLines:
+    """Converts the entries to lines of topology.conf."""
     entries = content.get(name) if isinstance(content, dict) else None
     if not isinstance(entries, list):
         findings.error(where, f"{name} is no list")
         return {}
-    lines: Lines = {}
+    lines: TopologyLines = {}
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get(item), str | int):
             findings.error(where, f"{name}: each entry needs `{item}: NAME`")

@@ -1,7 +1,7 @@
-"""Writes a configuration as a short `slurm.conf` that a person can read and edit, and that `load` reads back as equal.
+"""Writes a configuration as a short `slurm.conf` that people can read and edit, and that `load` reads back as equal.
 
-Only what differs from Penstock's defaults is written, from the same table that reading uses. Nodes that are alike and
-follow one another share a line. GRES stand on the node lines, so no `gres.conf` is needed.
+Only values other than Penstock's defaults are written, from the same table that reading uses. Adjacent nodes with equal
+settings share a line. GRES are on the node lines, so no `gres.conf` is needed.
 """
 
 import re
@@ -15,15 +15,15 @@ from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import format_node_gres
 from penstock.values.hostlist import compress
 
-#: Nodes on one line. Longer lines are legal, but no editor shows them well.
+#: Nodes per line. Longer lines are legal, but editors show them badly.
 NODES_PER_LINE_MAX = 1024
 
-#: Always written, so that a reader sees where things are.
+#: Written even if they are defaults, since readers look for them.
 _ALWAYS = frozenset(
     {"cluster_name", "slurmctld_port", "penstock_node_port", "slurm_user", "state_save_location", "slurmd_spool_dir"}
 )
 
-#: Fields that lines are made of by hand.
+#: Fields that are not written from the table.
 _BY_HAND = frozenset({"topology_plugin", "controller_host", "controller_addr", "scheduler_parameters", "nodes", "name"})
 
 _TOPOLOGY = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core")
@@ -31,7 +31,7 @@ _SAME_ON_A_LINE = ("name", "hostname", "addr", "port")
 
 
 def render(config: Config) -> str:
-    """The file's text. Raises ValueError for a text that the syntax cannot hold (a quote or a line break)."""
+    """Returns the text of the file. Raises ValueError for a value that the syntax cannot represent (quotes, line breaks)."""
     lines = [
         "# Configuration of the cluster, in Slurm's syntax. Check a change: penstock config check FILE",
         *_globals(config),
@@ -58,7 +58,7 @@ def _globals(config: Config) -> Iterator[str]:
 
 
 def _scheduler_parameters(config: Config) -> list[tuple[str, str]]:
-    """The pairs, with those added that stand for fields of their own."""
+    """Returns the pairs, and adds those that are fields of their own."""
     pairs, default = list(config.scheduler_parameters), Config()
     names = {name for name, _ in pairs}
     for name, field in FIELD_OF_PARAMETER.items():
@@ -76,7 +76,7 @@ def _nodes(config: Config) -> Iterator[str]:
 
 
 def _line_key(node: NodeConfig) -> tuple[object, ...]:
-    """Equal for nodes that may share a line."""
+    """Returns a key that is equal for nodes that may share a line."""
     hostname = "" if node.hostname == node.name else node.hostname
     addr = "" if node.addr == node.hostname else node.addr
     return replace(node, name="", hostname="", addr="", port=0), hostname, addr, node.port
@@ -120,7 +120,7 @@ def _partition(partition: PartitionConfig, nodes: tuple[NodeConfig, ...]) -> str
 
 
 def _fields(record: object, default: object, keys: Iterable[Key]) -> list[str]:
-    """`Key=Value` for every field that is not at its default."""
+    """Returns `Key=Value` for each field that differs from its default."""
     words = []
     for key in keys:
         if key.kind is not None and hasattr(default, key.field):
@@ -131,7 +131,7 @@ def _fields(record: object, default: object, keys: Iterable[Key]) -> list[str]:
 
 
 def _pair(key: str, value: str) -> str:
-    """`Key=Value`, quoted and escaped as the syntax needs it."""
+    """Formats `Key=Value`, quoted and escaped as the syntax requires."""
     if not value or '"' in value or re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", value):
         raise ValueError(f"{key}: {value!r} cannot be written to a configuration file")
     escaped = value.replace("\\", "\\\\").replace("#", "\\#")

@@ -1,30 +1,32 @@
-"""Reads the site's file of XIDs (PenstockXidFile), TOML beside `slurm.conf`, and checks what goes together among GPU keys.
+"""Reads the site's classes of XIDs (PenstockXidFile), TOML beside `slurm.conf`, and checks the GPU keys for
+consistency.
 
     [[xid]]
     number = 13
     class = "ignore"      # a key of penstock.values.gpustates.XID_CLASSES
 
-What stands there goes before the table that the node daemon brings; other XIDs keep their meaning. The controller reads
-the file and sends it to the nodes.
+Entries of the file override the node daemon's built-in table; other XIDs keep their class. The controller reads the
+file and sends it to the nodes.
 """
 
 import os
 import tomllib
-from typing import Any, Final
+from typing import Final
 
 from penstock.config.lines import Values
 from penstock.config.problem import Findings, Where
+from penstock.values.fields import Fields
 from penstock.values.gpustates import XID_CLASSES
 
-#: The driver's numbers are below 200 so far.
+#: The driver's numbers are currently below 200.
 XID_MAX: Final = 65_535
-#: Bytes of the file; a table of all XIDs has some ten thousand.
+#: Maximum size of the file; a table of all XIDs has about ten thousand bytes.
 FILE_BYTES_MAX: Final = 1024 * 1024
 _KEYS: Final = ("number", "class")
 
 
-def read_gpu_keys(folder: str, values: Values, findings: Findings) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Fields of `Config` beside those that slurm.conf sets by itself, and the files read."""
+def read_gpu_keys(folder: str, values: Values, findings: Findings) -> tuple[Fields, tuple[str, ...]]:
+    """Reads the fields of `Config` that slurm.conf does not set directly; returns them and the files read."""
     _check(values, findings)
     name = values.value("gpu_xid_file", "")
     if not name:
@@ -46,7 +48,7 @@ def read_gpu_keys(folder: str, values: Values, findings: Findings) -> tuple[dict
     return {"gpu_xids": _rules(table, Where(path, 0), findings)}, (path,)
 
 
-def _rules(table: dict[str, Any], where: Where, findings: Findings) -> tuple[tuple[int, str], ...]:
+def _rules(table: dict[str, object], where: Where, findings: Findings) -> tuple[tuple[int, str], ...]:
     for key in table:
         if key != "xid":
             findings.error(where, f"unknown key {key}; write [[xid]] tables with number= and class=")
@@ -65,14 +67,14 @@ def _rules(table: dict[str, Any], where: Where, findings: Findings) -> tuple[tup
         elif not isinstance(name, str) or name not in XID_CLASSES:
             findings.error(where, f"xid {number}: class: expected one of {', '.join(XID_CLASSES)}, not {name!r}")
         elif number in rules:
-            findings.error(where, f"xid {number} stands there twice")
+            findings.error(where, f"xid {number} is given twice")
         else:
             rules[number] = name
     return tuple(rules.items())
 
 
 def _check(values: Values, findings: Findings) -> None:
-    """Settings that do nothing without another one."""
+    """Reports settings that require another one to have an effect."""
     for field, key, other, needs in (
         ("gpu_check_interval_h", "PenstockGpuCheckInterval", "gpu_check_program", "PenstockGpuCheckProgram"),
         ("gpu_idle_limit_s", "PenstockGpuIdleLimit", "gpu_idle_warn_s", "PenstockGpuIdleWarn"),

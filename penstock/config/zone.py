@@ -1,20 +1,22 @@
-"""The machine's time zone as data: when its offset from UTC changes.
+"""The machine's time zone as data: the times at which its UTC offset changes.
 
-The controller's core repeats reservations by local days and may not ask the machine, so the table comes to it with the
-configuration. It spans YEARS; beyond it the last offset holds.
+The controller's core repeats reservations by local days and must not access the machine, so the table is part of the
+configuration. It covers YEARS; after them the last offset applies.
 """
 
 import time
 from functools import cache
 
-#: 1 January of these years (UTC, seconds): before the first controller, and longer than a reservation is kept.
+#: 1 January of these years (UTC, seconds): before the first controller, and beyond the end of any reservation.
 YEARS = (1_577_836_800, 3_155_760_000)  # 2020 to 2070
-_STEP_S = 7 * 86_400  # no zone changes its clocks twice in a week
+_STEP_S = 7 * 86_400  # no zone changes its offset twice in a week
 
 
 @cache
 def utc_offsets() -> tuple[tuple[int, int], ...]:
-    """(from, in microseconds; seconds east of Greenwich), oldest first. () for a zone that is always UTC."""
+    """Returns the table of (from, in microseconds; seconds east of Greenwich), oldest first. () for a zone that is
+    always UTC.
+    """
     low, high = YEARS
     found = [(low, _offset(low))]
     at_s = low
@@ -31,7 +33,7 @@ def _offset(at_s: int) -> int:
 
 
 def _change_between(low_s: int, high_s: int) -> int:
-    """The first second with the offset of `high_s`."""
+    """Returns the first second with the offset of `high_s`."""
     target = _offset(high_s)
     while high_s - low_s > 1:
         middle_s = (low_s + high_s) // 2

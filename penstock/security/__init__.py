@@ -1,8 +1,8 @@
-"""Keys, certificates and tokens. Read in this order: keyfiles, ca, tokens, authd, join, tls.
+"""Keys, certificates and tokens. Reading order: keyfiles, ca, tokens, authd, join, tls.
 
-Who is who: every daemon holds a certificate of the cluster's own CA that names its role (controller, node, login);
-users hold nothing. A user's command asks the Unix socket of a daemon on its own machine for a one-use token, and the
-kernel tells that daemon whose command it is. Nothing here keeps a secret that is shared by two machines.
+Identities: every daemon has a certificate of the cluster's own CA that states its role (controller, node, login); users
+have none. A user's command gets a one-use token from the Unix socket of a daemon on the same machine, which identifies
+the user by the kernel's peer credentials. No secret is shared by two machines.
 
-Not imported by commands: `cryptography` costs more than a whole `squeue`.
+Users' commands import only modules without `cryptography`, whose import takes longer than a whole `squeue`.
 """

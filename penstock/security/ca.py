@@ -1,13 +1,14 @@
-"""The cluster's own certificate authority, and the certificates it gives to daemons.
+"""The cluster's own certificate authority, and the certificates that it issues to daemons.
 
-EC P-256 throughout. A certificate says who its holder is by one URI name, penstock://CLUSTER/ROLE/NAME; the role is
-controller, node or login. Only a controller's certificate also carries host names: a node's or login host's
-certificate, stolen, cannot pose as the controller. A node serves too, the streams of its steps, to clients that look
-for the URI name of that very node. Certificates hold for 90 days and are made anew when a third
-is left.
+All keys are EC P-256. A certificate identifies its holder by one URI name, penstock://CLUSTER/ROLE/NAME; the role is
+controller, node or login. Only a controller's certificate also has host names, one of which identifies the role
+(names.py), so a stolen certificate of a node or login host cannot be used to impersonate the controller. Nodes are
+servers as well, for the streams of their steps; clients of these check for that node's URI name. Certificates are valid
+for 90 days and are renewed when a third of that is left.
 
-The CA's key stays on the controller's machine (or is taken offline: then certificates are made by hand). There is no
-intermediate CA and no CRL: a stolen certificate's serial number goes to `denied.json`, which the controller reads.
+The CA's key stays on the controller's machine (or is kept offline; certificates are then issued manually). There is no
+intermediate CA and no CRL: the serial number of a stolen certificate is added to `denied.json`, which the controller
+reads.
 """
 
 import hashlib
@@ -26,13 +27,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.errors import BadSetup
+from penstock.security import issued
 from penstock.security.keyfiles import read_public, read_secret, write_public, write_secret
+from penstock.security.names import CONTROLLER_HOST
 
 ROLES: Final = ("controller", "node", "login")
 CA_DAYS: Final = 3650
+DAY_S: Final = 86_400
 CERTIFICATE_DAYS: Final = 90
 RENEW_DAYS: Final = 30
-#: A new certificate is valid a little in the past, for machines whose clocks are behind.
+#: Certificates are valid from this long before their issue, for machines whose clocks are behind.
 BACKDATE_S: Final = 300
 NAME_LENGTH_MAX: Final = 64
 
@@ -40,12 +44,12 @@ _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{NAME_LENGTH_MAX}}}")
 
 
 class BadCertificate(Exception):
-    """A certificate that was presented is not acceptable; the message says why."""
+    """A presented certificate is not acceptable; the message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a certificate's holder is."""
+class CertifiedIdentity:
+    """The identity of a certificate's holder."""
 
     cluster: str
     role: str
@@ -53,15 +57,15 @@ class Identity:
 
     @property
     def uri(self) -> str:
-        """The name as it stands in the certificate."""
+        """The URI name in the certificate."""
         return f"penstock://{self.cluster}/{self.role}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What one daemon holds: its key, its certificate and the CA's, ready for use and as PEM for gRPC."""
+    """A daemon's credentials: its key, its certificate and the CA's, as objects and as PEM for gRPC."""
 
-    identity: Identity
+    identity: CertifiedIdentity
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
     ca: x509.Certificate
@@ -72,49 +76,75 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """The CA with its key: it can issue."""
+    """The CA with its key, which can issue certificates."""
 
     cluster: str
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
+    folder: Path  # contains the list of issued certificates
 
     @property
     def pem(self) -> bytes:
-        """The CA's certificate, for those who shall trust it."""
+        """The CA's certificate as PEM, for distribution."""
         return to_pem(self.certificate)
 
     def issue(
-        self, role: str, name: str, public_key: ec.EllipticCurvePublicKey, now_us: int, hosts: tuple[str, ...] = ()
+        self,
+        role: str,
+        name: str,
+        public_key: ec.EllipticCurvePublicKey,
+        now_us: int,
+        hosts: tuple[str, ...] = (),
+        *,
+        life_s: int = CERTIFICATE_DAYS * DAY_S,
+        renews: int = 0,
     ) -> x509.Certificate:
-        """A certificate for the holder of this key. hosts (names or addresses): only for a controller, which serves."""
+        """Issues a certificate for the holder of this key, and records it. Raises BadSetup.
+
+        `hosts`: host names or addresses, for a controller only. `renews`: the serial of the certificate that this one
+        replaces; 0 = none.
+        """
         if role not in ROLES:
             raise BadSetup(f"role {role!r} is not one of {', '.join(ROLES)}")
         if hosts and role != "controller":
             raise BadSetup(f"a {role} certificate carries no host names: it must not be able to pose as the controller")
-        uri = Identity(self.cluster, role, check_label(name, "name")).uri
-        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri), *map(_host_name, hosts)]
+        uri = CertifiedIdentity(self.cluster, role, check_label(name, "name")).uri
+        if role == "controller":
+            hosts = (*hosts, CONTROLLER_HOST)
+        elif name.lower() == CONTROLLER_HOST:
+            raise BadSetup(f"{name} is what controllers are known by: a {role} cannot be called so")
+        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri), *map(_host_name, dict.fromkeys(hosts))]
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if role in ("controller", "node"):
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
-        return (
-            _builder(name, self.certificate.subject, public_key, now_us, CERTIFICATE_DAYS)
+        certificate = (
+            _builder(_subject(role, name), self.certificate.subject, public_key, now_us, life_s)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self.key, hashes.SHA256())
         )
+        start_s, end_s = (
+            int(at.timestamp()) for at in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+        )
+        before = issued.serial_text(renews) if renews else ""
+        serial = issued.serial_text(certificate.serial_number)
+        issued.note(self.folder, issued.Issued(serial, role, name, start_s, end_s, before))
+        return certificate
 
 
 def check_label(text: str, what: str) -> str:
-    """A cluster's, node's or host's name as it may stand in a certificate."""
+    """Validates a cluster's, node's or host's name for a certificate."""
     if not _NAME.fullmatch(text):
         raise BadSetup(f"{what} {text!r} may only have 1 to {NAME_LENGTH_MAX} letters, digits, '_', '-' and '.'")
     return text
 
 
 def create_ca(folder: Path, cluster: str, now_us: int) -> Authority:
-    """Make a new CA in ca.pem and ca.key. An existing one is never overwritten: every certificate hangs on it."""
+    """Creates a CA in ca.pem and ca.key. Never overwrites an existing one, on which all certificates depend. Raises
+    BadSetup.
+    """
     check_label(cluster, "cluster name")
     if (folder / "ca.key").exists() or (folder / "ca.pem").exists():
         raise BadSetup(f"{folder}: there is a CA already; every certificate of the cluster depends on it")
@@ -130,7 +160,7 @@ def create_ca(folder: Path, cluster: str, now_us: int) -> Authority:
         ]
     )
     certificate = (
-        _builder("", subject, key.public_key(), now_us, CA_DAYS, subject)
+        _builder(subject, subject, key.public_key(), now_us, CA_DAYS * DAY_S)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -138,11 +168,11 @@ def create_ca(folder: Path, cluster: str, now_us: int) -> Authority:
     )
     write_secret(folder / "ca.key", key_to_pem(key))
     write_public(folder / "ca.pem", to_pem(certificate))
-    return Authority(cluster, key, certificate)
+    return Authority(cluster, key, certificate, folder)
 
 
 def load_ca(folder: Path) -> Authority:
-    """The CA with its key. Raises BadSetup when the key is missing, unsafe or not the certificate's."""
+    """Loads the CA with its key. Raises BadSetup if the key is missing, unsafe or not the certificate's."""
     key = _load_key(read_secret(folder / "ca.key"), folder / "ca.key")
     certificate = parse_certificate(read_public(folder / "ca.pem"), str(folder / "ca.pem"))
     if certificate.public_key() != key.public_key():
@@ -150,13 +180,13 @@ def load_ca(folder: Path) -> Authority:
     units = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
     if len(units) != 1:
         raise BadSetup(f"{folder / 'ca.pem'}: not a Penstock CA: it names no cluster")
-    return Authority(str(units[0].value), key, certificate)
+    return Authority(str(units[0].value), key, certificate, folder)
 
 
 def issue_to_folder(
     authority: Authority, folder: Path, role: str, name: str, now_us: int, hosts: tuple[str, ...] = ()
 ) -> None:
-    """Make a key and a certificate for a daemon, as ROLE.key, ROLE.pem and ca.pem in its folder."""
+    """Creates a key and a certificate for a daemon: ROLE.key, ROLE.pem and ca.pem in its folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -169,18 +199,22 @@ def issue_to_folder(
 
 
 def ensure_controller(folder: Path, name: str, hosts: tuple[str, ...], now_us: int) -> Credentials:
-    """The controller's credentials, made anew when they are missing, run out soon or lack one of its host names."""
+    """Returns the controller's credentials, which are recreated if missing, about to expire or without one of the host
+    names.
+    """
     if (folder / "controller.pem").exists():
         held = load_credentials(folder, "controller", None)
         runs_out = held.certificate.not_valid_after_utc - timedelta(days=RENEW_DAYS) <= to_datetime(now_us)
-        if not runs_out and set(map(_host_name, hosts)) <= set(_alternative_names(held.certificate)):
+        if not runs_out and set(map(_host_name, (*hosts, CONTROLLER_HOST))) <= set(
+            _alternative_names(held.certificate)
+        ):
             return held
     issue_to_folder(load_ca(folder), folder, "controller", name, now_us, hosts)
     return load_credentials(folder, "controller", now_us)
 
 
 def load_credentials(folder: Path, role: str, now_us: int | None) -> Credentials:
-    """A daemon's key and certificates, checked against each other; now_us None = also when they have run out."""
+    """Loads a daemon's key and certificates, and checks that they match. `now_us` None: expired ones are accepted."""
     key_pem = read_secret(folder / f"{role}.key")
     certificate_pem = read_public(folder / f"{role}.pem")
     ca_pem = read_public(folder / "ca.pem")
@@ -198,8 +232,8 @@ def load_credentials(folder: Path, role: str, now_us: int | None) -> Credentials
     return Credentials(identity, key, certificate, ca, key_pem, certificate_pem, ca_pem)
 
 
-def check_certificate(certificate: x509.Certificate, ca: x509.Certificate, now_us: int | None) -> Identity:
-    """Whose certificate this is, if the CA signed it and it is valid now. Raises BadCertificate."""
+def check_certificate(certificate: x509.Certificate, ca: x509.Certificate, now_us: int | None) -> CertifiedIdentity:
+    """Returns the holder of the certificate if the CA signed it and it is valid now. Raises BadCertificate."""
     try:
         certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
@@ -215,8 +249,8 @@ def check_certificate(certificate: x509.Certificate, ca: x509.Certificate, now_u
     return identity_of(certificate)
 
 
-def identity_of(certificate: x509.Certificate) -> Identity:
-    """What the one penstock:// name of a certificate says. Says nothing about whether to believe it."""
+def identity_of(certificate: x509.Certificate) -> CertifiedIdentity:
+    """Parses the one penstock:// name of a certificate, without verifying the certificate. Raises BadCertificate."""
     uris = [n.value for n in _alternative_names(certificate) if isinstance(n, x509.UniformResourceIdentifier)]
     if len(uris) != 1:
         raise BadCertificate("the certificate does not have exactly one URI name")
@@ -224,53 +258,56 @@ def identity_of(certificate: x509.Certificate) -> Identity:
     parts = rest.split("/")
     if scheme != "penstock" or len(parts) != 3 or parts[1] not in ROLES or not all(map(_NAME.fullmatch, parts)):
         raise BadCertificate(f"the certificate's URI name {uris[0]!r} is not penstock://CLUSTER/ROLE/NAME")
-    return Identity(*parts)
+    return CertifiedIdentity(*parts)
 
 
 def load_denied(path: Path) -> frozenset[int]:
-    """Serial numbers of certificates that are no longer accepted: a JSON list of hex texts. No file = none."""
+    """Loads the serial numbers of revoked certificates, and of their renewals, from a JSON list of hex texts beside the
+    CA's key. A missing file is an empty list.
+    """
     if not path.exists():
         return frozenset()
     try:
-        return frozenset(int(serial, 16) for serial in json.loads(read_public(path, "deny list")))
+        denied = frozenset(int(serial, 16) for serial in json.loads(read_public(path, "deny list")))
     except (ValueError, TypeError) as error:
         raise BadSetup(f"{path}: must be a JSON list of serial numbers in hex, as texts: {error}") from error
+    return issued.with_renewals(denied, issued.read(path.parent))
 
 
 def make_key() -> ec.EllipticCurvePrivateKey:
-    """A new private key."""
+    """Creates a private key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Unencrypted: the file's mode protects it, as a daemon starts with nobody there to type a password."""
+    """Returns the key as unencrypted PEM. The file's mode protects it: a daemon starts unattended, without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def to_pem(certificate: x509.Certificate) -> bytes:
-    """PEM text of a certificate."""
+    """Returns the certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def to_der(certificate: x509.Certificate) -> bytes:
-    """The bytes that are signed and fingerprinted."""
+    """Returns the certificate as DER, the form that is signed and fingerprinted."""
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
 def fingerprint(certificate_der: bytes) -> bytes:
-    """SHA-256 of a certificate."""
+    """Returns the SHA-256 digest of a certificate."""
     return hashlib.sha256(certificate_der).digest()
 
 
 def to_datetime(at_us: int) -> datetime:
-    """A point in time in the form that certificates use: whole seconds, UTC."""
+    """Converts a point in time to the form that certificates use: whole seconds, UTC."""
     return datetime.fromtimestamp(at_us // 1_000_000, UTC)
 
 
 def parse_certificate(pem: bytes, what: str) -> x509.Certificate:
-    """The first certificate of a PEM text. Raises BadSetup."""
+    """Parses the first certificate of a PEM text. Raises BadSetup."""
     try:
         return x509.load_pem_x509_certificate(pem)
     except (ValueError, x509.InvalidVersion) as error:
@@ -302,29 +339,38 @@ def _host_name(host: str) -> x509.GeneralName:
 
 
 def check_host(host: str) -> str:
-    """A host's name as it may stand in a certificate."""
+    """Validates a host name for a certificate."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", host):
         raise BadSetup(f"host name {host!r} is neither a host's name nor an address")
     return host
 
 
+def _subject(role: str, name: str) -> x509.Name:
+    """Returns the subject, for display. Only a controller's has a common name: without host names, clients would
+    compare it.
+    """
+    if role == "controller":
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    unit, holder = NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.USER_ID
+    return x509.Name([x509.NameAttribute(unit, role), x509.NameAttribute(holder, name)])
+
+
 def _builder(
-    name: str,
+    subject: x509.Name,
     issuer: x509.Name,
     public_key: ec.EllipticCurvePublicKey,
     now_us: int,
-    days: int,
-    subject: x509.Name | None = None,
+    life_s: int,
 ) -> x509.CertificateBuilder:
     now = to_datetime(now_us)
     return (
         x509.CertificateBuilder()
-        .subject_name(subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .subject_name(subject)
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(seconds=BACKDATE_S))
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_after(now + timedelta(seconds=life_s))
     )
 
 

@@ -1,15 +1,19 @@
-"""How a new node gets its certificate: a one-use join token, carried over by a person.
+"""Joining: a new node gets its certificate with a one-use join token, which the administrator transfers.
 
-The controller makes the token (`penstock node token NAME`): 128 random bits, good for one hour, one use and one node
-name, with the CA's fingerprint and the controller's address inside. The node makes its key itself, and the key never
-leaves it. Before it sends anything it looks at the chain that the server shows, takes the CA certificate whose
-fingerprint is in the token, and opens the real connection trusting that one alone: who sits in between sees neither
-token nor request.
+The first machine that presents the token becomes that node, so tokens are never passed on a command line, which all
+users of a machine can read.
 
-The controller keeps only hashes of the secrets, in a 0600 file that is synced before a token is handed out and before
-a certificate is. A used token is kept until it would have expired, to tell "used twice" (somebody else may have used
-it) from "never existed". A node may join again, with a new token, for a new certificate. A login host joins in the same
-way, with a token for the role login.
+The controller creates the token (`penstock node token NAME`): 128 random bits, valid for one hour, one use and one node
+name, with the CA's fingerprint and the controller's address. The node creates its own key, which never leaves it.
+Before it sends anything, it examines the certificate chain that the server presents, takes the CA certificate whose
+fingerprint is in the token, and opens the real connection trusting that one only: a machine in the middle can read
+neither token nor request.
+
+The controller stores only hashes of the secrets, in a file with mode 0600 that is synced before a token is returned and
+before a certificate is. A used token is kept until it would have expired, to distinguish "used twice" (possibly by an
+attacker) from "never existed". A node may join again, with a new token, for a new certificate; a new token voids an
+unused one for the same node, which may have been disclosed. A login host joins in the same way, with a token for the
+role login.
 """
 
 import base64
@@ -17,7 +21,9 @@ import hashlib
 import socket
 import ssl
 from pathlib import Path
-from typing import Any, Final
+
+# Any: methods of ssl that newer versions expose and older ones hide, and gRPC's calls, which have no types
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from cryptography import x509
@@ -27,6 +33,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from penstock.clusterfile import split_address
 from penstock.errors import BadSetup, PenstockError, Unreachable
 from penstock.security.ca import (
     Authority,
@@ -43,13 +50,18 @@ from penstock.security.ca import (
     to_pem,
 )
 from penstock.security.keyfiles import read_secret, write_public, write_secret
+from penstock.security.names import CONTROLLER_OPTIONS
 from penstock.values.refusals import TEXT, Code
+
+if TYPE_CHECKING:
+    import grpc
+    from google.protobuf.message import Message
 
 LIFETIME_US: Final = 3_600_000_000
 SECRET_BYTES: Final = 16
-#: A controller's certificate is never given over the network.
+#: Roles that may join. Controllers' certificates are never sent over the network.
 JOIN_ROLES: Final = ("node", "login")
-#: Nodes that may be waiting to join at one time; a cluster of this size is set up within the hour of one token's life.
+#: Nodes that may be waiting to join: a cluster of this size can be set up within the lifetime of a token.
 TOKENS_MAX: Final = 10_000
 CSR_BYTES_MAX: Final = 16 * 1024
 TOKEN_TEXT_MAX: Final = 2048
@@ -59,7 +71,7 @@ _PREFIX: Final = "penstock-join-1."
 
 
 class JoinRefused(PenstockError):
-    """A node may not join with this token. `reason` is one word for tables and tests."""
+    """A refusal of a join token. `reason` is one word for tables and tests."""
 
     def __init__(self, reason: str, explanation: str) -> None:
         super().__init__(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
@@ -67,7 +79,7 @@ class JoinRefused(PenstockError):
 
 
 class JoinToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a join token says."""
+    """The content of a join token."""
 
     cluster: str
     node: str
@@ -78,12 +90,12 @@ class JoinToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     role: str = "node"
 
     def to_text(self) -> str:
-        """The form that is copied by a person."""
+        """Formats the token as the text that the administrator copies."""
         return _PREFIX + base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
 
 
 def parse_join_token(text: str) -> JoinToken:
-    """Read a token. Raises JoinRefused when it is not one."""
+    """Parses a token. Raises JoinRefused."""
     body = text.strip().removeprefix(_PREFIX)
     if body == text.strip() or len(body) > TOKEN_TEXT_MAX:
         raise JoinRefused("malformed", "this is not a join token: make one with `penstock node token NAME`")
@@ -95,7 +107,7 @@ def parse_join_token(text: str) -> JoinToken:
 
 
 class Pending(msgspec.Struct):
-    """What the controller keeps of a token."""
+    """The controller's record of a token."""
 
     node: str
     expires_at_us: int
@@ -104,7 +116,7 @@ class Pending(msgspec.Struct):
 
 
 class JoinTokens:
-    """The controller's side: the tokens that were given out. One process uses the file."""
+    """The controller's table of issued tokens. Only one process may use the file."""
 
     def __init__(self, path: Path, cluster: str, ca: x509.Certificate, address: str) -> None:
         self._path = path
@@ -114,7 +126,7 @@ class JoinTokens:
         self._pending = self._read()
 
     def create(self, node: str, secret: bytes, now_us: int, role: str = "node") -> tuple[str, int]:
-        """A token for this node or login host, and when it expires. secret: 16 random bytes."""
+        """Creates a token for this node or login host; returns it and its expiry. `secret`: 16 random bytes."""
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"a secret has {SECRET_BYTES} bytes")
         check_label(node, "node name")
@@ -124,13 +136,14 @@ class JoinTokens:
         if len(self._pending) >= TOKENS_MAX:
             raise PenstockError(Code.BUSY, f"{TOKENS_MAX} join tokens are waiting already: they expire within the hour")
         expires_at_us = now_us + LIFETIME_US
-        pending = {**self._pending, _hash(secret): Pending(node, expires_at_us, role=role)}
+        kept = {k: p for k, p in self._pending.items() if p.used or (p.node, p.role) != (node, role)}
+        pending = {**kept, _hash(secret): Pending(node, expires_at_us, role=role)}
         self._store(pending)
         token = JoinToken(self._cluster, node, self._address, self._fingerprint, secret, expires_at_us, role)
         return token.to_text(), expires_at_us
 
     def redeem(self, text: str, node: str, now_us: int) -> Pending:
-        """Use the token up for this node; returns what it was for. Raises JoinRefused, and then nothing has changed."""
+        """Marks the token as used by this node; returns its record. If it raises JoinRefused, nothing has changed."""
         key = _hash(parse_join_token(text).secret)
         pending = self._pending.get(key)
         if pending is None:
@@ -148,7 +161,7 @@ class JoinTokens:
         return used
 
     def _sweep(self, now_us: int) -> None:
-        """Forget tokens an hour after they have expired; until then they are refused by their proper reason."""
+        """Drops tokens an hour after their expiry; until then they are refused with the specific reason."""
         kept = {k: p for k, p in self._pending.items() if p.expires_at_us + LIFETIME_US >= now_us}
         if len(kept) != len(self._pending):
             self._store(kept)
@@ -171,16 +184,17 @@ class JoinTokens:
 def admit(
     authority: Authority, tokens: JoinTokens, token: str, node: str, csr_pem: bytes, now_us: int
 ) -> tuple[bytes, bytes]:
-    """The controller's whole answer to JoinNode: the node's certificate and the CA's, as PEM. Raises JoinRefused.
+    """Handles JoinNode: returns the node's certificate and the CA's, as PEM. Raises JoinRefused.
 
-    Of the request for a certificate only the key is taken: name and role come from the table of tokens.
+    Only the key of the certificate request is used: name and role come from the table of tokens.
     """
-    public_key = _key_of_request(csr_pem)
+    public_key = key_of_request(csr_pem)
     redeemed = tokens.redeem(token, node, now_us)
     return to_pem(authority.issue(redeemed.role, redeemed.node, public_key, now_us)), authority.pem
 
 
-def _key_of_request(csr_pem: bytes) -> ec.EllipticCurvePublicKey:
+def key_of_request(csr_pem: bytes) -> ec.EllipticCurvePublicKey:
+    """Returns the key of a certificate request, which must be signed with it. Raises JoinRefused."""
     if len(csr_pem) > CSR_BYTES_MAX:
         raise JoinRefused("request", "the certificate request is too long")
     try:
@@ -197,7 +211,10 @@ def _key_of_request(csr_pem: bytes) -> ec.EllipticCurvePublicKey:
 def join(
     token_text: str, node: str, folder: Path, now_us: int, address: str = "", timeout_s: float = CONNECT_TIMEOUT_S
 ) -> Credentials:
-    """The node's side: get a certificate, write ROLE.key, ROLE.pem, ca.pem. address: another way to the controller."""
+    """Joins the cluster, on the node: gets a certificate, writes ROLE.key, ROLE.pem and ca.pem.
+
+    `address`: overrides the controller's address in the token.
+    """
     token = parse_join_token(token_text)
     if token.node != node:
         raise JoinRefused("name", f"the join token is for node {token.node!r}, this is {node!r}")
@@ -212,7 +229,7 @@ def join(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node[:64])])
     )
     csr_pem = request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-    certificate_pem = _ask(address, ca, token_text.strip(), node, csr_pem, timeout_s)
+    certificate_pem = _request_certificate(address, ca, token_text.strip(), node, csr_pem, timeout_s)
     certificate = parse_certificate(certificate_pem, f"{address}: the answer")
     try:
         identity = check_certificate(certificate, ca, now_us)
@@ -237,11 +254,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def pinned_ca(address: str, ca_fingerprint: bytes, timeout_s: float) -> x509.Certificate:
-    """The CA certificate that the server shows, if it has this fingerprint. Nothing is sent but a handshake."""
-    from penstock.client import split_address
-
+    """Returns the CA certificate that the server presents, if it has this fingerprint. Sends nothing but a TLS handshake."""
     host, port = split_address(address)
-    # Not verified on purpose: the fingerprint decides, and the connection that carries anything is verified in full.
+    # Deliberately unverified: the fingerprint decides, and the connection that carries data is fully verified.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -264,7 +279,7 @@ def pinned_ca(address: str, ca_fingerprint: bytes, timeout_s: float) -> x509.Cer
 
 
 def _shown_chain(secured: ssl.SSLSocket) -> list[bytes]:
-    """The certificates that the server sent. A public method since Python 3.13; before, the same one a level below."""
+    """Returns the certificates that the server sent. The method is public since Python 3.13; before, it is on `_sslobj`."""
     public: Any = getattr(secured, "get_unverified_chain", None)
     if public is not None:
         return list(public())
@@ -272,27 +287,36 @@ def _shown_chain(secured: ssl.SSLSocket) -> list[bytes]:
     return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in lower.get_unverified_chain() or ()]
 
 
-def _ask(address: str, ca: x509.Certificate, token: str, node: str, csr_pem: bytes, timeout_s: float) -> bytes:
-    import grpc
-
-    from penstock.client import CHANNEL_OPTIONS, TryAgain, find_rpc, quiet_grpc, raise_for
+def _request_certificate(
+    address: str, ca: x509.Certificate, token: str, node: str, csr_pem: bytes, timeout_s: float
+) -> bytes:
     from penstock.security.tls import client_channel
     from penstock.v1.controller_pb2 import JoinNodeRequest
 
-    quiet_grpc()
     request = JoinNodeRequest(token=token, node_name=node, csr_pem=csr_pem)
-    rpc = find_rpc("JoinNode", request)
-    with grpc.secure_channel(address, client_channel(to_pem(ca)), options=CHANNEL_OPTIONS) as channel:
+    return ask_certificate("JoinNode", request, address, client_channel(to_pem(ca)), timeout_s)
+
+
+def ask_certificate(
+    method: str, request: "Message", address: str, credentials: "grpc.ChannelCredentials", timeout_s: float
+) -> bytes:
+    """Sends the request; returns the certificate in the controller's answer, PEM. Raises PenstockError."""
+    import grpc
+
+    from penstock.calls import final_error, find_rpc
+    from penstock.grpclib import CHANNEL_OPTIONS, call_failed, quiet_grpc
+
+    quiet_grpc()
+    rpc = find_rpc(method, request)
+    options = (*CHANNEL_OPTIONS, *CONTROLLER_OPTIONS)
+    with grpc.secure_channel(address, credentials, options=options) as channel:
         call: Any = channel.unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
         try:
             return bytes(call(request, timeout=timeout_s).certificate_pem)
         except grpc.RpcError as error:
-            try:
-                raise_for(error)
-            except TryAgain as broken:
-                raise broken.error from error
+            raise final_error(call_failed(error)) from error
 
 
 def _hash(secret: bytes) -> str:
-    """Plain SHA-256 will do: the secret has 128 random bits, there is nothing to guess."""
+    """Returns a plain SHA-256 digest, which suffices: a secret of 128 random bits cannot be guessed."""
     return hashlib.sha256(secret).hexdigest()

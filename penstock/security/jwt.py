@@ -1,7 +1,7 @@
-"""JSON web tokens (RFC 7519) as Slurm's auth/jwt takes them: `sun` is the user, `iat` and `exp` the seconds since 1970.
+"""Creates JSON web tokens (RFC 7519) for Slurm's auth/jwt: `sun` is the user, `iat` and `exp` are seconds since 1970.
 
-The key's file says how it is signed: an RSA private key in PEM for RS256, any other content for HS256. Tokens are only made
-here; Penstock itself asks for its own (tokens.py). Made with the cryptography package.
+The contents of the key file select the algorithm: an RSA private key in PEM for RS256, anything else for HS256.
+Penstock's own requests use the tokens of tokens.py instead.
 """
 
 import base64
@@ -12,18 +12,18 @@ from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 KEY_BYTES_MAX: Final = 64 * 1024
-#: RFC 7518: an HS256 key has at least the size of its hash. Slurm's own instructions make 32 bytes.
+#: Below the 32 bytes that RFC 7518 requires for HS256 and Slurm's instructions generate.
 KEY_BYTES_MIN: Final = 16
 LIFESPAN_DEFAULT_S: Final = 1800
 LIFESPAN_MAX_S: Final = 10 * 366 * 86400
 
 
 class BadKey(ValueError):
-    """The file holds no key that can sign."""
+    """The file contains no key that can sign."""
 
 
 def make_jwt(key: bytes, user_name: str, now_s: int, lifespan_s: int) -> str:
-    """A signed token. Raises BadKey."""
+    """Returns a signed token. Raises BadKey."""
     private = _private_key(key)
     algorithm = "HS256" if private is None else "RS256"
     claims = {"exp": now_s + lifespan_s, "iat": now_s, "sun": user_name}

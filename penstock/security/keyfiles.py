@@ -1,7 +1,7 @@
-"""Private keys and other secrets in files: written so that only their owner can read them, refused when others can.
+"""Private keys and other secrets in files: written readable only by their owner, refused if other users can read them.
 
-A key that is readable by others, owned by somebody else or reached through a symbolic link is not used, and not
-repaired silently: somebody may have read it already. Writing goes through a draft in the same folder, synced, then
+A key that is readable by others, owned by another user or reached through a symbolic link is refused, not silently
+repaired: it may have been disclosed already. Writing uses a temporary file in the same folder, which is synced, then
 renamed.
 """
 
@@ -12,12 +12,12 @@ from typing import Final
 
 from penstock.errors import BadSetup
 
-#: Keys and certificates are a few kilobytes, the table of join tokens at most some megabytes.
+#: Keys and certificates take a few kilobytes, the table of join tokens at most some megabytes.
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def read_secret(path: Path, what: str = "private key") -> bytes:
-    """The file's content, if nobody but this process's user can have read it."""
+    """Reads the file if no other user can have read it. Raises BadSetup."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             _check(os.fstat(file.fileno()), path, what)
@@ -27,7 +27,7 @@ def read_secret(path: Path, what: str = "private key") -> bytes:
 
 
 def read_public(path: Path, what: str = "certificate") -> bytes:
-    """The content of a file that everybody may read."""
+    """Reads a file that all users may read. Raises BadSetup."""
     try:
         with open(path, "rb") as file:
             return file.read(FILE_BYTES_MAX)
@@ -51,12 +51,12 @@ def _check(status: os.stat_result, path: Path, what: str) -> None:
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """Write the file in one step, mode 0600 from its first byte."""
+    """Replaces the file atomically, with mode 0600 from its first byte."""
     _write(path, data, 0o600)
 
 
 def write_public(path: Path, data: bytes) -> None:
-    """Write the file in one step, readable by all whatever the umask."""
+    """Replaces the file atomically, readable by all users regardless of the umask."""
     _write(path, data, 0o644)
 
 

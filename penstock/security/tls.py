@@ -1,10 +1,12 @@
-"""gRPC credentials made from a daemon's key and certificates. One function per kind of connection, nothing else.
+"""Creates gRPC credentials from a daemon's key and certificates: one function per kind of connection.
 
-A server sends the CA's certificate along with its own: a node that joins knows the CA by its fingerprint only and
-takes the certificate from there (see join). This module stays light, commands use it: `cryptography` is not imported
-here.
+A server sends the CA's certificate along with its own: a joining node knows only the CA's fingerprint and takes the
+certificate from there (see join). Commands import this module, so it does not import `cryptography`.
 """
 
+from collections.abc import Callable
+
+# Any: gRPC's certificate configuration, which has no type
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -13,25 +15,42 @@ if TYPE_CHECKING:
     from penstock.security.ca import Credentials
 
 
-def command_port(credentials: "Credentials") -> Any:
-    """The port for commands: the controller proves itself, the caller comes with a token."""
-    return grpc.ssl_server_credentials([_own(credentials)])
+def command_port(now: "Callable[[], Credentials]") -> grpc.ServerCredentials:
+    """Returns credentials of the port for commands: the controller authenticates itself, the caller sends a token."""
+    return _port(now, False)
 
 
-def node_port(credentials: "Credentials") -> Any:
-    """The port for node daemons: both sides prove themselves, or there is no connection."""
-    return grpc.ssl_server_credentials(
-        [_own(credentials)], root_certificates=credentials.ca_pem, require_client_auth=True
-    )
+def node_port(now: "Callable[[], Credentials]") -> grpc.ServerCredentials:
+    """Returns credentials of the port for node daemons: both sides authenticate with certificates."""
+    return _port(now, True)
 
 
-def node_channel(credentials: "Credentials") -> Any:
-    """A daemon's connection to the node port."""
+def _port(now: "Callable[[], Credentials]", is_mutual: bool) -> grpc.ServerCredentials:
+    """Returns credentials that are taken from `now` for each connection. gRPC calls it in its own threads."""
+    shown = now()
+
+    def configuration(credentials: "Credentials") -> grpc.ServerCertificateConfiguration:
+        roots = credentials.ca_pem if is_mutual else None
+        return grpc.ssl_server_certificate_configuration([_own(credentials)], root_certificates=roots)
+
+    def renewed() -> Any:
+        nonlocal shown
+        credentials = now()
+        if credentials is shown:
+            return None
+        shown = credentials
+        return configuration(credentials)
+
+    return grpc.dynamic_ssl_server_credentials(configuration(shown), renewed, is_mutual)
+
+
+def node_channel(credentials: "Credentials") -> grpc.ChannelCredentials:
+    """Returns credentials of a daemon's connection to the node port."""
     return grpc.ssl_channel_credentials(credentials.ca_pem, credentials.key_pem, credentials.certificate_pem)
 
 
-def client_channel(ca_pem: bytes) -> Any:
-    """A command's connection to the command port."""
+def client_channel(ca_pem: bytes) -> grpc.ChannelCredentials:
+    """Returns credentials of a command's connection to the command port."""
     return grpc.ssl_channel_credentials(root_certificates=ca_pem)
 
 

@@ -1,13 +1,14 @@
-"""User tokens: "the kernel of HOST says that this is uid U", good for one call within a minute.
+"""User tokens: "the kernel of HOST states that this is uid U", valid for one call within a minute.
 
 A token is [version, claims, signer's certificate, signature] in msgpack. The signature, by the certificate's EC key,
-covers a fixed prefix and the claims. The verifier believes it when the certificate comes from the cluster's CA, is in
-force, is not on the deny list; when the claims name this cluster and the signer's own host; when the times fit; and when
-the token was not seen before. A controller and a login host may speak for everybody. A node may speak only for users who
-have a job there at that moment, which the verifier asks of its owner: a stolen node key is no more than those users.
+covers a fixed prefix and the claims. The verifier accepts it if the certificate was issued by the cluster's CA, is
+within its term and not on the deny list; the claims name this cluster and the signer's own host; the times are valid;
+and the token has not been used. A node may sign only for users who have a job there at that moment, as reported by the
+verifier's owner: a stolen node key gives access as those users only. Further restrictions by host and user are in
+ctld/rpc/gate/auth.py.
 
-Tokens seen are remembered in memory until they have expired. After a restart nothing is remembered, so a token made
-before the start is answered with "try again": it could be a replay, and a client makes a new one in a millisecond.
+Used tokens are remembered in memory until they expire. A restart clears that memory, so tokens made before it are
+refused with "try again": they could be replays, and a client gets a new one in a millisecond.
 """
 
 import os
@@ -28,16 +29,16 @@ TOKEN_VERSION: Final = 1
 LIFETIME_US: Final = 60_000_000
 SKEW_US: Final = 30_000_000
 TOKEN_BYTES_MAX: Final = 4096
-#: Tokens in force at one time: 1,000 calls a second for the 90 seconds that one is remembered, with room for bursts.
+#: Tokens remembered at one time: 1,000 calls per second for the 90 seconds that each is kept, with room for bursts.
 SEEN_MAX: Final = 200_000
-#: Hosts of a cluster whose certificates are kept parsed: nodes with jobs that call, and login hosts.
+#: Hosts whose parsed certificates are cached: nodes whose jobs call the controller, and login hosts.
 SIGNERS_MAX: Final = 8192
 _PREFIX: Final = b"penstock user token 1\n"
 _ECDSA: Final = ec.ECDSA(hashes.SHA256())
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a token says."""
+    """The content of a token."""
 
     uid: int
     gid: int
@@ -49,12 +50,13 @@ class Claims(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whom a good token speaks for, and the role of the host that says so."""
+    """The user of a valid token, and the role of the host that signed it."""
 
     uid: int
     gid: int
     host: str
     role: str  # controller, login or node
+    has_job: bool = True  # whether the user has a job on the signing node; only root is accepted without
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -77,7 +79,7 @@ class TokenRefused(PenstockError):
 
 
 class TokenIssuer:
-    """Makes tokens in the name of this host."""
+    """Signs tokens on behalf of this host."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._key = credentials.key
@@ -86,7 +88,7 @@ class TokenIssuer:
         self._cluster = credentials.identity.cluster
 
     def issue(self, uid: int, gid: int, now_us: int) -> bytes:
-        """A token for one call by this user."""
+        """Returns a token for one call by this user."""
         claims = msgspec.msgpack.encode(
             Claims(uid, gid, self._host, self._cluster, now_us, now_us + LIFETIME_US, os.urandom(16))
         )
@@ -99,27 +101,27 @@ class _Signer(msgspec.Struct, frozen=True):
     host: str
     role: str
     serial: int
-    start_us: int  # the certificate's term
+    start_us: int  # term of the certificate
     end_us: int
 
 
 class TokenVerifier:
-    """Tells good tokens from bad ones, each good one once."""
+    """Verifies tokens, and accepts each valid one once."""
 
     def __init__(
         self, ca: x509.Certificate, cluster: str, started_us: int, denied: frozenset[int] = frozenset()
     ) -> None:
         self.denied = denied
-        #: (node, uid) -> has this user a job there now? Nobody has, until the owner of the verifier says otherwise.
+        #: (node, uid) -> whether the user has a job there now. Refuses all until the verifier's owner sets it.
         self.has_job: Callable[[str, int], bool] = lambda node, uid: False
         self._ca = ca
         self._cluster = cluster
         self._started_us = started_us
-        self._seen: dict[bytes, int] = {}  # jti -> forget at; in order of arrival
+        self._seen: dict[bytes, int] = {}  # jti -> expiry, in order of arrival
         self._signers: dict[bytes, _Signer] = {}
 
     def verify(self, token: bytes, now_us: int) -> Caller:
-        """Whose token this is. Raises TokenRefused."""
+        """Returns the caller of the token. Raises TokenRefused."""
         if len(token) > TOKEN_BYTES_MAX:
             raise TokenRefused("malformed", "the token is too long")
         try:
@@ -138,12 +140,13 @@ class TokenVerifier:
             raise TokenRefused("cluster", f"the token is for cluster {claims.aud!r} from host {claims.host!r}")
         self._check_times(claims, now_us)
         self._remember(claims, now_us)
-        if signer.role == "node" and not self.has_job(signer.host, claims.uid):
+        has_job = signer.role != "node" or self.has_job(signer.host, claims.uid)
+        if not has_job and claims.uid != 0:
             raise TokenRefused("no-job", f"uid {claims.uid} has no job on node {signer.host}")
-        return Caller(claims.uid, claims.gid, signer.host, signer.role)
+        return Caller(claims.uid, claims.gid, signer.host, signer.role, has_job)
 
     def _signer(self, der: bytes, now_us: int) -> _Signer:
-        """The CA's signature is checked once per certificate; its term and the deny list at every use."""
+        """Verifies the CA's signature once per certificate, its term and the deny list on every use."""
         known = self._signers.get(der)
         signer = known or self._read_signer(der)
         if signer.serial in self.denied:
@@ -203,7 +206,7 @@ class TokenVerifier:
             self._forget(now_us)
 
     def _forget(self, now_us: int) -> None:
-        """Drop what has expired, oldest arrivals first; one that is out of order only stays a little longer."""
+        """Drops expired tokens, oldest arrivals first; those that arrived out of order stay a little longer."""
         expired = []
         for jti, forget_us in self._seen.items():
             if forget_us >= now_us:

@@ -145,7 +145,7 @@ class JobColumn(_message.Message):
     def __init__(self, numbers: _Optional[_Iterable[int]] = ..., words: _Optional[_Iterable[bytes]] = ..., index: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list", "het_job_id", "het_offset", "het_job_ids", "system_comment", "cron", "borrowed")
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "exit", "attempt", "request", "tres_req", "tres_alloc", "last_sched_at_us", "admin_comment", "dependency", "hold", "mem_mb", "mem_is_per_cpu", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "preempt_at_us", "planned_start_at_us", "planned_node_list", "het_job_id", "het_offset", "het_job_ids", "system_comment", "cron", "borrowed", "resized_at_us", "derived_exit", "end_state")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +196,9 @@ class JobInfo(_message.Message):
     SYSTEM_COMMENT_FIELD_NUMBER: _ClassVar[int]
     CRON_FIELD_NUMBER: _ClassVar[int]
     BORROWED_FIELD_NUMBER: _ClassVar[int]
+    RESIZED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    DERIVED_EXIT_FIELD_NUMBER: _ClassVar[int]
+    END_STATE_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task_id: int
@@ -246,7 +249,10 @@ class JobInfo(_message.Message):
     system_comment: str
     cron: str
     borrowed: bool
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ..., system_comment: _Optional[str] = ..., cron: _Optional[str] = ..., borrowed: bool = ...) -> None: ...
+    resized_at_us: int
+    derived_exit: _common_pb2.ExitStatus
+    end_state: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ..., system_comment: _Optional[str] = ..., cron: _Optional[str] = ..., borrowed: bool = ..., resized_at_us: _Optional[int] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., end_state: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("names", "gpus")
@@ -263,7 +269,7 @@ class ListNodesReply(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
+    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "instance_id", "instance_type", "mcs_label", "is_warning", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     ADDR_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +308,10 @@ class NodeInfo(_message.Message):
     AVAILABLE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     DYNAMIC_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MCS_LABEL_FIELD_NUMBER: _ClassVar[int]
+    IS_WARNING_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPU_DRIVER_FIELD_NUMBER: _ClassVar[int]
@@ -347,6 +357,10 @@ class NodeInfo(_message.Message):
     available_features: _containers.RepeatedScalarFieldContainer[str]
     port: int
     dynamic: bool
+    instance_id: str
+    instance_type: str
+    mcs_label: str
+    is_warning: bool
     reservation: str
     gpus: _containers.RepeatedCompositeFieldContainer[GpuInfo]
     gpu_driver: str
@@ -354,7 +368,7 @@ class NodeInfo(_message.Message):
     nvml_version: str
     gpu_constraint: str
     gpu_why: str
-    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., instance_id: _Optional[str] = ..., instance_type: _Optional[str] = ..., mcs_label: _Optional[str] = ..., is_warning: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
 
 class GpuInfo(_message.Message):
     __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "state", "reason", "reason_user", "since_us", "job_ids", "parent_uuid", "profile", "work", "many_only", "slot", "capability", "serial", "xids", "notes")
@@ -549,6 +563,7 @@ class ControlJobsRequest(_message.Message):
         SUSPEND: _ClassVar[ControlJobsRequest.Action]
         RESUME: _ClassVar[ControlJobsRequest.Action]
         TOP: _ClassVar[ControlJobsRequest.Action]
+        REQUEUE_SPECIAL: _ClassVar[ControlJobsRequest.Action]
     NONE: ControlJobsRequest.Action
     HOLD: ControlJobsRequest.Action
     RELEASE: ControlJobsRequest.Action
@@ -558,6 +573,7 @@ class ControlJobsRequest(_message.Message):
     SUSPEND: ControlJobsRequest.Action
     RESUME: ControlJobsRequest.Action
     TOP: ControlJobsRequest.Action
+    REQUEUE_SPECIAL: ControlJobsRequest.Action
     IDS_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
@@ -846,7 +862,7 @@ class ListReservationsReply(_message.Message):
     def __init__(self, reservations: _Optional[_Iterable[_Union[ReservationInfo, _Mapping]]] = ...) -> None: ...
 
 class ReservationInfo(_message.Message):
-    __slots__ = ("name", "start_at_us", "end_at_us", "is_active", "node_list", "node_count", "core_count", "features", "partition", "flags", "tres", "users", "groups", "accounts", "licenses", "comment", "qos")
+    __slots__ = ("name", "start_at_us", "end_at_us", "is_active", "node_list", "node_count", "core_count", "features", "partition", "flags", "tres", "users", "groups", "accounts", "licenses", "comment", "qos", "allowed_partitions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -864,6 +880,7 @@ class ReservationInfo(_message.Message):
     LICENSES_FIELD_NUMBER: _ClassVar[int]
     COMMENT_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_at_us: int
     end_at_us: int
@@ -881,7 +898,8 @@ class ReservationInfo(_message.Message):
     licenses: _containers.RepeatedScalarFieldContainer[str]
     comment: str
     qos: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., is_active: bool = ..., node_list: _Optional[str] = ..., node_count: _Optional[int] = ..., core_count: _Optional[int] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[str] = ..., tres: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., licenses: _Optional[_Iterable[str]] = ..., comment: _Optional[str] = ..., qos: _Optional[_Iterable[str]] = ...) -> None: ...
+    allowed_partitions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., is_active: bool = ..., node_list: _Optional[str] = ..., node_count: _Optional[int] = ..., core_count: _Optional[int] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[str] = ..., tres: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., licenses: _Optional[_Iterable[str]] = ..., comment: _Optional[str] = ..., qos: _Optional[_Iterable[str]] = ..., allowed_partitions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListLicensesRequest(_message.Message):
     __slots__ = ()
@@ -1026,3 +1044,17 @@ class JoinNodeReply(_message.Message):
     certificate_pem: bytes
     ca_pem: bytes
     def __init__(self, certificate_pem: _Optional[bytes] = ..., ca_pem: _Optional[bytes] = ...) -> None: ...
+
+class RenewCertificateRequest(_message.Message):
+    __slots__ = ("certificate_pem", "csr_pem")
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    CSR_PEM_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    csr_pem: bytes
+    def __init__(self, certificate_pem: _Optional[bytes] = ..., csr_pem: _Optional[bytes] = ...) -> None: ...
+
+class RenewCertificateReply(_message.Message):
+    __slots__ = ("certificate_pem",)
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    def __init__(self, certificate_pem: _Optional[bytes] = ...) -> None: ...

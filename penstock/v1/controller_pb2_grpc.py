@@ -164,6 +164,11 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.JoinNodeRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.JoinNodeReply.FromString,
                 _registered_method=True)
+        self.RenewCertificate = channel.unary_unary(
+                '/penstock.v1.Controller/RenewCertificate',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.RenewCertificateRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.RenewCertificateReply.FromString,
+                _registered_method=True)
         self.CreatePartition = channel.unary_unary(
                 '/penstock.v1.Controller/CreatePartition',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.CreatePartitionRequest.SerializeToString,
@@ -365,6 +370,13 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenewCertificate(self, request, context):
+        """authenticated by the certificate's key
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreatePartition(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -542,6 +554,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.JoinNode,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.JoinNodeRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.JoinNodeReply.SerializeToString,
+            ),
+            'RenewCertificate': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewCertificate,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.RenewCertificateRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.RenewCertificateReply.SerializeToString,
             ),
             'CreatePartition': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePartition,
@@ -1281,6 +1298,33 @@ class Controller(object):
             '/penstock.v1.Controller/JoinNode',
             penstock_dot_v1_dot_controller__pb2.JoinNodeRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.JoinNodeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewCertificate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/RenewCertificate',
+            penstock_dot_v1_dot_controller__pb2.RenewCertificateRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.RenewCertificateReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,7 +42,7 @@ class ControllerMessage(_message.Message):
     def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed")
+    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed", "job_id_seen")
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class Register(_message.Message):
     STREAM_PORT_FIELD_NUMBER: _ClassVar[int]
     STREAM_TLS_FIELD_NUMBER: _ClassVar[int]
     LEASE_LAPSED_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_SEEN_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     boot_id: str
     version: str
@@ -69,7 +70,8 @@ class Register(_message.Message):
     stream_port: int
     stream_tls: bool
     lease_lapsed: bool
-    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ...) -> None: ...
+    job_id_seen: int
+    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ..., job_id_seen: _Optional[int] = ...) -> None: ...
 
 class Inventory(_message.Message):
     __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why", "gpus_at_us")
@@ -186,7 +188,7 @@ class StepKey(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step_id: _Optional[int] = ...) -> None: ...
 
 class HeldStep(_message.Message):
-    __slots__ = ("key", "state", "epoch", "suspended", "lease_s", "lease_grace_s")
+    __slots__ = ("key", "state", "epoch", "suspended", "lease_s", "lease_grace_s", "start_at_us", "told")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[HeldStep.State]
@@ -205,13 +207,17 @@ class HeldStep(_message.Message):
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     LEASE_GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     state: HeldStep.State
     epoch: int
     suspended: bool
     lease_s: int
     lease_grace_s: int
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ..., suspended: bool = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ...) -> None: ...
+    start_at_us: int
+    told: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., state: _Optional[_Union[HeldStep.State, str]] = ..., epoch: _Optional[int] = ..., suspended: bool = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., start_at_us: _Optional[int] = ..., told: bool = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("epoch", "heartbeat_interval_ms", "refusal", "cluster_name", "kill_wait_s", "unkillable_step_timeout_s", "controller_version", "settings", "lease_s", "command_port")
@@ -526,7 +532,7 @@ class HolderLaunch(_message.Message):
     def __init__(self, run_prolog: bool = ..., run_epilog: bool = ..., is_batch_node: bool = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class JobFacts(_message.Message):
-    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern", "het_job_id", "het_offset", "het_size", "more", "distribution", "mem_per_gpu_mb", "ntasks_per_gpu", "cpus_per_gpu", "gpus", "gpus_per_task", "master_host", "master_port", "kind")
+    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern", "het_job_id", "het_offset", "het_size", "more", "distribution", "mem_per_gpu_mb", "ntasks_per_gpu", "cpus_per_gpu", "gpus", "gpus_per_task", "master_host", "master_port", "kind", "node_runs")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -571,6 +577,7 @@ class JobFacts(_message.Message):
     MASTER_HOST_FIELD_NUMBER: _ClassVar[int]
     MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_RUNS_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     job_name: str
     partition: str
@@ -615,7 +622,18 @@ class JobFacts(_message.Message):
     master_host: str
     master_port: int
     kind: str
-    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_size: _Optional[int] = ..., more: _Optional[_Iterable[bytes]] = ..., distribution: _Optional[str] = ..., mem_per_gpu_mb: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., gpus: _Optional[str] = ..., gpus_per_task: _Optional[str] = ..., master_host: _Optional[str] = ..., master_port: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
+    node_runs: _containers.RepeatedCompositeFieldContainer[NodeRun]
+    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_size: _Optional[int] = ..., more: _Optional[_Iterable[bytes]] = ..., distribution: _Optional[str] = ..., mem_per_gpu_mb: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., gpus: _Optional[str] = ..., gpus_per_task: _Optional[str] = ..., master_host: _Optional[str] = ..., master_port: _Optional[int] = ..., kind: _Optional[str] = ..., node_runs: _Optional[_Iterable[_Union[NodeRun, _Mapping]]] = ...) -> None: ...
+
+class NodeRun(_message.Message):
+    __slots__ = ("cpus", "tasks", "count")
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    cpus: int
+    tasks: int
+    count: int
+    def __init__(self, cpus: _Optional[int] = ..., tasks: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class SignalStep(_message.Message):
     __slots__ = ("key", "signal", "batch_only", "full")

@@ -1,4 +1,4 @@
-"""Words shared by every layer: ids, states, sizes, times, hostlists.
+"""Value types shared by every layer: ids, states, sizes, times, hostlists.
 
-Pure standard library, no I/O, no clock (dates.py apart).
+Pure standard library, without I/O. Only dates.py reads the machine's time zone rules.
 """

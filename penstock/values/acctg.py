@@ -1,6 +1,7 @@
-"""--acctg-freq: how often a job's processes are looked at. `30`, `task=30`, `task=30,energy=10`: seconds, 0 = at the end only.
+"""Parses --acctg-freq, the sampling interval of a job's processes: `30`, `task=30`, `task=30,energy=10`.
 
-Of the data types of Slurm only `task` means anything here; the others are checked and have no effect.
+Intervals are in seconds; 0 samples at the end only. Of Slurm's data types only `task` has an effect; the others are
+validated and ignored.
 """
 
 from penstock.values.errors import BadValue
@@ -12,7 +13,7 @@ INTERVAL_S_MAX = 65_533
 
 
 def task_interval_s(text: str) -> int | None:
-    """Seconds between two looks at a task; None = not said. Raises BadValue."""
+    """Returns the sampling interval of tasks in seconds, or None if `text` has none. Raises BadValue."""
     found = None
     for word in text.split(","):
         kind, _, number = word.partition("=") if "=" in word else ("task", "=", word)

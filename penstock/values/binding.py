@@ -1,10 +1,10 @@
-"""The words of --cpu-bind and --mem-bind, as srun(1) has them: read, checked, and written for SLURM_CPU_BIND.
+"""Parses and validates --cpu-bind and --mem-bind (srun(1)), and formats them for SLURM_CPU_BIND.
 
     [quiet|verbose,]none|rank|sockets|cores|threads|ldoms|rank_ldom|map_cpu:LIST|mask_cpu:LIST|map_ldom:LIST|mask_ldom:LIST
     [prefer,][sort,][quiet|verbose,]none|rank|local|map_mem:LIST|mask_mem:LIST
 
-A LIST holds numbers (of maps decimal, or hexadecimal with 0x; of masks hexadecimal), each may stand for several tasks as
-`N*COUNT`, and begins again where there are more tasks than numbers.
+A LIST holds numbers: in maps decimal, or hexadecimal with 0x; in masks hexadecimal. `N*COUNT` repeats a number for
+several tasks. Tasks beyond the end of the list start again at its beginning.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.values.errors import BadValue
 from penstock.values.text import shown
 
-#: More than any node has tasks, cpus or NUMA nodes.
+#: More than the tasks, CPUs or NUMA nodes of any node.
 ENTRIES_MAX = 65_536
 _CPU_WORDS = {
     "no": "none", "none": "none", "rank": "rank", "socket": "sockets", "sockets": "sockets", "core": "cores",
@@ -26,34 +26,36 @@ _MEM_LISTS = {"map_mem": False, "mask_mem": True}
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """One of the two options. `kind` "" = not said; `values`: of a map numbers, of a mask masks."""
+    """The value of one of the two options. `kind` is "" if unset; `values` holds the numbers of a map or the masks of a
+    mask list.
+    """
 
     kind: str = ""
     values: tuple[int, ...] = ()
     verbose: bool = False
-    prefer: bool = False  # of memory
-    written: str = ""  # the list as it was given
+    prefer: bool = False  # --mem-bind only
+    written: str = ""  # the list as the user wrote it
 
     def value(self, local_rank: int) -> int:
-        """The entry of the list for a task."""
+        """Returns the entry of the list for a task."""
         return self.values[local_rank % len(self.values)]
 
     def has_list(self) -> bool:
-        """True when the kind is one with a list."""
+        """Returns whether the kind takes a list."""
         return self.kind in _CPU_LISTS or self.kind in _MEM_LISTS
 
     def type_text(self) -> str:
-        """For SLURM_CPU_BIND_TYPE: a kind with a list ends in a colon."""
+        """Returns the value of SLURM_CPU_BIND_TYPE: a kind with a list ends in a colon."""
         return self.kind + (":" if self.has_list() else "")
 
 
 def parse_cpu_bind(text: str) -> Bind:
-    """Raises BadValue."""
+    """Parses the value of --cpu-bind. Raises BadValue."""
     return _parse(text, "--cpu-bind", _CPU_WORDS, _CPU_LISTS)
 
 
 def parse_mem_bind(text: str) -> Bind:
-    """Raises BadValue."""
+    """Parses the value of --mem-bind. Raises BadValue."""
     return _parse(text, "--mem-bind", _MEM_WORDS, _MEM_LISTS)
 
 
@@ -78,11 +80,13 @@ def _parse(text: str, option: str, words: dict[str, str], lists: dict[str, bool]
         elif option == "--mem-bind" and word.lower() in ("p", "prefer"):
             prefer = True
         elif option == "--mem-bind" and word.lower() == "sort":
-            continue  # of one kind of processor that is no longer made
+            continue  # applies to one discontinued processor only
         elif word.lower() in words:
             kind = words[word.lower()]
         else:
-            raise BadValue(f"{option}: {shown(word)} is none of {', '.join(dict.fromkeys([*words.values(), *lists]))}")
+            raise BadValue(
+                f"{option}: {shown(word)} is not one of {', '.join(dict.fromkeys([*words.values(), *lists]))}"
+            )
     return Bind(kind, values, verbose, prefer, written)
 
 

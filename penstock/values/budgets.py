@@ -1,8 +1,8 @@
-"""Budgets of accounts as text: `1000gpu-hours/month`, `250.50EUR/quarter`, several with commas, `none`. Pure.
+"""Parses budgets of accounts: `1000gpu-hours/month`, `250.50EUR/quarter`, several with commas, `none`. Pure.
 
-AMOUNT UNIT / PERIOD, without spaces. The amount has at most two digits behind the point; the unit is hours of something,
-or a word for money; the period is one after which the budget begins anew, `none` is for ever. An account has at most one
-budget of each unit and period. What a budget means, and who is checked against it, is in ctld/core/budgets.py.
+A budget is AMOUNT UNIT / PERIOD, without spaces. The amount has at most two decimals. The unit is hours of a resource,
+or the name of a currency. The budget is renewed at the start of each period; `none` never renews it. An account has at
+most one budget of each unit and period. ctld/core/limits/budgets.py defines how budgets are applied.
 """
 
 import re
@@ -12,17 +12,17 @@ from penstock.values.errors import BadValue
 from penstock.values.text import shown
 
 PERIODS: Final = ("day", "week", "month", "quarter", "year", "none")
-#: Units that count; every other word of letters is money.
+#: Units of resource hours; every other word of letters is a currency.
 HOURS: Final = ("gpu-hours", "cpu-hours", "billing-hours")
-#: Texts that say: no budget.
+#: Texts that mean no budget.
 NOTHING: Final = ("", "-1", "none")
-#: Budgets of one account.
+#: Budgets per account.
 BUDGETS_MAX: Final = 8
-#: Digits before the point: more than a million GPUs use in a century.
+#: Digits before the decimal point: enough for a century of a million GPUs.
 DIGITS_MAX: Final = 12
 
 _GRAMMAR: Final = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})(?:\.([0-9]{{1,2}}))?([A-Za-z][A-Za-z-]{{0,31}})/([a-z]+)")
-#: What may be written, as every refusal says it.
+#: The accepted syntax, as every refusal quotes it.
 ALLOWED: Final = (
     "write AMOUNT, UNIT and /PERIOD, as in 1000gpu-hours/month or 250.50EUR/quarter; "
     f"an amount has at most {DIGITS_MAX} digits, and at most two behind a point; "
@@ -33,23 +33,23 @@ ALLOWED: Final = (
 class Budget(NamedTuple):
     """One budget of an account."""
 
-    hundredths: int  # of the unit
+    hundredths: int  # hundredths of the unit
     unit: str
     period: str
 
     @property
     def is_money(self) -> bool:
-        """It is charged by prices."""
+        """Whether usage is converted by prices."""
         return self.unit not in HOURS
 
     def amount(self) -> str:
-        """As it is written."""
+        """Formats the amount without its unit."""
         whole, part = divmod(self.hundredths, 100)
         return f"{whole}.{part:02d}" if part else str(whole)
 
 
 def parse_budgets(text: str) -> tuple[Budget, ...]:
-    """Read them; () = none. Raises BadValue."""
+    """Parses budgets; () = none. Raises BadValue."""
     if text.lower() in NOTHING:
         return ()
     items = text.split(",", BUDGETS_MAX)
@@ -70,9 +70,9 @@ def _parse_one(text: str) -> Budget:
 
 
 def why_unpaid(budget: Budget, currency: str, has_prices: bool) -> str:
-    """Why a budget of money would bind nobody, with the key that mends it; "" = it is charged.
+    """Returns why a budget of money would have no effect, and the key to set; "" if it is charged.
 
-    currency: the cluster's PenstockCurrency. has_prices: some partition has PenstockPrices.
+    `currency`: the cluster's PenstockCurrency. `has_prices`: whether any partition has PenstockPrices.
     """
     if not budget.is_money:
         return ""
@@ -89,5 +89,5 @@ def why_unpaid(budget: Budget, currency: str, has_prices: bool) -> str:
 
 
 def check_budget(text: str) -> str:
-    """The text as it is kept; "" = none. Raises BadValue."""
+    """Normalises the text of budgets; "" = none. Raises BadValue."""
     return ",".join(f"{budget.amount()}{budget.unit}/{budget.period}" for budget in parse_budgets(text))

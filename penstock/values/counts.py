@@ -1,10 +1,10 @@
-"""Numbers by node as Slurm writes them: `8(x4),2`."""
+"""Formats numbers per node as Slurm does: `8(x4),2`."""
 
 from collections.abc import Iterable
 
 
 def compress_counts(counts: Iterable[int]) -> str:
-    """`8(x4),2`: one number per node, runs written once."""
+    """Formats one number per node as `8(x4),2`: a run of equal numbers is written once."""
     runs: list[list[int]] = []
     for count in counts:
         if runs and runs[-1][0] == count:

@@ -1,13 +1,13 @@
-"""Points in time as users write them, in the local time zone, to microseconds since 1970 and back.
+"""Parses points in time as users write them, in the local time zone, to microseconds since 1970, and formats them.
 
-A text is `now` with an optional offset (`now+1hour`, `now-7days`, bare numbers are seconds), or a time of day, a
-date, or both in either order: `16:00`, `4:00 PM`, `midnight`, `noon`, `fika` (15:00), `teatime` (16:00), `today`,
-`tomorrow`, `11/30`, `11/30/26-16:00`, `113026`, `2026-11-30T16:00:05`. What is left open is filled in as in Slurm: no
-date means today, no time means 00:00, no year means this year. Where that would be in the past, the next day or year
-is meant, unless the caller asks about the past (`past=True`: sacct's and squeue's windows).
+A text is `now` with an optional offset (`now+1hour`, `now-7days`; a bare number is seconds), or a time of day, a date,
+or both in either order: `16:00`, `4:00 PM`, `midnight`, `noon`, `fika` (15:00), `teatime` (16:00), `today`, `tomorrow`,
+`11/30`, `11/30/26-16:00`, `113026`, `2026-11-30T16:00:05`. Missing parts are completed as in Slurm: the date is today,
+the time is 00:00, the year is this year. If the result is in the past, the next day or year is taken, unless the caller
+allows the past (`past=True`: the time windows of sacct and squeue).
 
-The present comes in as an argument. The time zone rules of the machine are used, which is why the cores never import
-this module. Dates that do not exist (02/30) are refused, where Slurm rolls them over.
+The present time is an argument. The machine's time zone rules are used, which is why the cores never import this
+module. Dates that do not exist (02/30) are refused, where Slurm rolls them over.
 """
 
 import re
@@ -16,10 +16,12 @@ import time
 from penstock.values.errors import BadValue
 from penstock.values.text import shown
 
-DATE_TEXT_MAX = 64  # longer than any form above
-DATE_YEAR_MIN = 1970  # the first year of the clock
-DATE_YEAR_MAX = 9998  # a year below what calendars and strftime can show, so that no time zone passes it
+DATE_TEXT_MAX = 64  # longer than any accepted form
+DATE_YEAR_MIN = 1970  # first year of the epoch
+DATE_YEAR_MAX = 2199  # leaves room for a time limit of a century
 DATE_MAX_S = 253_370_764_800  # 9999-01-01T00:00:00 UTC
+#: Latest time that a request may contain: the end of DATE_YEAR_MAX.
+DATE_AT_US_MAX = 7_258_118_400_000_000
 UNKNOWN = "Unknown"
 
 _FORMS = (
@@ -30,7 +32,7 @@ _TIME_WORDS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _NOW = re.compile(r"now(?:\s*(?P<sign>[+-])\s*(?P<number>[0-9]{1,12})\s*(?:(?P<unit>[a-z]+?)s?)?)?")
-# Tried in this order at each place of the text. The group names say what a match gives.
+# Tried in this order at each position of the text. A group's name says which part it matches.
 _PIECES = (
     re.compile(r"(?P<word>midnight|noon|fika|teatime|today|tomorrow)"),
     re.compile(r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})(?![0-9])"),
@@ -44,7 +46,9 @@ _BETWEEN = re.compile(r"\s*(?:[t-](?=[0-9]))?")
 
 
 def parse_date_us(text: str, now_us: int, past: bool = False) -> int:
-    """Microseconds since 1970. `past=True`: an open date or time is today's or this year's, even if gone by."""
+    """Parses a date to microseconds since 1970. `past=True`: an incomplete date or time stays in today or this year,
+    even if that is past.
+    """
     if len(text) > DATE_TEXT_MAX or not text.isascii():
         raise _bad(text)
     lowered = text.strip().lower()
@@ -62,7 +66,7 @@ def parse_date_us(text: str, now_us: int, past: bool = False) -> int:
             year += 1
         _check_day(year, month, day, text)
     try:
-        # -1: the time zone's own rules say whether summer time holds; a day past the month's end rolls over.
+        # -1: the time zone decides on daylight saving time; a day past the end of the month rolls over.
         seconds = int(time.mktime((year, month, day, hour, minute, second, 0, 0, -1)))
     except (OverflowError, ValueError):
         raise _bad(text) from None
@@ -74,7 +78,7 @@ def _bad(text: str) -> BadValue:
 
 
 def _checked(at_us: int, text: str) -> int:
-    if not 0 <= at_us <= DATE_MAX_S * 1_000_000:
+    if not 0 <= at_us <= DATE_AT_US_MAX:
         raise _outside(text)
     return at_us
 
@@ -98,7 +102,7 @@ _Three = tuple[int, int, int]
 
 
 def _read_pieces(lowered: str, text: str, now: time.struct_time) -> tuple[_Three | None, _Three | None, bool]:
-    """At most one time of day and one date, in either order; the bool says whether the date is complete."""
+    """Parses at most one time of day and one date, in either order; the bool is whether the date is complete."""
     clock: _Three | None = None
     date: _Three | None = None
     has_year = False
@@ -143,7 +147,7 @@ def _date(found: dict[str, str | None], text: str, now: time.struct_time) -> _Th
     if word == "today":
         return now[:3]
     if word == "tomorrow":
-        # mktime rolls the day over; noon keeps clear of changes to and from summer time.
+        # mktime rolls the day over; noon avoids changes to and from daylight saving time.
         return time.localtime(time.mktime((*now[:2], now[2] + 1, 12, 0, 0, 0, 0, -1)))[:3]
     year_text = found["year"]
     year = int(year_text) + (2000 if len(year_text) == 2 else 0) if year_text else now[0]
@@ -160,14 +164,13 @@ def _check_day(year: int, month: int, day: int, text: str) -> None:
 
 
 def format_date(us: int, relative_to_us: int | None = None, style: str = "standard") -> str:
-    """`2026-11-21T10:00:00`; 0 is `Unknown`.
+    """Formats a date as `2026-11-21T10:00:00`; 0 is `Unknown`.
 
-    style, as in SLURM_TIME_FORMAT: "standard"; "relative" (needs `relative_to_us`); or a strftime text, known by "%".
+    `style`, as in SLURM_TIME_FORMAT: "standard"; "relative" (requires `relative_to_us`); or a strftime format,
+    recognised by "%".
     """
-    if us <= 0:
+    if not 0 < us <= DATE_MAX_S * 1_000_000:  # old records may hold values outside the calendar
         return UNKNOWN
-    if us > DATE_MAX_S * 1_000_000:
-        raise BadValue(f"Invalid time {us}: after the year {DATE_YEAR_MAX}")
     at = time.localtime(us // 1_000_000)
     if style == "relative" and relative_to_us is not None:
         return time.strftime(_relative_form(at, time.localtime(relative_to_us // 1_000_000)), at)
@@ -175,7 +178,7 @@ def format_date(us: int, relative_to_us: int | None = None, style: str = "standa
 
 
 def _relative_form(at: time.struct_time, now: time.struct_time) -> str:
-    """The nearer, the more exact: the form for a day `days` away."""
+    """Formats a time more precisely the closer it is to `now`."""
     days = _day_number(at) - _day_number(now)
     if days in _NEAR_FORMS:
         return _NEAR_FORMS[days]

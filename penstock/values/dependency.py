@@ -1,24 +1,26 @@
-"""What a job waits for: `afterok:123:124,after:125+10`, `afterany:1_4?afternotok:2`, `singleton`.
+"""Parses dependency expressions: `afterok:123:124,after:125+10`, `afterany:1_4?afternotok:2`, `singleton`.
 
-A text is terms that must all hold (`,`) or any of which is enough (`?`); Slurm knows no mixture, so neither do we.
-Each job id becomes a term of its own. `+minutes` belongs to `after` only. The text says nothing about the state of
-those jobs: whether a term holds, or never can, is decided in the core.
+An expression is a list of terms, all (`,`) or any (`?`) of which must hold; like Slurm, no mixture is accepted. Each
+job id becomes a term of its own. `+minutes` belongs to `after` only. The core decides whether a term holds, or never
+can.
 """
 
 from collections.abc import Container
 from dataclasses import dataclass
 
+from penstock.values.allowance import Allowance
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JOB_ID_MAX
 from penstock.values.numbers import parse_int
 from penstock.values.taskset import TASK_ID_MAX
 from penstock.values.text import shown
 
-DEPENDENCY_TERMS_MAX = 10_000  # each end of a job looks at the terms that name it
+DEPENDENCY_TERMS_MAX = 10_000  # every end of a job visits the terms that name it
+TERM_COST = 6  # in names of an allowance
 DELAY_MINUTES_MAX = 366 * 24 * 60  # a year
 _TEXT_MAX = DEPENDENCY_TERMS_MAX * 40  # the longest term is shorter
 
-#: What Slurm writes behind a term that a job still waits for.
+#: Slurm's suffixes of terms that do not hold yet, or cannot hold.
 UNFULFILLED, FAILED = "(unfulfilled)", "(failed)"
 SINGLETON = "singleton"
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", SINGLETON)
@@ -40,13 +42,18 @@ class Dependency:
     terms: tuple[Term, ...]
 
 
-def parse_dependency(text: str) -> Dependency:
-    """ "" is no dependency: no terms."""
+def parse_dependency(text: str, allowance: Allowance | None = None) -> Dependency:
+    """Parses a dependency; "" has no terms. `allowance`: that of the request."""
     if not text:
         return Dependency(False, ())
     if len(text) > _TEXT_MAX:
         raise BadValue(f"Invalid dependency: {len(text)} characters, the limit is {_TEXT_MAX}")
     any_of = "?" in text
+    number = text.count(":")
+    if number > DEPENDENCY_TERMS_MAX:  # before any term is created
+        raise BadValue(f"Invalid dependency: more than {DEPENDENCY_TERMS_MAX} terms")
+    if allowance is not None:
+        allowance.spend(TERM_COST * number)
     if any_of and "," in text:
         raise BadValue(f"Invalid dependency {shown(text)}: use ',' (all) or '?' (any), not both")
     terms: list[Term] = []
@@ -87,7 +94,7 @@ def _parse_term(kind: str, text: str) -> Term:
 
 
 def format_dependency(dependency: Dependency, failed: Container[Term] | None = None) -> str:
-    """Slurm's text, one item per job; where terms may have failed, each with its state in parentheses."""
+    """Formats a dependency as Slurm does, one item per job; with `failed`, each item has its state in parentheses."""
     items = []
     for term in dependency.terms:
         state = "" if failed is None else FAILED if term in failed else UNFULFILLED
@@ -96,7 +103,7 @@ def format_dependency(dependency: Dependency, failed: Container[Term] | None = N
 
 
 def without_states(text: str) -> str:
-    """The text of a dependency without the states of its terms."""
+    """Returns the text of a dependency without the states of its terms."""
     return text.replace(UNFULFILLED, "").replace(FAILED, "")
 
 

@@ -1,9 +1,8 @@
-"""Lengths of time as Slurm writes them: time limits, elapsed times.
+"""Parses and formats durations in Slurm's notation: time limits, elapsed times.
 
 Accepted: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds,
-and UNLIMITED, INFINITE or -1. As in Slurm a part may exceed its usual range (1-24:61:61 is two days, 1:02:01).
-Everything is whole seconds; that a time limit has whole minutes (`whole_minutes`) is the submitter's business, and so is
-what a limit of 0 means.
+and UNLIMITED, INFINITE or -1. As in Slurm a part may exceed its usual range (1-24:61:61 is two days, 1:02:01). Values
+are whole seconds; callers round time limits to minutes (`whole_minutes`), and decide what a limit of 0 means.
 """
 
 from penstock.values.errors import BadValue
@@ -11,7 +10,7 @@ from penstock.values.numbers import parse_int
 from penstock.values.text import shown
 
 UNLIMITED = -1
-DURATION_MAX_S = 100 * 365 * 86400  # a century: no job is longer, and now plus this stays inside every date format
+DURATION_MAX_S = 100 * 365 * 86400  # a century: longer than any job, and now plus this fits every date format
 
 _FORMS = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED"
 # Seconds per part, by (has days, number of parts after the days).
@@ -26,7 +25,7 @@ _UNITS = {
 
 
 def parse_duration_s(text: str) -> int:
-    """Seconds, or UNLIMITED."""
+    """Parses a duration to seconds, or UNLIMITED."""
     if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return UNLIMITED
     days, dash, clock = text.partition("-")
@@ -48,14 +47,15 @@ def parse_duration_s(text: str) -> int:
 
 
 def whole_minutes(seconds: int) -> int:
-    """A time limit as Slurm keeps it: rounded up to minutes. UNLIMITED stays."""
+    """Rounds a time limit up to whole minutes, as Slurm does. UNLIMITED is unchanged."""
     return seconds if seconds < 0 else -(-seconds // 60) * 60
 
 
 def format_duration(seconds: int) -> str:
-    """`02:03:04`, `1-02:03:04`, UNLIMITED: time limits, and elapsed times in sacct and scontrol.
+    """Formats a duration as `02:03:04`, `1-02:03:04` or UNLIMITED: time limits, and elapsed times in sacct and
+    scontrol.
 
-    A negative length (a clock that ran backwards) is INVALID, as in Slurm.
+    A negative duration (a clock that was set back) is INVALID, as in Slurm.
     """
     if seconds == UNLIMITED:
         return "UNLIMITED"
@@ -66,7 +66,7 @@ def format_duration(seconds: int) -> str:
 
 
 def format_elapsed(seconds: int) -> str:
-    """squeue's short form: `0:05`, `1:02:03`, `1-02:03:04`."""
+    """Formats a duration in squeue's short form: `0:05`, `1:02:03`, `1-02:03:04`."""
     days, hours, minutes, rest = _parts(seconds)
     if seconds < 0 or days:
         return format_duration(seconds)

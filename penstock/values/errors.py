@@ -1,5 +1,5 @@
-"""The one error that parsers of user text raise."""
+"""The error that all parsers of user text raise."""
 
 
 class BadValue(ValueError):
-    """The text cannot be read; the message says what was wrong and what is allowed."""
+    """The error for text that cannot be parsed; the message says what is wrong and what is allowed."""

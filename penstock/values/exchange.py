@@ -1,29 +1,31 @@
-"""What the nodes of a step bring together: each gives a blob a round, each gets the blobs of all, in node order.
+"""An all-gather between the nodes of a step: in each round every node sends a blob and receives those of all nodes, in
+node order.
 
     stepd of node 0 --- GATHER parts ---> |     | --- EXCHANGE parts ---> every stepd
     stepd of node 1 --- GATHER parts ---> | Hub |
                                           (srun)
 
 Rules
-    - Rounds are counted from 0; a node begins a round only when it has the answer of the one before.
-    - A blob may be larger than a frame, so it travels in parts, in order: round, length of the whole, place, bytes.
-    - What comes twice (a stream that was opened again) is taken once. The hub keeps its last answer for a node that
+    - Rounds are counted from 0; a node starts a round only when it has the answer of the previous one.
+    - A blob may be larger than a frame, so it is sent in parts, in order: round, total length, offset, bytes.
+    - Parts that are repeated (on a reopened stream) are ignored. The hub keeps its last answer for a node that
       missed it.
-    - A part with the round ABORT is no exchange: a task has asked to end the whole step; exit code and a message.
+    - A part with the round ABORT requests the end of the whole step on behalf of a task: exit code and message.
 
-It knows nothing of what is in the blobs, and does no I/O: srun and stepd feed it what came and send what it gives.
+Blobs are opaque, and nothing here does I/O: srun and stepd pass in the payloads that they receive and send those that
+are returned.
 """
 
 import struct
 
-#: Round, length of the whole blob, place of these bytes in it.
-_PART = struct.Struct("<IQQ")
-#: Below a frame's limit (stepframes.PAYLOAD_BYTES_MAX), head included.
+#: Round, total length of the blob, offset of these bytes in it.
+PART = struct.Struct("<IQQ")
+#: Below the limit of a frame's payload (stepframes.PAYLOAD_BYTES_MAX), header included.
 PART_BYTES_MAX = 128 * 1024
-#: A thousand tasks bring a megabyte; more than this is damage or malice.
+#: A thousand tasks send about a megabyte; more than this limit is damage or an attack.
 BLOB_BYTES_MAX = 64 * 1024 * 1024
 NODES_MAX = 65536
-#: In place of a round.
+#: Takes the place of the round.
 ABORT = 0xFFFFFFFF
 _COUNT = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
@@ -32,33 +34,33 @@ MESSAGE_BYTES_MAX = 1024
 
 
 class BadExchange(Exception):
-    """What came is no part of an exchange, or not the part that follows."""
+    """The error for a message that is not part of an exchange, or is out of order."""
 
 
 def parts(round_: int, blob: bytes) -> list[bytes]:
-    """A blob as payloads of frames; at least one, also of an empty blob."""
+    """Divides a blob into payloads of frames: at least one, even for an empty blob."""
     starts = range(0, max(1, len(blob)), PART_BYTES_MAX)
-    return [_PART.pack(round_, len(blob), at) + blob[at : at + PART_BYTES_MAX] for at in starts]
+    return [PART.pack(round_, len(blob), at) + blob[at : at + PART_BYTES_MAX] for at in starts]
 
 
 def abort_part(code: int, message: bytes) -> bytes:
-    """The payload that asks for the end of the step."""
+    """Returns the payload that requests the end of the step."""
     text = message[:MESSAGE_BYTES_MAX]
-    return _PART.pack(ABORT, _CODE.size + len(text), 0) + _CODE.pack(code) + text
+    return PART.pack(ABORT, _CODE.size + len(text), 0) + _CODE.pack(code) + text
 
 
 def is_abort(payload: bytes) -> bool:
-    """True for what `abort_part` made."""
+    """Returns whether `abort_part` made this payload."""
     return payload.startswith(_COUNT.pack(ABORT))
 
 
 def join(blobs: list[bytes]) -> bytes:
-    """The blobs of all nodes as one: their number, then length and bytes of each."""
+    """Joins the blobs of all nodes: their number, then length and bytes of each."""
     return _COUNT.pack(len(blobs)) + b"".join(piece for blob in blobs for piece in (_LENGTH.pack(len(blob)), blob))
 
 
 def split(joined: bytes) -> list[bytes]:
-    """What was joined. Raises BadExchange."""
+    """Splits joined blobs. Raises BadExchange."""
     try:
         (count,) = _COUNT.unpack_from(joined)
         if count > NODES_MAX:
@@ -77,28 +79,28 @@ def split(joined: bytes) -> list[bytes]:
 
 
 class Joiner:
-    """Puts the blobs of one sender together from their parts."""
+    """Reassembles the blobs of one sender from their parts."""
 
     __slots__ = ("_blob", "_round", "next_round")
 
     def __init__(self) -> None:
         self._blob = bytearray()
         self._round = 0
-        self.next_round = 0  # what is complete below is not taken again
+        self.next_round = 0  # rounds below are complete; their parts are ignored
 
     def take(self, payload: bytes) -> bytes | None:
-        """The whole blob of `next_round` when this was its last part, else None. Raises BadExchange."""
+        """Takes a part; returns the whole blob of `next_round` if this was its last part, else None. Raises BadExchange."""
         try:
-            round_, length, at = _PART.unpack_from(payload)
+            round_, length, at = PART.unpack_from(payload)
         except struct.error as error:
             raise BadExchange("cut short") from error
         if round_ < self.next_round:
-            return None  # it came twice
+            return None  # a repeated part
         if round_ > self.next_round or length > BLOB_BYTES_MAX:
             raise BadExchange(f"round {round_} of {length} bytes, expected is {self.next_round}")
-        data = payload[_PART.size :]
+        data = payload[PART.size :]
         if at == 0:
-            self._blob.clear()  # begun again on a new stream
+            self._blob.clear()  # restarted on a new stream
         if at and at + len(data) <= len(self._blob):
             return None
         if at != len(self._blob) or at + len(data) > length:
@@ -113,10 +115,10 @@ class Joiner:
 
 
 class Hub:
-    """The one that brings the nodes' blobs together: in srun.
+    """The hub in srun, which collects the blobs of the nodes.
 
-    `heard` gives what is to be sent to every node (EXCHANGE payloads), mostly nothing. `last` is the answer of the
-    latest round, for a node whose stream was opened again. `aborted` is set when a task asked for the end of the step.
+    `receive` returns the EXCHANGE payloads to send to every node, mostly none. `last` is the answer of the latest round,
+    for a node that has reopened its stream. `aborted` is set when a task has requested the end of the step.
     """
 
     __slots__ = ("_blobs", "_joiners", "aborted", "last")
@@ -127,13 +129,13 @@ class Hub:
         self.last: list[bytes] = []
         self.aborted: tuple[int, int, str] | None = None  # node index, exit code, message
 
-    def heard(self, node: int, payload: bytes) -> list[bytes]:
-        """A GATHER payload of this node (its index in the step). Raises BadExchange."""
+    def receive(self, node: int, payload: bytes) -> list[bytes]:
+        """Handles a GATHER payload of the node with this index in the step. Raises BadExchange."""
         if is_abort(payload):
-            if len(payload) < _PART.size + _CODE.size:
+            if len(payload) < PART.size + _CODE.size:
                 raise BadExchange("cut short")
-            (code,) = _CODE.unpack_from(payload, _PART.size)
-            text = payload[_PART.size + _CODE.size :].decode("utf-8", "backslashreplace")
+            (code,) = _CODE.unpack_from(payload, PART.size)
+            text = payload[PART.size + _CODE.size :].decode("utf-8", "backslashreplace")
             self.aborted = self.aborted or (node, code, text)
             return []
         blob = self._joiners[node].take(payload)

@@ -1,9 +1,9 @@
-"""Constraints on node features: `a100&ib`, `(v100|a100)&nvme`, `[rack1|rack2]`, `a*2&b*4`.
+"""Parses constraints on node features: `a100&ib`, `(v100|a100)&nvme`, `[rack1|rack2]`, `a*2&b*4`.
 
-`&` (or `,`) and `|` have the same rank and apply from left to right, as in Slurm; parentheses group. `[a|b]` asks
-that all nodes of the job agree on one of them, `a*2` that two nodes have `a`. Both are about a set of nodes: they are
-kept in the expression, and `matches`, which looks at one node, takes `[a|b]` as `a|b` and `a*2` as `a`. Whether a
-feature exists is for the configuration to say.
+`&` (or `,`) and `|` have the same precedence and apply from left to right, as in Slurm; parentheses group. `[a|b]`
+requires all nodes of the job to have the same one of them, `a*2` requires two nodes with `a`. Both apply to a set of
+nodes: they are kept in the expression, and `matches`, which tests one node, treats `[a|b]` as `a|b` and `a*2` as `a`.
+The configuration defines which features exist.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from penstock.values.numbers import parse_int
 from penstock.values.text import shown
 
 FEATURES_TEXT_MAX = 4096  # characters in one constraint
-FEATURES_DEPTH_MAX = 16  # parentheses inside parentheses
+FEATURES_DEPTH_MAX = 16  # nesting of parentheses
 FEATURE_COUNT_MAX = 65536  # nodes in `a*N`
 
 _PUNCTUATION = frozenset("_-.:=/")
@@ -24,7 +24,7 @@ _CLOSING = {"(": ")", "[": "]"}
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """One node of the expression; no constraint at all is an "and" of nothing.
+    """One node of the expression tree; no constraint is an "and" without operands.
 
     kind: "name" (uses name), "and", "or", "xor" (use args), "count" (uses its one arg and count).
     """
@@ -35,7 +35,7 @@ class Expr:
     count: int = 0
 
     def matches(self, features: frozenset[str]) -> bool:
-        """Whether one node with these features will do."""
+        """Whether one node with these features satisfies the expression."""
         if self.kind == "name":
             return self.name in features
         if self.kind in ("or", "xor"):
@@ -43,12 +43,12 @@ class Expr:
         return all(arg.matches(features) for arg in self.args)
 
     def names(self) -> frozenset[str]:
-        """All features that are mentioned."""
+        """Returns all features in the expression."""
         return frozenset({self.name} if self.kind == "name" else set().union(*(arg.names() for arg in self.args)))
 
 
 def parse_features(text: str) -> Expr:
-    """ "" is no constraint."""
+    """Parses a constraint; "" is no constraint. Raises BadValue."""
     if len(text) > FEATURES_TEXT_MAX:
         raise BadValue(f"Invalid feature specification: {len(text)} characters, the limit is {FEATURES_TEXT_MAX}")
     if not text:
@@ -61,7 +61,7 @@ def _is_name_char(char: str) -> bool:
 
 
 class _Reader:
-    """Recursive descent over the characters of one text."""
+    """A recursive-descent parser over the characters of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -74,7 +74,7 @@ class _Reader:
         return BadValue(f"Invalid feature specification {shown(self._text)}: {why} at position {self._at}")
 
     def sequence(self, closing: str, depth: int) -> Expr:
-        """Operands and operators up to `closing` ("" is the end of the text), which is read too."""
+        """Parses operands and operators up to `closing`, and consumes it ("" is the end of the text)."""
         if depth > FEATURES_DEPTH_MAX:
             raise self._bad(f"more than {FEATURES_DEPTH_MAX} levels of parentheses")
         left = self._operand(depth)
@@ -84,7 +84,7 @@ class _Reader:
                 raise self._bad(f"expected '&', '|' or {shown(closing) if closing else 'the end'}")
             self._at += 1
             right = self._operand(depth)
-            # Operands of one operator in a row become one node: a&b&c nests no deeper than a&b.
+            # Consecutive operands of one operator become one node: a&b&c is not nested.
             args = (*left.args, right) if left.kind == kind and left.args else (left, right)
             left = Expr(kind, args=args)
         self._at += len(closing)

@@ -1,13 +1,13 @@
-"""Names of output files: Slurm's `%` symbols.
+"""Expands Slurm's `%` symbols in the names of output files.
 
-`%A` array's job id, `%a` task's index (`%b` modulo 10), `%J` job.step, `%j` job id, `%N` short node name, `%n` index
-of the node in the job, `%r` restart count, `%S` sortable unique id, `%s` step, `%t` rank of the task, `%u` user, `%x`
-job name, `%%` a percent sign. A number after the percent sign pads a numeric value with zeros (`%5j`), up to ten
-digits as in Slurm. A backslash anywhere means: replace nothing, take each backslash off. Other symbols stay as
-written.
+`%A` array's job id, `%a` task's index (`%b` modulo 10), `%J` job.step, `%j` job id, `%N` short node name, `%n` index of
+the node in the job, `%r` restart count, `%S` sortable unique id, `%s` step, `%t` rank of the task, `%u` user, `%x` job
+name, `%%` a percent sign. A number after the percent sign pads a numeric value with zeros (`%5j`), up to ten digits as
+in Slurm. A backslash anywhere disables replacement; the backslashes themselves are removed. Other symbols are
+unchanged.
 
-Patterns are bytes, because paths are. A user or job name cannot lead into another folder. Making the name absolute,
-creating folders and opening the file as the right user is the node's work.
+Patterns are bytes, because paths are. User and job names cannot select another folder. The node makes the name
+absolute, creates folders and opens the file as the job's user.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from penstock.values.text import check_no_nul, safe_component, shown
 
 PATH_BYTES_MAX = 4095  # the kernel's PATH_MAX without the closing NUL
 PAD_WIDTH_MAX = 10  # as many digits as a 32-bit id has
-_NO_TASK = 4294967294  # what Slurm puts for %a outside an array
+_NO_TASK = 4294967294  # Slurm's value of %a outside an array
 
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """What the symbols stand for. `short_node` defaults to `node_name` up to the first dot."""
+    """The values of the symbols. `short_node` defaults to `node_name` up to the first dot."""
 
     job_id: int
     array_job_id: int = 0
@@ -68,7 +68,7 @@ _WORDS: dict[str, Callable[[FileNames], str]] = {
 
 
 def expand_pattern(pattern: bytes, values: FileNames) -> bytes:
-    """The file name for one task; BadValue for a NUL byte or a name longer than the kernel takes."""
+    """Returns the file name for one task. Raises BadValue for a NUL byte or a name that is too long for the kernel."""
     check_no_nul(pattern, "file name pattern")
     if b"\\" in pattern:
         return _checked(_without_backslashes(pattern), pattern)
@@ -88,12 +88,12 @@ def expand_pattern(pattern: bytes, values: FileNames) -> bytes:
 
 
 def _value(symbol: str, width_text: str, names: FileNames) -> str | None:
-    """The text for one symbol, or None for one that is not known. A width does not matter to words."""
-    # Slicing first keeps int() small; any longer number is beyond the greatest width anyway.
+    """Returns the text for one symbol, or None if it is unknown. A width applies to numbers only."""
+    # The slice bounds the work of int(); a longer number exceeds the greatest width anyway.
     width = min(int(width_text.lstrip("0")[:3] or "0"), PAD_WIDTH_MAX)
     if symbol in _NUMBERS:
         return f"{_NUMBERS[symbol](names):0{width}d}"
-    if symbol == "J":  # the batch step is the job itself
+    if symbol == "J":  # the batch step is shown as the job
         job = f"{names.job_id:0{width}d}"
         return job if names.step == BATCH_STEP else f"{job}.{format_step(names.step)}"
     if symbol == "s":
@@ -102,7 +102,7 @@ def _value(symbol: str, width_text: str, names: FileNames) -> str | None:
 
 
 def _without_backslashes(pattern: bytes) -> bytes:
-    r"""`\x` to `x`, so that `\\` gives one backslash."""
+    r"""Replaces `\x` by `x`, and therefore `\\` by one backslash."""
     out = bytearray()
     escaped = False
     for byte in pattern:
@@ -124,5 +124,5 @@ def _checked(name: bytes, pattern: bytes) -> bytes:
 
 
 def default_output(is_array: bool) -> bytes:
-    """Where a batch job writes if it says nothing."""
+    """Returns the default output file of a batch job."""
     return b"slurm-%A_%a.out" if is_array else b"slurm-%j.out"

@@ -1,17 +1,18 @@
-"""What is thought of a GPU, by node and controller. The numbers are the wire's and the database's.
+"""Health states of a GPU, as its node and the controller determine them. The numbers are used on the wire and in the
+database.
 
-HEALTHY       given to jobs
-SUSPECT       given last: something was seen that may pass
-DRAINED       not given; what runs on it goes on
-FAILED        gone or broken: nothing runs on it
-UNRESPONSIVE  the driver does not answer for it; what runs on it is left alone, nothing new starts
+    HEALTHY       allocated to jobs
+    SUSPECT       allocated last: an observation that may be temporary
+    DRAINED       not allocated; running jobs continue
+    FAILED        missing or broken: nothing runs on it
+    UNRESPONSIVE  the driver does not answer for it; running jobs continue, nothing new starts
 """
 
 from enum import IntEnum
 
 
 class GpuState(IntEnum):
-    """Rising badness: of several opinions the highest counts."""
+    """Health states by increasing severity: of several sources the most severe counts."""
 
     HEALTHY = 0
     SUSPECT = 1
@@ -20,7 +21,7 @@ class GpuState(IntEnum):
     UNRESPONSIVE = 4
 
 
-#: What an XID may mean (PenstockXidFile): class -> in words.
+#: Classes of XIDs (PenstockXidFile), and their descriptions.
 XID_CLASSES = {
     "application": "the program is to blame; SUSPECT when it happens to several users within a day",
     "contained": "a memory error that has hit one job alone: its result is not to be trusted",
@@ -31,7 +32,7 @@ XID_CLASSES = {
     "ignore": "not even that",
 }
 
-#: What keeps jobs from GPUs that are not theirs, where no device group does: a variable, which the job can set otherwise.
+#: How jobs are kept from other GPUs on nodes without device cgroups: by an environment variable, which a job can change.
 BY_ENVIRONMENT = "env"
-#: A GPU in one of these is not given to a job.
+#: A GPU in one of these states is not allocated.
 CLOSED_STATES = (GpuState.DRAINED, GpuState.FAILED, GpuState.UNRESPONSIVE)

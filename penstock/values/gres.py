@@ -1,9 +1,9 @@
-"""Generic resources as text: `gpu`, `gpu:2`, `gpu:a100:2`, `tmp:1G`, several with commas.
+"""Parses and formats generic resources: `gpu`, `gpu:2`, `gpu:a100:2`, `tmp:1G`, several with commas.
 
-A missing count means 1. Counts may carry K, M, G, T or P (1024-based). The middle word is a type unless it reads as a
-count, so `gpu:1g.5gb` is a type and `gpu:2` a count. A prefix `gres/` or `gres:` and `=` before the count, as in TRES
-texts, are taken too. A count of 0 asks for nothing and is left out; `none` is the empty request. Which names and
-types exist is the configuration's business.
+A missing count means 1. Counts may have a suffix K, M, G, T or P (1024-based). The middle word is a type unless it has
+the form of a count, so `gpu:1g.5gb` is a type and `gpu:2` a count. The prefix `gres/` or `gres:`, and `=` before the
+count, as in TRES, are accepted. A count of 0 is omitted; `none` is the empty request. The configuration defines which
+names and types exist.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from penstock.values.numbers import NUMBER_DIGITS_MAX, is_digits
 from penstock.values.text import shown
 
 GRES_ITEMS_MAX = 64  # kinds of devices in one request or on one node
-GRES_COUNT_MAX = 2**48  # counts may be bytes of disk; sums stay inside 64 bits
+GRES_COUNT_MAX = 2**48  # counts may be bytes of disk; sums fit 64 bits
 _WORD_CHARS_MAX = 64
 
 GPU = "gpu"
-#: GRES that are shares of a GPU (gres.conf(5)): their count is not a number of devices.
+#: GRES that are shares of a GPU (gres.conf(5)): they do not count devices.
 SHARED_NAMES = ("mps", "shard")
-#: A GPU is divided into no more shares than that, so that each is a thousandth at least.
+#: Maximum shares per GPU: the smallest share is a thousandth.
 SHARES_OF_GPU_MAX = 1_000
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}  # powers of two
@@ -30,13 +30,13 @@ _PUNCTUATION = frozenset("_-.")
 @dataclass(frozen=True, slots=True, order=True)
 class Gres:
     name: str
-    type: str  # "" for any
+    type: str  # "" = any
     count: int
-    units: tuple[int, ...] = ()  # of a node's shares: how many each GPU has, where gres.conf says so; () = evenly
+    units: tuple[int, ...] = ()  # shares of each GPU of a node, if gres.conf sets them; () = evenly distributed
 
 
 def parse_gres(text: str) -> tuple[Gres, ...]:
-    """The request in the order given."""
+    """Parses a request; keeps its order. Raises BadValue."""
     if text.lower() in ("", "none", "(null)"):
         return ()
     items = text.split(",", GRES_ITEMS_MAX)
@@ -88,7 +88,9 @@ def _is_word(text: str) -> bool:
 
 
 def _is_type(text: str) -> bool:
-    """A word, but not a number in a spelling that counts do not have (1_000, 1e3, 0x10): that is a slip, not a type."""
+    """Returns whether `text` is a word, but not a number in a notation that counts do not have (1_000, 1e3, 0x10): a
+    mistake.
+    """
     return _is_word(text) and (is_digits(text) or not (_reads_as(float, text) or _reads_as(lambda t: int(t, 0), text)))
 
 
@@ -101,10 +103,10 @@ def _reads_as(number: Callable[[str], float], text: str) -> bool:
 
 
 def format_node_gres(gres: tuple[Gres, ...]) -> str:
-    """As nodes show it: `gpu:a100:2`; "" for none."""
+    """Formats GRES as nodes show them: `gpu:a100:2`; "" for none."""
     return ",".join(":".join(filter(None, (one.name, one.type, str(one.count)))) for one in gres)
 
 
 def format_gres(gres: tuple[Gres, ...]) -> str:
-    """As jobs show it: `gres/gpu:a100:2`; "" for none."""
+    """Formats GRES as jobs show them: `gres/gpu:a100:2`; "" for none."""
     return ",".join(f"gres/{format_node_gres((one,))}" for one in gres)

@@ -1,47 +1,74 @@
-"""Hostlists: `n[01-03,7],m[1-2]-ib[0-1]` to names and back.
+"""Expands and compresses hostlists: `n[01-03,7],m[1-2]-ib[0-1]`.
 
-A hostlist is names separated by commas (or white space, as in a file of nodes). A name may hold several brackets,
-each with numbers and ranges; the leading zeros of a range's first number give the width: `[001-3]` is 001, 002, 003.
-Text may follow a bracket. Order and duplicates are kept. The number of names is worked out from the ranges before the
-first one is made, so a hostile range costs nothing.
+A hostlist is names separated by commas (or white space, as in a file of nodes). A name may hold several brackets, each
+with numbers and ranges; the leading zeros of a range's first number give the width: `[001-3]` is 001, 002, 003. Text
+may follow a bracket. Order and duplicates are kept. The number of names is computed from the ranges before any name is
+created, so a hostile range costs nothing.
 
-`compress` folds only the last number of a name, as Slurm does: `m1-ib0,m1-ib1` becomes `m1-ib[0-1]`. A number keeps
-its zeros: `n1` and `n01` are different nodes. Not here: node sets, aliases and the `ALL` keyword, which need the
-configuration.
+`compress` folds only the last number of a name, as Slurm does: `m1-ib0,m1-ib1` becomes `m1-ib[0-1]`. Leading zeros are
+significant: `n1` and `n01` are different nodes. Node sets, aliases and the keyword `ALL` require the configuration, and
+are not handled here.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
+from penstock.values.allowance import Allowance
 from penstock.values.errors import BadValue
 from penstock.values.numbers import is_digits
 from penstock.values.text import shown
 
-HOSTLIST_NODES_MAX = 65536  # largest cluster in one list, and what one answer may hold
-HOSTLIST_TEXT_MAX = 4 * 1024 * 1024  # room for that many written-out names
+HOSTLIST_NODES_MAX = 65536  # largest cluster in one list, and the largest answer
+HOSTLIST_TEXT_MAX = 4 * 1024 * 1024  # room for that many expanded names
 NODE_NAME_MAX = 253  # longest DNS name
 RANGE_DIGITS_MAX = 18  # numbers below 10^18 fit a 64-bit integer
 
 _NAME_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+_PLAIN = re.compile(rf"[A-Za-z0-9_.\-]{{1,{NODE_NAME_MAX}}}")
+_BETWEEN = re.compile(r"[, \t\r\n]+")
 
 # One bracket: (first, last, width) per item. A name is a list of literal texts and brackets.
 _Bracket = list[tuple[int, int, int]]
 
 
-def expand(text: str) -> list[str]:
-    """All names of a hostlist, in the order written."""
+def expand(text: str, allowance: Allowance | None = None) -> list[str]:
+    """Expands a hostlist to its names, in order. `allowance`: that of the request. Raises BadValue."""
     if len(text) > HOSTLIST_TEXT_MAX:
         raise BadValue(f"Invalid hostlist: {len(text)} characters, the limit is {HOSTLIST_TEXT_MAX}")
+    if allowance is not None:
+        allowance.read(text)
     names: list[str] = []
+    if "[" not in text and "]" not in text:  # no brackets: nothing to parse
+        names = [item for item in _BETWEEN.split(text) if item]
+        _spend(allowance, len(names), len(names))
+        for item in names:
+            if not _PLAIN.fullmatch(item):
+                _check_chars(item, item)
+        return names
     for item in _split(text):
         if "[" not in item and "]" not in item:
             _check_chars(item, item)
-            _check_total(len(names) + 1)
+            _spend(allowance, 1, len(names) + 1)
             names.append(item)
             continue
         parts = _parse_name(item)
-        _check_total(len(names) + _count(parts, item))
+        number = _count(parts, item)
+        _spend(allowance, number, len(names) + number)
         names.extend(_names(parts, item))
     return names
+
+
+def expand_all(texts: Iterable[str]) -> dict[str, None]:
+    """Expands all hostlists of a request to distinct names, within one allowance."""
+    allowance = Allowance()
+    return dict.fromkeys(name for text in texts for name in expand(text, allowance))
+
+
+def _spend(allowance: Allowance | None, number: int, total: int) -> None:
+    """Charges `number` names that are about to be created; `total` includes them."""
+    _check_total(total)
+    if allowance is not None:
+        allowance.spend(number)
 
 
 def _check_total(total: int) -> None:
@@ -57,7 +84,7 @@ def _check_chars(text: str, item: str) -> None:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The items between commas and white space outside brackets; empty ones do not count."""
+    """Yields the items between commas and white space outside brackets; skips empty ones."""
     depth = start = 0
     for at, char in enumerate(text):
         if char == "[":
@@ -77,7 +104,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _parse_name(item: str) -> list[str | _Bracket]:
-    """`m[1-2]-ib[0-1]` to ["m", bracket, "-ib", bracket, ""]. Brackets are balanced already."""
+    """Parses `m[1-2]-ib[0-1]` to ["m", bracket, "-ib", bracket, ""]. Brackets are already balanced."""
     first, *rest = item.split("[")
     _check_chars(first, item)
     parts: list[str | _Bracket] = [first]
@@ -102,7 +129,7 @@ def _parse_range(text: str, item: str) -> tuple[int, int, int]:
 
 
 def _count(parts: list[str | _Bracket], item: str) -> int:
-    """How many names there will be, and a check that none is too long; nothing is expanded."""
+    """Returns the number of names, without expanding them. Raises BadValue if there are too many, or one is too long."""
     count, length = 1, 0
     for part in parts:
         if isinstance(part, str):
@@ -128,9 +155,9 @@ def _names(parts: list[str | _Bracket], item: str) -> list[str]:
 
 
 def compress(names: Iterable[str], keep_order: bool = False) -> str:
-    """The names as one hostlist in Slurm's form; "" for none.
+    """Compresses names to one hostlist in Slurm's form; "" for none.
 
-    Sorted, unless `keep_order` (`scontrol show hostlist` folds neighbours only). Duplicates stay.
+    The names are sorted, unless `keep_order` (`scontrol show hostlist` folds adjacent names only). Duplicates are kept.
     """
     split = [_split_number(name) for name in names]
     if not keep_order:
@@ -145,14 +172,14 @@ def compress(names: Iterable[str], keep_order: bool = False) -> str:
 
 
 def _split_number(name: str) -> tuple[str, str]:
-    """`m1-ib07` to ("m1-ib", "07"). Digits beyond the limit stay in the stem, so that `expand` takes the result."""
+    """Splits `m1-ib07` to ("m1-ib", "07"). Digits beyond the limit stay in the stem, so that `expand` accepts the result."""
     stem = name.rstrip("0123456789")
     cut = max(len(stem), len(name) - RANGE_DIGITS_MAX)
     return name[:cut], name[cut:]
 
 
 class _Run:
-    """Consecutive numbers of one width class; width 0 means written without leading zeros."""
+    """Consecutive numbers of one width; width 0 means no leading zeros."""
 
     __slots__ = ("first", "last", "last_number", "width")
 
@@ -167,7 +194,8 @@ class _Run:
         return len(digits) == self.width if self.width else not _is_padded(digits)
 
     def add(self, digits: str) -> None:
-        self.last, self.last_number = digits, int(digits)
+        self.last = digits
+        self.last_number = int(digits)
 
     def text(self) -> str:
         return self.first if self.first == self.last else f"{self.first}-{self.last}"
@@ -178,7 +206,7 @@ def _is_padded(digits: str) -> bool:
 
 
 def _fold(stem: str, numbers: list[str], keep_order: bool) -> list[str]:
-    """The items for names of one stem: bare names (no number) first, then at most one bracket."""
+    """Returns the items for names with one stem: names without a number first, then at most one bracket."""
     bare = [stem] * numbers.count("")
     digits = [number for number in numbers if number]
     runs = _runs_as_given(digits) if keep_order else _runs_sorted(digits)
@@ -200,11 +228,11 @@ def _runs_as_given(numbers: list[str]) -> list[_Run]:
 
 
 def _runs_sorted(numbers: list[str]) -> list[_Run]:
-    """Runs in order of their first number. One run per width is open, so that n1,n01,n2,n02 gives 1-2 and 01-02."""
+    """Returns runs ordered by first number. One run per width is open, so that n1,n01,n2,n02 gives 1-2 and 01-02."""
     runs: list[_Run] = []
     open_runs: dict[int, _Run] = {}
     for digits in sorted(numbers, key=lambda d: (int(d), len(d))):
-        # A number without zeros goes on in the plain run or, from 099 to 100, in the padded run of its own length.
+        # A number without zeros extends the plain run or, from 099 to 100, the padded run of its own length.
         widths = (len(digits),) if _is_padded(digits) else (0, len(digits))
         run = next((open_runs[w] for w in widths if w in open_runs and open_runs[w].takes(digits)), None)
         if run is None:

@@ -1,12 +1,14 @@
-"""The ways to write a job, an array task, a het component or a step: `123`, `123_4`, `123_[0-9,12%2]`, `123+0`,
-`123.0`, `123_4.batch`.
+"""Parses ids of jobs, array tasks, het components and steps: `123`, `123_4`, `123_[0-9,12%2]`, `123+0`, `123.0`,
+`123_4.batch`.
 
-A selector says what the user wrote, not what exists: looking it up is the controller's work. A `%limit` inside the
-brackets, as squeue prints it, is accepted and not kept.
+A selector represents the text, not existing jobs: the controller looks them up. A `%limit` inside the brackets, as
+squeue prints it, is accepted and dropped.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.values.allowance import Allowance
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 from penstock.values.taskset import ARRAY_TEXT_MAX, TASK_ID_MAX, TaskSet
@@ -16,10 +18,10 @@ BATCH_STEP = -5
 EXTERN_STEP = -4
 INTERACTIVE_STEP = -6
 
-JOB_ID_MAX = 2**31 - 1  # fits every 32-bit field that reads job ids
+JOB_ID_MAX = 2**31 - 1  # fits all 32-bit fields that hold job ids
 STEP_ID_MAX = 2**31 - 1
 HET_OFFSET_MAX = 127  # Slurm's limit of components in a het job is 128
-SELECTORS_TEXT_MAX = 2 * 1024 * 1024  # all that Linux lets a command line hold
+SELECTORS_TEXT_MAX = 2 * 1024 * 1024  # the longest command line that Linux allows
 
 _STEP_NAMES = {BATCH_STEP: "batch", EXTERN_STEP: "extern", INTERACTIVE_STEP: "interactive"}
 _STEP_IDS = {name: step_id for step_id, name in _STEP_NAMES.items()}
@@ -33,18 +35,26 @@ class JobSelector:
     het_offset: int | None = None
 
 
-def parse_selector(text: str) -> JobSelector:
-    """One job, some of its tasks, a component or a step."""
+def parse_selector(text: str, allowance: Allowance | None = None) -> JobSelector:
+    """Parses one selector: a job, some of its tasks, a component or a step. `allowance`: that of the request."""
+    if allowance is not None:
+        allowance.read(text)
     try:
         head, dot, step_text = text.partition(".")
         step_id = _parse_step(step_text) if dot else None
         head, plus, het_text = head.partition("+")
         het_offset = parse_int(het_text, 0, HET_OFFSET_MAX, "het job component") if plus else None
         job_text, underscore, tasks_text = head.partition("_")
-        tasks = _parse_tasks(tasks_text) if underscore else None
+        tasks = _parse_tasks(tasks_text, allowance) if underscore else None
         return JobSelector(parse_int(job_text, 1, JOB_ID_MAX, "job id"), tasks, step_id, het_offset)
     except BadValue as error:
         raise BadValue(f"Invalid job id {shown(text)}: {error}") from None
+
+
+def parse_all(texts: Iterable[str]) -> tuple[JobSelector, ...]:
+    """Parses all ids of a request, within one allowance."""
+    allowance = Allowance()
+    return tuple(parse_selector(text, allowance) for text in texts)
 
 
 def _parse_step(text: str) -> int:
@@ -52,7 +62,7 @@ def _parse_step(text: str) -> int:
     return parse_int(text, 0, STEP_ID_MAX, "step id") if named is None else named
 
 
-def _parse_tasks(text: str) -> TaskSet:
+def _parse_tasks(text: str, allowance: Allowance | None) -> TaskSet:
     if not text.startswith("["):
         return TaskSet.of([parse_int(text, 0, TASK_ID_MAX, "task id")])
     if not text.endswith("]"):
@@ -64,11 +74,11 @@ def _parse_tasks(text: str) -> TaskSet:
         parse_int(throttle, 0, TASK_ID_MAX, "limit after '%'")
     if not ids:
         raise BadValue("the task list is empty")
-    return TaskSet.parse(ids)
+    return TaskSet.parse(ids, allowance)
 
 
 def parse_selectors(text: str) -> list[JobSelector]:
-    """A comma list of selectors; commas inside brackets belong to the task list."""
+    """Parses a comma-separated list of selectors; commas inside brackets belong to the task list."""
     if len(text) > SELECTORS_TEXT_MAX:
         raise BadValue(f"Invalid list of job ids: {len(text)} characters, the limit is {SELECTORS_TEXT_MAX}")
     items: list[list[str]] = []
@@ -83,12 +93,12 @@ def parse_selectors(text: str) -> list[JobSelector]:
 
 
 def format_step(step_id: int) -> str:
-    """`batch`, `extern`, `interactive` or the number."""
+    """Formats a step as `batch`, `extern`, `interactive` or its number."""
     return _STEP_NAMES.get(step_id) or str(step_id)
 
 
 def format_job(job_id: int, array_job_id: int, array_task_id: int | None) -> str:
-    """`123_4` for an array task, else `123`."""
+    """Formats a job as `123_4` if it is an array task, else `123`."""
     return str(job_id) if array_task_id is None else f"{array_job_id}_{array_task_id}"
 
 
@@ -97,10 +107,10 @@ _SLUID_LENGTH = 13
 
 
 def format_sluid(submit_at_us: int, job_id: int) -> str:
-    """A job's sortable unique id: `s` and 13 digits of Crockford's base 32, from its submission and its number.
+    """Formats a job's sortable unique id: `s` and 13 digits of Crockford's base 32, from submit time and job id.
 
-    64 bits: the milliseconds since 1970 (44), then the low 20 bits of the job id. Ids are never reused and no controller
-    takes a million jobs in a millisecond, so no two jobs have the same one.
+    The value has 64 bits: the milliseconds since 1970 (44), then the low 20 bits of the job id. Ids are never reused
+    and no controller accepts a million jobs in a millisecond, so it is unique.
     """
     number = (submit_at_us // 1000 << 20) | (job_id & 0xFFFFF)
     digits = []

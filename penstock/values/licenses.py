@@ -1,15 +1,15 @@
-"""License lists: `matlab:10,ansys@server:2`. A name may carry the server that hands it out; no count means one."""
+"""Parses license lists: `matlab:10,ansys@server:2`. A name may include its license server; a missing count means 1."""
 
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 from penstock.values.text import shown
 
-LICENSES_MAX = 1_000_000_000  # of one kind
+LICENSES_MAX = 1_000_000_000  # per license
 _NAME_EXTRA = frozenset("_-.+@")
 
 
 def parse_licenses(text: str) -> tuple[tuple[str, int], ...]:
-    """Names and counts, in the order given. Raises BadValue; alternatives with `|` are not supported."""
+    """Parses names and counts; keeps their order. Alternatives with `|` are not supported. Raises BadValue."""
     if "|" in text:
         raise BadValue(f"Invalid license specification {shown(text)}: '|' (one or the other) is not supported")
     found: dict[str, int] = {}
@@ -24,5 +24,5 @@ def parse_licenses(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def format_licenses(licenses: tuple[tuple[str, int], ...]) -> str:
-    """As slurm.conf and jobs show it."""
+    """Formats licenses as in slurm.conf and jobs."""
     return ",".join(f"{name}:{count}" for name, count in licenses)

@@ -1,8 +1,8 @@
-"""The reason word of each limit, and what it means in a sentence. Words are Slurm's (`squeue %r`); pure.
+"""Slurm's reason for each limit (`squeue %r`), and a sentence that explains it. Pure.
 
-Most words are put together: who has the limit (Assoc or QOS), the limit, and what of. TRES fall into kinds that
-have words of their own; whatever else there is, is Unknown. Slurm's spelling is not regular (QOSGrpCpuLimit,
-QOSGrpCPUMinutesLimit, AssocGrpMemMinutes, QOSGrpMemoryMinutes), so each family says what differs.
+Most reasons are composed of the owner of the limit (Assoc or QOS), the limit, and the kind of TRES. Some TRES have a
+kind of their own; all others are Unknown. Slurm's spelling is irregular (QOSGrpCpuLimit, QOSGrpCPUMinutesLimit,
+AssocGrpMemMinutes, QOSGrpMemoryMinutes), so each family lists its exceptions.
 """
 
 from functools import lru_cache
@@ -20,14 +20,14 @@ _WHAT: Final = {
 
 
 class Family(NamedTuple):
-    """The words of one limit. `{P}` is Assoc or QOS, `{K}` the kind of TRES; `{M}` memory as that owner spells it."""
+    """The reasons of one limit. `{P}` is Assoc or QOS, `{K}` the kind of TRES, `{M}` memory as that owner spells it."""
 
     pattern: str
-    odd: dict[str, str]  # kinds whose words are another
-    sentence: str  # of it
+    odd: dict[str, str]  # exceptions, by kind
+    sentence: str  # explanation
 
 
-#: By field of penstock.values.limits.Limits: those of TRES.
+#: The limits by TRES, by field of penstock.values.limits.Limits.
 OF_TRES: Final[dict[str, Family]] = {
     "grp_tres": Family(
         "{P}Grp{K}", {"Cpu": "{P}GrpCpuLimit", "Mem": "{P}GrpMemLimit", "Node": "{P}GrpNodeLimit"},
@@ -79,7 +79,7 @@ OF_TRES: Final[dict[str, Family]] = {
     ),
 }  # fmt: skip
 
-#: The others: the word of an association, of a QOS ("" = it has no such limit), and the sentence.
+#: The other limits: reason for an association, reason for a QOS ("" = it has no such limit), sentence.
 _OTHERS: Final[dict[str, tuple[str, str, str]]] = {
     "grp_jobs": ("AssocGrpJobsLimit", "QOSGrpJobsLimit", "As many jobs of {owner} run as GrpJobs allows."),
     "grp_submit_jobs": (
@@ -121,7 +121,7 @@ def _filled(text: str, of_qos: bool, kind: str) -> str:
 
 @lru_cache(maxsize=1024)
 def reason_of(field: str, of_qos: bool, tres: str = "") -> Reason:
-    """The word of a limit: its field, whether a QOS has it, and which TRES if it is one of TRES."""
+    """Returns the reason for a limit: its field, whether it is a QOS's, and the TRES of a limit by TRES."""
     if field in _OTHERS:
         return Reason(_OTHERS[field][of_qos])
     kind = _kind(tres)
@@ -130,7 +130,7 @@ def reason_of(field: str, of_qos: bool, tres: str = "") -> Reason:
 
 
 def sentences() -> dict[Reason, str]:
-    """A sentence for each word of a limit."""
+    """Returns a sentence for each reason."""
     found = {}
     for of_qos in (False, True):
         for words in _OTHERS.values():

@@ -1,37 +1,41 @@
-"""Limits of associations and QOS: their names, what they count, how they are written. Pure.
+"""Limits of associations and QOS: their names, what they count, and their text form. Pure.
 
-One table says everything: the keyword of sacctmgr(1) in lower case, the field of `Limits`, the kind, and who may have it.
-Names are Slurm's; `lend` and `borrow` are our own (an account's share of GrpTRES that others may use while it is idle,
-and how far it may itself go beyond its GrpTRES).
+One table defines each limit: sacctmgr(1)'s keyword, the field of `Limits`, the kind, and whether associations and QOS
+may have it. Names are Slurm's; `lend` and `borrow` are Penstock's own (the part of an account's GrpTRES that others may
+use while it is idle, and how far the account may exceed its own GrpTRES).
 
 Kinds
     COUNT    a whole number: jobs, or a priority
     WALL     minutes
-    TRES     amounts by TRES; of the Mins limits in TRES minutes
-None (of a count, -1; of TRES, an entry that is not there) = no limit. 0 is a limit. In text -1 takes a limit away.
+    TRES     amounts by TRES; for Mins limits in TRES minutes
 
-Deliberately absent: what a limit means and who is checked against it (ctld/core/limits.py).
+No limit is None (for a count -1, for TRES a missing entry). 0 is a limit. In text, -1 removes a limit.
+
+ctld/core/limits/checks.py defines the meaning of the limits, and checks jobs against them.
 """
 
 from collections.abc import Mapping
 from enum import Enum
+
+# Any: each limit has a value of its own kind
 from typing import Any, Final, NamedTuple
 
 from penstock.values.duration import parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
+from penstock.values.fields import made_of
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.tres import TRES_COUNT_MAX, TRES_ITEMS_MAX, format_tres
 
-#: Amounts by TRES, in the order of names: ("cpu", 64), ("gres/gpu", 8). Memory in MB.
+#: Amounts by TRES, sorted by name: ("cpu", 64), ("gres/gpu", 8). Memory in MB.
 Tres = tuple[tuple[str, int], ...]
 
 COUNT_MAX: Final = 2**31 - 1
 NO_LIMIT: Final = -1
 
 
-class Kind(Enum):
-    """What a limit counts."""
+class LimitKind(Enum):
+    """The quantity that a limit counts."""
 
     COUNT = "count"
     WALL = "minutes"
@@ -39,7 +43,7 @@ class Kind(Enum):
 
 
 class Limits(NamedTuple):
-    """All limits of one association or QOS. What is not set does not limit."""
+    """All limits of one association or QOS."""
 
     grp_jobs: int = NO_LIMIT
     grp_jobs_accrue: int = NO_LIMIT
@@ -48,7 +52,7 @@ class Limits(NamedTuple):
     grp_tres_min: Tres = ()
     grp_tres_run_min: Tres = ()
     grp_wall_min: int = NO_LIMIT
-    max_jobs: int = NO_LIMIT  # of an association: of each user below an account
+    max_jobs: int = NO_LIMIT  # for an association: per user below an account
     max_jobs_accrue: int = NO_LIMIT
     max_submit_jobs: int = NO_LIMIT
     max_tres_per_job: Tres = ()
@@ -56,7 +60,7 @@ class Limits(NamedTuple):
     max_tres_min_per_job: Tres = ()
     max_wall_min: int = NO_LIMIT
     min_prio_threshold: int = NO_LIMIT
-    # of a QOS only
+    # QOS only
     max_jobs_per_user: int = NO_LIMIT
     max_jobs_per_account: int = NO_LIMIT
     max_jobs_accrue_per_user: int = NO_LIMIT
@@ -68,7 +72,7 @@ class Limits(NamedTuple):
     max_tres_run_min_per_user: Tres = ()
     max_tres_run_min_per_account: Tres = ()
     min_tres_per_job: Tres = ()
-    # of an account only
+    # accounts only
     lend: Tres = ()
     borrow: Tres = ()
 
@@ -77,14 +81,14 @@ NO_LIMITS: Final = Limits()
 
 
 class Limit(NamedTuple):
-    """One row of the table. `keyword` as sacctmgr writes it; `name` (lower case) is the key everywhere else."""
+    """One row of the table. `keyword` is spelled as in sacctmgr; `name` (lower case) is the key everywhere else."""
 
     keyword: str
     field: str
-    kind: Kind
+    kind: LimitKind
     of_assoc: bool
     of_qos: bool
-    also: tuple[str, ...] = ()  # other spellings, lower case
+    also: tuple[str, ...] = ()  # aliases, lower case
 
     @property
     def name(self) -> str:
@@ -92,7 +96,9 @@ class Limit(NamedTuple):
         return self.keyword.lower()
 
 
-_C, _W, _T = Kind.COUNT, Kind.WALL, Kind.TRES
+_C = LimitKind.COUNT
+_W = LimitKind.WALL
+_T = LimitKind.TRES
 LIMITS: Final = (
     Limit("GrpJobs", "grp_jobs", _C, True, True),
     Limit("GrpJobsAccrue", "grp_jobs_accrue", _C, True, True),
@@ -135,14 +141,14 @@ def _by_name(of: str) -> dict[str, Limit]:
     return found
 
 
-#: By name and other spellings.
+#: By name and alias.
 OF_ASSOC: Final = _by_name("of_assoc")
 OF_QOS: Final = _by_name("of_qos")
 
 
 def change(limits: Limits, limit: Limit, text: str) -> Limits:
-    """`limits` with one of them set from text. Of TRES only what the text names is changed. Raises BadValue."""
-    if limit.kind is Kind.TRES:
+    """Returns `limits` with one of them set from text. For TRES only the named ones change. Raises BadValue."""
+    if limit.kind is LimitKind.TRES:
         amounts = dict(getattr(limits, limit.field))
         if text in ("", "-1"):
             amounts = {}
@@ -155,14 +161,13 @@ def change(limits: Limits, limit: Limit, text: str) -> Limits:
         return _with(limits, limit, tuple(sorted(amounts.items())))
     if text in ("", "-1"):
         return _with(limits, limit, NO_LIMIT)
-    if limit.kind is Kind.WALL:
+    if limit.kind is LimitKind.WALL:
         return _with(limits, limit, _minutes(text, limit))
     return _with(limits, limit, parse_int(text, 0, COUNT_MAX, limit.keyword))
 
 
 def _with(limits: Limits, limit: Limit, value: int | Tres) -> Limits:
-    values: dict[str, Any] = {limit.field: value}
-    return limits._replace(**values)
+    return made_of(limits._replace, {limit.field: value})
 
 
 def _minutes(text: str, limit: Limit) -> int:
@@ -174,7 +179,7 @@ def _minutes(text: str, limit: Limit) -> int:
 
 
 def _tres_changes(text: str, limit: Limit) -> dict[str, int]:
-    """Like parse_tres, with -1 as "no limit"."""
+    """Like parse_tres, but -1 is "no limit". Raises BadValue."""
     found: dict[str, int] = {}
     items = text.split(",", TRES_ITEMS_MAX)
     if len(items) > TRES_ITEMS_MAX:
@@ -195,11 +200,11 @@ def _tres_changes(text: str, limit: Limit) -> dict[str, int]:
 
 
 def texts(limits: Limits) -> dict[str, str]:
-    """Those that are set, by name, in text that `change` takes."""
+    """Formats the limits that are set, by name, in the form that `change` accepts."""
     found = {}
     for limit in LIMITS:
         value = getattr(limits, limit.field)
-        if limit.kind is Kind.TRES:
+        if limit.kind is LimitKind.TRES:
             if value:
                 found[limit.name] = tres_text(value)
         elif value != NO_LIMIT:
@@ -208,12 +213,12 @@ def texts(limits: Limits) -> dict[str, str]:
 
 
 def tres_text(amounts: Tres) -> str:
-    """cpu=64,mem=1G,gres/gpu=8, in Slurm's order."""
+    """Formats amounts as cpu=64,mem=1G,gres/gpu=8, in Slurm's order."""
     return format_tres(dict(amounts))
 
 
 def from_texts(found: Mapping[str, str]) -> Limits:
-    """The reverse of `texts`. Names that are not known (of a later version) are left out."""
+    """Parses the result of `texts`. Unknown names (of a later version) are ignored."""
     limits = NO_LIMITS
     for limit in LIMITS:
         if limit.name in found:
@@ -222,11 +227,24 @@ def from_texts(found: Mapping[str, str]) -> Limits:
 
 
 def get(limits: Limits, limit: Limit) -> Any:
-    """The value of one of them."""
+    """Returns the value of a limit."""
     return getattr(limits, limit.field)
 
 
 __all__ = [
-    "COUNT_MAX", "LIMITS", "NO_LIMIT", "NO_LIMITS", "OF_ASSOC", "OF_QOS", "Kind", "Limit", "Limits", "Tres", "change",
-    "from_texts", "get", "texts", "tres_text",
+    "COUNT_MAX",
+    "LIMITS",
+    "NO_LIMIT",
+    "NO_LIMITS",
+    "OF_ASSOC",
+    "OF_QOS",
+    "Limit",
+    "LimitKind",
+    "Limits",
+    "Tres",
+    "change",
+    "from_texts",
+    "get",
+    "texts",
+    "tres_text",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
-"""Memory sizes: whole megabytes (1024-based) inside, `4G`, `512K`, `1500` outside.
+"""Parses and formats memory sizes: `4G`, `512K`, `1500` as text, whole megabytes (1024-based) as values.
 
-The unit is K, M, G, T or P in either case, with an optional B; without one the number is megabytes. Kilobytes round
-up, so that a job never gets less than it asked for. Fractions, signs and exponents are refused: a size has one
-spelling. What 0 means (all of a node) is for the submitter.
+The unit is K, M, G, T or P in either case, with an optional B; without one the number is megabytes. Kilobytes are
+rounded up, so that a job never gets less than it requested. Fractions, signs and exponents are refused: a size has one
+spelling. Callers define the meaning of 0 (all memory of a node).
 """
 
 from penstock.values.errors import BadValue
@@ -11,11 +11,11 @@ from penstock.values.text import shown
 
 MEM_MB_MAX = 2**40  # an exabyte: sums over any cluster stay far inside a 64-bit database column
 
-_SUFFIXES = "MGTP"  # each is 1024 times the one before
+_SUFFIXES = "MGTP"  # each is 1024 times the previous one
 
 
 def parse_mb(text: str, what: str = "memory") -> int:
-    """Megabytes in `text`."""
+    """Parses a memory size to megabytes. Raises BadValue."""
     unit = text.upper()
     if len(unit) > 2 and unit[-1] == "B" and not unit[-2].isdigit():
         unit = unit[:-1]
@@ -32,7 +32,7 @@ def parse_mb(text: str, what: str = "memory") -> int:
 
 
 def format_mb(mb: int) -> str:
-    """The largest unit that loses nothing: 4096 is `4G`, 1000 is `1000M`, 0 is `0`."""
+    """Formats a size with the largest unit that represents it exactly: 4096 is `4G`, 1000 is `1000M`, 0 is `0`."""
     if mb == 0:
         return "0"
     power = 0

@@ -1,49 +1,47 @@
-"""A list of byte strings as one, and values with their kinds: what small processes and their clients say to each other.
+"""Packs lists of byte strings, and typed values, into one byte string: the encoding between small processes and their
+clients.
 
-Both sides of a step's streams (stepframes.py) use it, and the node daemon's launcher and stepds, which are forked by the
-thousand: what a process has imported is paid at each fork. So this needs nothing beyond `struct`.
+Both ends of a step's streams (stepframes.py), the node daemon's launcher and stepds use it. Stepds are forked by the
+thousand, and each fork pays for the imported modules, so this one needs only `struct` and `itertools`.
 """
 
 import struct
+from itertools import accumulate, pairwise
 
 
 class Damaged(Exception):
-    """The bytes are not what `pack` made."""
+    """The error for bytes that `pack` did not make."""
 
 
 def pack(parts: list[bytes]) -> bytes:
-    """Byte strings as one: their number, their lengths, their bytes."""
+    """Packs byte strings into one: their number, their lengths, their bytes."""
     return struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)) + b"".join(parts)
 
 
 def unpack(data: bytes) -> list[bytes]:
-    """What was packed."""
+    """Unpacks byte strings. Raises Damaged."""
     try:
         (count,) = struct.unpack_from("<I", data)
         lengths = struct.unpack_from(f"<{count}I", data, 4)
     except struct.error as error:
         raise Damaged("cut short") from error
-    parts = []
-    at = 4 + 4 * count
-    for length in lengths:
-        parts.append(data[at : at + length])
-        at += length
-    if at != len(data):
+    places = list(accumulate(lengths, initial=4 + 4 * count))
+    if places[-1] != len(data):
         raise Damaged("the lengths do not add up")
-    return parts
+    return [data[begin:end] for begin, end in pairwise(places)]
 
 
 def pack_values(*values: int | str | bytes) -> bytes:
-    """Numbers and texts as one."""
+    """Packs numbers and texts into one byte string."""
     return pack([v if isinstance(v, bytes) else str(v).encode() for v in values])
 
 
-#: What `dump` can hold.
-Value = int | str | bytes | None | list["Value"] | dict[str, "Value"]
+#: The types that `dump` encodes.
+PackedValue = int | str | bytes | None | list["PackedValue"] | dict[str, "PackedValue"]
 
 
-def dump(value: "Value") -> bytes:
-    """A value with its kind, whatever it is made of."""
+def dump(value: "PackedValue") -> bytes:
+    """Encodes a value, nested to any depth, with its type."""
     if value is None:
         return b"n"
     if isinstance(value, int):
@@ -57,8 +55,8 @@ def dump(value: "Value") -> bytes:
     return b"d" + pack([part for name, item in value.items() for part in (name.encode(), dump(item))])
 
 
-def load(data: bytes) -> "Value":
-    """The reverse of `dump`. Raises Damaged."""
+def load(data: bytes) -> "PackedValue":
+    """Decodes a value that `dump` encoded. Raises Damaged."""
     kind, rest = data[:1], data[1:]
     if kind == b"n":
         return None

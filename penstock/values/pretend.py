@@ -1,7 +1,8 @@
-"""GPUs that are only pretended, to try things out: how many, what type, and what such a card is known to have.
+"""Pretended GPUs, for tests and demonstrations: their number, their type, and the known properties of that model.
 
-`8` or `8:h200` (Slurm's own order, `h200:8`, is read too). A type of the table below has that card's memory and compute
-capability, so that --gpu-mem and constraints mean something; of another type nothing is known, as of gres.conf's.
+The text is `8` or `8:h200`; Slurm's order, `h200:8`, is accepted, too. A type in the table below has that model's
+memory and compute capability, so that --gpu-mem and constraints apply. Nothing is known of other types, as in
+gres.conf.
 """
 
 from typing import Final, NamedTuple
@@ -11,13 +12,13 @@ from penstock.values.numbers import parse_int
 
 
 class Model(NamedTuple):
-    """What NVML says of a card: memory in MiB, compute capability of CUDA."""
+    """The properties that NVML reports for a GPU: memory in MiB, CUDA compute capability."""
 
     memory_mb: int
     capability: str
 
 
-#: The largest of each name that is common.
+#: For each name, the variant with the most memory among the common ones.
 MODELS: Final[dict[str, Model]] = {
     "v100": Model(32_768, "7.0"),
     "t4": Model(15_360, "7.5"),
@@ -33,7 +34,7 @@ MODELS: Final[dict[str, Model]] = {
 
 
 def parse_gpus(text: str, most: int, what: str) -> tuple[int, str]:
-    """How many and of which type ("" = none). Raises BadValue."""
+    """Parses number and type ("" = none). Raises BadValue."""
     count, colon, type_ = text.partition(":")
     if colon and not count.isdecimal():
         count, type_ = type_, count
@@ -47,5 +48,5 @@ def parse_gpus(text: str, most: int, what: str) -> tuple[int, str]:
 
 
 def model_of(type_: str) -> Model:
-    """What is known of that type; 0 and "" = nothing."""
+    """Returns the known properties of a type; 0 and "" if it is unknown."""
     return MODELS.get(type_.lower(), Model(0, ""))

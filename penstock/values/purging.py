@@ -1,7 +1,7 @@
-"""How long records are kept: `12months`, `30days`, `48hours`, as slurmdbd.conf writes it.
+"""Parses retention times of records: `12months`, `30days`, `48hours`, as in slurmdbd.conf.
 
-A number alone is months, as in Slurm. What is older than so many whole periods, counted back from the beginning of the
-present one in local time, is purged.
+A bare number is months, as in Slurm. A record is purged if it is older than that many whole periods, counted back from
+the start of the current one in local time.
 """
 
 import re
@@ -11,7 +11,7 @@ from penstock.values.errors import BadValue
 from penstock.values.localtime import DAY_S, US, Offsets, civil, from_local_us, to_local_s
 from penstock.values.text import shown
 
-#: Kinds of records, by the word of the key in slurmdbd.conf (PurgeEventAfter, ArchiveEvents).
+#: Kinds of records, named as in the keys of slurmdbd.conf (PurgeEventAfter, ArchiveEvents).
 KINDS: Final = ("events", "jobs", "reservations", "steps", "suspend", "transactions", "usage")
 _UNITS: Final = {
     "hour": "hours",
@@ -21,24 +21,24 @@ _UNITS: Final = {
     "month": "months",
     "months": "months",
 }
-#: A thousand years.
+#: More than 8,000 years in months, 11 years in hours.
 NUMBER_MAX: Final = 100_000
 _HOUR_S: Final = 3600
 
 
 class Age(NamedTuple):
-    """So many hours, days or months."""
+    """A retention time: a number of hours, days or months."""
 
     number: int
     unit: str
 
     def text(self) -> str:
-        """As it is written."""
+        """Formats the retention time."""
         return f"{self.number}{self.unit}"
 
 
 def parse_age(text: str, what: str = "time") -> Age:
-    """Raises BadValue."""
+    """Parses a retention time. Raises BadValue."""
     found = re.fullmatch(r"\s*(\d{1,6})\s*([a-z]*)\s*", text.lower())
     unit = _UNITS.get(found[2] or "months") if found else None
     if found is None or unit is None or not 0 < int(found[1]) <= NUMBER_MAX:
@@ -47,7 +47,7 @@ def parse_age(text: str, what: str = "time") -> Age:
 
 
 def before_us(age: Age, now_us: int, offsets: Offsets) -> int:
-    """What ended before this instant is old enough."""
+    """Returns the instant before which records are purged."""
     local_s = to_local_s(offsets, now_us)
     if age.unit == "hours":
         return (now_us // US // _HOUR_S - age.number) * _HOUR_S * US
@@ -60,7 +60,7 @@ def before_us(age: Age, now_us: int, offsets: Offsets) -> int:
 
 
 def _first_day(year: int, month: int) -> int:
-    """The first of a month as a day counted from 1970-01-01: the reverse of `civil`."""
+    """Returns the first of a month as a day counted from 1970-01-01, the inverse of `civil`."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5

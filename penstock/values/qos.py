@@ -1,6 +1,8 @@
-"""What a QOS may say beside limits: flags, ways to preempt, times and factors. Pure, and the same for commands and core.
+"""Parses the settings of a QOS other than limits: flags, preemption modes, times and factors. Pure; used by commands
+and core.
 
-`-1`, and for all but flags the empty text, mean: not set. Factors are kept in millionths, since no float decides.
+`-1`, and for all but flags the empty text, mean "not set". Factors are kept in millionths, so that no decision depends
+on floats.
 """
 
 from typing import Final
@@ -14,41 +16,41 @@ FLAGS: Final = (
     "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
     "PartitionMinNodes", "PartitionTimeLimit", "Relative", "RequiresReservation", "UsageFactorSafe",
 )  # fmt: skip
-#: Of the first four a QOS has at most one.
+#: A QOS has at most one of the first four.
 PREEMPT_MODES: Final = ("OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN")
 PPM: Final = 1_000_000
-#: A QOS that counts a million times as much as another is a typing error.
+#: A larger factor is a typing error.
 FACTOR_MAX: Final = 999_999
-#: Time to end in: a job that is preempted is not a job that runs on for a year.
+#: A preempted job does not keep running for longer than a year.
 GRACE_MAX_S: Final = 366 * 86400
 _UNSET: Final = ("", "-1")
 
 
 def parse_flags(text: str) -> tuple[str, ...]:
-    """Flags as they are called. Raises BadValue."""
+    """Parses flags. Raises BadValue."""
     known = {flag.lower(): flag for flag in FLAGS}
     words = [word.strip().lower() for word in text.split(",") if word.strip() not in _UNSET]
     for word in words:
         if word not in known:
-            raise BadValue(f"Invalid Flags: {shown(word)} is none of {', '.join(FLAGS)}")
+            raise BadValue(f"Invalid Flags: {shown(word)} is not one of {', '.join(FLAGS)}")
     return tuple(dict.fromkeys(known[word] for word in words))
 
 
 def parse_preempt_mode(text: str) -> tuple[str, ...]:
-    """Ways to preempt, GANG and WITHIN last; () = the cluster's. Raises BadValue."""
+    """Parses preemption modes; returns GANG and WITHIN last; () = the cluster's. Raises BadValue."""
     modes = tuple(dict.fromkeys(word.strip().upper() for word in text.split(",") if word.strip() not in _UNSET))
     if modes in ((), ("CLUSTER",)):
         return ()
     for mode in modes:
         if mode not in PREEMPT_MODES:
-            raise BadValue(f"Invalid PreemptMode: {shown(mode)} is none of CLUSTER, {', '.join(PREEMPT_MODES)}")
+            raise BadValue(f"Invalid PreemptMode: {shown(mode)} is not one of CLUSTER, {', '.join(PREEMPT_MODES)}")
     if len(set(modes) & set(PREEMPT_MODES[:4])) > 1:
         raise BadValue(f"Invalid PreemptMode: give one of {', '.join(PREEMPT_MODES[:4])}")
     return tuple(sorted(modes, key=lambda mode: mode in PREEMPT_MODES[4:]))
 
 
 def parse_grace_s(text: str) -> int:
-    """GraceTime: seconds, or a time with colons; not set = 0. Raises BadValue."""
+    """Parses GraceTime: seconds, or a time with colons; not set = 0. Raises BadValue."""
     if text in _UNSET:
         return 0
     if ":" not in text and "-" not in text.removeprefix("-"):
@@ -60,7 +62,7 @@ def parse_grace_s(text: str) -> int:
 
 
 def parse_exempt_s(text: str) -> int:
-    """PreemptExemptTime: a time; not set = -1. UNLIMITED is as long as a time can be. Raises BadValue."""
+    """Parses PreemptExemptTime; not set = -1. UNLIMITED is the longest duration. Raises BadValue."""
     if text in _UNSET:
         return -1
     seconds = parse_duration_s(text)
@@ -68,7 +70,7 @@ def parse_exempt_s(text: str) -> int:
 
 
 def parse_factor(text: str, what: str) -> int:
-    """UsageFactor, UsageThreshold, LimitFactor in millionths; not set = -1. Raises BadValue."""
+    """Parses UsageFactor, UsageThreshold or LimitFactor to millionths; not set = -1. Raises BadValue."""
     if text in _UNSET:
         return -1
     whole, point, part = text.partition(".")

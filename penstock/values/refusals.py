@@ -1,14 +1,14 @@
-"""Why a request was refused: one table of codes with Slurm's words.
+"""The refusal codes of requests, with Slurm's texts.
 
-Tools match the words, so they are Slurm's (`scontrol errnumstr`). `Code` travels in the RPC status; the text may
-carry a detail behind the words. The numbers are Slurm's errno values where Slurm has one, else 9000 and up.
+Tools match the texts, so they are Slurm's (`scontrol errnumstr`). `Code` is sent in the RPC status; a detail may follow
+the text. The numbers are Slurm's errno values where Slurm has one, else 9000 and above.
 """
 
 from enum import IntEnum
 
 
 class Code(IntEnum):
-    """A refusal's number. `TEXT[code]` is what a user reads."""
+    """The number of a refusal. `TEXT[code]` is its text for the user."""
 
     ACCESS_DENIED = 2002
     INVALID_PARTITION = 2000
@@ -57,10 +57,13 @@ class Code(IntEnum):
     INVALID_BATCH_FEATURES = 2114
     INVALID_GROUP = 2113
     INVALID_TIME_MIN = 2124
+    INVALID_ACCTG_FREQ = 4003
     PARTITION_IN_USE = 2075
     # Penstock's own
     PARTITION_EXISTS = 9260
     NO_TOKEN = 9261
+    PARTITION_NOT_AVAILABLE = 9262
+    PARTITION_CONFIG_UNAVAILABLE = 9263
     FEATURES_NOT_AVAILABLE = 2031
     INVALID_VALUE = 9000
     QOS_EXISTS = 9010
@@ -77,6 +80,8 @@ class Code(IntEnum):
     CONFIG_INVALID = 9005
     STORAGE_FULL = 9006
     STORAGE_AWAY = 9007
+    STORAGE_WAITS = 9008
+    USER_STORAGE_LIMIT = 9009
     RATE_LIMITED = 9030
     INTERNAL = 9099
     CRON_DISABLED = 9300
@@ -141,14 +146,21 @@ TEXT: dict[Code, str] = {
     Code.INVALID_VALUE: "Invalid value specified",
     Code.SCRIPT_TOO_LARGE: "Batch script too large",
     Code.ENVIRONMENT_TOO_LARGE: "Job environment too large",
-    Code.STALE_REQUEST: "Request is too old to be known again; submit anew",
+    Code.STALE_REQUEST: "The request key is too old; submit the job again",
     Code.BUSY: "Controller is busy, try again",
     Code.CONFIG_INVALID: "Configuration is not valid, the old one stays in force",
     Code.STORAGE_FULL: "Controller storage full",
+    Code.STORAGE_WAITS: (
+        "Controller storage full: the request is kept, and is executed when there is space again; "
+        "check its outcome before you repeat it"
+    ),
+    Code.USER_STORAGE_LIMIT: "Too much is stored for this user's jobs",
     Code.PARTITION_IN_USE: "Partition is in use",
     Code.NO_TOKEN: "Unable to generate JWT",
     Code.FEATURES_NOT_AVAILABLE: "Active features not subset of available features",
     Code.PARTITION_EXISTS: "Partition name is already in use",
+    Code.PARTITION_NOT_AVAILABLE: "Required partition not available (inactive or drain)",
+    Code.PARTITION_CONFIG_UNAVAILABLE: "Requested partition configuration not available now",
     Code.INTERNAL: "Internal error, see the controller's log",
     Code.CIRCULAR_DEPENDENCY: "Circular job dependency",
     Code.JOB_NOT_PENDING: "Job is no longer pending execution",
@@ -156,8 +168,9 @@ TEXT: dict[Code, str] = {
     Code.INVALID_BATCH_FEATURES: "Job --batch option is invalid or not a subset of --constraints",
     Code.INVALID_GROUP: "Invalid group id",
     Code.PARTITION_GROUP: "User's group not permitted to use this partition",
+    Code.INVALID_ACCTG_FREQ: "Invalid accounting frequency requested",
     Code.INVALID_TIME_MIN: "Invalid time-min specification (exceeds job's time or other limits)",
-    # in how many milliseconds it may try again stands behind it
+    # followed by the number of milliseconds after which to retry
     Code.RATE_LIMITED: "RPC rate limit exceeded",
     Code.CRON_DISABLED: "scrontab is disabled on this cluster",
     Code.CANNOT_MODIFY_CRON_JOB: "Cannot modify scrontab jobs through scontrol",

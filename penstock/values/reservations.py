@@ -1,7 +1,7 @@
-"""Flags of reservations in Slurm's words, and lists with signs (`Users=+ann,-bob`).
+"""Parses flags of reservations, and lists with signs (`Users=+ann,-bob`).
 
-A flag is read in any case, whole or cut short while it stays unique, with `NO_` before it to take it away. Slurm shows
-some by another word than it reads. Nothing here knows what a flag does: that is the controller's `reserve` policy.
+A flag is accepted in any case, whole or abbreviated while unambiguous; `NO_` in front clears it. Slurm shows some flags
+under another name. The controller's `reserve` policy defines the effect of flags.
 """
 
 from enum import IntFlag
@@ -11,14 +11,14 @@ from penstock.values.duration import format_duration, parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.text import check_name, shown
 
-#: Names in one list: more than any site gives one reservation.
+#: Names in one list: more than sites use for one reservation.
 LIST_ITEMS_MAX = 4096
-#: PURGE_COMP without a time (man scontrol).
+#: PURGE_COMP without a time (scontrol(1)).
 PURGE_COMP_DEFAULT_S = 300
 
 
 class ResvFlag(IntFlag):
-    """What is special about a reservation. The numbers are stored; they are never reused."""
+    """Flags of a reservation. The numbers are stored; they are never reused."""
 
     NONE = 0
     MAINT = 1 << 0
@@ -30,9 +30,9 @@ class ResvFlag(IntFlag):
     WEEKDAY = 1 << 6
     WEEKEND = 1 << 7
     WEEKLY = 1 << 8
-    SPEC_NODES = 1 << 9  # the nodes were named, not chosen
+    SPEC_NODES = 1 << 9  # nodes were requested by name
     ALL_NODES = 1 << 10  # Nodes=ALL
-    ANY_NODES = 1 << 11  # licenses only: its jobs run anywhere
+    ANY_NODES = 1 << 11  # licenses only: jobs run on any node
     STATIC_ALLOC = 1 << 12
     PART_NODES = 1 << 13
     TIME_FLOAT = 1 << 14
@@ -42,13 +42,13 @@ class ResvFlag(IntFlag):
     NO_HOLD_JOBS_AFTER = 1 << 18
     MAGNETIC = 1 << 19
     USER_DELETE = 1 << 20
-    FORCE_START = 1 << 21  # the first start may lie in the past, as it may here without
+    FORCE_START = 1 << 21  # the first start may be in the past; here this is allowed without the flag, too
 
 
-#: Flags that repeat a reservation; one at most.
+#: Flags that repeat a reservation; at most one is set.
 RECURRING = ResvFlag.HOURLY | ResvFlag.DAILY | ResvFlag.WEEKDAY | ResvFlag.WEEKEND | ResvFlag.WEEKLY
 
-#: In Slurm's order of showing, with its word where it is another.
+#: In the order in which Slurm shows them.
 _SHOWN: Final = (
     ResvFlag.MAINT, ResvFlag.FLEX, ResvFlag.OVERLAP, ResvFlag.IGNORE_JOBS, ResvFlag.HOURLY, ResvFlag.DAILY,
     ResvFlag.WEEKDAY, ResvFlag.WEEKEND, ResvFlag.WEEKLY, ResvFlag.SPEC_NODES, ResvFlag.ALL_NODES, ResvFlag.ANY_NODES,
@@ -57,14 +57,17 @@ _SHOWN: Final = (
     ResvFlag.FORCE_START,
 )  # fmt: skip
 _OTHER_WORDS: Final = {ResvFlag.STATIC_ALLOC: "STATIC", ResvFlag.NO_HOLD_JOBS_AFTER: "NO_HOLD_JOBS_AFTER_END"}
-#: What the controller sets by itself.
+#: Flags that only the controller sets.
 _DERIVED: Final = ResvFlag.SPEC_NODES | ResvFlag.ALL_NODES
-_READ: Final = {flag.name or "": flag for flag in _SHOWN} | {"NO_HOLD_JOBS_AFTER_END": ResvFlag.NO_HOLD_JOBS_AFTER}
+_READ: Final = {flag.name or "": flag for flag in _SHOWN} | {
+    "NO_HOLD_JOBS_AFTER_END": ResvFlag.NO_HOLD_JOBS_AFTER,
+    "LICENSE_ONLY": ResvFlag.ANY_NODES,
+}
 _NOT_YET: Final = ("FIRST_CORES", "SKIP")
 
 
 class FlagChange(NamedTuple):
-    """Flags to set and to clear; `purge_comp_s` -1 = not said."""
+    """Flags to set and to clear; `purge_comp_s` is -1 if not given."""
 
     on: ResvFlag
     off: ResvFlag
@@ -72,7 +75,7 @@ class FlagChange(NamedTuple):
 
 
 def parse_flags(text: str) -> FlagChange:
-    """Read `DAILY,NO_MAINT`, `+FLEX`, `-FLEX`, `PURGE_COMP=10`. Raises BadValue for a word that Slurm does not know."""
+    """Parses `DAILY,NO_MAINT`, `+FLEX`, `-FLEX`, `PURGE_COMP=10`. Raises BadValue for a flag that Slurm does not have."""
     on = off = ResvFlag.NONE
     purge_comp_s = -1
     sign = ""
@@ -109,7 +112,7 @@ def _find(word: str, item: str) -> tuple[ResvFlag, bool]:
 
 
 def format_flags(flags: ResvFlag, purge_comp_s: int = 0) -> str:
-    """`MAINT,DAILY,SPEC_NODES`; "" = none."""
+    """Formats flags as `MAINT,DAILY,SPEC_NODES`; "" = none."""
     words = []
     for flag in _SHOWN:
         if flags & flag:
@@ -119,21 +122,21 @@ def format_flags(flags: ResvFlag, purge_comp_s: int = 0) -> str:
 
 
 def check_settable(change: FlagChange) -> None:
-    """Raise BadValue for a flag that follows from the nodes that are asked for."""
-    # ALL_NODES and SPEC_NODES may be written, as Slurm shows them; they change nothing.
+    """Checks that no flag is cleared that follows from the requested nodes. Raises BadValue."""
+    # Setting ALL_NODES and SPEC_NODES is accepted, since Slurm shows them; it changes nothing.
     if change.off & _DERIVED:
         raise BadValue("Invalid flags: SPEC_NODES and ALL_NODES follow from Nodes=")
 
 
 class Signed(NamedTuple):
-    """One entry of a list: sign "", "+" or "-"."""
+    """One entry of a list: sign "", "+" or "-", and the name."""
 
     sign: str
     name: str
 
 
 def parse_signed(text: str, what: str) -> tuple[Signed, ...]:
-    """Read `ann,bob`, `-ann,-bob`, `+ann`; an entry without a sign has that of the entry before it."""
+    """Parses `ann,bob`, `-ann,-bob`, `+ann`; an entry without a sign has that of the previous one. Raises BadValue."""
     found: list[Signed] = []
     sign = ""
     for item in split_list(text, what):
@@ -146,7 +149,7 @@ def parse_signed(text: str, what: str) -> tuple[Signed, ...]:
 
 
 def split_list(text: str, what: str) -> list[str]:
-    """The entries of a comma list, empty ones left out."""
+    """Splits a comma-separated list; omits empty entries. Raises BadValue."""
     items = [item.strip() for item in text.split(",", LIST_ITEMS_MAX)]
     if len(items) > LIST_ITEMS_MAX:
         raise BadValue(f"Invalid {what}: more than {LIST_ITEMS_MAX} entries")

@@ -1,7 +1,7 @@
-"""Signals as users write them: TERM, SIGTERM, term, 15; and the warning before a job's end, `--signal=B:USR2@90`.
+"""Parses signals (TERM, SIGTERM, term, 15) and the warning before a job's end (`--signal=B:USR2@90`).
 
-The numbers are Linux's on all architectures that GPUs are put into; a table, since the cores import nothing of the
-system.
+The numbers are those of Linux on all architectures of GPU nodes; they are a table because the cores import nothing of
+the system.
 """
 
 from typing import NamedTuple
@@ -16,24 +16,24 @@ SIGNALS: dict[str, int] = {
     "WINCH": 28, "IO": 29, "PWR": 30, "SYS": 31,
 }  # fmt: skip
 
-#: The highest real-time signal of Linux.
+#: Linux's highest real-time signal.
 SIGNAL_MAX = 64
-#: When no time is given: Slurm's default.
+#: Slurm's default.
 BEFORE_END_DEFAULT_S = 60
 #: The longest time before the end, as in Slurm.
 BEFORE_END_S_MAX = 65_535
 
 
 class EndWarning(NamedTuple):
-    """`--signal`: which signal comes so many seconds before the time limit, and to whom."""
+    """The value of --signal: the signal, its recipient, and the seconds before the time limit at which it is sent."""
 
-    batch_shell: bool  # B: the script's own process; else the job's steps
+    batch_shell: bool  # B: sent to the script's process only; else to the job's steps
     signal_no: int
     before_end_s: int
 
 
 def parse_signal(text: str) -> int:
-    """The number of a signal given by name or number. Raises BadValue."""
+    """Parses a signal given by name or number. Raises BadValue."""
     if is_digits(text):
         return parse_int(text, 1, SIGNAL_MAX, "signal")
     number = SIGNALS.get(text.upper().removeprefix("SIG"))
@@ -43,10 +43,10 @@ def parse_signal(text: str) -> int:
 
 
 def parse_end_warning(text: str) -> EndWarning:
-    """Read `[R|B:]signal[@seconds]`. R (reservations) is accepted; there are none yet. Raises BadValue."""
+    """Parses `[R|B:]signal[@seconds]`. R (reservations) is accepted and has no effect. Raises BadValue."""
     flags, colon, rest = text.rpartition(":")
     name, at, seconds = rest.partition("@")
     if colon and flags.upper() not in ("R", "B", "RB", "BR"):
-        raise BadValue(f"{flags!r} is none of R, B, RB")
+        raise BadValue(f"{flags!r} is not one of R, B, RB")
     before_s = parse_int(seconds, 0, BEFORE_END_S_MAX, "time before the end") if at else BEFORE_END_DEFAULT_S
     return EndWarning("B" in flags.upper(), parse_signal(name), before_s)

@@ -1,11 +1,12 @@
-"""Life-cycle words of jobs, steps and nodes, with Slurm's long and compact spellings.
+"""States of jobs, steps and nodes, with Slurm's long and compact spellings.
 
 A job has exactly one `JobState`. Slurm keeps CONFIGURING and COMPLETING as flags beside a base state; here they are
-states of their own, because a life cycle that is a table needs one key. What is shown to users is Slurm's word in
-every case. A node has a base state that is derived (IDLE, MIXED, ALLOCATED) unless it is DOWN or UNKNOWN, and flags.
+states of their own, because the transition table needs a single key. Users always see Slurm's words. A node has flags,
+and a base state that is derived (IDLE, MIXED, ALLOCATED) unless it is DOWN or UNKNOWN.
 """
 
 from enum import IntEnum, IntFlag, StrEnum
+from typing import Final
 
 
 class JobState(IntEnum):
@@ -22,18 +23,19 @@ class JobState(IntEnum):
     TIMEOUT = 13
     NODE_FAIL = 14
     OUT_OF_MEMORY = 15
-    PREEMPTED = 17  # had to go for another job
+    PREEMPTED = 17  # ended in favour of another job
     REQUEUED = 16  # end state of an attempt that is followed by another; shown by `sacct -D` only
-    DEADLINE = 18  # could not end before its deadline any more
+    DEADLINE = 18  # could not end before its deadline
+    RESIZING = 19  # of a record that ended when its job gave nodes back; shown by sacct only
 
 
-#: States in which a job holds no resources and will not change again.
+#: States in which a job holds no resources and does not change any further.
 END_STATES = frozenset(s for s in JobState if s >= JobState.COMPLETED)
-#: The same by name, as they come over the wire.
+#: Their names, as used on the wire.
 ENDED = frozenset(state.name for state in END_STATES)
 ACTIVE_STATES = frozenset(s for s in JobState if s < JobState.COMPLETED)
 #: States in which a job holds an allocation.
-HOLDING_STATES = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED))
+ALLOCATED_STATES = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED))
 
 COMPACT_STATE: dict[JobState, str] = {
     JobState.PENDING: "PD",
@@ -50,36 +52,38 @@ COMPACT_STATE: dict[JobState, str] = {
     JobState.REQUEUED: "RQ",
     JobState.PREEMPTED: "PR",
     JobState.DEADLINE: "DL",
+    JobState.RESIZING: "RS",
 }
 
-#: Slurm's words for states that this version never enters: accepted in filters, they match nothing.
+#: Slurm's states that this version never enters: accepted in filters, they match nothing.
 OTHER_STATE_WORDS = {
-    "BOOT_FAIL": "BF", "RESIZING": "RS", "REQUEUE_HOLD": "RH",
+    "BOOT_FAIL": "BF", "EXPEDITING": "EX", "LAUNCH_FAILED": "LF", "NPC": "NPC", "POWER_UP_NODE": "PU",
+    "RECONFIG_FAIL": "RF", "UPDATE_DB": "UD", "REQUEUE_HOLD": "RH",
     "SPECIAL_EXIT": "SE", "RESV_DEL_HOLD": "RD", "REVOKED": "RV", "REQUEUE_FED": "RF", "SIGNALING": "SI",
     "STAGE_OUT": "SO", "STOPPED": "ST",
 }  # fmt: skip
 
 
 class NodeFlag(IntFlag):
-    """What else is true of a node, beside its base state."""
+    """Flags of a node's state, in addition to its base state."""
 
     NONE = 0
     DOWN = 1
-    UNKNOWN = 2  # never registered since the controller knows it
+    UNKNOWN = 2  # has not registered since it was defined
     DRAIN = 4
     NO_RESPOND = 8
-    INVAL = 16  # registered with less than the configuration promises
+    INVAL = 16  # registered with less than its configuration
     FAIL = 32
-    COMPLETING = 64  # processes of jobs that are over for the controller are still there
-    REBOOT_REQUESTED = 128  # scontrol reboot: when nothing runs there
-    REBOOT_ISSUED = 256  # it has been told to
+    COMPLETING = 64  # processes of jobs that have ended for the controller are still running
+    REBOOT_REQUESTED = 128  # by scontrol reboot: reboots when idle
+    REBOOT_ISSUED = 256  # the node has received the request
     REBOOT_THEN_RESUME = 512  # nextstate=
     REBOOT_THEN_DOWN = 1024
-    REBOOT_DRAINED = 2048  # the drain is ASAP's
-    FUTURE = 4096  # it is not there yet; registering makes it one like the others
+    REBOOT_DRAINED = 2048  # the drain was set by reboot ASAP
+    FUTURE = 4096  # not in service yet; registering makes it a normal node
 
 
-#: Node flags with which nothing new starts there.
+#: Flags that prevent new jobs from starting on the node.
 CLOSED_FLAGS = (
     NodeFlag.DOWN
     | NodeFlag.UNKNOWN
@@ -94,7 +98,7 @@ CLOSED_FLAGS = (
 
 
 class Reason(StrEnum):
-    """Why a job is pending, or why it ended as it did: Slurm's spellings (`squeue %r`)."""
+    """The reason why a job is pending or has ended, in Slurm's spelling (`squeue %r`)."""
 
     NONE = "None"
     PRIORITY = "Priority"
@@ -104,6 +108,7 @@ class Reason(StrEnum):
     BEGIN_TIME = "BeginTime"
     JOB_HELD_USER = "JobHeldUser"
     JOB_HELD_ADMIN = "JobHeldAdmin"
+    JOB_REQUEUED_HELD = "job requeued in held state"
     JOB_ARRAY_TASK_LIMIT = "JobArrayTaskLimit"
     PARTITION_DOWN = "PartitionDown"
     PARTITION_INACTIVE = "PartitionInactive"
@@ -133,7 +138,7 @@ class Reason(StrEnum):
     NODES_BUSY = "NodesBusy"
     INVALID_ACCOUNT = "InvalidAccount"
     INVALID_QOS = "InvalidQOS"
-    # of limits: what each says is in limitreasons.py
+    # limits; limitreasons.py explains them
     ASSOC_GRP_JOBS_LIMIT = "AssocGrpJobsLimit"
     ASSOC_GRP_SUBMIT_JOBS_LIMIT = "AssocGrpSubmitJobsLimit"
     ASSOC_GRP_WALL_LIMIT = "AssocGrpWallLimit"
@@ -302,40 +307,52 @@ class Reason(StrEnum):
 
 
 class Suspend(IntEnum):
-    """Why a job that has its allocation does not run. The numbers are stored."""
+    """The cause of a suspension. The numbers are stored."""
 
     NO = 0
-    ADMIN = 1  # scontrol suspend; its cpus are free for others
-    PREEMPTED = 2  # for a job of a higher rank; its cpus are free for others
-    GANG = 3  # it is not its turn; it keeps its share of the cpus
-    RESUMING = 4  # it may go on, has its cpus again, and waits until nobody else runs on them
+    ADMIN = 1  # scontrol suspend; its CPUs are free for others
+    PREEMPTED = 2  # by a job of higher rank; its CPUs are free for others
+    GANG = 3  # outside its time slice; it keeps its share of the CPUs
+    RESUMING = 4  # has its CPUs again and waits until other jobs have stopped using them
 
 
 class Hold(IntEnum):
-    """Who holds a pending job back."""
+    """The kind of hold on a pending job."""
 
     NO = 0
     USER = 1
     ADMIN = 2
-    SPECIAL_EXIT = 3  # its script's exit status is one of RequeueExitHold
+    SPECIAL_EXIT = 3  # its script's exit status is in RequeueExitHold
+
+
+#: Holds from weak to strong. The numbers above are fixed by the database and the wire, and not in this order.
+_HOLD_ORDER: Final = (Hold.NO, Hold.USER, Hold.SPECIAL_EXIT, Hold.ADMIN)
+
+
+def stronger(one: Hold, other: Hold) -> Hold:
+    """Returns the stronger of two holds. Only a release weakens a hold, and an owner cannot release an administrator's."""
+    return max(one, other, key=_HOLD_ORDER.index)
 
 
 def parse_job_states(text: str) -> tuple[frozenset[JobState], bool]:
-    """Read a comma list of state words, long or compact, any case.
+    """Parses a comma-separated list of states, long or compact, in any case.
 
-    Returns the states and whether `all` was among them. Words of states that this version never enters match nothing.
-    Raises BadValue for a word that Slurm does not know.
+    Returns the states and whether `all` was among them. States that this version never enters match nothing. Raises
+    BadValue for a word that Slurm does not have.
     """
     from penstock.values.errors import BadValue
 
     found: set[JobState] = set()
     other = set(OTHER_STATE_WORDS) | set(OTHER_STATE_WORDS.values())
     by_word = {s.name: s for s in JobState} | {c: s for s, c in COMPACT_STATE.items()}
-    for word in (w.strip().upper() for w in text.split(",")):
-        if word == "ALL":
+    for word in map(str.strip, text.split(",")):
+        name = word.upper()
+        if name == "ALL":
             return frozenset(JobState), True
-        if word in by_word:
-            found.add(by_word[word])
-        elif word not in other:
-            raise BadValue(f"Invalid job state specified: {word}. Valid states: {', '.join(sorted(by_word))}")
+        if name in by_word:
+            found.add(by_word[name])
+        elif name not in other:
+            raise BadValue(
+                f"Invalid job state specified: {word}. Valid states: {', '.join(sorted({*by_word, *other}))}"
+            )
     return frozenset(found), False

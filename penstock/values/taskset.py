@@ -1,15 +1,18 @@
 """Sets of array task ids, kept as ranges: `0-9,12,20-30:2`.
 
-An array of 100,000 tasks is one record, so everything the controller does with a set costs time and memory by the
-number of ranges, not of ids. A TaskSet never changes; each operation gives a new one.
+An array of 100,000 tasks is one record, so every operation on a set takes time and memory by the number of ranges, not
+of ids. A TaskSet is immutable; each operation returns a new one.
 
-The ranges (first, last, step) are in order, their spans do not overlap, and equal sets have equal ranges. The form is
-what one greedy pass over the sorted ids gives: a run goes on while the distance stays the same; two ids form a run
-only if they are neighbours, three or more at any equal distance. `_Builder` makes that pass over whole ranges at a
-time.
+The ranges (first, last, step) are sorted, their spans do not overlap, and equal sets have equal ranges. This canonical
+form is the result of one greedy pass over the sorted ids: a run is extended while the distance stays the same; two ids
+form a run only if they are adjacent, three or more at any equal distance. `_Builder` makes that pass over whole ranges
+at a time.
 
-Limits are checked on the numbers as written, before anything grows with them. Where two progressions really
-interleave (0-9:2 with 1-9:3) ids are looked at one by one; how many a text may cost this way is limited.
+Few ids are removed in time independent of the number of ranges: the new set shares the ranges and notes the removed
+ids. Its own ranges are computed when they are needed, once for all ids that have been removed one after the other.
+
+Limits are checked on the numbers as written, before memory is allocated. Where two progressions interleave (0-9:2 with
+1-9:3), ids are processed one by one; the number of these per text is limited.
 """
 
 from bisect import bisect_right
@@ -18,14 +21,17 @@ from heapq import heapify, heappop, heappushpop, heapreplace
 from math import gcd
 from operator import itemgetter
 
+from penstock.values.allowance import IDS_COST, Allowance
 from penstock.values.errors import BadValue
 from penstock.values.numbers import is_digits, parse_int
 from penstock.values.text import shown
 
-TASK_ID_MAX = 4_000_000  # Slurm's largest possible task id (MaxArraySize may be at most one more)
+TASK_ID_MAX = 4_000_000  # Slurm's largest possible task id (MaxArraySize is at most one more)
 TASKSET_TEXT_MAX = 32 * 1024 * 1024  # more than the worst set over all task ids needs
-ARRAY_TEXT_MAX = 128 * 1024  # Linux allows no longer single argument of a command
-INTERLEAVED_IDS_MAX = 200_000  # ids looked at one by one in one text: under a second of work
+ARRAY_TEXT_MAX = 128 * 1024  # Linux's limit for a single argument
+FEW_RANGES = 4  # sets of so few are rebuilt at once when an id is removed
+FEW_IDS = 64  # sets of so many are looked up and removed id by id
+INTERLEAVED_IDS_MAX = 5_000  # ids processed one by one per text: about 20 ms of work
 
 Range = tuple[int, int, int]  # first, last (included), step; step is 1 for a single id
 
@@ -33,16 +39,19 @@ _first = itemgetter(0)
 
 
 class _Builder:
-    """Takes ranges whose spans do not overlap, in order, and gives the one true form of their union."""
+    """Builds the canonical form of a union, from sorted ranges whose spans do not overlap."""
 
     __slots__ = ("_count", "_first", "_last", "_step", "ranges")
 
     def __init__(self) -> None:
         self.ranges: list[Range] = []
-        self._first = self._last = self._step = self._count = 0
+        self._first = 0
+        self._last = 0
+        self._step = 0
+        self._count = 0
 
     def push(self, first: int, last: int, step: int) -> None:
-        # After three ids of one distance the open run has this distance, and the rest joins it in one go.
+        # After three ids of one distance the open run has this distance, and the rest is appended to it at once.
         for task_id in range(first, min(last, first + 2 * step) + 1, step):
             self._push_id(task_id)
         if last > self._last:
@@ -52,17 +61,21 @@ class _Builder:
     def _push_id(self, task_id: int) -> None:
         distance = task_id - self._last
         if self._count == 0:
-            self._first, self._count = task_id, 1
+            self._first = task_id
+            self._count = 1
         elif self._count == 1:
-            self._step, self._count = distance, 2
+            self._step = distance
+            self._count = 2
         elif distance == self._step:
             self._count += 1
-        elif self._count == 2 and self._step > 1:  # two ids far apart are no run; the second may begin one
+        elif self._count == 2 and self._step > 1:  # two distant ids are not a run; the second may start one
             self.ranges.append((self._first, self._first, 1))
-            self._first, self._step = self._last, distance
+            self._first = self._last
+            self._step = distance
         else:
             self.ranges.append((self._first, self._last, self._step))
-            self._first, self._count = task_id, 1
+            self._first = task_id
+            self._count = 1
         self._last = task_id
 
     def done(self) -> "TaskSet":
@@ -74,17 +87,21 @@ class _Builder:
 
 
 class TaskSet:
-    """An immutable set of task ids. `TaskSet()` is empty; make others with `parse`, `of` and the operations."""
+    """An immutable set of task ids. `TaskSet()` is empty; others are created with `parse`, `of` and the operations."""
 
-    __slots__ = ("_count", "_ranges")
+    __slots__ = ("_count", "_holes", "_lacks", "_ranges")
 
     def __init__(self) -> None:
         self._ranges: tuple[Range, ...] = ()
         self._count = 0
+        # Removed from `_ranges`: the first `_lacks` of these ids, each with its position. Later ones belong to sets that
+        # were made from this one: they share the dict and only append to it. None = nothing.
+        self._holes: dict[int, int] | None = None
+        self._lacks = 0
 
     @classmethod
     def _make(cls, ranges: tuple[Range, ...], count: int = -1) -> "TaskSet":
-        """Only for ranges that have the one true form."""
+        """Creates a set from ranges that are in canonical form."""
         made = cls()
         made._ranges = ranges
         made._count = count if count >= 0 else sum((last - first) // step + 1 for first, last, step in ranges)
@@ -100,16 +117,26 @@ class TaskSet:
         return builder.done()
 
     @classmethod
-    def parse(cls, text: str) -> "TaskSet":
-        """`0-9,12,20-30:2` in any order, overlaps allowed; "" is the empty set, as `format` writes it."""
+    def parse(cls, text: str, allowance: Allowance | None = None) -> "TaskSet":
+        """Parses `0-9,12,20-30:2` in any order, overlaps allowed; "" is the empty set, as `format` writes it. Raises
+        BadValue.
+        """
         if not text:
             return cls()
         if len(text) > TASKSET_TEXT_MAX:
             raise BadValue(f"Invalid task list: {len(text)} characters, the limit is {TASKSET_TEXT_MAX}")
-        return _union(_parse_items(text, TASK_ID_MAX, "task id"), INTERLEAVED_IDS_MAX)
+        if allowance is not None:
+            allowance.read(text)
+            allowance.spend(text.count(","))
+        return _union(_parse_items(text, TASK_ID_MAX, "task id"), INTERLEAVED_IDS_MAX, allowance)
 
     @property
     def ranges(self) -> tuple[Range, ...]:
+        holes = self._holes
+        if holes is not None:  # in one step of `list`, since another thread may read while the dict grows
+            removed = TaskSet.of(list(holes)[: self._lacks])._ranges
+            self._ranges = _build(_difference(self._ranges, _intersection(self._ranges, removed)))._ranges
+            self._holes = None
         return self._ranges
 
     def __len__(self) -> int:
@@ -118,6 +145,9 @@ class TaskSet:
     def __contains__(self, task_id: object) -> bool:
         if not isinstance(task_id, int):
             return False
+        holes = self._holes
+        if holes is not None and holes.get(task_id, self._lacks) < self._lacks:
+            return False
         at = bisect_right(self._ranges, task_id, key=_first) - 1
         if at < 0:
             return False
@@ -125,62 +155,100 @@ class TaskSet:
         return task_id <= last and (task_id - first) % step == 0
 
     def __iter__(self) -> Iterator[int]:
-        for first, last, step in self._ranges:
+        for first, last, step in self.ranges:
             yield from range(first, last + 1, step)
 
     def __bool__(self) -> bool:
         return self._count > 0
 
     def __eq__(self, other: object) -> bool:
-        return self._ranges == other._ranges if isinstance(other, TaskSet) else NotImplemented
+        return self.ranges == other.ranges if isinstance(other, TaskSet) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._ranges)
+        return hash(self.ranges)
 
     def __repr__(self) -> str:
         return f"TaskSet({self.format()!r})"
 
     def first(self) -> int:
-        """The lowest id; IndexError if there is none."""
-        return self._ranges[0][0]
+        """The lowest id. Raises IndexError if the set is empty."""
+        return self.ranges[0][0]
 
     def last(self) -> int:
-        """The highest id; IndexError if there is none."""
-        return self._ranges[-1][1]
+        """The highest id. Raises IndexError if the set is empty."""
+        return self.ranges[-1][1]
 
     def without(self, task_id: int) -> "TaskSet":
-        return self.minus(TaskSet._make(((task_id, task_id, 1),), 1)) if task_id in self else self
+        if self._holes is None and len(self._ranges) <= FEW_RANGES:  # as for an array whose tasks start in order
+            return _build(_difference(self._ranges, [(task_id, task_id, 1)])) if task_id in self else self
+        return self._without_few([task_id]) if task_id in self else self
 
     def minus(self, other: "TaskSet") -> "TaskSet":
-        common = _intersection(self._ranges, other._ranges)
-        return _build(_difference(self._ranges, common)) if common else self
+        if len(other) <= FEW_IDS:
+            common_ids = [task_id for task_id in other if task_id in self]
+            return self._without_few(common_ids) if common_ids else self
+        common = _intersection(self.ranges, other.ranges)
+        return _build(_difference(self.ranges, common)) if common else self
+
+    def _without_few(self, ids: list[int]) -> "TaskSet":
+        """Returns the set without ids that are in it."""
+        if self._holes is not None and len(self._holes) == self._lacks:
+            ranges, holes = self._ranges, self._holes
+        else:
+            ranges, holes = self.ranges, {}
+        for task_id in ids:
+            holes[task_id] = len(holes)
+        made = TaskSet._make(ranges, self._count - len(ids))
+        made._holes = holes
+        made._lacks = len(holes)
+        return made
+
+    def has_any(self, other: "TaskSet") -> bool:
+        """Whether the sets have an id in common."""
+        if not (self._count and other._count):
+            return False
+        ours, theirs = self._ranges, other._ranges
+        if theirs[-1][1] < ours[0][0] or theirs[0][0] > ours[-1][1]:  # holes only narrow these bounds
+            return False
+        if other._count <= FEW_IDS:
+            return any(task_id in self for task_id in other)
+        if self._count <= FEW_IDS:
+            return any(task_id in other for task_id in self)
+        return bool(_intersection(self.ranges, other.ranges))
 
     def intersect(self, other: "TaskSet") -> "TaskSet":
-        return _build(_intersection(self._ranges, other._ranges))
+        if len(other) <= FEW_IDS:
+            common_ids = [task_id for task_id in other if task_id in self]
+            if not common_ids:
+                return TaskSet()
+            return other if len(common_ids) == len(other) else _build((one, one, 1) for one in common_ids)
+        if len(self) <= FEW_IDS:
+            return other.intersect(self)
+        return _build(_intersection(self.ranges, other.ranges))
 
     def union(self, other: "TaskSet") -> "TaskSet":
         if not (self and other):
             return self or other
-        return _union([*self._ranges, *other._ranges], self._count + other._count)
+        return _union([*self.ranges, *other.ranges], self._count + other._count)
 
     def pop_first(self, n: int) -> tuple[list[int], "TaskSet"]:
-        """The n lowest ids (all, if there are fewer) and the set without them."""
+        """Returns the n lowest ids (all, if there are fewer) and the set without them."""
         taken: list[int] = []
-        for at, (first, last, step) in enumerate(self._ranges):
+        for at, (first, last, step) in enumerate(self.ranges):
             room = n - len(taken)
             if room <= 0:
-                return taken, TaskSet._make(self._ranges[at:], self._count - len(taken))
+                return taken, TaskSet._make(self.ranges[at:], self._count - len(taken))
             taken.extend(range(first, min(last, first + (room - 1) * step) + 1, step))
             if taken[-1] < last:
                 head = (taken[-1] + step, last, step)
-                rest = (head, *self._ranges[at + 1 :])
-                # The end of a run is a run as long as it could have begun one by itself.
+                rest = (head, *self.ranges[at + 1 :])
+                # The rest of a run is canonical if it is long enough to be a run by itself.
                 whole = last - head[0] >= (step if step == 1 else 2 * step)
                 return taken, TaskSet._make(rest, self._count - len(taken)) if whole else _build(rest)
         return taken, TaskSet()
 
     def format(self) -> str:
-        return ",".join(_format_range(*r) for r in self._ranges)
+        return ",".join(_format_range(*r) for r in self.ranges)
 
 
 def _format_range(first: int, last: int, step: int) -> str:
@@ -211,7 +279,7 @@ def _intersection(ours: tuple[Range, ...], theirs: tuple[Range, ...]) -> list[Ra
 
 
 def _common(a: Range, b: Range) -> Range | None:
-    """The ids in both progressions: again a progression, with the least common multiple as its step."""
+    """Returns the ids in both progressions: again a progression, with the least common multiple as its step."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
     shared = gcd(a[2], b[2])
     if low > high or (b[0] - a[0]) % shared:
@@ -229,7 +297,7 @@ def _common(a: Range, b: Range) -> Range | None:
 
 
 def _difference(ranges: tuple[Range, ...], holes: list[Range]) -> Iterator[Range]:
-    """`ranges` without `holes`; each hole is part of one range, and both are in order."""
+    """Yields `ranges` without `holes`; each hole is part of one range, and both are sorted."""
     at = 0
     for first, last, step in ranges:
         begin = first
@@ -246,7 +314,7 @@ def _difference(ranges: tuple[Range, ...], holes: list[Range]) -> Iterator[Range
 
 
 def _between(first: int, last: int, hole_step: int, step: int) -> Iterator[Range]:
-    """What a progression of `step` keeps between the ids of a hole of `hole_step`."""
+    """Yields the ids of a progression of `step` between those of a hole of `hole_step`."""
     if hole_step == 2 * step:
         yield (first + step, last - step, hole_step)
     elif hole_step > step:
@@ -254,8 +322,8 @@ def _between(first: int, last: int, hole_step: int, step: int) -> Iterator[Range
             yield (hole + step, hole + hole_step - step, step)
 
 
-def _union(ranges: list[Range], budget: int) -> TaskSet:
-    """The union of ranges in any order; BadValue if more than `budget` ids had to be looked at one by one."""
+def _union(ranges: list[Range], budget: int, allowance: Allowance | None = None) -> TaskSet:
+    """Returns the union of ranges in any order. Raises BadValue if more than `budget` ids must be processed one by one."""
     builder = _Builder()
     heapify(ranges)
     current = heappop(ranges)
@@ -266,18 +334,20 @@ def _union(ranges: list[Range], budget: int) -> TaskSet:
             builder.push(first, last, step)
             current = heappop(ranges)
             continue
-        if after[2] % step == 0 and (after[0] - first) % step == 0:  # nothing new up to `last`
+        if after[2] % step == 0 and (after[0] - first) % step == 0:  # `after` adds nothing up to `last`
             beyond = last + 1 + (after[0] - last - 1) % after[2]
             if beyond <= after[1]:
                 heapreplace(ranges, (beyond, after[1], after[2]))
             else:
                 heappop(ranges)
             continue
-        # Take what comes before the next range (nothing if both begin with the same id, which then goes once).
+        # Emit what precedes the next range (nothing if both start with the same id, which is then emitted once).
         cut = max(first, after[0] - 1 - (after[0] - 1 - first) % step)
         if first < after[0]:
             builder.push(first, cut, step)
         budget -= 1
+        if allowance is not None:
+            allowance.spend(IDS_COST)
         if budget < 0:
             raise BadValue(
                 f"Invalid task list: ranges interleave at more than {INTERLEAVED_IDS_MAX} ids; use simpler ranges"
@@ -308,7 +378,7 @@ def _parse_item(item: str, id_max: int, what: str) -> Range:
 
 
 def parse_array(text: str, max_array_size: int) -> tuple[TaskSet, int]:
-    """`--array`: the tasks, and how many may run at once (`%N`; 0 when not given). Ids go up to max_array_size - 1."""
+    """Parses --array: the tasks, and how many may run at once (`%N`; 0 = no limit). Ids go up to max_array_size - 1."""
     try:
         if len(text) > ARRAY_TEXT_MAX:
             raise BadValue(f"{len(text)} characters, the limit is {ARRAY_TEXT_MAX}")

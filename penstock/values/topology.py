@@ -1,7 +1,7 @@
-"""How nodes hang together: switches (topology/tree) or blocks (topology/block), as topology.conf says.
+"""The network topology of the nodes: switches (topology/tree) or blocks (topology/block), as in topology.conf.
 
-A `Topology` is a list of switches, the lowest first. Level 0 are leaf switches (or base blocks); a switch's level is one
-above its highest child.
+A `Topology` is a list of switches, the lowest first. Level 0 are leaf switches (or base blocks); a switch's level is
+one above its highest child.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One switch or block. `nodes`: all that are under it; `children`: the switches right below."""
+    """One switch or block. `nodes`: all nodes below it; `children`: the switches directly below it."""
 
     name: str
     level: int
@@ -19,20 +19,20 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """`kind`: flat, tree or block. `block_sizes`: nodes of a block by level (topology/block)."""
+    """The topology. `kind`: flat, tree or block. `block_sizes`: nodes per block by level (topology/block)."""
 
     kind: str = "flat"
     switches: tuple[Switch, ...] = ()
     block_sizes: tuple[int, ...] = ()
 
     def levels(self) -> int:
-        """How many levels of switches there are."""
+        """The number of levels of switches."""
         return 1 + max((switch.level for switch in self.switches), default=-1)
 
     def above(self) -> dict[str, tuple[str, ...]]:
         """By node: the name of the switch above it at each level.
 
-        Where a branch of the tree has none at a level, the one below it stands in.
+        If a branch of the tree has no switch at a level, the next lower one is used.
         """
         found: dict[str, list[str]] = {}
         for level in range(self.levels()):

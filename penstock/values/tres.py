@@ -1,7 +1,7 @@
-"""Trackable resources as text: `cpu=4,mem=100M,node=1,billing=4,gres/gpu=2`.
+"""Parses and formats trackable resources: `cpu=4,mem=100M,node=1,billing=4,gres/gpu=2`.
 
-Inside a mapping from name to whole number; memory (`mem`, `vmem`) is in megabytes and has units outside. The order is
-Slurm's: the built-in ones, then the rest by name. What may be counted at all is the configuration's business.
+The value is a mapping from name to whole number; memory (`mem`, `vmem`) is in megabytes, and has units in text. The
+order is Slurm's: the built-in TRES, then the others by name. The configuration defines which TRES are tracked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,10 +13,10 @@ from penstock.values.memory import format_mb, parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.text import shown
 
-TRES_ITEMS_MAX = 128  # far more kinds than a site has
-TRES_COUNT_MAX = 2**53  # room below a 64-bit column for sums over all jobs
+TRES_ITEMS_MAX = 128  # far more than any site tracks
+TRES_COUNT_MAX = 2**53  # leaves room for sums over all jobs in a 64-bit column
 _NAME_CHARS_MAX = 128
-#: Texts that are remembered: the jobs of a cluster ask for few different amounts, and each has the same text as the last.
+#: Cached texts: the jobs of a cluster request few different amounts.
 TEXTS_KEPT = 4_096
 
 _ORDER = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
@@ -26,7 +26,7 @@ _PUNCTUATION = frozenset("/:_-.")
 
 
 def parse_tres(text: str) -> dict[str, int]:
-    """Name to amount, in the order given; "" gives {}."""
+    """Parses TRES to amounts by name, in the order given; "" gives {}. Raises BadValue."""
     amounts: dict[str, int] = {}
     if not text:
         return amounts
@@ -51,7 +51,7 @@ def _is_name(name: str) -> bool:
 
 
 def format_tres(amounts: Mapping[str, int]) -> str:
-    """All amounts in Slurm's order; leaving out zeros is up to the caller."""
+    """Formats all amounts in Slurm's order, including zeros."""
     return _formatted(tuple(amounts.items()))
 
 
@@ -62,12 +62,12 @@ def _formatted(amounts: tuple[tuple[str, int], ...]) -> str:
 
 
 def gres_keys(name: str, type_: str) -> tuple[str, ...]:
-    """The names under which one kind of GRES is counted: gres/gpu, and gres/gpu:a100 as well when it has a type."""
+    """Returns the names under which a kind of GRES is counted: gres/gpu, and with a type gres/gpu:a100, too."""
     return (f"gres/{name}", f"gres/{name}:{type_}") if type_ else (f"gres/{name}",)
 
 
 def there_is(nodes: Iterable[tuple[int, int, Iterable[Gres]]]) -> dict[str, int]:
-    """What nodes have together, by TRES: of (CPUs, MB, GRES) each. Licences and billing are the cluster's, not theirs."""
+    """Returns the totals of nodes by TRES, from (CPUs, MB, GRES) of each. Licenses and billing do not belong to nodes."""
     tres = {"cpu": 0, "mem": 0, "node": 0}
     for cpus, mem_mb, kinds in nodes:
         tres["cpu"] += cpus

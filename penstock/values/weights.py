@@ -1,8 +1,8 @@
-"""Weights of TRES as slurm.conf writes them: `CPU=1.0,Mem=0.25G,GRES/gpu=2.0`.
+"""Parses and applies weights of TRES as in slurm.conf: `CPU=1.0,Mem=0.25G,GRES/gpu=2.0`.
 
-A weight is a decimal number for each unit of a TRES; behind the number may stand the unit in which the TRES is counted,
-in powers of 1,024, so that `Mem=0.25G` is a quarter for each gigabyte. Kept as whole millionths with the unit beside,
-so that what is computed from them is exact and the text can be written again.
+A weight is a decimal number per unit of a TRES. A suffix sets that unit in powers of 1,024: `Mem=0.25G` is a quarter
+per gigabyte. Weights are kept as whole millionths with the suffix beside them, so that results are exact and the text
+can be reproduced.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from penstock.values.errors import BadValue
 from penstock.values.text import shown
 
-#: One, as a weight.
+#: A weight of 1.
 WEIGHT_ONE = 1_000_000
-#: Far above any sensible weight; keeps products inside 64 bits of a rate.
+#: Far above any sensible weight; keeps the products of a rate within 64 bits.
 WEIGHT_MAX = 1_000_000_000 * WEIGHT_ONE
 WEIGHTS_MAX = 128
 
@@ -28,14 +28,14 @@ _UNITS = ("", "K", "M", "G", "T", "P")
 
 
 class Weight(NamedTuple):
-    """`micro` millionths for each unit of a TRES; memory without a unit is in megabytes."""
+    """A weight in millionths (`micro`) per unit of a TRES; the unit of memory without a suffix is megabytes."""
 
     tres: str
     micro: int
     unit: str = ""
 
     def scaled(self, amount: int) -> int:
-        """amount x weight in millionths, rounded down. Memory comes in megabytes, the rest in ones."""
+        """Returns amount x weight in millionths, rounded down. Amounts of memory are in megabytes."""
         base = 2 if self.tres in _MEMORY else 0
         shift = 10 * ((_UNITS.index(self.unit) if self.unit else base) - base)
         product = amount * self.micro
@@ -43,7 +43,7 @@ class Weight(NamedTuple):
 
 
 def parse_weights(text: str, what: str) -> tuple[Weight, ...]:
-    """Read them. Raises BadValue."""
+    """Parses weights. Raises BadValue."""
     found: dict[str, Weight] = {}
     items = text.split(",", WEIGHTS_MAX)
     if len(items) > WEIGHTS_MAX:
@@ -69,7 +69,7 @@ def _name(name: str) -> str:
 
 
 def format_weights(weights: Iterable[Weight]) -> str:
-    """The text again."""
+    """Formats weights in the form that `parse_weights` accepts."""
     parts = []
     for tres, micro, unit in weights:
         whole, rest = divmod(micro, WEIGHT_ONE)
@@ -79,5 +79,5 @@ def format_weights(weights: Iterable[Weight]) -> str:
 
 
 def weigh(weights: Iterable[Weight], amounts: Mapping[str, int]) -> list[int]:
-    """Each weight's part of what `amounts` are worth, in millionths."""
+    """Returns the weighted part of each TRES of `amounts`, in millionths."""
     return [weight.scaled(amounts.get(weight.tres, 0)) for weight in weights]

@@ -1,0 +1,50 @@
+"""The command line of a daemon as a table.
+
+A daemon parses it with argparse and never imports click. The application `penstock` declares the same options to click,
+for the completion of shells (`penstock.commandline.daemon`).
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class DaemonOption(NamedTuple):
+    """One option. Without a metavar and choices it is a switch."""
+
+    flags: tuple[str, ...]
+    help: str
+    metavar: str = ""
+    default: str | int | None = None
+    choices: tuple[str, ...] = ()
+    convert: Callable[[str], object] = str
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it takes no value."""
+        return not self.metavar and not self.choices
+
+
+class DaemonLine(NamedTuple):
+    """All that a daemon's command line may say."""
+
+    name: str
+    help: str
+    options: tuple[DaemonOption, ...]
+    examples: str
+
+    def parser(self) -> argparse.ArgumentParser:
+        """What reads the arguments; wrong use ends the process with status 2."""
+        parser = argparse.ArgumentParser(
+            prog=self.name, description=self.help, epilog=self.examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        for option in self.options:
+            if option.is_switch:
+                parser.add_argument(*option.flags, action="store_true", help=option.help)
+            else:
+                parser.add_argument(
+                    *option.flags, metavar=option.metavar or None, default=option.default, help=option.help,
+                    choices=option.choices or None, type=option.convert,
+                )  # fmt: skip
+        return parser

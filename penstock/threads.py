@@ -1,0 +1,57 @@
+"""Threads of the daemons, which run from the beginning.
+
+A pool of concurrent.futures starts a thread when it has none free. With a full process table (a fork bomb on the
+machine, the limit of a control group) that fails in the middle of the work. A daemon goes on then, as all of its
+threads were started with it.
+"""
+
+import asyncio
+import errno
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Thread
+from typing import Final
+
+#: Calls in threads at a time (asyncio.to_thread): of names in a slow LDAP server, of files.
+CALLS_MAX: Final = 8
+
+
+def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
+    """Returns a pool whose threads all run. Raises OSError when one cannot be started."""
+    pool = ThreadPoolExecutor(threads, name)
+    together = Barrier(threads + 1)
+    try:
+        for _ in range(threads):  # none is free before the last has begun
+            pool.submit(together.wait)
+    except RuntimeError as error:
+        together.abort()
+        raise _not_started(name) from error
+    together.wait()
+    return pool
+
+
+def start_thread(thread: Thread) -> Thread:
+    """Starts a thread, and returns it. Raises OSError when it cannot be started."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise _not_started(thread.name) from error
+    return thread
+
+
+def _not_started(name: str) -> OSError:
+    """The error of the system, for which Python has a RuntimeError without a number."""
+    return OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), f"thread {name}")
+
+
+def prepare_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Lets the loop of a daemon call functions in threads, and start programs, without starting a thread for each.
+
+    Raises OSError when a thread cannot be started.
+    """
+    loop.set_default_executor(started_pool(CALLS_MAX, "calls"))
+    if sys.version_info < (3, 12):  # later ones wait for their children through a pidfd by themselves
+        watcher = asyncio.PidfdChildWatcher()
+        watcher.attach_loop(loop)
+        asyncio.set_child_watcher(watcher)

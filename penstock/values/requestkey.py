@@ -1,0 +1,11 @@
+"""The idempotency key of a request, which is carried out once even if it is sent repeatedly."""
+
+
+def new_request_key(now_us: int, random: bytes) -> str:
+    """Returns a UUID version 7 in hex: 48 bits of milliseconds, then 74 random bits (10 bytes are used)."""
+    if len(random) < 10:
+        raise ValueError("10 random bytes are needed")
+    tail = int.from_bytes(random[:10], "big")
+    high = (now_us // 1000 & 0xFFFFFFFFFFFF) << 16 | 0x7000 | tail >> 64 & 0xFFF
+    low = 0x8000000000000000 | tail & 0x3FFFFFFFFFFFFFFF
+    return f"{high:016x}{low:016x}"
