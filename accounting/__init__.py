@@ -1,5 +1,5 @@
-"""Accounting: reading what jobs have used, for sacct. Reads the controller's database, never its memory.
+"""Accounting: reads the usage of jobs, for sacct. Reads the controller's database, never its memory.
 
-Reading order schema (the tables), filter (what is asked and what is answered), query (which rows), records (the rows
+Reading order schema (the tables), filter (a query and its result), query (the SQL), records (the rows
     with their steps, in order), database (connections that cannot write).
 """

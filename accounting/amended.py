@@ -1,26 +1,27 @@
-"""Changes of records of jobs that have ended, and that the controller keeps in memory no more.
+"""Changes the records of ended jobs that the controller no longer keeps in memory.
 
-What a job was asked for with is one row (`job_request`) that the tasks of an array share: a change for one of them makes a
-row of its own, with a number below 0, which the controller never gives. Usage that is rolled up keeps the wckey under which
-it was counted.
+A job's request is one row (`job_request`) that the tasks of an array share: a change for one of them makes a row of its
+own, with a number below 0, which the controller never assigns. Rolled-up usage keeps the wckey under which it was
+counted.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from sqlalchemy import Connection, func, insert, select, update
 
 from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST
 
-Key = tuple[int, int]
+_Key = tuple[int, int]
 #: Fields of the request.
 _ASKED: Final = frozenset(("comment", "system_comment", "extra", "wckey"))
 
 
-def amend(connection: Connection, keys: Sequence[Key], values: Mapping[str, Any]) -> int:
-    """Give these attempts these values, by the names of columns and of fields of the request; those that have ended, and
-    are there. Returns how many were."""
+def amend(connection: Connection, keys: Sequence[_Key], values: Mapping[str, object]) -> int:
+    """Updates these attempts with these values, by the names of columns and of fields of the request; only those that
+    exist and have ended. Returns their number.
+    """
     columns = {name: value for name, value in values.items() if name in JOB.c}
     asked = {name: value for name, value in values.items() if name in _ASKED}
     amended = 0
@@ -35,7 +36,7 @@ def amend(connection: Connection, keys: Sequence[Key], values: Mapping[str, Any]
     return amended
 
 
-def _another(connection: Connection, request_id: int, job_id: int, asked: Mapping[str, Any]) -> int:
+def _another(connection: Connection, request_id: int, job_id: int, asked: Mapping[str, object]) -> int:
     old = connection.execute(select(JOB_REQUEST).where(JOB_REQUEST.c.request_id == request_id)).mappings().one()
     request = {**msgspec.json.decode(bytes(old["request"])), **asked}
     least = connection.execute(select(func.min(JOB_REQUEST.c.request_id))).scalar() or 0

@@ -1,9 +1,9 @@
-"""Archives: files of purged records that can be read in again.
+"""Archives: files of purged records that can be loaded again.
 
 One file for each kind and purge, gzip of JSON lines: [table, {column: value}]. Bytes are base64. Each page of records is
 a gzip member of its own, on disk (fsync) before its records are deleted: a crash leaves records in both places, never
-in none, and reading in what is there already changes nothing. Files are made readable for their owner only, and no
-existing file is written over.
+in none, and loading existing records changes nothing. Files are readable only by their owner, and no existing file is
+overwritten.
 """
 
 import base64
@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+
+# Any: a row as its table defines it, and a file of gzip or of the system, read alike
 from typing import Any
 
 import msgspec
@@ -36,7 +38,7 @@ from accounting.tables import (
 from accounting.upsert import insert_for
 from penstock.values.errors import BadValue
 
-#: Tables that an archive may hold.
+#: Tables that an archive may contain.
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -44,7 +46,7 @@ TABLES: dict[str, Table] = {
         USAGE_MONTH, USAGE_KEY, CLUSTER_HOUR, CLUSTER_DAY, CLUSTER_MONTH,
     )
 }  # fmt: skip
-#: Records of one transaction when they are read in.
+#: Records of one transaction of a load.
 PAGE_RECORDS = 200
 LINE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -53,7 +55,7 @@ _decode = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
 
 
 class Archive:
-    """One file that is written."""
+    """An archive file that is being written."""
 
     def __init__(self, folder: str, cluster: str, kind: str, until_s: int) -> None:
         self.path = self._free(Path(folder), f"{cluster}_{kind}_until_{until_s}")
@@ -66,15 +68,15 @@ class Archive:
             number += 1
         return path
 
-    def write(self, rows: Iterable[tuple[Table, Mapping[str, Any]]]) -> None:
-        """A page of records; they are on disk when it returns. Raises OSError."""
-        lines = b"".join(_encode((str(table.name), _plain(row))) + b"\n" for table, row in rows)
+    def write(self, rows: Iterable[tuple[Table, Mapping[str, object]]]) -> None:
+        """Writes a page of records; they are on disk when it returns. Raises OSError."""
+        lines = b"".join(_encode((str(table.name), _json_row(row))) + b"\n" for table, row in rows)
         with open(self._handle, "wb", closefd=False) as file:
             file.write(gzip.compress(lines, 6))
         os.fsync(self._handle)
 
     def close(self) -> None:
-        """Close it, and make its name durable."""
+        """Closes the file, and makes its name durable."""
         os.close(self._handle)
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -83,16 +85,17 @@ class Archive:
             os.close(folder)
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def _json_row(row: Mapping[str, object]) -> dict[str, object]:
     return {str(k): base64.b64encode(v).decode() if isinstance(v, bytes | memoryview) else v for k, v in row.items()}
 
 
 def load(path: str, begin: Begin) -> int:
-    """Read a file in; what is there already stays as it is. Returns how many records it had. Raises BadValue, OSError."""
+    """Loads a file; existing records stay as they are. Returns the number of records in the file. Raises BadValue,
+    OSError."""
     number = 0
     records = _records(path)
     while page := list(islice(records, PAGE_RECORDS)):
-        by_table: dict[str, list[dict[str, Any]]] = {}
+        by_table: dict[str, list[dict[str, object]]] = {}
         for name, row in page:
             by_table.setdefault(name, []).append(row)
         with begin() as connection:
@@ -102,8 +105,8 @@ def load(path: str, begin: Begin) -> int:
     return number
 
 
-def _records(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    # Not to wait: a pipe or a device that somebody names would hold the controller's thread for ever.
+def _records(path: str) -> Iterator[tuple[str, dict[str, object]]]:
+    # Non-blocking: a pipe or device at this path would block the controller's thread forever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with open(handle, "rb") as raw, gzip.open(raw, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

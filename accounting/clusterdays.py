@@ -1,19 +1,20 @@
-"""Days and months of the cluster: the sums of its hours, kept so that they outlive these.
+"""Days and months of the cluster: the sums of its hours, stored so that they outlive these.
 
 Rules
-    - An hour is fitted together first (rollup.shares), then added to the local day and month that it begins in: a day is
-      exactly the sum of its hours, and a report says the same from either.
-    - It is added once, by `fold`, when all of it is counted: the mark `folded_us` says up to where that is done, and is
-      written in the same transaction. A database that is older than these tables begins at 0.
-    - What changes of an hour later is added as a difference (`Changes`), in the transaction of the change.
-    - Of an hour that is purged nobody knows any more how it was divided: what is taken back of it was idle then.
+    - An hour is divided first (rollup.shares), then added to the local day and month that it begins in: a day is
+      exactly the sum of its hours, and reports from either agree.
+    - It is added once, by `fold`, when all of it is counted: the mark `folded_us` is the progress, and is written in
+      the same transaction. A database that is older than these tables begins at 0.
+    - Later changes of an hour are added as differences (`Changes`), in the transaction of the change.
+    - The division of a purged hour is unknown: usage that is taken back from it counts as idle.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from accounting.dbrow import DbRow
 from accounting.rollup import HOUR_US, Calendar, Shares, purged_to, shares
 from accounting.tables import CLUSTER_DAY, CLUSTER_HOUR, CLUSTER_MONTH, CLUSTER_SHARES
 from accounting.upsert import add, put, split
@@ -21,16 +22,16 @@ from penstock.values.localtime import US
 
 #: Hours of one transaction.
 FOLD_HOURS: Final = 48
-#: Starts in one IN list, below every driver's limit.
+#: Starts in one IN list, below the limit of every driver.
 _STARTS_MAX: Final = 5_000
-#: TRES that no cluster has so many of; nothing of them is idle.
+#: TRES without a total of the cluster; none of them is idle.
 _NOT_HAD: Final = frozenset(("energy", "billing"))
 #: By (start, number of the TRES).
-Sums = dict[tuple[int, int], list[int]]
+_Sums = dict[tuple[int, int], list[int]]
 
 
-def hour_shares(row: Any) -> Shares:
-    """How an hour was divided, in microseconds."""
+def hour_shares(row: DbRow) -> Shares:
+    """The division of an hour, in microseconds."""
     return shares(
         row.count_seconds * US,
         row.alloc_seconds * US + row.alloc_micros,
@@ -40,8 +41,8 @@ def hour_shares(row: Any) -> Shares:
     )
 
 
-def day_shares(row: Any) -> Shares:
-    """The same of a row of a day or a month."""
+def day_shares(row: DbRow) -> Shares:
+    """The division of a day or a month, in microseconds."""
     amounts = (
         int(getattr(row, f"{prefix}seconds")) * US + getattr(row, f"{prefix}micros") for prefix in CLUSTER_SHARES
     )
@@ -51,24 +52,24 @@ def day_shares(row: Any) -> Shares:
 
 
 def _kept(one: Shares) -> tuple[int, ...]:
-    """In the order of CLUSTER_SHARES."""
+    """Returns the shares in the order of CLUSTER_SHARES."""
     return (one.allocated, one.down, one.planned_down, one.idle, one.planned, one.over)
 
 
 def next_hour(connection: Connection, from_us: int) -> int | None:
-    """The first hour of the books from here on."""
+    """The first hour of the tables from here on."""
     start = CLUSTER_HOUR.c.start_at_us
     found: int | None = connection.execute(select(func.min(start)).where(start >= from_us)).scalar()
     return found
 
 
 def fold(connection: Connection, calendar: Calendar, from_us: int, until_us: int) -> None:
-    """Add the hours of [from, until). The caller says in the same transaction that this is done."""
+    """Adds the hours of [from, until). The caller records the progress in the same transaction."""
     start = CLUSTER_HOUR.c.start_at_us
     found = connection.execute(
         select(CLUSTER_HOUR).where(start >= from_us, start < until_us).order_by(start, CLUSTER_HOUR.c.tres_id)
     ).all()
-    sums: Sums = {}
+    sums: _Sums = {}
     counts: dict[tuple[int, int], int] = {}
     for row in found:
         _enter(sums, (row.start_at_us, row.tres_id), _kept(hour_shares(row)))
@@ -76,7 +77,7 @@ def fold(connection: Connection, calendar: Calendar, from_us: int, until_us: int
     _write(connection, calendar, sums, counts)
 
 
-def _enter(sums: Sums, key: tuple[int, int], amounts: Iterable[int], sign: int = 1) -> None:
+def _enter(sums: _Sums, key: tuple[int, int], amounts: Iterable[int], sign: int = 1) -> None:
     entry = sums.setdefault(key, [0] * len(CLUSTER_SHARES))
     for i, amount in enumerate(amounts):
         entry[i] += sign * amount
@@ -85,14 +86,14 @@ def _enter(sums: Sums, key: tuple[int, int], amounts: Iterable[int], sign: int =
 def _write(
     connection: Connection,
     calendar: Calendar,
-    hours: Sums,
+    hours: _Sums,
     counts: Mapping[tuple[int, int], int],
     purged_us: int = 0,
 ) -> None:
-    """Sums of hours to those of their days and months, in the order of the hours; not to what is purged."""
+    """Adds hours to their days and months, in the order of the hours; purged periods are left out."""
     _, day_kept_us, month_kept_us = purged_to(calendar, purged_us)
     for table, is_month, kept_us in ((CLUSTER_DAY, False, day_kept_us), (CLUSTER_MONTH, True, month_kept_us)):
-        sums: Sums = {}
+        sums: _Sums = {}
         last: dict[tuple[int, int], int] = {}
         for (hour_us, tres_id), amounts in sorted(hours.items()):
             start_us = calendar.month_of(hour_us)[0] if is_month else calendar.day_of(hour_us)[0]
@@ -115,7 +116,7 @@ def _write(
 
 
 class Changes:
-    """What one transaction changes of hours that are in days and months already: made before it, entered after it."""
+    """One transaction's changes of hours that are in days and months already: created before it, entered after it."""
 
     def __init__(self, connection: Connection, hours: Iterable[int], folded_us: int, purged_us: int) -> None:
         self._connection = connection
@@ -123,8 +124,8 @@ class Changes:
         self._hours = sorted(hour_us for hour_us in set(hours) if hour_us < folded_us)
         self._before = self._now()
 
-    def _now(self) -> Sums:
-        sums: Sums = {}
+    def _now(self) -> _Sums:
+        sums: _Sums = {}
         start = CLUSTER_HOUR.c.start_at_us
         kept = [hour_us for hour_us in self._hours if hour_us >= self._purged_us]
         for at in range(0, len(kept), _STARTS_MAX):
@@ -136,7 +137,7 @@ class Changes:
     def enter(
         self, calendar: Calendar, allocated: Mapping[tuple[int, str], int], number_of: Callable[[str], int]
     ) -> None:
-        """`allocated`: what the transaction has added, by hour and TRES; looked at where the hour is purged."""
+        """`allocated`: what the transaction has added, by hour and TRES; used where the hour is purged."""
         if not self._hours:
             return
         sums = self._now()
@@ -151,7 +152,7 @@ class Changes:
 
 
 def pages(connection: Connection, from_us: int, until_us: int) -> tuple[int, int]:
-    """What `fold` has to do next in [from, until), without the hours before that of which nothing is known."""
+    """The next work of `fold` in [from, until), without leading hours that have no data."""
     first_us = next_hour(connection, from_us)
     if first_us is None or first_us >= until_us:
         return until_us, until_us

@@ -1,15 +1,16 @@
-"""Hours of the cluster from its events: what it had, what of it was down or planned to be. Reads; the caller writes.
+"""Computes hours of the cluster from its events: its capacity, and the part that was down or planned. Reads only; the
+caller writes.
 
-Planned to be down is what a reservation with MAINT keeps, while it lasts: not with IGNORE_JOBS, as in Slurm, since jobs
-may run in it. What it keeps of each node is in its row (`node_tres`). Rows that older programs have written say only what
-all of its nodes have together; each of them counts with its part of that.
+Resources of a reservation with MAINT are planned to be down while it lasts: not with IGNORE_JOBS, as in Slurm, since
+jobs may run in it. Its row has the resources of each node (`node_tres`). Rows of older programs have only the total of
+its nodes; each of them counts with its part of that.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sqlalchemy import Connection, func, or_, select
 
+from accounting.dbrow import DbRow
 from accounting.rollup import HOUR_US, ClusterHour, Span, amounts_of, cluster_hour
 from accounting.tables import NODE_EVENT, RESERVATION_SPAN
 from penstock.values.hostlist import expand
@@ -19,7 +20,9 @@ Hours = list[tuple[int, dict[str, ClusterHour]]]
 
 
 def count_hours(connection: Connection, from_us: int, until_us: int, hours_max: int) -> tuple[Hours, int]:
-    """Up to `hours_max` hours from `from_us`, and where the next one begins. What no event tells of is left out."""
+    """Counts up to `hours_max` hours from `from_us`; returns also where the next one begins. Hours without events are
+    left out.
+    """
     first_us = connection.execute(select(func.min(NODE_EVENT.c.start_at_us)).where(NODE_EVENT.c.node == "")).scalar()
     if first_us is None or first_us >= until_us:
         return [], until_us
@@ -64,7 +67,7 @@ def _planned(connection: Connection, from_us: int, until_us: int) -> dict[str, l
     return found
 
 
-def _of_nodes(row: Any) -> Iterator[tuple[str, Mapping[str, int]]]:
+def _of_nodes(row: DbRow) -> Iterator[tuple[str, Mapping[str, int]]]:
     if row.node_tres:
         for line in row.node_tres.splitlines():
             nodes, _, tres = line.partition(" ")
@@ -73,7 +76,7 @@ def _of_nodes(row: Any) -> Iterator[tuple[str, Mapping[str, int]]]:
         return
     names = expand(row.nodes) if row.nodes else []
     for i, name in enumerate(names):
-        # Parts of a whole number, so that they are together what they are parts of.
+        # Integer division of the remainders, so that the parts add up to the total.
         yield (
             name,
             {what: amount * (i + 1) // len(names) - amount * i // len(names) for what, amount in amounts_of(row.tres)},

@@ -1,32 +1,35 @@
-"""Where the database is, and connections that can only read it.
+"""Locates the database, and opens read-only connections to it.
 
-A place is a path, `sqlite:////path`, or `postgresql://user@host/name` with libpq's parameters behind a `?`. Reading has
-connections of its own, so that a long `sacct` never holds up a commit: they see the state of the last commit and block
-nobody, and the database refuses writes on them (`query_only`, `default_transaction_read_only`). A connection that was
-lost is made again when the next question comes.
+An address is a path, `sqlite:////path`, or `postgresql://user@host/name` with libpq's parameters behind a `?`. Readers
+have their own connections, so that a long `sacct` never delays a commit: they see the state of the last commit and take
+no locks, and the database refuses writes on them (`query_only`, `default_transaction_read_only`). A lost connection is
+replaced at the next query.
 
-Deliberately absent: a pool that grows, and any way to put a password into a message (`shown`).
+Deliberately absent: a growing pool, and any way for a password to get into a message (`shown`).
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
-#: A reader may have to wait while a crashed writer's log is recovered by the next one; not longer than this.
+if TYPE_CHECKING:
+    from sqlite3 import Connection as SqliteConnection
+
+#: Time that a reader waits while another process recovers the log of a crashed writer.
 READ_BUSY_TIMEOUT_MS = 10_000
-#: Connections kept open for readers. More readers than that at once queue up for one.
+#: Connections kept open for readers. Further readers wait for one.
 READ_CONNECTIONS_MAX = 4
-#: A question that a server works on for longer is given up.
+#: Time limit of a query on a server.
 READ_STATEMENT_TIMEOUT_MS = 300_000
-#: A server's connection that was not used for so long is made anew: firewalls forget what is quiet.
+#: A server connection that was idle for this long is replaced: firewalls drop idle connections.
 READ_RECYCLE_S = 1_800
 
 _PRAGMAS = (f"PRAGMA busy_timeout = {READ_BUSY_TIMEOUT_MS}", "PRAGMA query_only = ON")
 
-#: How soon a server that is away is known to be: seconds, but milliseconds for the last. A URL may say otherwise.
+#: Timeouts after which a dead server is noticed: seconds, but milliseconds for the last. A URL may override them.
 _SERVER_ARGUMENTS = {
     "connect_timeout": "5",
     "keepalives": "1",
@@ -43,11 +46,11 @@ _SCHEMES = {"sqlite": "sqlite", "postgresql": POSTGRESQL, "postgres": POSTGRESQL
 
 
 class DatabaseUrlError(ValueError):
-    """The place of the database cannot be understood, or not be used on this machine."""
+    """The location of the database cannot be parsed, or cannot be used on this machine."""
 
 
 def database_url(text: str | Path) -> URL:
-    """A path or a URL as a URL. In-memory databases have no second connection and are not for readers."""
+    """Converts a path or a URL to a URL. In-memory databases are refused: they cannot have a second connection."""
     if isinstance(text, Path) or "://" not in text:
         return URL.create("sqlite", database=str(Path(text).absolute()))
     scheme = text.partition("://")[0].lower()
@@ -56,7 +59,7 @@ def database_url(text: str | Path) -> URL:
         raise DatabaseUrlError(f"database {scheme}://...: only SQLite and PostgreSQL are supported; {hint}")
     try:
         url = make_url(_SCHEMES[scheme] + text[len(scheme) :])
-    except (ArgumentError, ValueError):  # its text may hold a password and is not repeated
+    except (ArgumentError, ValueError):  # its text may contain a password and is not repeated
         raise DatabaseUrlError(f"database {scheme}://...: not a URL; {hint}") from None
     if not url.database:
         raise DatabaseUrlError(f"database {shown(text)}: the database has no name; {hint}")
@@ -64,12 +67,12 @@ def database_url(text: str | Path) -> URL:
 
 
 def is_server(text: str | Path) -> bool:
-    """True of a database that is not a file of this machine. Raises DatabaseUrlError."""
+    """True for a database that is not a file of this machine. Raises DatabaseUrlError."""
     return database_url(text).drivername == POSTGRESQL
 
 
 def shown(text: str | Path) -> str:
-    """The place for messages: a password is not shown."""
+    """The location for messages, without a password."""
     if isinstance(text, Path) or "://" not in text:
         return str(text)
     try:
@@ -80,15 +83,15 @@ def shown(text: str | Path) -> str:
     return url.set(query=query).render_as_string(hide_password=True)
 
 
-def server_arguments(url: URL, settings: Mapping[str, str]) -> dict[str, Any]:
-    """What a connection to a server is made with, beside what its URL says. `settings` hold for the session."""
-    arguments: dict[str, Any] = {name: value for name, value in _SERVER_ARGUMENTS.items() if name not in url.query}
+def server_arguments(url: URL, settings: Mapping[str, str]) -> dict[str, object]:
+    """The connection arguments of a server, in addition to its URL. `settings` apply to the session."""
+    arguments: dict[str, object] = {name: value for name, value in _SERVER_ARGUMENTS.items() if name not in url.query}
     words = [str(url.query["options"])] if "options" in url.query else []
     words += [f"-c {name}={value}" for name, value in settings.items()]
     return arguments | {"options": " ".join(words)}
 
 
-def server_engine(url: URL, settings: Mapping[str, str], **keywords: Any) -> Engine:
+def server_engine(url: URL, settings: Mapping[str, str], **keywords: object) -> Engine:
     """An engine for a server's database. Raises DatabaseUrlError when its driver is not installed."""
     try:
         return create_engine(url, connect_args=server_arguments(url, settings), **keywords)
@@ -104,13 +107,13 @@ def read_engine(text: str | Path) -> Engine:
         settings = {"default_transaction_read_only": "on", "statement_timeout": str(READ_STATEMENT_TIMEOUT_MS)}
         sizes = {"pool_size": READ_CONNECTIONS_MAX, "max_overflow": 0, "pool_recycle": READ_RECYCLE_S}
         return server_engine(url, settings, pool_pre_ping=True, **sizes)
-    # A URI is percent-decoded by SQLite, so that a '?' or '#' in the path must not reach it as such.
+    # SQLite percent-decodes a URI, so that a '?' or '#' in the path has to be escaped.
     quoted = Path(str(url.database)).absolute().as_uri().removeprefix("file://")
     url = URL.create("sqlite", database=f"file:{quoted}", query={"mode": "ro", "uri": "true"})
     engine = create_engine(url, pool_size=READ_CONNECTIONS_MAX, max_overflow=0)
 
     @event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _record: Any) -> None:
+    def _prepare(connection: "SqliteConnection", _record: object) -> None:
         for pragma in _PRAGMAS:
             connection.execute(pragma).close()
 

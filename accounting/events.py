@@ -1,10 +1,11 @@
-"""Events out of the database: when nodes, or the cluster, were not up."""
+"""Reads events from the database: when nodes, or the cluster, were not up."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, or_, select
 
+from accounting.dbrow import DbRow
 from accounting.tables import NODE_EVENT
 
 #: Events in one answer.
@@ -12,7 +13,9 @@ EVENTS_MAX = 100_000
 
 
 class EventAsk(NamedTuple):
-    """Events that were at some time of [start, end]; 0 = no bound. Of several values of one field one must hold."""
+    """A query of events that were at some time of [start, end]; 0 = no bound. Of several values of one field one must
+    hold.
+    """
 
     start_at_us: int = 0
     end_at_us: int = 0
@@ -20,11 +23,11 @@ class EventAsk(NamedTuple):
     states: tuple[str, ...] = ()
     uids: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
-    ended_too: bool = False  # else those that go on
+    ended_too: bool = False  # else only those that have not ended
 
 
-def events(connection: Connection, ask: EventAsk) -> Sequence[Any]:
-    """Rows of `node_event`, by node and start."""
+def events(connection: Connection, ask: EventAsk) -> Sequence[DbRow]:
+    """Yields rows of `node_event`, by node and start."""
     columns = NODE_EVENT.c
     query = select(NODE_EVENT)
     if not ask.ended_too:

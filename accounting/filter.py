@@ -1,7 +1,7 @@
-"""What sacct asks for and what it gets: plain data.
+"""The query of sacct and its result: plain data.
 
-Field names follow penstock.v1.ListRecordsRequest, JobRecord and StepRecord. Users come as uids: looking up names is
-not the database's business.
+Field names follow penstock.v1.ListRecordsRequest, JobRecord and StepRecord. Users come as uids: looking up names
+is the caller's.
 """
 
 import msgspec
@@ -10,12 +10,12 @@ from penstock.values.states import JobState
 
 
 class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is given must hold; of several values of one field, one must. Empty = anything.
+    """A filter of records: all given fields must match; of several values of one field, any. Empty = no condition.
 
     Time: a job is listed when it existed, in one of the states, at some time from `start_at_us` until `end_at_us`;
-    0 = no bound. Defaults such as "since midnight" or "with ids, ever" are the caller's. Jobs that are not eligible yet (held,
-    a time to begin, a dependency) are found by id, or without a window, as in Slurm.
-    A default wckey (`*key`) is found by its name.
+    0 = no bound. Defaults such as "since midnight" or "with ids, ever" are the caller's. Jobs that are not eligible yet
+    (held, a begin time, a dependency) are found by id, or without a window, as in Slurm. A default wckey (`*key`) is
+    found by its name.
     """
 
     ids: tuple[str, ...] = ()
@@ -36,16 +36,17 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     truncate: bool = False
     with_script: bool = False
     with_environment: bool = False
-    # PrivateData: who asks sees only jobs of this uid, and of these accounts; -1 = all
+    # PrivateData: the caller sees only jobs of this uid, and of these accounts; -1 = all
     seen_uid: int = -1
     seen_accounts: tuple[str, ...] = ()
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One step with what it used. The share of a batch script is that of its node.
+    """One step with its usage. The allocation of a batch script is that of its node.
 
-    `usage` is JSON: what was sampled of its tasks, by kind of figure (proto UsageMetric.Kind): [total, max, its node, its
-    task, min, its node, its task]. `request` is JSON of ctld.core.step_model.StepRequest, empty of a batch script.
+    `usage` is JSON: the sampled usage of its tasks, by kind of figure (proto UsageMetric.Kind): [total, max, its node,
+    its task, min, its node, its task]. `request` is JSON of ctld.core.records.step.StepRequest, empty for a batch
+    script.
     """
 
     step_id: int
@@ -73,41 +74,36 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     request: bytes = b""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class FilterRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of a job, or the pending tasks of an array.
 
-    `request` is JSON as the controller wrote it (ctld.core.model.JobRequest); who shows it knows how to read it.
+    `request` is JSON as the controller wrote it (ctld.core.records.job.JobRequest); the caller decodes it.
     """
 
+    # made by tools/records: record of job
     job_id: int
     attempt: int
     array_job_id: int
-    array_task_id: int | None
-    array_tasks: str
-    array_throttle: int
     user_id: int
     group_id: int
     user_name: str
     group_name: str
+    submit_at_us: int
     name: str
     account: str
     qos: str
+    nodes_req: int
+    cpus_req: int
+    tres_req: str
+    array_task_id: int | None
+    array_throttle: int
     partition: str
-    state: JobState
     reason: str
     priority: int
-    submit_at_us: int
     eligible_at_us: int
     start_at_us: int
     end_at_us: int
     time_limit_s: int
-    nodes_req: int
-    cpus_req: int
-    tres_req: str
-    nodes_alloc: int
-    cpus_alloc: int
-    tres_alloc: str
-    node_list: str
     batch_node: str
     exit_code: int
     exit_signal: int
@@ -116,13 +112,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_by_uid: int
     failed_node: str
     admin_comment: str
-    request: bytes
-    steps: tuple[StepRecord, ...] = ()
+    tres_alloc: str
+    nodes_alloc: int
+    cpus_alloc: int
+    node_list: str
     suspended_us: int = 0
     suspended_at_us: int = 0
     het_job_id: int = 0
     het_offset: int = 0
-    script: bytes = b""
-    environment: tuple[bytes, ...] = ()
     wckey: str = ""
     assoc_id: int = 0
+    resized_at_us: int = 0
+    # end of what is made
+    state: JobState
+    array_tasks: str
+    request: bytes
+    steps: tuple[StepRecord, ...] = ()
+    script: bytes = b""
+    environment: tuple[bytes, ...] = ()

@@ -1,25 +1,26 @@
-"""Reports that are made from jobs and steps, since no roll-up has them: sizes, waiting times, efficiency, reservations.
+"""Reports computed from jobs and steps, since the roll-up lacks them: sizes, waiting times, efficiency, reservations.
 
-They look at what ended since the window's start (index `job_end`) and at what is active, never at older history. What
-the database can sum it sums: sizes are grouped by the text of the allocation, of which a cluster has few.
+They read jobs that ended since the window's start (index `job_end`) and active ones, never older history. The database
+computes sums where it can: sizes are grouped by the text of the allocation, of which a cluster has few.
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, and_, case, exists, func, literal_column, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, and_, case, exists, func, literal_column, or_, select
 
+from accounting.dbrow import DbRow
 from accounting.marks import read_mark
-from accounting.pasts import TIMES, Pasts, corrections, used
+from accounting.past_intervals import TIMES, PastIntervals, corrections, used
 from accounting.query import IS_ACTIVE, Ids, Question, ended_since
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB, JOB_REQUEST, STEP
 from accounting.tables import JOB_SPAN, RESERVATION_SPAN, STEPS_PURGED_MARK
-from accounting.usage import OWNERS, Row, UsageAsk, check_groups, spellings, whole_s
+from accounting.usage import OWNERS, UsageAsk, UsageRowValues, check_groups, spellings, whole_s
 from penstock.values.hostlist import expand
-from penstock.values.jobid import parse_selector
+from penstock.values.jobid import parse_all
 from penstock.values.localtime import US
 from penstock.values.reservations import ResvFlag, format_flags
 
@@ -29,7 +30,7 @@ _PERCENT = 100
 
 
 class JobAsk(NamedTuple):
-    """Beside the window, groups and filters of `base`."""
+    """A query, in addition to the window, groups and filters of `base`."""
 
     base: UsageAsk
     bounds: tuple[int, ...] = ()
@@ -38,9 +39,9 @@ class JobAsk(NamedTuple):
     names: tuple[str, ...] = ()
     gids: tuple[int, ...] = ()
     each_size: bool = False  # the last key is the size itself, instead of a bucket's number
-    job_ids: tuple[str, ...] = ()  # as sacct has them
-    default_account: str = ""  # of jobs that name none
-    now_us: int = 0  # what is reserved after it is not counted yet; 0 = the window's end
+    job_ids: tuple[str, ...] = ()  # in the form of sacct's --jobs
+    default_account: str = ""  # of jobs without an account
+    now_us: int = 0  # reservations are counted until then; 0 = the window's end
 
 
 class _Owner(NamedTuple):
@@ -52,9 +53,9 @@ class _Owner(NamedTuple):
     partition: str
 
 
-Sees = Callable[[Any], bool]
+Sees = Callable[[_Owner], bool]
 _OWNER = tuple(JOB.c[name] for name in _Owner._fields)
-#: What `Question.matches` asks of a row; grouped by only where somebody asks.
+#: Columns that `Question.matches` uses; grouped by only when needed.
 _WHICH = tuple(
     JOB.c[name] for name in (*Ids._fields[:2], "array_task_id", "array_tasks", *Ids._fields[4:], "node_list")
 )
@@ -64,7 +65,7 @@ def _keys(group_by: Sequence[str], owner: _Owner) -> tuple[str, ...]:
     return tuple(getattr(owner, OWNERS[word]) for word in group_by)
 
 
-def _filters(ask: JobAsk) -> list[Any]:
+def _filters(ask: JobAsk) -> list[ColumnElement[bool]]:
     base = ask.base
     unnamed = ("",) if ask.default_account in base.accounts else ()
     wanted = (
@@ -74,31 +75,31 @@ def _filters(ask: JobAsk) -> list[Any]:
     return [column.in_(values) for column, values in wanted if values]
 
 
-def _owner(ask: JobAsk, fields: Sequence[Any]) -> _Owner:
-    """With the account that is charged, and the wckey without the mark of a default one."""
-    owner = _Owner(*fields)
+def _owner(ask: JobAsk, fields: Sequence[object]) -> _Owner:
+    """Returns the owner columns, with the charged account, and the wckey without the mark of a default one."""
+    owner = _Owner._make(fields)
     return owner._replace(account=owner.account.lower() or ask.default_account, wckey=owner.wckey.lstrip("*"))
 
 
-def _asking(ask: JobAsk) -> tuple[Question, tuple[Any, ...]]:
-    """What SQL cannot say, and the columns that it looks at: none where nobody asks."""
-    asking = Question((), tuple(map(parse_selector, ask.job_ids)), ask.nodes)
+def _asking(ask: JobAsk) -> tuple[Question, tuple[Column[object], ...]]:
+    """Returns the conditions that SQL cannot express, and the columns that they need; none without conditions."""
+    asking = Question((), parse_all(ask.job_ids), ask.nodes)
     return asking, _WHICH if asking.selectors or asking.nodes else ()
 
 
-def _sources(base: UsageAsk) -> tuple[Any, ...]:
-    """Conditions that have an index each: what ended in the window or later, and what goes on."""
+def _sources(base: UsageAsk) -> tuple[ColumnElement[bool], ...]:
+    """Returns conditions that have an index each: jobs that ended in the window or later, and active ones."""
     return ended_since(base.start_at_us + 1), and_(IS_ACTIVE, JOB.c.end_at_us == literal_column("0"))
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
-    """Keys, then the number of the bucket: TRES seconds in the window, and jobs. Raises BadValue."""
+def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+    """Yields keys, then the number of the bucket: TRES seconds in the window, and jobs. Raises BadValue."""
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
-    until_us = min(base.end_at_us, ask.now_us or base.end_at_us)  # what runs has not used what is to come
+    until_us = min(base.end_at_us, ask.now_us or base.end_at_us)  # running jobs have not used the future
     until = case((JOB.c.end_at_us == 0, until_us), (JOB.c.end_at_us > until_us, until_us), else_=JOB.c.end_at_us)
     since = case((JOB.c.start_at_us > base.start_at_us, JOB.c.start_at_us), else_=base.start_at_us)
     what = "node" if ask.sizes_in_nodes else "cpu"
@@ -106,9 +107,9 @@ def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     asking, which = _asking(ask)
     sums: dict[tuple[tuple[str, ...], str], list[int]] = {}
 
-    def enter(row: Any, tres: str, used: Callable[[str], int], jobs: int) -> None:
+    def enter(row: Sequence[object], tres: str, used: Callable[[str], int], jobs: int) -> None:
         owner = _owner(ask, row[: len(_OWNER)])
-        if not sees(owner) or (which and not asking.matches(Ids(*row[-7:-1]), row[-1])):
+        if not sees(owner) or (which and not asking.matches(Ids._make(row[-7:-1]), str(row[-1]))):
             return
         size = dict(amounts_of(tres)).get(what, 0)
         bucket = size if ask.each_size else sum(bound <= size for bound in ask.bounds)
@@ -125,16 +126,18 @@ def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
             amounts = dict(amounts_of(tres))
             enter(row, tres, lambda name, a=amounts, us=int(length_us): a.get(name, 0) * us, jobs)  # type: ignore[misc]
     where = (or_(*_sources(base)), *ran)
-    for row, more in corrections(connection, (base.start_at_us, until_us), (*_OWNER, *which), where):
-        enter(row[len(TIMES) :], row.tres_alloc, lambda name, a=more: a.get(name, 0), 0)  # type: ignore[misc]
-    return [Row(keys, name, (whole_s(us), jobs)) for (keys, name), (us, jobs) in sorted(sums.items())]
+    for found, more in corrections(connection, (base.start_at_us, until_us), (*_OWNER, *which), where):
+        enter(found[len(TIMES) :], found.tres_alloc, lambda name, a=more: a.get(name, 0), 0)  # type: ignore[misc]
+    return [UsageRowValues(keys, name, (whole_s(us), jobs)) for (keys, name), (us, jobs) in sorted(sums.items())]
 
 
 # ---- waits -----------------------------------------------------------------------------------------------------------
 
 
-def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
-    """Of jobs that started in the window, from when they could: jobs, sum, median, 95th percentile, longest. Seconds."""
+def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+    """Waiting times of jobs that started in the window, from their eligibility: jobs, sum, median, 95th percentile,
+    longest. Seconds.
+    """
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
     found: dict[tuple[str, ...], array[int]] = {}
@@ -146,7 +149,7 @@ def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
             source, JOB.c.start_at_us >= base.start_at_us, JOB.c.start_at_us < base.end_at_us, *_filters(ask)
         )
         for row in connection.execute(query.execution_options(yield_per=10_000)):
-            if which and not asking.matches(Ids(*row[-7:-1]), row[-1]):
+            if which and not asking.matches(Ids._make(row[-7:-1]), str(row[-1])):
                 continue
             owner, wait_us = _owner(ask, row[: len(_OWNER)]), row[len(_OWNER)]
             if owner not in seen:
@@ -155,11 +158,11 @@ def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
             values = seen[owner]
             if values is not None:
                 values.append(max(0, wait_us) // US)
-    return [Row(keys, "", _spread(sorted(values))) for keys, values in sorted(found.items()) if values]
+    return [UsageRowValues(keys, "", _spread(sorted(values))) for keys, values in sorted(found.items()) if values]
 
 
 def _spread(values: Sequence[int]) -> tuple[int, ...]:
-    """Percentiles by the nearest rank."""
+    """Returns percentiles by the nearest rank."""
     number = len(values)
     return number, sum(values), values[(number - 1) // 2], values[-(-number * 95 // 100) - 1], values[-1]
 
@@ -167,11 +170,12 @@ def _spread(values: Sequence[int]) -> tuple[int, ...]:
 # ---- efficiency ------------------------------------------------------------------------------------------------------
 
 
-def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
-    """Of jobs that ended in the window: jobs, and what was used and allocated of cpus (s), memory (MB s) and GPUs (s).
+def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+    """Efficiency of jobs that ended in the window: jobs, and what was used and allocated of cpus (s), memory (MB s) and
+    GPUs (s).
 
-    A job without steps has used nothing, but where steps are purged: there it tells nothing, and is left out. GPUs count
-    where they were measured.
+    A job without steps has used nothing, unless its steps are purged: then it is left out. GPUs count where they were
+    measured.
     """
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
@@ -183,7 +187,7 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     key = (JOB.c.job_id, JOB.c.attempt)
     asking, which = _asking(ask)
     had_ended = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, *where)
-    pasts = Pasts(connection, had_ended)
+    intervals = PastIntervals(connection, had_ended)
     steps_purged_us = read_mark(connection, STEPS_PURGED_MARK)
     query = select(*TIMES, *_OWNER, STEP.c.usage, STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb,
                    STEP.c.nodes, *which)  # fmt: skip
@@ -192,19 +196,23 @@ def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
     for _, rows in _by_job(connection.execute(query.execution_options(yield_per=5_000))):
         first = rows[0]
         owner = _owner(ask, [getattr(first, name) for name in _Owner._fields])
-        if not sees(owner) or (which and not asking.matches(Ids(*first[-7:-1]), first[-1])):
+        if not sees(owner) or (which and not asking.matches(Ids._make(first[-7:-1]), first.node_list)):
             continue
         if first.end_at_us <= steps_purged_us and all(row.user_cpu_us is None for row in rows):
             continue
         entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
-        for i, value in enumerate(_use_of(rows, pasts.attempt_of(first))):
+        for i, value in enumerate(_use_of(rows, intervals.attempt_of(first))):
             entry[i] += value
-    return [Row(keys, "", (entry[0], *map(whole_s, entry[1:]))) for keys, entry in sorted(sums.items()) if entry[0]]
+    return [
+        UsageRowValues(keys, "", (entry[0], *map(whole_s, entry[1:])))
+        for keys, entry in sorted(sums.items())
+        if entry[0]
+    ]
 
 
-def _by_job(rows: Any) -> Iterator[tuple[tuple[int, int], list[Any]]]:
+def _by_job(rows: Iterable[DbRow]) -> Iterator[tuple[tuple[int, int], list[DbRow]]]:
     key: tuple[int, int] | None = None
-    group: list[Any] = []
+    group: list[DbRow] = []
     for row in rows:
         if key != (row.job_id, row.attempt):
             if key is not None:
@@ -215,8 +223,8 @@ def _by_job(rows: Any) -> Iterator[tuple[tuple[int, int], list[Any]]]:
         yield key, group
 
 
-def _use_of(rows: Sequence[Any], attempt: Attempt) -> tuple[int, ...]:
-    """Jobs, then used and allocated amounts times microseconds, of one attempt with its steps."""
+def _use_of(rows: Sequence[DbRow], attempt: Attempt) -> tuple[int, ...]:
+    """Returns the number of jobs, then used and allocated amounts times microseconds, of one attempt with its steps."""
     ran_us = sum(piece.until_us - piece.from_us for piece in pieces(attempt, attempt.start_at_us, attempt.end_at_us))
     held = used(attempt, attempt.start_at_us, attempt.end_at_us)
     steps = [row for row in rows if row.user_cpu_us is not None]
@@ -234,9 +242,9 @@ def _use_of(rows: Sequence[Any], attempt: Attempt) -> tuple[int, ...]:
 # ---- reservations ----------------------------------------------------------------------------------------------------
 
 
-def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
-    """Name, id, start, end, nodes, flags, users and accounts; by TRES the seconds that jobs had, and idle, of all of the
-    reservation's time until now: as in Slurm the window says which reservations, and cuts none."""
+def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+    """Name, id, start, end, nodes, flags, users and accounts; by TRES the allocated and idle seconds of
+    the reservation's whole time until now: as in Slurm the window selects reservations, but does not truncate them."""
     base, table = ask.base, RESERVATION_SPAN.c
     query = select(RESERVATION_SPAN).where(
         table.end_at_us > base.start_at_us, table.start_at_us < base.end_at_us, table.end_at_us > table.start_at_us
@@ -257,18 +265,18 @@ def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[Row]:
         for name in base.tres or tuple(amounts):
             total_us = amounts.get(name, 0) * (window[1] - window[0])
             idle_us = max(0, total_us - had.get(name, 0))
-            rows.append(Row(keys, name, (whole_s(had.get(name, 0)), whole_s(idle_us))))
+            rows.append(UsageRowValues(keys, name, (whole_s(had.get(name, 0)), whole_s(idle_us))))
     return rows
 
 
 def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict[str, int]:
-    """What jobs had that ran in the reservation, times microseconds."""
+    """Returns the allocations of jobs in the reservation, times microseconds."""
     since_us, until_us = window
     sums: dict[str, int] = {}
-    pasts = Pasts(connection, JOB_SPAN.c.end_at_us > since_us, JOB_SPAN.c.start_at_us < until_us)
+    intervals = PastIntervals(connection, JOB_SPAN.c.end_at_us > since_us, JOB_SPAN.c.start_at_us < until_us)
     joined = JOB.join(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
     needle = b'"' + name.encode() + b'"'
-    pasts.complete(connection, since_us, or_(*_sources(UsageAsk(since_us, until_us))), JOB.c.start_at_us < until_us)
+    intervals.complete(connection, since_us, or_(*_sources(UsageAsk(since_us, until_us))), JOB.c.start_at_us < until_us)
     for source in _sources(UsageAsk(since_us, until_us)):
         query = select(*TIMES, JOB_REQUEST.c.request).select_from(joined)
         query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < until_us)
@@ -278,12 +286,12 @@ def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict
             asked = msgspec.json.decode(row.request)
             if name != (asked.get("reservation_run") or asked.get("reservation")):
                 continue
-            for kind, amount_us in used(pasts.attempt_of(row), since_us, until_us).items():
+            for kind, amount_us in used(intervals.attempt_of(row), since_us, until_us).items():
                 sums[kind] = sums.get(kind, 0) + amount_us
     return sums
 
 
-REPORTS: dict[str, Callable[[Connection, JobAsk, Sees], list[Row]]] = {
+REPORTS: dict[str, Callable[[Connection, JobAsk, Sees], list[UsageRowValues]]] = {
     "JOB_SIZES": sizes,
     "WAITS": waits,
     "EFFICIENCY": efficiency,

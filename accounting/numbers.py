@@ -1,44 +1,46 @@
-"""Numbers for what the usage tables name often: TRES, and who has used (account, user, partition, wckey, QOS).
+"""Numeric ids for the values that the usage tables repeat: TRES, and users of resources (account, user, partition,
+wckey, QOS).
 
-They are given in the transaction that needs them, and known afterwards. When that is rolled back, `forget`. The controller
-numbers the TRES of its cluster; what only the history of jobs knows gets a number below 0, which it never gives.
+They are assigned in the transaction that needs them, and cached. After a rollback, call `forget`. The controller
+numbers the TRES of its cluster; TRES that occur only in the history of jobs get numbers below 0, which it never
+assigns.
 """
-
-from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
+from accounting.dbrow import DbRow
 from accounting.schema import TRES
 from accounting.tables import FIXED_TRES, USAGE_KEY
 
-#: What a job without --qos has.
+#: QOS of a job without --qos.
 DEFAULT_QOS = "normal"
 
 
 class Numbers:
-    """Of one database. Only one writer gives new ones."""
+    """The ids of one database. Only one writer assigns new ones."""
 
     def __init__(self, default_account: str) -> None:
         self._default_account = default_account
         self._tres: dict[str, int] = {}
-        self._keys: dict[tuple[Any, ...], int] = {}
+        self._keys: dict[tuple[object, ...], int] = {}
 
     def forget(self) -> None:
-        """Read all of them again."""
-        self._tres, self._keys = {}, {}
+        """Empties the cache: all ids are read again."""
+        self._tres = {}
+        self._keys = {}
 
     def load(self, connection: Connection) -> "Numbers":
-        """Read them, if that has to be done."""
+        """Reads the ids, unless they are cached."""
         if not self._tres:
             self._tres = _tres(connection)
             self._keys = {tuple(key): number for number, *key in connection.execute(select(USAGE_KEY))}
         return self
 
     def tres(self, connection: Connection, name: str) -> int:
-        """The number of a TRES; a new one gets the next."""
+        """The id of a TRES; a new one gets the next number."""
         number = self._tres.get(name)
         if number is None:
-            self._tres = _tres(connection)  # the controller may have named it meanwhile
+            self._tres = _tres(connection)  # the controller may have assigned it meanwhile
             number = self._tres.get(name)
         if number is None:
             number = min(0, *self._tres.values()) - 1
@@ -46,8 +48,8 @@ class Numbers:
             self._tres[name] = number
         return number
 
-    def key(self, connection: Connection, row: Any) -> int:
-        """The number of a job row's owner."""
+    def key(self, connection: Connection, row: DbRow) -> int:
+        """The id of a job row's owner."""
         key = (
             row.assoc_id, (row.account or self._default_account).lower(), row.user_name, row.user_id, row.partition,
             row.wckey, row.qos or DEFAULT_QOS,
@@ -62,6 +64,6 @@ class Numbers:
 
 
 def _tres(connection: Connection) -> dict[str, int]:
-    """By name; the controller's number counts before ours."""
+    """Returns the ids by name; the controller's number takes precedence over ours."""
     found = connection.execute(select(TRES).order_by(TRES.c.tres_id))
     return FIXED_TRES | {name: number for number, name in found}

@@ -1,23 +1,24 @@
-"""Purges: old records go, a page at a time, while the controller works.
+"""Purges: deletes old records, a page at a time, while the controller works.
 
 Rules
-    - Nothing goes that is not counted: jobs, suspensions and usage only up to the roll-up's cursor, and no attempt that
-      is in `rollup_open`. Nothing active goes, nor what the controller still has in memory (`keep_us`: MinJobAge).
-    - A job goes with its steps, its history, its suspensions and what was asked for. Tasks of an array stay while a task
-      of it is active, since the controller counts them at a start. The request of an array stays as long as a task of it,
-      and a script as long as any job has it.
-    - Suspensions go, and not what an attempt held before that changed: those go with their job.
-    - Of usage whole hours, days and months go: those that are over. What is told late of them is not entered any more.
+    - Only counted records are deleted: jobs, suspensions and usage up to the roll-up's cursor, and no attempt that is
+      in `rollup_open`. Active records stay, and those that the controller still has in memory (`keep_us`: MinJobAge).
+    - A job is deleted with its steps, history, suspensions and request. Tasks of an array stay while a task of it is
+      active, since the controller counts them at a start. The request of an array stays as long as one of its tasks,
+      and a script as long as any job uses it.
+    - Suspensions are purged by themselves; past allocations of an attempt are deleted with their job.
+    - Usage is deleted by whole hours, days and months that are over. Late changes of them are no longer entered.
     - The audit log is never purged.
-    - A page is archived first, if that is wished (archive.py), then deleted in one fenced transaction of some 10 ms.
+    - A page is archived first, if configured (archive.py), then deleted in one fenced transaction of some 10 ms.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Table, and_, delete, exists, func, literal_column, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, literal_column, not_, or_, select
 
 from accounting.archive import Archive
+from accounting.dbrow import RowValues
 from accounting.marks import read_mark
 from accounting.query import HAS_ENDED, IS_ACTIVE, ended_since
 from accounting.rolling import Begin, read_marks
@@ -43,21 +44,21 @@ from accounting.upsert import put
 #: Records of one transaction.
 PAGE_RECORDS = 100
 
-Rows = Sequence[tuple[Table, Mapping[str, Any]]]
+_Rows = Sequence[tuple[Table, RowValues]]
 
 
 class Access(NamedTuple):
-    """The database, for one purge. `pause` is called between transactions and says whether to stop."""
+    """The database access of one purge. `pause` is called between transactions and returns whether to stop."""
 
     begin: Begin
     read: Begin
     pause: Callable[[], bool]
-    history: Table  # the controller's table of what happened to jobs
+    history: Table  # the controller's table of the history of jobs
     calendar: Calendar  # of the controller's days and months
 
 
 def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
-    """How far a purge of this kind may really go."""
+    """The time up to which a purge of this kind may delete."""
     with access.read() as connection:
         marks = read_marks(connection)
     if kind in ("jobs", "steps", "suspend", "usage"):
@@ -68,7 +69,7 @@ def cut_us(access: Access, kind: str, before_us: int, keep_us: int) -> int:
 
 
 def count(access: Access, kind: str, before_us: int) -> int:
-    """How many records would go."""
+    """Counts the records that would be deleted."""
     with access.read() as connection:
         return sum(
             int(connection.execute(select(func.count()).select_from(table).where(condition)).scalar() or 0)
@@ -76,8 +77,8 @@ def count(access: Access, kind: str, before_us: int) -> int:
         )
 
 
-def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, Any]]:
-    """The tables, and which of their rows."""
+def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, ColumnElement[bool]]]:
+    """Returns the tables, and the conditions of their rows."""
     if kind == "usage":
         hour_us, day_us, month_us = purged_to(access.calendar, before_us)
         cuts = (
@@ -91,11 +92,13 @@ def _conditions(access: Access, kind: str, before_us: int) -> list[tuple[Table, 
 
 
 def purge(access: Access, kind: str, before_us: int, archive: Archive | None) -> int:
-    """Delete all that `count` counts. Returns how many records went; fewer when it was told to stop. Raises OSError."""
+    """Deletes the records that `count` counts. Returns the number of deleted records; fewer when it was stopped. Raises
+    OSError.
+    """
     if kind == "usage":
-        _raise_mark(access, "purged_us", before_us)  # from now on nothing is entered there
+        _raise_mark(access, "purged_us", before_us)  # from now on nothing is entered before it
     if kind == "suspend":
-        _raise_mark(access, SUSPEND_PURGED_MARK, before_us)  # from now on the sums of job rows count
+        _raise_mark(access, SUSPEND_PURGED_MARK, before_us)  # from now on the sums in job rows are used
     if kind == "steps":
         return _purge_steps(access, before_us, archive)
     done = 0
@@ -107,7 +110,8 @@ def purge(access: Access, kind: str, before_us: int, archive: Archive | None) ->
                 more = _with_jobs(connection, page, access.history) if kind == "jobs" else []
             if not page:
                 break
-            hashes.update(bytes(row["spec_hash"]) for row in page if kind == "jobs")
+            if kind == "jobs":
+                hashes.update(one_hash for row in page if isinstance(one_hash := row["spec_hash"], bytes))
             everything = [*((one, row) for row in page), *more]
             if archive is not None:
                 archive.write([(of, row) for of, row in everything if of is not access.history])
@@ -121,13 +125,13 @@ def purge(access: Access, kind: str, before_us: int, archive: Archive | None) ->
 
 
 def _raise_mark(access: Access, name: str, to_us: int) -> None:
-    """A purge that goes less far than one before it takes nothing back."""
+    """Raises the mark; a purge that reaches less far than an earlier one leaves it."""
     with access.begin() as connection:
         put(connection, ROLLUP_MARK, [{"name": name, "value": max(to_us, read_mark(connection, name))}])
 
 
 def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int:
-    """Through the jobs that have ended, in the order of their ends, from where the last purge came to."""
+    """Goes through the jobs that have ended, in the order of their ends, from the end of the last purge."""
     done, job_id = 0, -1
     with access.read() as connection:
         at_us = read_mark(connection, STEPS_PURGED_MARK)
@@ -153,22 +157,27 @@ def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int
     return done
 
 
-def _page(connection: Connection, table: Table, condition: Any) -> list[Mapping[str, Any]]:
+def _page(connection: Connection, table: Table, condition: ColumnElement[bool]) -> list[RowValues]:
     query = select(table).where(condition).limit(PAGE_RECORDS)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def _with_jobs(connection: Connection, page: Sequence[Mapping[str, Any]], history: Table) -> Rows:
-    """What goes with these attempts."""
+def _numbers(page: Sequence[RowValues], name: str) -> list[int]:
+    """The numbers in a column but 0, each once."""
+    return sorted({number for row in page if isinstance(number := row[name], int) and number})
+
+
+def _with_jobs(connection: Connection, page: Sequence[RowValues], history: Table) -> _Rows:
+    """Returns the records that are deleted with these attempts."""
     keys = {(row["job_id"], row["attempt"]) for row in page}
-    ids = sorted({job_id for job_id, _ in keys})
-    found: list[tuple[Table, Mapping[str, Any]]] = []
+    ids = _numbers(page, "job_id")
+    found: list[tuple[Table, RowValues]] = []
     for table in (STEP, JOB_SPAN, history):
         for row in connection.execute(select(table).where(table.c.job_id.in_(ids))).mappings():
             if (row["job_id"], row["attempt"]) in keys:
                 found.append((table, dict(row)))
     requests = {row["request_id"] for row in page}
-    arrays = sorted({row["array_job_id"] for row in page if row["array_job_id"]})
+    arrays = _numbers(page, "array_job_id")
     others = [JOB.c.job_id.in_(ids)] + (
         [and_(JOB.c.array_job_id > 0, JOB.c.array_job_id.in_(arrays))] if arrays else []
     )
@@ -184,7 +193,7 @@ def _with_jobs(connection: Connection, page: Sequence[Mapping[str, Any]], histor
 
 
 def _sweep_specs(access: Access, hashes: set[bytes], archive: Archive | None) -> None:
-    """Scripts that no job has any more. All jobs are looked at once; those that came meanwhile when a page goes."""
+    """Deletes scripts that no job uses. All jobs are checked once; new ones in the transaction of a page."""
     with access.read() as connection:
         last = connection.execute(select(func.max(JOB.c.job_id))).scalar() or 0
         for table in (JOB, STEP):
@@ -207,8 +216,8 @@ def _sweep_specs(access: Access, hashes: set[bytes], archive: Archive | None) ->
             connection.execute(delete(JOB_SPEC).where(JOB_SPEC.c.spec_hash.in_(gone)))
 
 
-def _is_recent_step() -> Any:
-    """Steps of jobs that are active: no others come to be."""
+def _is_recent_step() -> ColumnElement[bool]:
+    """Returns the condition for steps of active jobs, which may still grow in number."""
     return STEP.c.job_id.in_(select(JOB.c.job_id).where(IS_ACTIVE))
 
 
@@ -218,10 +227,11 @@ def _hashes(connection: Connection, table: Table) -> Iterator[bytes]:
         yield bytes(one)
 
 
-# ---- which records are meant -----------------------------------------------------------------------------------------
+# ---- conditions of records
+# --------------------------------------------------------------------------------------------
 
 
-def _jobs(before_us: int) -> Any:
+def _jobs(before_us: int) -> ColumnElement[bool]:
     active = JOB.alias("active")
     is_open = exists().where(ROLLUP_OPEN.c.job_id == JOB.c.job_id, ROLLUP_OPEN.c.attempt == JOB.c.attempt)
     going = select(active.c.array_job_id).where(active.c.state < _literal_ended(), active.c.array_job_id > 0)
@@ -234,23 +244,23 @@ def _jobs(before_us: int) -> Any:
     )
 
 
-def _literal_ended() -> Any:
+def _literal_ended() -> ColumnElement[bool]:
     return literal_column(str(ENDED_FROM))
 
 
-def _steps(before_us: int) -> Any:
+def _steps(before_us: int) -> ColumnElement[bool]:
     old = select(JOB.c.job_id).where(HAS_ENDED, JOB.c.end_at_us < before_us, JOB.c.state >= ENDED_FROM)
     is_active = exists().where(JOB.c.job_id == STEP.c.job_id, IS_ACTIVE)
     return and_(STEP.c.job_id.in_(old), STEP.c.end_at_us > 0, STEP.c.end_at_us < before_us, not_(is_active))
 
 
-def _suspensions(before_us: int) -> Any:
+def _suspensions(before_us: int) -> ColumnElement[bool]:
     is_open = exists().where(ROLLUP_OPEN.c.job_id == JOB_SPAN.c.job_id, ROLLUP_OPEN.c.attempt == JOB_SPAN.c.attempt)
     is_active = exists().where(JOB.c.job_id == JOB_SPAN.c.job_id, JOB.c.attempt == JOB_SPAN.c.attempt, IS_ACTIVE)
     return and_(JOB_SPAN.c.end_at_us < before_us, JOB_SPAN.c.tres == "", not_(is_open), not_(is_active))
 
 
-_WHAT: dict[str, tuple[Table, Callable[[int], Any]]] = {
+_WHAT: dict[str, tuple[Table, Callable[[int], ColumnElement[bool]]]] = {
     "events": (NODE_EVENT, lambda us: and_(NODE_EVENT.c.end_at_us > 0, NODE_EVENT.c.end_at_us < us)),
     "jobs": (JOB, _jobs),
     "reservations": (RESERVATION_SPAN, lambda us: RESERVATION_SPAN.c.end_at_us < us),

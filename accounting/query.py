@@ -1,33 +1,34 @@
-"""Which rows a filter means, as SQL that indexes can answer.
+"""Translates a filter to SQL that indexes can answer.
 
-A question about time is put as two: what has ended since the window's start (an index on the end), and what is active
-(a small partial index). What ended before the window is never touched, so that the cost follows the answer and not the
-history. The two conditions are written out as the partial indexes have them.
+A time window is queried in two parts: jobs that ended since its start (an index on the end), and active ones (a small
+partial index). Jobs that ended before the window are never read, so that the cost depends on the result and not on the
+history. The two conditions are written exactly as in the partial indexes.
 
-States in a window are intervals, as sacct has it: a job was PENDING from when it became eligible until it started,
-RUNNING from its start to its end, whatever it is now; an end state belongs to the moment of the end.
+States in a window are intervals, as in sacct: a job was PENDING from its eligible time to its start, RUNNING from its
+start to its end, whatever its present state; an end state belongs to the moment of the end.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, false, func, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, and_, case, false, func, literal_column, or_, select, true
 
+from accounting.dbrow import Query
 from accounting.filter import RecordFilter
 from accounting.schema import ENDED_FROM, JOB
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
-from penstock.values.jobid import JobSelector, parse_selector
-from penstock.values.states import HOLDING_STATES, JobState, Reason, parse_job_states
+from penstock.values.hostlist import expand, expand_all
+from penstock.values.jobid import JobSelector, parse_all
+from penstock.values.states import ALLOCATED_STATES, JobState, Reason, parse_job_states
 from penstock.values.taskset import TaskSet
 
-#: Job ids in one question: three parameters each, and SQLite takes 32,766.
+#: Job ids in one query: three parameters each, and SQLite takes 32,766.
 IDS_MAX = 10_000
 #: Values of the other fields together.
 VALUES_MAX = 10_000
-#: Hostlists whose names are remembered while one question runs over its rows.
+#: Hostlists whose names are cached while one query runs over its rows.
 _HOSTLISTS_KEPT = 4_096
 
 IS_ACTIVE = JOB.c.state < literal_column(str(ENDED_FROM))
@@ -37,19 +38,29 @@ IS_OF_HET = JOB.c.het_job_id > literal_column("0")
 
 
 def ended_since(at_us: int) -> ColumnElement[bool]:
-    """What the indexes on the end give, from there on.
+    """The condition of the indexes on the end, from there on.
 
     The bound comes before the condition of the partial index. Of two lower bounds SQLite takes the first that is written;
-    with the other one it reads the index from its beginning, which took a start of the controller after ten million jobs
-    half a minute.
+    with the other one it reads the index from its beginning, which added half a minute to a start of the controller
+    after ten million jobs.
     """
     return and_(JOB.c.end_at_us >= at_us, HAS_ENDED)
 
 
-#: Not one that is held, or waits for its time or for others. What has ended without having been eligible counts.
+#: The end of a job. One that is ending (COMPLETING) has ended for accounting when it began to, as in Slurm; one that is
+#: requeued then goes on.
+END = case(
+    (
+        and_(JOB.c.state == int(JobState.COMPLETING), JOB.c.end_state != int(JobState.REQUEUED)),
+        JOB.c.completing_at_us,
+    ),
+    else_=JOB.c.end_at_us,
+)
+
+#: Not held, and not waiting for its begin time or dependencies. Jobs that ended without having been eligible count.
 _WAS_ELIGIBLE = or_(JOB.c.eligible_at_us > 0, JOB.c.end_at_us > 0)
 
-#: What `Question.matches` looks at, beside the key.
+#: Columns that `Question.matches` needs, in addition to the key.
 COLUMNS = (
     JOB.c.job_id, JOB.c.attempt, JOB.c.array_job_id, JOB.c.array_task_id, JOB.c.array_tasks, JOB.c.node_list,
     JOB.c.het_job_id, JOB.c.het_offset,
@@ -60,18 +71,18 @@ COLUMNS = (
 class Question:
     """A checked filter."""
 
-    selects: tuple[Select[Any], ...]  # of COLUMNS; together all rows, some of them twice
+    selects: tuple[Query, ...]  # of COLUMNS; together they return all rows, some of them twice
     selectors: tuple[JobSelector, ...]
     nodes: frozenset[str]
 
     def matches(self, ids: "Ids", node_list: str) -> bool:
-        """What SQL cannot say: sets of array tasks and of nodes."""
+        """Applies the conditions that SQL cannot express: sets of array tasks and of nodes."""
         if self.nodes and self.nodes.isdisjoint(_expanded(node_list)):
             return False
         return not self.selectors or any(True for _ in self._of(ids))
 
     def wanted_steps(self, ids: "Ids") -> set[int] | None:
-        """The steps that were asked for by id; None = all."""
+        """The steps that were requested by id; None = all."""
         found = {s.step_id for s in self._of(ids)}
         return None if not found or None in found else {step_id for step_id in found if step_id is not None}
 
@@ -88,7 +99,7 @@ class Question:
 
 
 class Ids(NamedTuple):
-    """Everything by which a row may be meant."""
+    """All ids by which a row may be selected."""
 
     job_id: int
     array_job_id: int
@@ -113,7 +124,7 @@ def _expanded(text: str) -> frozenset[str]:
 
 
 def question(asked: RecordFilter) -> Question:
-    """Check a filter and find the way to its rows. Raises BadValue."""
+    """Checks a filter and chooses the index for its rows. Raises BadValue."""
     fields = (
         asked.uids, asked.accounts, asked.partitions, asked.names, asked.states, asked.qos, asked.wckeys, asked.group_ids,
         asked.assoc_ids,
@@ -122,26 +133,34 @@ def question(asked: RecordFilter) -> Question:
         raise BadValue(f"more than {VALUES_MAX} values in one question; ask for less at a time")
     if len(asked.ids) > IDS_MAX:
         raise BadValue(f"{len(asked.ids)} job ids, the limit is {IDS_MAX}; ask for them in parts")
-    selectors = tuple(map(parse_selector, asked.ids))
-    nodes = frozenset(name for text in asked.nodes for name in expand(text))
+    selectors = parse_all(asked.ids)
+    nodes = frozenset(expand_all(asked.nodes))
     if (asked.ids and not selectors) or (asked.nodes and not nodes):
         return Question((), selectors, nodes)
-    conditions = and_(true(), *_plain(asked, nodes), _in_time(asked))
+    conditions = and_(true(), *_column_conditions(asked, nodes), _in_time(asked))
     sources = _sources(asked, sorted({s.job_id for s in selectors}))
     return Question(tuple(select(*COLUMNS).where(source, conditions) for source in sources), selectors, nodes)
 
 
 def _sources(asked: RecordFilter, ids: list[int]) -> tuple[ColumnElement[bool], ...]:
-    """Conditions that have an index each, alone or (names, users) with one of `_plain`."""
+    """Returns conditions that have an index each, alone or (names, users) with one of `_column_conditions`."""
     if ids:
         by_leader = and_(IS_OF_HET, JOB.c.het_job_id.in_(ids))
         return JOB.c.job_id.in_(ids), and_(IS_OF_ARRAY, JOB.c.array_job_id.in_(ids)), by_leader
     if asked.names:
         return (true(),)
-    return ended_since(asked.start_at_us), IS_ACTIVE
+    ended = [ended_since(asked.start_at_us)]
+    if asked.end_at_us and not {JobState.PENDING, JobState.RESIZING, *ALLOCATED_STATES} & _states(asked)[0]:
+        ended.append(JOB.c.end_at_us <= asked.end_at_us)  # else a window of long ago would be read up to the present
+    return and_(*ended), IS_ACTIVE
 
 
-def _plain(asked: RecordFilter, nodes: frozenset[str]) -> Iterator[ColumnElement[bool]]:
+def _states(asked: RecordFilter) -> tuple[frozenset[JobState], bool]:
+    """Returns the states, and whether they are all."""
+    return parse_job_states(",".join(asked.states) or "all")
+
+
+def _column_conditions(asked: RecordFilter, nodes: frozenset[str]) -> Iterator[ColumnElement[bool]]:
     for column, values in (
         (JOB.c.user_id, asked.uids),
         (JOB.c.account, asked.accounts),
@@ -163,9 +182,9 @@ def _plain(asked: RecordFilter, nodes: frozenset[str]) -> Iterator[ColumnElement
 
 def _in_time(asked: RecordFilter) -> ColumnElement[bool]:
     start_us, end_us = asked.start_at_us, asked.end_at_us
-    states, every = parse_job_states(",".join(asked.states) or "all")
+    states, every = _states(asked)
     if every:
-        existed = [*_overlap(JOB.c.submit_at_us, JOB.c.end_at_us, start_us, end_us)]
+        existed = [*_overlap(JOB.c.submit_at_us, END, start_us, end_us)]
         if not asked.ids and existed:
             existed.append(_WAS_ELIGIBLE)
         return and_(true(), *existed, *([JOB.c.eligible_at_us <= end_us] if end_us else []))
@@ -175,25 +194,27 @@ def _in_time(asked: RecordFilter) -> ColumnElement[bool]:
 
 
 def _in_state(state: JobState, start_us: int, end_us: int) -> ColumnElement[bool]:
-    """The job was in the state at some time of the window."""
+    """Returns the condition that the job was in the state at some time of the window."""
     if state is JobState.PENDING:
         since = case((JOB.c.eligible_at_us > JOB.c.submit_at_us, JOB.c.eligible_at_us), else_=JOB.c.submit_at_us)
         until = case((JOB.c.start_at_us > 0, JOB.c.start_at_us), else_=JOB.c.end_at_us)
         return and_(_WAS_ELIGIBLE, *_overlap(since, until, start_us, end_us))
-    if state in HOLDING_STATES:
-        # CONFIGURING and COMPLETING pass in seconds and are not recorded with times of their own.
+    if state in ALLOCATED_STATES:
+        # CONFIGURING and COMPLETING last seconds; their times are not recorded.
         now = true() if state is JobState.RUNNING else JOB.c.state == int(state)
-        return and_(now, JOB.c.start_at_us > 0, *_overlap(JOB.c.start_at_us, JOB.c.end_at_us, start_us, end_us))
-    # What is ending now has no time of its end yet: it is in a window that is open to now.
-    bounds = [JOB.c.end_at_us >= start_us, JOB.c.end_at_us <= end_us]
-    ended = and_(*bounds) if end_us else or_(bounds[0], JOB.c.end_at_us == 0)
+        return and_(now, JOB.c.start_at_us > 0, *_overlap(JOB.c.start_at_us, END, start_us, end_us))
+    if state is JobState.RESIZING:  # earlier ends are in JOB_SPAN: resized.py chooses
+        return and_(_also(state), *_overlap(JOB.c.start_at_us, END, start_us, end_us))
+    ended = END.between(start_us, end_us) if end_us else start_us <= END
     return and_(or_(JOB.c.state == int(state), _also(state)), ended)
 
 
 def _also(state: JobState) -> ColumnElement[bool]:
-    """Rows of another state that count as this one: see `records.shown_state`."""
+    """Returns the condition for rows of another state that count as this one: see `records.shown_state`."""
     if state is JobState.REQUEUED:
         return false()
+    if state is JobState.RESIZING:
+        return JOB.c.resized_at_us > 0
     ending = and_(JOB.c.state == int(JobState.COMPLETING), JOB.c.end_state == int(state))
     if state is not JobState.PREEMPTED:
         return ending
@@ -203,7 +224,7 @@ def _also(state: JobState) -> ColumnElement[bool]:
 def _overlap(
     since: ColumnElement[int], until: ColumnElement[int], start_us: int, end_us: int
 ) -> Iterator[ColumnElement[bool]]:
-    """[since, until) meets the window; until 0 = still going on."""
+    """Returns the condition that [since, until) overlaps the window; until 0 = not over."""
     if start_us:
         yield or_(until >= start_us, until == 0)
     if end_us:

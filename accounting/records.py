@@ -1,24 +1,32 @@
 """sacct's records: rows, their steps and requests, in the order of job ids.
 
 First only the keys of all rows that match are read and sorted; then records are read a page at a time. No transaction
-stays open while a caller digests a page, since an open reader keeps the database's log from being cut.
+stays open while the caller processes a page, since an open reader keeps the database's log from being truncated.
 
-Without `duplicates`, of several attempts of a job that match the last one is shown, as Slurm does.
+Without `duplicates`, only the last matching attempt of a job is shown, as in Slurm.
+
+A job that has been resized has a record for each of its sizes, as in Slurm: first the present one, which begins with
+the last resize, then those that ended with a resize (RESIZING), the newest first. A step is shown with the size at
+which it was created; script and extern step with the last.
 """
 
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+
+# Any: values of rows, which SQLAlchemy does not type
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
-from accounting.filter import Record, RecordFilter, StepRecord
-from accounting.query import Ids, Question, question
+from accounting.dbrow import DbRow, Query
+from accounting.filter import FilterRecord, RecordFilter, StepRecord
+from accounting.query import END, Ids, Question, question
+from accounting.resized import by_size, is_asked, resizes_of
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, split_strings
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState, Reason
@@ -31,18 +39,19 @@ RECORDS_MAX = 1_000_000
 
 #: A key as one number, to sort millions of them: job ids end at 31 bits, attempts far below 2^20.
 _ATTEMPT_BITS = 20
-_ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 
 _STATES = {int(state): state for state in JobState}
 _Row = Sequence[Any]
-_R = TypeVar("_R", Record, StepRecord)
+_R = TypeVar("_R", FilterRecord, StepRecord)
 _NodeShare = tuple[Any, ...]  # node, cpus, MB, tasks, GRES, cpu numbers (since they are kept)
 _decode_alloc = msgspec.json.Decoder(tuple[_NodeShare, ...]).decode
 
-#: Fields of a record that are columns of the job, as they are, and what else is read of it.
-_JOB_FIELDS = tuple(name for name in Record.__struct_fields__ if name in JOB.c and name not in ("state", "array_tasks"))
-_JOB_COLUMNS = [*(JOB.c[name] for name in _JOB_FIELDS), JOB.c.state, JOB.c.end_state, JOB.c.array_tasks, JOB.c.alloc,
-                JOB.c.spec_hash, JOB_REQUEST.c.request]  # fmt: skip
+#: Fields of a record that are columns of the job, unchanged, and further columns that are read.
+_JOB_FIELDS = tuple(
+    name for name in FilterRecord.__struct_fields__ if name in JOB.c and name not in ("state", "array_tasks")
+)
+_JOB_COLUMNS = [*(END if name == "end_at_us" else JOB.c[name] for name in _JOB_FIELDS),
+                JOB.c.state, JOB.c.end_state, JOB.c.array_tasks, JOB.c.alloc, JOB.c.spec_hash, JOB_REQUEST.c.request]  # fmt: skip
 _STEP_FIELDS = tuple(
     name for name in StepRecord.__struct_fields__ if name in STEP.c and name not in ("state", "tres_alloc", "request")
 )
@@ -61,9 +70,9 @@ class RecordsUnavailable(Exception):
 class Records:
     """Reads a database that the controller keeps. May be used from several threads."""
 
-    def __init__(self, place: str | Path) -> None:
-        self.place = place
-        self._engine = read_engine(place)
+    def __init__(self, address: str | Path) -> None:
+        self.address = address
+        self._engine = read_engine(address)
 
     def __enter__(self) -> "Records":
         return self
@@ -75,12 +84,12 @@ class Records:
         """Close the connections."""
         self._engine.dispose()
 
-    def list(self, asked: RecordFilter) -> Iterator[Record]:
-        """All records that match, by job id and attempt. Raises BadValue before the first, RecordsUnavailable."""
+    def list(self, asked: RecordFilter) -> Iterator[FilterRecord]:
+        """Yields all records that match, by job id and attempt. Raises BadValue before the first, RecordsUnavailable."""
         asking = question(asked)
         return self._pages(asking, asked)
 
-    def _pages(self, asking: Question, asked: RecordFilter) -> Iterator[Record]:
+    def _pages(self, asking: Question, asked: RecordFilter) -> Iterator[FilterRecord]:
         try:
             with self._engine.connect() as connection:
                 keys = _keys(connection, asking, asked.duplicates)
@@ -89,9 +98,9 @@ class Records:
                     page = _read_page(connection, asking, asked, keys[at : at + PAGE_RECORDS])
                 yield from page
         except SQLAlchemyError as error:
-            # The driver's words when it was asked at all; else the pool's (all connections are in use).
+            # The driver's text when it was reached; else the pool's (all connections are in use).
             said = error.orig if isinstance(error, DBAPIError) else error
-            raise RecordsUnavailable(f"accounting records {self.place}: {said}") from error
+            raise RecordsUnavailable(f"accounting records {self.address}: {said}") from error
 
 
 def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":
@@ -111,12 +120,12 @@ def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[
     return keys
 
 
-def _stream(connection: Connection, statement: Select[Any]) -> Iterator[Any]:
+def _stream(connection: Connection, statement: Query) -> Iterator[Any]:
     return iter(connection.execute(statement.execution_options(yield_per=PAGE_RECORDS)))
 
 
-def _read_page(connection: Connection, asking: Question, asked: RecordFilter, keys: "array[int]") -> list[Record]:
-    """Rows are taken apart by position, since a long answer is mostly this."""
+def _read_page(connection: Connection, asking: Question, asked: RecordFilter, keys: "array[int]") -> list[FilterRecord]:
+    """Rows are unpacked by position, since a long answer spends most of its time here."""
     job_ids = sorted({key >> _ATTEMPT_BITS for key in keys})
     wanted = set(keys)
     tables = JOB.outerjoin(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
@@ -128,24 +137,36 @@ def _read_page(connection: Connection, asking: Question, asked: RecordFilter, ke
         statement = select(*_STEP_COLUMNS).where(STEP.c.job_id.in_(job_ids))
         for job_id, attempt, *step in connection.execute(statement.order_by(STEP.c.step_id)):
             steps.setdefault((job_id, attempt), []).append(step)
-    specs: dict[bytes, Any] = {}
+    specs: dict[bytes, DbRow] = {}
     if asked.with_script or asked.with_environment:
         hashes = sorted({job[_SPEC_HASH] for job in jobs})
         for spec in connection.execute(select(JOB_SPEC).where(JOB_SPEC.c.spec_hash.in_(hashes))):
             specs[spec.spec_hash] = spec
-    return [
+    records = [
         _record(asking, asked, job, steps.get((job[_ID], job[_ATTEMPT]), ()), specs.get(job[_SPEC_HASH]))
         for job in jobs
     ]
+    resized = sorted({record.job_id for record in records if record.resized_at_us})
+    if resized:
+        spans = resizes_of(connection, resized)
+        records = [
+            size
+            for one in records
+            for size in by_size(one, spans.get((one.job_id, one.attempt), ()))
+            if size is one or is_asked(asked, size)
+        ]
+    return [_cut(asked, record) for record in records]
 
 
-def _record(asking: Question, asked: RecordFilter, job: _Row, steps: Sequence[_Row], spec: Any) -> Record:
+def _record(
+    asking: Question, asked: RecordFilter, job: _Row, steps: Sequence[_Row], spec: DbRow | None
+) -> FilterRecord:
     state, end_state, array_tasks, alloc, _, request = job[len(_JOB_FIELDS) :]
     array_job_id, array_task_id, het_job_id, het_offset = (job[at] for at in _IDS)
     ids = Ids(job[_ID], array_job_id, array_task_id, array_tasks, het_job_id, het_offset)
     chosen = asking.wanted_steps(ids) if asking.selectors else None
     shares = {share[0]: share for share in _decode_alloc(alloc)} if steps else {}
-    record = Record(
+    return FilterRecord(
         state=shown_state(state, end_state, job[_REASON]),
         array_tasks=array_tasks or "",
         steps=tuple(
@@ -156,15 +177,14 @@ def _record(asking: Question, asked: RecordFilter, job: _Row, steps: Sequence[_R
         request=request or b"{}",
         **dict(zip(_JOB_FIELDS, job, strict=False)),
     )
-    return _cut(asked, record)
 
 
 def shown_state(state: int, end_state: int | None, reason: str) -> JobState:
-    """What the controller's word for an attempt's state is to who asks later.
+    """The shown state of an attempt, derived from the stored one.
 
-    One that was preempted and queued again is REQUEUED to the controller, and PREEMPTED here. One whose end is decided is
-    what it will be, as in Slurm, also while processes of it are still there (COMPLETING): programs that have cancelled a
-    job wait for this word.
+    One that was preempted and requeued is REQUEUED in the controller, and PREEMPTED here. One whose end is decided has
+    its end state, as in Slurm, even while processes of it are left (COMPLETING): programs that have cancelled a job
+    wait for this state.
     """
     if state == JobState.REQUEUED and reason == Reason.PREEMPTED:
         return JobState.PREEMPTED
@@ -195,7 +215,7 @@ def _tres(share: _NodeShare) -> str:
 
 
 def _cut(asked: RecordFilter, record: _R) -> _R:
-    """--truncate: no start before the window, no end after it; what still runs then ends with it."""
+    """Applies --truncate: no start before the window, no end after it; a job that still ran then ends with it."""
     if not asked.truncate or not record.start_at_us:
         return record
     times: dict[str, int] = {}

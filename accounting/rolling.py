@@ -1,24 +1,24 @@
-"""The roll-up: counts what attempts have used into hours, days and months, once, in small transactions.
+"""The roll-up: counts the usage of attempts into hours, days and months, once, in small transactions.
 
-A pass brings the books to a whole hour, its target, in phases, each a page of attempts at a time:
+A pass counts all usage up to a whole hour, its target, in phases, each a page of attempts at a time:
     SCAN     attempts that have not ended: counted up to the target, and entered in `rollup_open` as counted until then
     ENDED    attempts that ended until the target, in the order of their ends: counted to the end, and settled
-    AFTER    attempts that ended since the target: counted up to it, as those of SCAN
-    LATE     attempts of `rollup_open` that have ended before what is counted: what came after the end is taken back
-    CLUSTER  what the cluster had in each hour, and what of it was down
+    AFTER    attempts that ended after the target: counted up to it, as those of SCAN
+    LATE     attempts of `rollup_open` that ended before the counted time: usage after the end is subtracted again
+    CLUSTER  the cluster's capacity in each hour, and the part of it that was down
     FOLD     the cluster's hours are added to its days and months (clusterdays.py)
-Then the cursor is at the target: all usage until there is in the books.
+Then the cursor is at the target: all usage up to it is counted.
 
-Why nothing is counted twice or left out, whatever stops a pass in its middle:
-    - A page's amounts, what is counted of each of its attempts and how far the phase has come are one transaction. A
-      pass that was interrupted goes on with the target that it had (`rollup_mark`).
+Why nothing is counted twice or left out, even when a pass is interrupted:
+    - A page's amounts, the counted time of its attempts and the progress of the phase are one transaction. An
+      interrupted pass continues with its target (`rollup_mark`).
     - An attempt is active when SCAN sees it, and then in `rollup_open`; or it has ended before, and ENDED or AFTER
-      finds it. The end of one that SCAN has seen may be told later, and may lie before an hour that is counted (its
-      node was out of reach): it is in `rollup_open`, where LATE finds it. No hour has to be done again, and no history
-      to be read twice.
-    - The target lies some time before what the controller has committed (ctld/runtime/rolling.py), so that every start
-      before it is in the database.
-A history that was there before the first pass is counted by ENDED alone, in its order, however long that takes.
+      finds it. The end of one that SCAN has seen may be reported later, and may be before an hour that is counted (its
+      node was unreachable): it is in `rollup_open`, where LATE finds it. No hour has to be recounted, and no history
+      read twice.
+    - The target is some time before the last commit (ctld/runtime/rolling.py), so that every start before it is in the
+      database.
+A history older than the first pass is counted by ENDED alone, in its order, however long that takes.
 
 Each write is fenced by the caller's `begin`: a deposed controller writes nothing. Reads are outside of it, so that the
 write lock is held for the rows of one page and no longer.
@@ -27,15 +27,16 @@ Deliberately absent: when a pass is made (ctld/runtime/rolling.py), the arithmet
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select
 
 from accounting.clusterdays import Changes, fold, pages
 from accounting.clusterhours import count_hours
+from accounting.dbrow import DbRow, Query
 from accounting.numbers import Numbers
-from accounting.pasts import Pasts
+from accounting.past_intervals import PastIntervals
 from accounting.query import HAS_ENDED, IS_ACTIVE, ended_since
 from accounting.rollup import HOUR_US, Attempt, Calendar, Sums, purged_to, settle
 from accounting.schema import JOB, STEP
@@ -57,38 +58,41 @@ _COLUMNS = (
     JOB.c.suspended_at_us, JOB.c.tres_alloc, JOB.c.tres_req, JOB.c.array_tasks, JOB.c.assoc_id, JOB.c.account,
     JOB.c.user_name, JOB.c.user_id, JOB.c.partition, JOB.c.wckey, JOB.c.qos,
 )  # fmt: skip
-#: Kinds of figures of a step (proto UsageMetric.Kind) that are energy: measured, and estimated where none was.
+#: Kinds of figures of a step (proto UsageMetric.Kind) that are energy: measured, and estimated where not measured.
 _ENERGY = ("9", "11")
+#: Maximum energy of a step that is counted (ten megawatts for three years): a node may report any number, and the
+#: usage of an account includes it from then on.
+_JOULES_MAX: Final = 1 << 50
 
 Begin = Callable[[], AbstractContextManager[Connection]]
 
 
 class Marks(NamedTuple):
-    """How far the roll-up has come; names are those of `rollup_mark`."""
+    """The progress of the roll-up; names are those of `rollup_mark`."""
 
-    cursor_us: int = 0  # everything until here is counted
-    target_us: int = 0  # of the pass that is under way, or was last
-    from_us: int = 0  # where the cursor was when it began
-    now_us: int = 0  # when it began
+    cursor_us: int = 0  # everything before this is counted
+    target_us: int = 0  # of the present or last pass
+    from_us: int = 0  # the cursor at its beginning
+    now_us: int = 0  # time of its beginning
     phase: int = DONE
     scan_job: int = -1  # the last attempt of SCAN, or of AFTER
     scan_attempt: int = 0
     scan_end_us: int = 0
-    ended_us: int = 0  # the last attempt of ENDED, of all passes
+    ended_us: int = 0  # the last attempt of ENDED, over all passes
     ended_job: int = 0
     ended_attempt: int = 0
-    purged_us: int = 0  # hours before this are purged, and stay so; days and months that were over by then, too
+    purged_us: int = 0  # hours before this are purged, for good; days and months that were over by then, too
     folded_us: int = 0  # hours of the cluster before this are in its days and months
 
 
 def read_marks(connection: Connection) -> Marks:
-    """As committed."""
+    """The marks as committed."""
     found = {name: value for name, value in connection.execute(select(ROLLUP_MARK)) if name in Marks._fields}
     return Marks(**found)
 
 
 class Roller:
-    """Brings the books up to date. One thread; one of it for a database."""
+    """Rolls up usage. Single-threaded; only one per database."""
 
     def __init__(
         self, begin: Begin, read: Begin, calendar: Calendar, default_account: str, page: int = PAGE_ATTEMPTS
@@ -103,11 +107,12 @@ class Roller:
             self.marks = read_marks(connection)
 
     def advance(self, to_us: int, now_us: int) -> bool:
-        """One transaction's worth towards the last whole hour before `to_us`. False = there is nothing left to do."""
+        """Does one transaction's worth towards the last whole hour before `to_us`. False = there is no work left."""
         target_us = to_us - to_us % HOUR_US
         if self._is_stale:
             with self._read() as connection:
-                self.marks, self._is_stale = read_marks(connection), False
+                self.marks = read_marks(connection)
+                self._is_stale = False
         try:
             if self.marks.phase == DONE:
                 if target_us <= self.marks.cursor_us:
@@ -118,7 +123,7 @@ class Roller:
                 )  # fmt: skip
             _PHASES[self.marks.phase](self)
         except BaseException:
-            self._numbers.forget()  # what was changed in here may not have been committed
+            self._numbers.forget()  # ids that were assigned here may not have been committed
             self._is_stale = True
             raise
         return True
@@ -130,7 +135,7 @@ class Roller:
         after = _after((JOB.c.job_id, marks.scan_job), (JOB.c.attempt, marks.scan_attempt))
         query = (
             select(*_COLUMNS)
-            .where(IS_ACTIVE, JOB.c.job_id >= marks.scan_job, after)
+            .where(IS_ACTIVE, JOB.c.job_id >= marks.scan_job, after, _has_usage_before(marks.target_us))
             .order_by(JOB.c.job_id, JOB.c.attempt)
         )
         found = self._attempts(query)
@@ -144,7 +149,7 @@ class Roller:
         after = _after(
             (JOB.c.end_at_us, marks.ended_us), (JOB.c.job_id, marks.ended_job), (JOB.c.attempt, marks.ended_attempt)
         )
-        found = self._attempts(_by_end(marks.ended_us).where(JOB.c.end_at_us <= marks.target_us, after))
+        found = self._attempts(by_end(marks.ended_us).where(JOB.c.end_at_us <= marks.target_us, after))
         if found:
             last = found[-1].row
             self._count(found, ended_us=last.end_at_us, ended_job=last.job_id, ended_attempt=last.attempt)
@@ -156,7 +161,7 @@ class Roller:
         after = _after(
             (JOB.c.end_at_us, marks.scan_end_us), (JOB.c.job_id, marks.scan_job), (JOB.c.attempt, marks.scan_attempt)
         )
-        found = self._attempts(_by_end(marks.scan_end_us).where(after))
+        found = self._attempts(by_end(marks.scan_end_us).where(after))
         if found:
             last = found[-1].row
             self._count(found, scan_end_us=last.end_at_us, scan_job=last.job_id, scan_attempt=last.attempt)
@@ -210,7 +215,7 @@ class Roller:
 
     # ---- a page --------------------------------------------------------------------------------------------------
 
-    def _attempts(self, query: Any) -> list["_Found"]:
+    def _attempts(self, query: Query) -> list["_Found"]:
         with self._read() as connection:
             rows = connection.execute(query.limit(self._page)).all()
             ids = sorted({row.job_id for row in rows if row.job_id is not None})
@@ -219,16 +224,16 @@ class Roller:
                 (job_id, attempt): (counted_us, key_id)
                 for job_id, attempt, counted_us, key_id in connection.execute(select(ROLLUP_OPEN).where(is_ours))
             }
-            pasts = Pasts(connection, JOB_SPAN.c.job_id.in_(ids), is_whole=True)
+            intervals = PastIntervals(connection, JOB_SPAN.c.job_id.in_(ids), is_whole=True)
             energy = _energy(connection, sorted({row.job_id for row in rows if row.end_at_us}))
         found = []
         for row in rows:
             key = (row.job_id, row.attempt)
-            found.append(_Found(row, pasts.attempt_of(row), counted.get(key), energy.get(key, 0)))
+            found.append(_Found(row, intervals.attempt_of(row), counted.get(key), energy.get(key, 0)))
         return found
 
     def _count(self, found: Sequence["_Found"], **marks: int) -> None:
-        """Enter a page, in one transaction with how far the phase has come."""
+        """Enters a page, in one transaction with the phase's progress."""
         target_us = self.marks.target_us
         sums = Sums(self._calendar)
         with self._begin() as connection:
@@ -236,7 +241,7 @@ class Roller:
             opened: list[dict[str, int]] = []
             closed: list[tuple[int, int]] = []
             for row, times, counted, energy in found:
-                if row.job_id is None:  # its row is gone: there is nothing more to find out
+                if row.job_id is None:  # its row is gone: no further usage is known
                     closed.append((row.open_job, row.open_attempt))
                     continue
                 self._want(sums, row, counted)
@@ -262,13 +267,13 @@ class Roller:
                 )
             self._write_marks(connection, **marks)
 
-    def _want(self, sums: Sums, row: Any, counted: tuple[int, int] | None) -> None:
-        """That it waited, where that is not counted yet."""
+    def _want(self, sums: Sums, row: DbRow, counted: tuple[int, int] | None) -> None:
+        """Adds its waiting time, unless that is counted already."""
         marks = self.marks
         if counted or not row.eligible_at_us or 0 < row.start_at_us <= marks.from_us:
             return
         if marks.phase == LATE or (marks.phase == AFTER and not row.start_at_us and row.end_at_us > marks.now_us):
-            return  # SCAN has seen it waiting
+            return  # SCAN has counted its waiting time
         until_us = min(row.start_at_us or row.end_at_us or marks.target_us, marks.target_us)
         amounts = wanted_of(row.tres_req, row.array_tasks)
         sums.want(amounts, max(row.eligible_at_us, marks.from_us), until_us)
@@ -307,7 +312,7 @@ class Roller:
         self.marks = self.marks._replace(**marks)
 
 
-#: Above all job ids: an order by end, job and attempt goes on with the next end.
+#: Above all job ids: an order by end, job and attempt continues with the next end.
 _LAST_ID: Final = 2**62
 
 _PHASES: dict[int, Callable[[Roller], None]] = {
@@ -321,20 +326,26 @@ _PHASES: dict[int, Callable[[Roller], None]] = {
 
 
 class _Found(NamedTuple):
-    """One attempt of a page; `counted`: until when it is, and for whom."""
+    """One attempt of a page; `counted`: until when it is counted, and for whom."""
 
-    row: Any
+    row: DbRow
     times: Attempt
     counted: tuple[int, int] | None
     energy_j: int
 
 
-def _by_end(since_us: int) -> Any:
+def _has_usage_before(target_us: int) -> ColumnElement[bool]:
+    """Whether an attempt waited or ran before the target. Others need no page: the queue may be long, and new."""
+    return or_(JOB.c.eligible_at_us < target_us, JOB.c.start_at_us.between(1, target_us - 1))
+
+
+def by_end(since_us: int) -> Query:
+    """The jobs that have ended since then, in the order in which the roll-up reads them."""
     return select(*_COLUMNS).where(ended_since(since_us)).order_by(JOB.c.end_at_us, JOB.c.job_id, JOB.c.attempt)
 
 
-def _after(*parts: tuple[ColumnElement[Any], int]) -> ColumnElement[bool]:
-    """What comes behind these values in the order of these columns."""
+def _after(*parts: tuple[ColumnElement[object], int]) -> ColumnElement[bool]:
+    """Returns the condition for rows after these values in the order of these columns."""
     (column, value), *rest = parts
     if not rest:
         return column > value
@@ -342,12 +353,12 @@ def _after(*parts: tuple[ColumnElement[Any], int]) -> ColumnElement[bool]:
 
 
 def _energy(connection: Connection, job_ids: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Joules that the steps of these jobs have used, as far as it is known."""
+    """Returns the joules that the steps of these jobs have used, as far as known and plausible."""
     found: dict[tuple[int, int], int] = {}
     asked = select(STEP.c.job_id, STEP.c.attempt, STEP.c.usage).where(STEP.c.job_id.in_(job_ids), STEP.c.usage != "")
     for job_id, attempt, usage in connection.execute(asked):
         if any(f'"{kind}":' in usage for kind in _ENERGY):
             figures = msgspec.json.decode(usage)
-            joules = next(figures[kind][0] for kind in _ENERGY if kind in figures)
+            joules = min(next(figures[kind][0] for kind in _ENERGY if kind in figures), _JOULES_MAX)
             found[job_id, attempt] = found.get((job_id, attempt), 0) + joules
     return found

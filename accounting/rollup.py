@@ -1,16 +1,16 @@
 """The arithmetic of the roll-up: from the times of one attempt to amounts of TRES in hours, days and months. Pure.
 
 Rules
-    - An attempt uses what it holds from its start to its end. While it is suspended it uses nothing, as in Slurm,
-      although its memory and devices are not free: what it could not use is not charged. A change of what it holds
-      counts from the microsecond of the change. Each attempt of a requeued job counts for itself.
-    - An amount is a whole number of TRES-microseconds, so that sums are exact in any order; it becomes whole seconds
-      where it is shown. Memory is in megabytes. UsageFactor of a QOS is no part of it: reports say what was allocated;
-      the factor belongs to RawUsage and to limits in minutes, as in Slurm.
-    - Each amount is entered under the hour (since 1970), and under the local day and month that it lies in. Days and
-      months are not made from hours, so that they are right also where a day does not begin with a whole hour of UTC.
-    - Counting goes on from where it came to: `between(a, b)` and `between(b, c)` are together `between(a, c)`. What was
-      counted too far, since the end was told late, is the same with a minus.
+    - An attempt uses its allocation from its start to its end. While it is suspended it uses nothing, as in Slurm,
+      although its memory and devices are not free. A change of its allocation counts from the microsecond of the
+      change. Each attempt of a requeued job counts for itself.
+    - An amount is a whole number of TRES-microseconds, so that sums are exact in any order; it is rounded to seconds
+      where it is shown. Memory is in megabytes. UsageFactor of a QOS is not applied: reports show allocations; the
+      factor belongs to RawUsage and to limits in minutes, as in Slurm.
+    - Each amount is entered under its hour (since 1970), and under its local day and month. Days and months are not
+      summed from hours, so that they are exact even where a day does not begin with a whole hour of UTC.
+    - Counting continues at its last position: `between(a, b)` and `between(b, c)` add up to `between(a, c)`. Usage that
+      was counted beyond an end that was reported late is subtracted in the same way.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,33 +22,33 @@ from penstock.values.localtime import DAY_S, US, Offsets, civil, from_local_us, 
 from penstock.values.tres import parse_tres
 
 HOUR_US: Final = 3600 * US
-#: Periods that usage is kept for.
+#: Periods of the usage tables.
 HOUR, DAY, MONTH = range(3)
-#: Texts of allocations that are remembered: the jobs of a cluster have few different ones.
+#: Texts of allocations that are cached: the jobs of a cluster have few different ones.
 _TEXTS_KEPT: Final = 16_384
 
 
 class Attempt(NamedTuple):
-    """What of an attempt the arithmetic looks at. Times in microseconds, 0 = has not happened."""
+    """An attempt as the arithmetic needs it. Times in microseconds, 0 = not happened."""
 
     start_at_us: int
     end_at_us: int
-    tres: str  # what it holds, or held at its end
+    tres: str  # its allocation, or the last one
     suspended_since_us: int = 0  # it is suspended now
-    suspended: tuple[tuple[int, int], ...] = ()  # suspensions that are over
-    changes: tuple[tuple[int, str], ...] = ()  # (until when, what it held until then), oldest first
+    suspended: tuple[tuple[int, int], ...] = ()  # past suspensions
+    changes: tuple[tuple[int, str], ...] = ()  # past allocations with the end of each, oldest first
 
 
-class Piece(NamedTuple):
-    """A time in which an attempt held the same all along and was not suspended."""
+class RollupPiece(NamedTuple):
+    """An interval in which an attempt's allocation was constant and not suspended."""
 
     from_us: int
     until_us: int
     tres: str
 
 
-def pieces(attempt: Attempt, from_us: int, until_us: int) -> Iterator[Piece]:
-    """What the attempt used in [from, until), its end not looked at."""
+def pieces(attempt: Attempt, from_us: int, until_us: int) -> Iterator[RollupPiece]:
+    """The usage of the attempt in [from, until), ignoring its end."""
     at_us = max(from_us, attempt.start_at_us)
     for change_us, tres in attempt.changes:
         if change_us > at_us:
@@ -57,7 +57,7 @@ def pieces(attempt: Attempt, from_us: int, until_us: int) -> Iterator[Piece]:
     yield from _running(attempt, at_us, until_us, attempt.tres)
 
 
-def _running(attempt: Attempt, from_us: int, until_us: int, tres: str) -> Iterator[Piece]:
+def _running(attempt: Attempt, from_us: int, until_us: int, tres: str) -> Iterator[RollupPiece]:
     stops = attempt.suspended
     if attempt.suspended_since_us:
         stops = (*stops, (attempt.suspended_since_us, max(until_us, attempt.suspended_since_us)))
@@ -67,15 +67,15 @@ def _running(attempt: Attempt, from_us: int, until_us: int, tres: str) -> Iterat
         if since_us >= until_us:
             break
         if since_us > from_us:
-            yield Piece(from_us, since_us, tres)
+            yield RollupPiece(from_us, since_us, tres)
         from_us = again_us
     if from_us < until_us:
-        yield Piece(from_us, until_us, tres)
+        yield RollupPiece(from_us, until_us, tres)
 
 
 @lru_cache(maxsize=_TEXTS_KEPT)
 def amounts_of(tres: str) -> tuple[tuple[str, int], ...]:
-    """What a text of an allocation means, without what is none."""
+    """Parses the text of an allocation, without TRES that are not usage."""
     return tuple((name, amount) for name, amount in parse_tres(tres).items() if amount)
 
 
@@ -84,10 +84,10 @@ class Calendar:
 
     def __init__(self, offsets: Offsets) -> None:
         self._offsets = offsets
-        self._days: dict[int, tuple[int, int, int]] = {}  # local day -> where it begins, where the next does, month
+        self._days: dict[int, tuple[int, int, int]] = {}  # local day -> its start, the start of the next, month
 
     def day_of(self, at_us: int) -> tuple[int, int, int]:
-        """When the local day of an instant begins, when the next one does, and when its month began."""
+        """The start of an instant's local day, that of the next one, and that of its month."""
         local_day = to_local_s(self._offsets, at_us) // DAY_S
         found = self._days.get(local_day)
         if found is None:
@@ -98,22 +98,22 @@ class Calendar:
         return found
 
     def month_of(self, at_us: int) -> tuple[int, int]:
-        """When the local month of an instant begins, and when the next one does."""
+        """The start of an instant's local month, and that of the next one."""
         start_us = self.day_of(at_us)[2]
         following_us = self.day_of(start_us + 32 * DAY_S * US)[2]
         return start_us, following_us
 
 
 def purged_to(calendar: Calendar, before_us: int) -> tuple[int, int, int]:
-    """What begins before these goes when usage before an instant is purged: hours, and days and months that are over by
-    then. The day and the month of the instant itself go on to count."""
+    """The bounds of a purge before an instant: hours, days and months that begin before them are deleted. The day and
+    the month of the instant itself continue to count."""
     if before_us <= 0:
         return 0, 0, 0
     return before_us, calendar.day_of(before_us)[0], calendar.month_of(before_us)[0]
 
 
 def periods(calendar: Calendar, from_us: int, until_us: int) -> Iterator[tuple[int, int, int]]:
-    """[from, until) in its hours, days and months: (which kind, its start, microseconds in it)."""
+    """Divides [from, until) into its hours, days and months: (which kind, its start, microseconds in it)."""
     at_us = from_us
     while at_us < until_us:
         hour_us = at_us - at_us % HOUR_US
@@ -133,7 +133,7 @@ def periods(calendar: Calendar, from_us: int, until_us: int) -> Iterator[tuple[i
 
 
 class Sums:
-    """Amounts by period, TRES and key, to be added to what is there."""
+    """Amounts by period, TRES and key, to be added to the tables."""
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
@@ -141,8 +141,8 @@ class Sums:
         self.allocated: dict[tuple[int, str], int] = {}  # by hour
         self.wanted: dict[tuple[int, str], int] = {}  # by hour
 
-    def add(self, key_id: int, found: Iterator[Piece], sign: int = 1) -> None:
-        """Enter what `pieces` found. `sign` -1 takes it back."""
+    def add(self, key_id: int, found: Iterator[RollupPiece], sign: int = 1) -> None:
+        """Adds the result of `pieces`. `sign` -1 subtracts it."""
         for piece in found:
             amounts = amounts_of(piece.tres)
             for kind, start_us, length_us in periods(self._calendar, piece.from_us, piece.until_us):
@@ -155,7 +155,7 @@ class Sums:
                         self.allocated[start_us, name] = self.allocated.get((start_us, name), 0) + use
 
     def want(self, amounts: Mapping[str, int], from_us: int, until_us: int) -> None:
-        """Enter that a job waited for these amounts."""
+        """Adds the amounts that a job waited for."""
         at_us = from_us
         while at_us < until_us:
             hour_us = at_us - at_us % HOUR_US
@@ -166,7 +166,7 @@ class Sums:
             at_us = next_us
 
     def energy(self, key_id: int, at_us: int, joules: int, sign: int = 1) -> None:
-        """Energy is no rate: it is entered whole, in joules, where the attempt ended."""
+        """Adds energy, which is no rate: whole joules, at the end of the attempt."""
         for kind, start_us, _ in periods(self._calendar, at_us, at_us + 1):
             entry = (start_us, "energy", key_id)
             self.usage[kind][entry] = self.usage[kind].get(entry, 0) + sign * joules * US
@@ -175,9 +175,10 @@ class Sums:
 
 
 def settle(sums: Sums, key_id: int, attempt: Attempt, counted_to_us: int, until_us: int) -> int:
-    """Count an attempt on, from `counted_to_us` (0 = not counted at all) until `until_us` or its end. Returns until when.
+    """Counts an attempt on, from `counted_to_us` (0 = not counted at all) until `until_us` or its end. Returns until
+    when.
 
-    An end before what is counted already takes back what came after it.
+    An end before the counted time subtracts the usage after it.
     """
     counted_to_us = max(counted_to_us, attempt.start_at_us)
     if attempt.end_at_us and attempt.end_at_us < counted_to_us:
@@ -188,11 +189,12 @@ def settle(sums: Sums, key_id: int, attempt: Attempt, counted_to_us: int, until_
     return max(counted_to_us, until_us)
 
 
-# ---- what the cluster had --------------------------------------------------------------------------------------------
+# ---- the cluster's capacity
+# -------------------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
-    """A time with an amount of each TRES. `until_us` 0 = it goes on."""
+    """An interval with an amount of each TRES. `until_us` 0 = not over."""
 
     from_us: int
     until_us: int
@@ -200,21 +202,21 @@ class Span(NamedTuple):
 
 
 class ClusterHour(NamedTuple):
-    """Of one TRES in one hour, in TRES-microseconds."""
+    """One TRES in one hour, in TRES-microseconds."""
 
-    units: int  # how many there were at the end
+    units: int  # the number at the end
     total_us: int
     down_us: int
     planned_down_us: int
 
 
 def overlap_us(span: tuple[int, int], from_us: int, until_us: int) -> int:
-    """How long a time (0 at its end = it goes on) lies in [from, until)."""
+    """The part of an interval (end 0 = not over) that is in [from, until)."""
     return max(0, min(span[1] or until_us, until_us) - max(span[0], from_us))
 
 
 def without(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What is left of a time when others are cut out of it; all of them have ends."""
+    """The remainder of an interval without others; all of them have ends."""
     from_us, until_us = span
     for other_from, other_until in sorted(others):
         if other_until <= from_us or other_from >= until_us:
@@ -227,7 +229,7 @@ def without(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> Iterato
 
 
 def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same times without overlaps, in order."""
+    """The same intervals without overlaps, in order."""
     found: list[tuple[int, int]] = []
     for from_us, until_us in sorted(spans):
         if found and from_us <= found[-1][1]:
@@ -246,11 +248,11 @@ def cluster_hour(
 ) -> dict[str, ClusterHour]:
     """One hour of the cluster, by TRES.
 
-    `had`: what it had since when. `nodes_down`: times of each node, with what it has. `planned_down`: maintenance, with
-    what of the node is kept for it. `away`: no controller was there, and all of the cluster is down.
+    `had`: the cluster's capacity over time. `nodes_down`: intervals of each node, with its capacity. `planned_down`:
+    maintenance, with the reserved part of the node. `away`: no controller was running, and the whole cluster is down.
 
-    A node's time is in one class at each moment: down while no controller was there; else planned to be down, whether or
-    not it was up; else down. What several of one class say of a node at a moment is as much as the largest.
+    A node's time is in one class at each moment: down while no controller was running; else planned to be down, whether
+    or not it was up; else down. Of several intervals of one class at a moment, the largest counts.
     """
     until_us = hour_us + HOUR_US
     gone = merged([(max(a, hour_us), min(b or until_us, until_us)) for a, b in away])
@@ -280,7 +282,7 @@ def cluster_hour(
 def _stretches(
     spans: Sequence[Span], gone: Sequence[tuple[int, int]], from_us: int, until_us: int
 ) -> Iterator[tuple[int, int]]:
-    """[from, until) without `gone`, cut wherever one of the spans begins or ends."""
+    """Yields [from, until) without `gone`, split wherever one of the spans begins or ends."""
     borders = {at for span in spans for at in (span.from_us, span.until_us) if from_us < at < until_us}
     cuts = sorted({from_us, until_us, *borders})
     for since_us, again_us in pairwise(cuts):
@@ -288,7 +290,7 @@ def _stretches(
 
 
 def _at(spans: Sequence[Span], at_us: int) -> Mapping[str, int]:
-    """The largest amounts that hold at a moment."""
+    """Returns the largest amounts at a moment."""
     found: dict[str, int] = {}
     for span in spans:
         if span.from_us <= at_us and (not span.until_us or at_us < span.until_us):
@@ -304,7 +306,7 @@ def _add(sums: dict[str, int], amounts: Mapping[str, int], length_us: int) -> No
 
 
 class Shares(NamedTuple):
-    """How an hour of the cluster was used, in seconds: Slurm's columns. All but `over` are together `reported`."""
+    """The division of an hour of the cluster, in seconds: Slurm's columns. All but `over` are together `reported`."""
 
     allocated: int
     down: int
@@ -316,8 +318,8 @@ class Shares(NamedTuple):
 
 
 def shares(total: int, allocated: int, down: int, planned_down: int, wanted: int) -> Shares:
-    """Slurm's way to fit an hour together. Jobs that ran on nodes that count as down (drained, or the controller was
-    away) leave less of it down; jobs that waited are planned as far as anything was left, the rest is over."""
+    """Divides an hour as Slurm does. Jobs that ran on nodes that count as down (drained, or without the controller)
+    reduce its down part; the demand of waiting jobs is planned up to the idle rest, the remainder is `over`."""
     room = max(0, total - allocated)
     planned_down = min(planned_down, room)
     down = min(down, room - planned_down)

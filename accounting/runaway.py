@@ -1,15 +1,15 @@
-"""Runaway jobs: the database has them as active, and the controller does not know them.
+"""Runaway jobs: active in the database, and unknown to the controller.
 
-The controller starts from the active rows, so that it knows all of them; a row comes to be one when a database was put
-together by hand or restored in parts. Repair gives such an attempt an end, as Slurm does: where its last step ended, else
-where it started; its steps that are open end with it. The roll-up takes back what was counted after that.
+The controller starts from the active rows, so that it knows all of them; runaway rows result from databases that were
+edited by hand or restored in parts. Repair gives such an attempt an end, as Slurm does: the end of its last step, else
+its start; open steps end with it. The roll-up subtracts the usage that was counted after that.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import Connection, and_, case, func, literal_column, select, update
 
+from accounting.dbrow import DbRow
 from accounting.query import IS_ACTIVE
 from accounting.schema import ENDED_FROM, JOB, STEP
 from penstock.values.states import JobState
@@ -23,13 +23,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def active(connection: Connection) -> list[Any]:
-    """All rows that are active: whoever asks knows which of them are really there."""
+def active(connection: Connection) -> list[DbRow]:
+    """Yields all active rows: the caller knows which of the jobs really exist."""
     return list(connection.execute(select(*_COLUMNS).where(IS_ACTIVE).order_by(JOB.c.job_id, JOB.c.attempt)))
 
 
 def fix(connection: Connection, attempts: Sequence[tuple[int, int]]) -> int:
-    """Give these an end. Returns how many were still active."""
+    """Ends these attempts. Returns how many were still active."""
     fixed = 0
     for job_id, attempt in attempts:
         steps = select(func.max(STEP.c.end_at_us)).where(STEP.c.job_id == job_id, STEP.c.attempt == attempt)

@@ -1,16 +1,17 @@
-"""Reading the audit log and the transactions, a page at a time.
+"""Reads the audit log and the transactions, a page at a time.
 
 No transaction stays open between two pages, as with records: pages go on from the last id, and rows are only ever added.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Column, Table, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
+from accounting.dbrow import DbRow, Query
 from accounting.schema import AUDIT, TXN
 
 PAGE_ROWS = 500
@@ -21,7 +22,7 @@ class TracesUnavailable(Exception):
 
 
 class AuditQuestion(NamedTuple):
-    """Which records. 0 and () do not filter; `until_us` is exclusive."""
+    """A query of the audit log. 0 and () do not filter; `until_us` is exclusive."""
 
     from_id: int = 0
     since_us: int = 0
@@ -31,7 +32,7 @@ class AuditQuestion(NamedTuple):
 
 
 class TxnQuestion(NamedTuple):
-    """Which transactions. 0 and () do not filter; `until_us` is exclusive."""
+    """A query of transactions. 0 and () do not filter; `until_us` is exclusive."""
 
     since_us: int = 0
     until_us: int = 0
@@ -43,18 +44,18 @@ class TxnQuestion(NamedTuple):
 
 
 class Traces:
-    """May be used from several threads."""
+    """Reads both logs. May be used from several threads."""
 
-    def __init__(self, place: str | Path) -> None:
-        self._place = place
-        self._engine = read_engine(place)
+    def __init__(self, address: str | Path) -> None:
+        self._address = address
+        self._engine = read_engine(address)
 
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
 
-    def audit(self, asked: AuditQuestion) -> Iterator[list[Any]]:
-        """Pages of rows of AUDIT, by id. Raises TracesUnavailable."""
+    def audit(self, asked: AuditQuestion) -> Iterator[list[DbRow]]:
+        """Pages of rows of AUDIT, in order of id. Raises TracesUnavailable."""
         statement = _in_time(select(AUDIT), AUDIT, asked.since_us, asked.until_us)
         if asked.users:
             statement = statement.where(AUDIT.c.user_name.in_(asked.users))
@@ -69,17 +70,17 @@ class Traces:
                 return
 
     def hash_of(self, audit_id: int) -> str:
-        """A record's hash, "" when it is not there. Raises TracesUnavailable."""
+        """A record's hash, "" when it does not exist. Raises TracesUnavailable."""
         found = self._read(select(AUDIT.c.hash).where(AUDIT.c.audit_id == audit_id))
         return str(found[0].hash) if found else ""
 
     def head(self) -> tuple[int, str]:
-        """The last record's number and hash; (0, "") = there is none. Raises TracesUnavailable."""
+        """The last record's id and hash; (0, "") = there is none. Raises TracesUnavailable."""
         found = self._read(select(AUDIT.c.audit_id, AUDIT.c.hash).order_by(AUDIT.c.audit_id.desc()).limit(1))
         return (int(found[0].audit_id), str(found[0].hash)) if found else (0, "")
 
-    def transactions(self, asked: TxnQuestion) -> Iterator[list[Any]]:
-        """Pages of rows of TXN, by id. Raises TracesUnavailable."""
+    def transactions(self, asked: TxnQuestion) -> Iterator[list[DbRow]]:
+        """Pages of rows of TXN, in order of id. Raises TracesUnavailable."""
         statement = _in_time(select(TXN), TXN, asked.since_us, asked.until_us)
         if asked.actors:
             statement = statement.where(TXN.c.actor.in_(asked.actors))
@@ -97,26 +98,26 @@ class Traces:
             if found:
                 yield found
 
-    def _pages(self, statement: Select[Any], table: Table, key: Any, after: int) -> Iterator[list[Any]]:
+    def _pages(self, statement: Query, table: Table, key: Column[int], after: int) -> Iterator[list[DbRow]]:
         while rows := self._read(statement.where(key > after).order_by(key).limit(PAGE_ROWS)):
             yield rows
             after = rows[-1]._mapping[key.name]
 
-    def _read(self, statement: Select[Any]) -> list[Any]:
+    def _read(self, statement: Query) -> list[DbRow]:
         try:
             with self._engine.connect() as connection:
                 return list(connection.execute(statement))
         except SQLAlchemyError as error:
             said = error.orig if isinstance(error, DBAPIError) else error
-            raise TracesUnavailable(f"audit log {self._place}: {said}") from error
+            raise TracesUnavailable(f"audit log {self._address}: {said}") from error
 
 
-def _in_time(statement: Select[Any], table: Table, since_us: int, until_us: int) -> Select[Any]:
+def _in_time(statement: Query, table: Table, since_us: int, until_us: int) -> Query:
     if since_us:
         statement = statement.where(table.c.at_us >= since_us)
     return statement.where(table.c.at_us < until_us) if until_us else statement
 
 
 def _names_one(joined: str, wanted: Sequence[str]) -> bool:
-    """Whether a list with commas holds one of them."""
+    """Whether a comma-separated list contains one of them."""
     return not wanted or any(word in wanted for word in joined.split(","))

@@ -1,23 +1,31 @@
-"""INSERT with ON CONFLICT, which SQLAlchemy keeps under each database's own name; all else of the SQL is common."""
+"""INSERT with ON CONFLICT, which SQLAlchemy has only in each database's own dialect; all other SQL is common."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+# Any: each database has its own class of INSERT, and columns have values of any type
 from typing import Any
 
-from sqlalchemy import Connection, Table
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Table, case
+from sqlalchemy.dialects import sqlite
 
-_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 #: Parts of `micros` in `seconds` (accounting/tables.py).
 MICROS = 1_000_000
+#: A sum of seconds saturates here: two such sums and a carry are still a BIGINT. Beyond it PostgreSQL refuses each
+#: addition, and SQLite makes the number a float.
+SECONDS_MAX = (1 << 62) - 1
 
 
 def insert_for(connection: Connection, table: Table) -> Any:
     """The INSERT of the connection's database."""
-    return _INSERTS[connection.dialect.name](table)
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # 20 modules that a cluster on SQLite does not need
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)
 
 
-def put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows, or give those with the same primary key these values. All rows have the same columns."""
+def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Inserts rows, or updates those with the same primary key to these values. All rows have the same columns."""
     if not rows:
         return
     statement = insert_for(connection, table)
@@ -26,22 +34,28 @@ def put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> Non
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
 
 
-def add(connection: Connection, table: Table, rows: list[dict[str, Any]], amounts: Iterable[str] = ("",)) -> None:
-    """Insert rows, or add to those with the same primary key. `amounts`: prefixes of pairs of `seconds` and `micros`."""
+def add(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, object]], amounts: Iterable[str] = ("",)
+) -> None:
+    """Inserts rows, or adds to those with the same primary key. `amounts`: prefixes of pairs of `seconds` and `micros`."""
     if not rows:
         return
     statement = insert_for(connection, table)
     keys = [column.name for column in table.primary_key]
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for prefix in amounts:
         seconds, micros = f"{prefix}seconds", f"{prefix}micros"
         sum_ = table.c[micros] + statement.excluded[micros]
-        values[seconds] = table.c[seconds] + statement.excluded[seconds] + sum_ // MICROS
+        values[seconds] = _saturated(_saturated(table.c[seconds]) + statement.excluded[seconds] + sum_ // MICROS)
         values[micros] = sum_ % MICROS
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
+
+
+def _saturated(seconds: ColumnElement[int]) -> ColumnElement[int]:
+    return case((seconds > SECONDS_MAX, SECONDS_MAX), (seconds < -SECONDS_MAX, -SECONDS_MAX), else_=seconds)
 
 
 def split(amount_us: int, prefix: str = "") -> Mapping[str, int]:
     """An amount as its two columns."""
     seconds, micros = divmod(amount_us, MICROS)
-    return {f"{prefix}seconds": seconds, f"{prefix}micros": micros}
+    return {f"{prefix}seconds": max(-SECONDS_MAX, min(seconds, SECONDS_MAX)), f"{prefix}micros": micros}

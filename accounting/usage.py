@@ -1,6 +1,6 @@
-"""Reports from what is rolled up: usage by whom, and how the cluster's time was used.
+"""Reports from the roll-up: usage by account and user, and the utilisation of the cluster.
 
-A window is read in as few rows as it can be: whole local months from `usage_month`, whole local days from `usage_day`,
+A window is read in as few rows as possible: whole local months from `usage_month`, whole local days from `usage_day`,
 the rest from `usage_hour`; of the cluster likewise. An hour belongs to a window when it begins in it. Where local days do
 not begin with a whole hour of UTC, a window that is not of whole days is read from hours alone.
 
@@ -8,9 +8,9 @@ Amounts are summed exactly and rounded to whole seconds once, where the answer i
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select
 
 from accounting.clusterdays import day_shares, hour_shares
 from accounting.rolling import Marks, read_marks
@@ -29,15 +29,17 @@ from accounting.tables import (
 from penstock.values.errors import BadValue
 from penstock.values.localtime import US
 
-#: What usage may be grouped by: a column of `usage_key`, or a time.
+#: Keys by which usage may be grouped: a column of `usage_key`, or a time.
 OWNERS = {"account": "account", "user": "user_name", "wckey": "wckey", "qos": "qos", "partition": "partition"}
 TIMES = ("month", "day", "hour")
-#: Numbers in one IN list, below every driver's limit.
+#: Numbers in one IN list, below the limit of every driver.
 _IDS_MAX = 5_000
+#: Seconds are summed in two halves: a sum of a few large numbers does not fit the type in which SQLite adds.
+_HALF = 1 << 31
 
 
 class UsageAsk(NamedTuple):
-    """Of several values of one field one must hold; () = any. Times are microseconds."""
+    """A query of usage. Of several values of one field one must hold; () = any. Times are microseconds."""
 
     start_at_us: int
     end_at_us: int
@@ -50,8 +52,8 @@ class UsageAsk(NamedTuple):
     partitions: tuple[str, ...] = ()
 
 
-class Owner(NamedTuple):
-    """Whose usage it is; field names are those of `usage_key`."""
+class UsageOwner(NamedTuple):
+    """The owner of usage; field names are those of `usage_key`."""
 
     key_id: int
     assoc_id: int
@@ -63,7 +65,7 @@ class Owner(NamedTuple):
     qos: str
 
 
-class Row(NamedTuple):
+class UsageRowValues(NamedTuple):
     """One line of a report."""
 
     keys: tuple[str, ...]
@@ -72,19 +74,19 @@ class Row(NamedTuple):
 
 
 def whole_s(amount_us: int) -> int:
-    """Rounded to the nearest."""
+    """Rounds to the nearest second."""
     return (amount_us + US // 2) // US
 
 
 def check_groups(group_by: Sequence[str], known: Sequence[str]) -> None:
-    """Raises BadValue."""
+    """Checks the keys of a report. Raises BadValue."""
     for word in group_by:
         if word not in known:
             raise BadValue(f"group by {word}: known are {', '.join(known)}")
 
 
 def tres_numbers(connection: Connection, names: Sequence[str]) -> dict[int, str]:
-    """The numbers of these TRES, as far as they have any; () = cpu, `all` = all."""
+    """The ids of these TRES that have one; () = cpu, `all` = all."""
     wanted = {name.lower() if name.lower() in FIXED_TRES else name for name in names} or {"cpu"}
     known = {number: name for name, number in FIXED_TRES.items()} | {
         number: name for number, name in connection.execute(select(TRES))
@@ -92,8 +94,10 @@ def tres_numbers(connection: Connection, names: Sequence[str]) -> dict[int, str]
     return {number: name for number, name in known.items() if "all" in wanted or name in wanted}
 
 
-def usage(connection: Connection, calendar: Calendar, ask: UsageAsk, sees: Callable[[Owner], bool]) -> list[Row]:
-    """TRES seconds by what `ask` groups by; only of owners that `sees` lets through. Raises BadValue."""
+def usage(
+    connection: Connection, calendar: Calendar, ask: UsageAsk, sees: Callable[[UsageOwner], bool]
+) -> list[UsageRowValues]:
+    """TRES seconds by the groups of `ask`; only of owners that `sees` accepts. Raises BadValue."""
     check_groups(ask.group_by, (*OWNERS, *TIMES))
     owners = {owner.key_id: owner for owner in _owners(connection, ask) if sees(owner)}
     names = tres_numbers(connection, ask.tres)
@@ -101,17 +105,21 @@ def usage(connection: Connection, calendar: Calendar, ask: UsageAsk, sees: Calla
         return []
     by_time = next((word for word in TIMES if word in ask.group_by), "")
     sums: dict[tuple[tuple[str, ...], str], int] = {}
-    for start_us, tres_id, key_id, seconds, micros in _rows(connection, calendar, ask, by_time, owners, names):
+    for start_us, tres_id, key_id, high, low, micros in _rows(connection, calendar, ask, by_time, owners, names):
         owner = owners.get(key_id)
         if owner is not None:
             keys = tuple(_key(word, owner, start_us) for word in ask.group_by)
             entry = (keys, names[tres_id])
-            sums[entry] = sums.get(entry, 0) + int(seconds) * US + int(micros)
-    return [Row(keys, tres, (whole_s(amount_us),)) for (keys, tres), amount_us in sorted(sums.items()) if amount_us]
+            sums[entry] = sums.get(entry, 0) + (int(high) * _HALF + int(low)) * US + int(micros)
+    return [
+        UsageRowValues(keys, tres, (whole_s(amount_us),))
+        for (keys, tres), amount_us in sorted(sums.items())
+        if amount_us
+    ]
 
 
-def _owners(connection: Connection, ask: UsageAsk) -> Iterator[Owner]:
-    query = select(*(USAGE_KEY.c[name] for name in Owner._fields))
+def _owners(connection: Connection, ask: UsageAsk) -> Iterator[UsageOwner]:
+    query = select(*(USAGE_KEY.c[name] for name in UsageOwner._fields))
     for column, values in (
         (USAGE_KEY.c.account, ask.accounts),
         (USAGE_KEY.c.user_name, ask.users),
@@ -121,10 +129,10 @@ def _owners(connection: Connection, ask: UsageAsk) -> Iterator[Owner]:
     ):
         if values:
             query = query.where(column.in_(values))
-    return (Owner(*row) for row in connection.execute(query.order_by(USAGE_KEY.c.key_id)))
+    return (UsageOwner(*row) for row in connection.execute(query.order_by(USAGE_KEY.c.key_id)))
 
 
-def _key(word: str, owner: Owner, start_us: int) -> str:
+def _key(word: str, owner: UsageOwner, start_us: int) -> str:
     found = getattr(owner, OWNERS[word]) if word in OWNERS else str(start_us // US)
     return found.lstrip("*") if word == "wckey" else found
 
@@ -139,9 +147,9 @@ def _rows(
     calendar: Calendar,
     ask: UsageAsk,
     by_time: str,
-    owners: Mapping[int, Owner],
+    owners: Mapping[int, UsageOwner],
     names: Mapping[int, str],
-) -> Iterator[Any]:
+) -> Iterator[Row[int, int, int, int, int, int]]:
     months, days, hours = windows(calendar, ask.start_at_us, ask.end_at_us, by_time)
     for table, starts in ((USAGE_MONTH, months), (USAGE_DAY, days)):
         if starts:
@@ -153,16 +161,17 @@ def _rows(
 
 def _sums(
     connection: Connection,
-    table: Any,
-    when: Any,
+    table: Table,
+    when: ColumnElement[bool],
     by_time: str,
-    owners: Mapping[int, Owner],
+    owners: Mapping[int, UsageOwner],
     names: Mapping[int, str],
-) -> Iterator[Any]:
+) -> Iterator[Row[int, int, int, int, int, int]]:
     columns = table.c
     start = columns.start_at_us if by_time else func.min(columns.start_at_us)
     by = (columns.tres_id, columns.key_id) + ((columns.start_at_us,) if by_time else ())
-    query = select(start, columns.tres_id, columns.key_id, func.sum(columns.seconds), func.sum(columns.micros))
+    halves = func.sum(columns.seconds // _HALF), func.sum(columns.seconds % _HALF)
+    query = select(start, columns.tres_id, columns.key_id, *halves, func.sum(columns.micros))
     query = query.where(when, columns.tres_id.in_(list(names))).group_by(*by)
     if len(owners) <= _IDS_MAX:
         query = query.where(columns.key_id.in_(list(owners)))
@@ -174,7 +183,7 @@ def windows(
 ) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Starts of whole months, of whole days beside them, and [from, until) of what is left for hours.
 
-    `by_time`: rows that are to be told apart by day are not taken from months, and so on.
+    `by_time`: rows that are grouped by day are not taken from months, and so on.
     """
     months: list[int] = []
     days: list[int] = []
@@ -204,7 +213,7 @@ def windows(
 # ---- the cluster -----------------------------------------------------------------------------------------------------
 
 
-def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[Row]:
+def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[UsageRowValues]:
     """By TRES, and by month, day or hour if that is asked for: allocated, down, planned down, idle, planned, reported,
     over (in seconds), and how many there were at the end. Raises BadValue."""
     check_groups(ask.group_by, TIMES)
@@ -224,15 +233,19 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[R
         for i, amount_us in enumerate(parts):
             entry[i] += amount_us
         entry[-1] = row._mapping["count"]
-    return [Row(keys, tres, (*map(whole_s, entry[:-1]), entry[-1])) for (keys, tres), entry in sorted(sums.items())]
+    return [
+        UsageRowValues(keys, tres, (*map(whole_s, entry[:-1]), entry[-1]))
+        for (keys, tres), entry in sorted(sums.items())
+    ]
 
 
 def _cluster_parts(
     calendar: Calendar, ask: UsageAsk, by_time: str, marks: Marks
-) -> Iterator[tuple[Any, ColumnElement[bool]]]:
-    """Which rows of which tables. Days and months only as far as all their hours are in them (clusterdays.py)."""
+) -> Iterator[tuple[Table, ColumnElement[bool]]]:
+    """Returns the rows of each table to read. Days and months only as far as all their hours are in them
+    (clusterdays.py)."""
     folded_us = marks.folded_us
-    if folded_us >= marks.cursor_us:  # so they are, but in the first passes over an old database
+    if folded_us >= marks.cursor_us:  # true except in the first passes over an old database
         folded_us = ask.end_at_us
     whole_us = min(ask.end_at_us, max(folded_us, ask.start_at_us))
     months, days, hours = windows(calendar, ask.start_at_us, whole_us, by_time)

@@ -1,16 +1,18 @@
-"""What a job that waits wants, for the cluster's `planned` time: what it asked for, by TRES, of all tasks it stands for."""
+"""TRES demand of waiting jobs, for the cluster's `planned` time: the request of a job, by TRES, for all tasks it stands
+for.
+"""
 
 from functools import lru_cache
 
 from accounting.rollup import amounts_of
 from penstock.values.taskset import TaskSet
 
-#: TRES that nobody waits for: they are made of others.
+#: TRES without demand: they are derived from others.
 _MADE = ("billing", "energy")
 
 
 @lru_cache(maxsize=4_096)
 def wanted_of(tres_req: str, array_tasks: str | None) -> dict[str, int]:
-    """By TRES; callers do not change it."""
+    """The demand by TRES; callers must not change it."""
     tasks = len(TaskSet.parse(array_tasks)) if array_tasks else 1
     return {name: amount * tasks for name, amount in amounts_of(tres_req) if name not in _MADE}

@@ -1,59 +1,69 @@
-"""`penstock ctld`: read the configuration, open the state, lead, serve, stop.
+"""`penstock ctld`: reads the configuration, opens the state, becomes leader, serves, stops.
 
     configuration -> lock and state folder -> certificates -> database, lease, load -> core -> sockets -> serve
 
-Exit status: 0 after a clean stop; 78 when the configuration, a key or the state folder cannot be used (with the file
-and line, or the path); 75 when another controller leads or the database's server does not answer; 70 when something
-happened that cannot be (the log says what; the next start goes on from the database).
+Exit status: 0 after a clean stop; otherwise one of ctld/runtime/exits.py, with the file and line, the path or the
+numbers concerned.
 """
 
-import argparse
 import asyncio
 import os
 import sys
-from typing import Final
 
-from ctld.runtime.daemon import Daemon, serve
+from ctld.commandline import command_line
+from ctld.daemon import ControllerDaemon, serve
+from ctld.runtime import exits
 from ctld.runtime.logs import LogFile
 from ctld.runtime.statefolder import StateFolder
-from ctld.store.errors import LeaseHeld, StorageWaits, StoreError
-from penstock.cluster import conf_path
+from ctld.runtime.turns import WatchedLoop
+from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError, StoreOlder
+from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
+from penstock.values.jobid import JOB_ID_MAX
 
-EX_TEMPFAIL: Final = 75
-EX_CONFIG: Final = 78
+#: Maximum epoch: an epoch counts starts, so no real one is higher.
+EPOCH_MAX = 2**48
+STATUSES = {StoreDamaged: exits.DAMAGED, StoreOlder: exits.OLDER}
 
 
 def main(argv: list[str]) -> int:
-    """The controller's whole life; the exit status."""
-    parser = argparse.ArgumentParser(prog="penstock ctld", description="The controller.")
-    parser.add_argument(
-        "--config", "-f", default=conf_path(), metavar="FILE", help="slurm.conf (default: SLURM_CONF, here %(default)s)"
-    )
-    parser.add_argument("--foreground", action="store_true", help="stay in the foreground (it always does)")
+    """Runs the controller; returns the exit status."""
+    parser = command_line().parser()
     options = parser.parse_args(argv)
+    accept = Accept(options.accept_loss, options.epoch_above, options.job_id_above)
+    if not accept.is_accepted and max(accept.epoch_above, accept.job_id_above):
+        parser.error("--epoch-above and --job-id-above belong to --accept-loss")
+    if not (0 <= accept.epoch_above < EPOCH_MAX and 0 <= accept.job_id_above < JOB_ID_MAX):
+        parser.error(f"--epoch-above must be below {EPOCH_MAX}, --job-id-above below {JOB_ID_MAX}")
     try:
         loaded = load(options.config)
         for warning in loaded.warnings:
             _say(f"warning: {warning}")
         config = loaded.config
         logs = LogFile(config.slurmctld_log_file, config.slurmctld_debug, config.log_time_format)
-        os.umask(0o077)  # what is for others says so itself
-        with StateFolder(loaded.config.state_save_location) as folder:
-            return asyncio.run(serve(Daemon(os.path.abspath(options.config), loaded.config, folder, logs)))
+        os.umask(0o077)  # notices for others are marked as such
+        with (
+            StateFolder(loaded.config.state_save_location) as folder,
+            asyncio.Runner(loop_factory=WatchedLoop) as runner,
+        ):
+            return runner.run(
+                serve(ControllerDaemon(os.path.abspath(options.config), loaded.config, folder, logs, accept))
+            )
     except ConfigError as error:
         _say(f"error: {error}")
     except BadSetup as error:
         _say(f"error: {error.text}")
     except OSError as error:
         _say(f"error: {error.filename or ''}: {error.strerror}")
+        return exits.TEMPFAIL if isinstance(error, BlockingIOError) else exits.CONFIG  # no thread can be started
     except (LeaseHeld, StorageWaits) as error:
         _say(f"error: {error}")
-        return EX_TEMPFAIL
+        return exits.TEMPFAIL
     except StoreError as error:
         _say(f"error: {error}")
-    return EX_CONFIG
+        return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), exits.CONFIG)
+    return exits.CONFIG
 
 
 def _say(text: str) -> None:

@@ -1,9 +1,9 @@
-"""Counters of the controller, in memory: what the loop, the links and the services have done.
+"""In-memory counters of the controller: of the loop, the links and the services.
 
 `Metrics` counts since the start. `Diagnostics` is what sdiag shows: jobs, scheduling passes and calls since its last
 reset.
 
-One object, plain integers, one thread. An exporter is another module's business; a test reads them directly.
+One object, plain integers, one thread. An exporter would be another module; tests read them directly.
 """
 
 
@@ -12,8 +12,8 @@ class Metrics:
 
     __slots__ = (
         "batches", "commands_sent", "commit_us_total", "commits", "effects", "events", "inbox_full", "links_dropped",
-        "links_opened", "plans", "reports", "rows", "spec_hits", "spec_misses", "storage_away", "storage_full",
-        "submits",
+        "links_opened", "plans", "reports", "rows", "spared", "spec_hits", "spec_misses", "storage_away",
+        "storage_full", "submits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -26,16 +26,17 @@ class Metrics:
     commits: int
     effects: int
     events: int
-    inbox_full: int  # requests refused because too many were waiting
+    inbox_full: int  # requests refused because too many were pending
     links_dropped: int  # by us: silent, overfull or superseded
     links_opened: int
     plans: int
     reports: int
     rows: int
+    spared: int  # requests refused for an internal error, before anything was changed
     spec_hits: int
     spec_misses: int
-    storage_away: int  # commits and renewals of the lease tried while the database's server did not answer
-    storage_full: int  # commits tried in vain
+    storage_away: int  # commits and renewals of the lease attempted while the database's server did not answer
+    storage_full: int  # failed commits
     submits: int
 
     def as_dict(self) -> dict[str, int]:
@@ -53,7 +54,7 @@ class Passes:
             setattr(self, name, 0)
 
     cycles: int
-    depth: int  # rows looked at, in all
+    depth: int  # total of rows examined
     last_depth: int
     last_queue: int  # rows that were ready to start
     last_us: int
@@ -63,39 +64,47 @@ class Passes:
     total_us: int
 
     def count(self, took_us: int, depth: int, queue: int, table: int = 0) -> None:
-        """One pass has ended."""
+        """Counts one pass that has ended."""
         self.cycles += 1
-        self.last_us, self.last_depth, self.last_queue, self.table = took_us, depth, queue, table
+        self.last_us = took_us
+        self.last_depth = depth
+        self.last_queue = queue
+        self.table = table
         self.max_us = max(self.max_us, took_us)
         self.total_us += took_us
         self.depth += depth
         self.queue += queue
 
 
-#: Calls are counted for so many users; those who come later are one line.
+#: Users with counters of their own; further users share one line.
 USERS_MAX = 10_000
 OTHERS = -1
 
 
 class Diagnostics:
-    """What sdiag shows, since the last reset."""
+    """The figures of sdiag, since the last reset."""
 
     def __init__(self, now_us: int = 0) -> None:
         self.backfilled_boot = 0
         self.reset(now_us)
 
     def reset(self, now_us: int) -> None:
-        """Count from here."""
+        """Counts from zero again."""
         self.since_us = now_us
-        self.main, self.backfill = Passes(), Passes()
+        self.main = Passes()
+        self.backfill = Passes()
         self.jobs = dict.fromkeys(("submit", "start", "completed", "canceled", "failed"), 0)
-        self.backfilled = self.backfilled_last = self.last_backfill_at_us = 0
-        self.commits = self.commit_us = 0
-        self.by_method: dict[str, list[int]] = {}  # [calls, microseconds in all]
+        self.backfilled = 0
+        self.backfilled_last = 0
+        self.last_backfill_at_us = 0
+        self.commits = 0
+        self.commit_us = 0
+        self.spared = 0  # requests refused for an internal error: see the log
+        self.by_method: dict[str, list[int]] = {}  # [calls, total microseconds]
         self.by_user: dict[int, list[int]] = {}  # uid -> the same
 
     def count_history(self, event: str, detail: str) -> None:
-        """A line of a job's story."""
+        """Counts a line of a job's history."""
         if event in self.jobs:
             self.jobs[event] += 1
         elif event == "end":
@@ -104,14 +113,15 @@ class Diagnostics:
             self.jobs[fate] += 1
 
     def count_backfill(self, took_us: int, rows: int, starts: int, table: int, at_us: int) -> None:
-        """A full pass has come back."""
+        """Counts a full pass that has returned."""
         self.backfill.count(took_us, rows, rows, table)
         self.backfilled += starts
         self.backfilled_boot += starts
-        self.backfilled_last, self.last_backfill_at_us = starts, at_us
+        self.backfilled_last = starts
+        self.last_backfill_at_us = at_us
 
     def count_call(self, method: str, uid: int, took_us: int) -> None:
-        """A call has been answered."""
+        """Counts a call that has been answered."""
         if uid not in self.by_user and len(self.by_user) >= USERS_MAX:
             uid = OTHERS
         for counts in (self.by_method.setdefault(method, [0, 0]), self.by_user.setdefault(uid, [0, 0])):

@@ -1,17 +1,17 @@
-"""GPUs as messages: what a node says they are and what it thinks of them. No decisions; limits on texts."""
+"""Decodes nodes' messages about GPUs: inventory and health. No decisions; limits on texts."""
 
 from typing import Final
 
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
+from ctld.core.records.gpu import GpuFacts, GpuOpinion
 from penstock.v1 import node_pb2
 from penstock.values.gpustates import GpuState
 
-#: GPUs and MIG instances of a node.
+#: Maximum number of GPUs and MIG instances of a node.
 GPUS_MAX: Final = 4096
 TEXT_MAX: Final = 256
-#: XIDs that are remembered of a GPU.
+#: XIDs that are kept of a GPU.
 XIDS_MAX: Final = 16
-#: Notes on a GPU, and characters of each.
+#: Maximum number of notes on a GPU, and characters of each.
 NOTES_MAX: Final = 8
 NOTE_MAX: Final = 32
 _STATES: Final = {int(state): state for state in GpuState}
@@ -22,7 +22,7 @@ _SAME: Final = (
 
 
 def facts_of(inventory: node_pb2.Inventory) -> tuple[GpuFacts, ...]:
-    """The GPUs that have a name, in the node's order; the same name twice counts once."""
+    """Returns the GPUs with a UUID, in the node's order; duplicates are ignored."""
     found: dict[str, GpuFacts] = {}
     for device in inventory.gpus[:GPUS_MAX]:
         if device.uuid:
@@ -42,25 +42,25 @@ def _facts(device: node_pb2.GpuDevice) -> GpuFacts:
 
 
 def opinions_of(inventory: node_pb2.Inventory) -> tuple[GpuOpinion, ...]:
-    """What the node thinks of those of which it says something."""
+    """Returns the reported health of GPUs."""
     return tuple(opinion_of(d.health, d.uuid) for d in inventory.gpus[:GPUS_MAX] if d.HasField("health"))
 
 
 def opinion_of(health: node_pb2.GpuHealth, uuid: str = "") -> GpuOpinion:
-    """One of them. A state of a later version is taken as DRAINED."""
+    """Returns the reported health of one GPU. An unknown state, of a later version, counts as DRAINED."""
     state = _STATES.get(health.state, GpuState.DRAINED)
     return GpuOpinion(
         health.uuid or uuid,
         state,
-        plain(health.reason),
+        one_line(health.reason),
         health.since_us,
         health.many_only,
         health.wants_reset,
         tuple((one.xid, one.times, one.last_us) for one in health.xids[:XIDS_MAX]),
-        tuple(plain(note, NOTE_MAX) for note in health.notes[:NOTES_MAX]),
+        tuple(one_line(note, NOTE_MAX) for note in health.notes[:NOTES_MAX]),
     )
 
 
-def plain(text: str, limit: int = TEXT_MAX) -> str:
-    """A text of a node's as one line: it may hold the name of a user's program."""
+def one_line(text: str, limit: int = TEXT_MAX) -> str:
+    """Returns a node's text as one line: it may contain the name of a user's program."""
     return "".join(char if char.isprintable() else "?" for char in text[:limit])

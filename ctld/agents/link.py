@@ -1,13 +1,13 @@
-"""One node's stream: what goes down in order, what comes up as events.
+"""One node's stream: outgoing messages in order, incoming ones as events.
 
 Rules
-    - Everything for a node leaves in the order in which the core said it: effects wait here as they are and become
-      messages when it is their turn, so a script that has to be fetched delays its own node only.
-    - Commands carry (epoch, sequence). What was sent is kept until the node acknowledges it, to know what a refusal
-      speaks of; it is not sent again on this stream (the stream is ordered and reliable), nor on the next one: when a
-      stream ends its link drops everything, because at registration the core emits what the state calls for.
-    - The queue is bounded. A node that lets COMMANDS_MAX pile up loses its stream, comes back and gets what the state
-      calls for then.
+    - Messages to a node are sent in the order in which the core emitted them: effects are queued here and encoded
+      when they are sent, so a script that has to be fetched delays its own node only.
+    - Commands carry (epoch, sequence). A sent command is kept until the node acknowledges it, to relate a refusal to it;
+      it is not sent again on this stream (the stream is ordered and reliable), nor on the next one: when a stream ends
+      its link drops everything, because at registration the core emits what follows from the state.
+    - The queue is bounded. A node with COMMANDS_MAX pending commands loses its stream, registers again and gets what
+      follows from the state then.
     - A report becomes an event when the inbox has room; until then this stream is not read.
     - Silence for SILENT_BEATS heartbeats ends the stream.
 """
@@ -17,14 +17,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
 
-from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinion_of, plain
+# Any: an effect or report of the kind by which its function is selected
+from typing import Any, Final, TypedDict
+
+from ctld.agents.gpumessages import GPUS_MAX, facts_of, one_line, opinion_of
 from ctld.agents.launch import FILL, launch_message, master_host, topology_address
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import ClearGpu, Effect, ForgetStep, GpuWork, LaunchStep, RebootNode, TerminateStep
-from ctld.core.events import (
-    AnyEvent,
+from ctld.core.records.effects import ClearGpu, Effect, ForgetStep, GpuWork, LaunchStep, RebootNode, TerminateStep
+from ctld.core.records.events import (
+    Event,
     GpuIdle,
     GpuReported,
     GpuWorkDone,
@@ -33,10 +35,10 @@ from ctld.core.events import (
     StepExited,
     StepStarted,
 )
-from ctld.core.gpu_model import GpuAction
-from ctld.core.step_model import StepRow
+from ctld.core.records.gpu import GpuAction
+from ctld.core.records.step import StepRow
 from ctld.runtime.loop import Runtime
-from ctld.runtime.points import crash_point
+from penstock.crash import crash_point
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.jobid import EXTERN_STEP
 
@@ -44,46 +46,49 @@ log = logging.getLogger("penstock.ctld")
 
 HEARTBEAT_MS: Final = 5_000
 SILENT_BEATS: Final = 3
-#: Commands that wait or are not acknowledged. A node of 256 jobs has some hundred at its busiest.
+#: Maximum number of commands that are queued or not acknowledged. A node of 256 jobs has some hundred at its busiest.
 COMMANDS_MAX: Final = 20_000
-#: A bundle is closed when it has so much: with one more launch of the largest size it still fits a gRPC message.
+#: A bundle is closed at this size: with one more launch of the largest size it still fits a gRPC message of 16 MiB.
 BUNDLE_BYTES_MAX: Final = 1024 * 1024
+#: Maximum size of a launch: script, environment and request at their limits, and the layout of a step of 65,536 nodes
+#: with short names.
+LAUNCH_BYTES_MAX: Final = 14 * 1024 * 1024
+#: Messages of a node in one bundle; its daemon closes one at 256.
+BUNDLE_MESSAGES_MAX: Final = 4096
 
 
 class NodeLink:
     """One stream of one node, from its registration to its end."""
 
-    def __init__(
-        self, node: str, link_id: int, runtime: Runtime, specs: SpecCache, epoch: int, secret: bytes = b""
-    ) -> None:
+    def __init__(self, node: str, link_id: int, runtime: Runtime, specs: SpecCache, secret: bytes = b"") -> None:
         self.node = node
         self.link_id = link_id
         self.heard_at = time.monotonic()
         self.cpu_load_centi = 0
         self.free_memory_mb = 0
+        self.certificate_end_us = 0  # until when the node's identity is valid; 0 = unauthenticated
         self._runtime = runtime
         self._specs = specs
-        self._epoch = epoch
         self._secret = secret
         self._out: deque[Effect | node_pb2.ControllerMessage] = deque()
         self._unacked: dict[int, Effect] = {}
         self._sequence = 0
         self._wake = asyncio.Event()
-        self._ended = ""  # why it ended; "" = it goes on
+        self._ended = ""  # why it ended; "" = it is open
         self._takers: dict[str, Callable[[Any], None]] = {
             "heartbeat": self._heartbeat,
             "command_ack": self._command_ack,
             "report": self._report,
         }
 
-    # ---- down ----------------------------------------------------------------------------------------------------
+    # ---- outgoing ------------------------------------------------------------------------------------------------
 
     def queued(self) -> int:
-        """Messages that wait to be sent."""
+        """Returns the number of queued messages."""
         return len(self._out)
 
     def send(self, item: Effect | node_pb2.ControllerMessage) -> None:
-        """Put something behind everything else."""
+        """Queues a message after all others."""
         if self._ended:
             return
         if len(self._out) + len(self._unacked) >= COMMANDS_MAX:
@@ -93,7 +98,7 @@ class NodeLink:
         self._wake.set()
 
     def end(self, why: str) -> None:
-        """End the stream; what waits is dropped."""
+        """Ends the stream; queued messages are dropped."""
         if not self._ended:
             self._ended = why
             self._runtime.metrics.links_dropped += 1
@@ -102,14 +107,14 @@ class NodeLink:
             self._wake.set()
 
     def finish(self, last: node_pb2.ControllerMessage) -> None:
-        """Say one last thing and end."""
+        """Sends one last message and ends."""
         self._out.clear()
         self._out.append(last)
         self._ended = "finished"
         self._wake.set()
 
     async def outgoing(self) -> AsyncIterator[node_pb2.ControllerMessage]:
-        """The messages, as they become due, until the link ends. What is ready together travels together."""
+        """Yields the messages, as they become due, until the link ends. Messages that are ready together are bundled."""
         while True:
             while self._out:
                 bundle, sent = await self._bundle()
@@ -123,7 +128,8 @@ class NodeLink:
             await self._wake.wait()
 
     async def _bundle(self) -> tuple[node_pb2.ControllerMessage | None, list[str]]:
-        """What waits, up to BUNDLE_BYTES_MAX, as one message; and the crash points that follow its sending."""
+        """Encodes queued messages, up to BUNDLE_BYTES_MAX, as one; and returns the crash points that follow its
+        sending."""
         bundle: node_pb2.ControllerMessage | None = None
         size_bytes, sent = 0, []
         while self._out and size_bytes < BUNDLE_BYTES_MAX:
@@ -141,7 +147,7 @@ class NodeLink:
                 bundle = message
             else:
                 bundle.more.append(message)
-            if message.HasField("registered"):  # the answer to a registration is read alone
+            if message.HasField("registered"):  # the answer to a registration is sent alone
                 break
         return bundle, sent
 
@@ -155,13 +161,23 @@ class NodeLink:
         if self._ended:
             return None
         if spec is None:
-            why = "its script is not in the database any more"
+            why = "its script is no longer in the database"
             self._runtime.post(LaunchRefused(self.node, effect.job_id, effect.attempt, effect.step_id, why))
             return None
-        message = self._numbered(effect)
+        message = node_pb2.ControllerMessage()
+        self._fill(message.command.launch, effect, spec)
+        size = message.ByteSize()
+        if size > LAUNCH_BYTES_MAX:
+            why = f"its launch has {size} bytes, the limit is {LAUNCH_BYTES_MAX}: make script, environment or layout smaller"
+            log.error("node %s: %s is not sent: %s", self.node, _describe(effect), why)
+            self._runtime.post(LaunchRefused(self.node, effect.job_id, effect.attempt, effect.step_id, why, never=True))
+            return None
+        return self._numbered(effect, message)
+
+    def _fill(self, launch: node_pb2.LaunchStep, effect: LaunchStep, spec: common_pb2.JobSpec) -> None:
         state = self._runtime.core.state
-        launch = launch_message(effect, spec, state.config.cluster_name, self._secret)
-        kind, above = state.config.topology.kind, state.switches_above.get(effect.node, ())
+        launch_message(effect, spec, state.config.cluster_name, self._secret, launch)
+        kind, above = state.config.topology.kind, state.layout.switches_above.get(effect.node, ())
         launch.facts.master_host = master_host(state, effect.job)
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
         if effect.step is not None and effect.step.parts:
@@ -170,32 +186,35 @@ class NodeLink:
         partition = state.partitions.get(effect.job.partition)
         if partition is not None and partition.config.allow_new_privs is not None:
             launch.allow_new_privs = partition.config.allow_new_privs
-        message.command.launch.CopyFrom(launch)
-        return message
 
     async def _spec_of(self, effect: LaunchStep) -> common_pb2.JobSpec | None:
         if effect.step_id == EXTERN_STEP:
-            return common_pb2.JobSpec()  # a holder runs nothing of the user's
+            return common_pb2.JobSpec()  # the extern step runs no user code
         return await self._specs.get(effect.job.spec_hash if effect.step is None else effect.step.spec_hash)
 
-    def _command(self, effect: Any) -> node_pb2.ControllerMessage:
-        message = self._numbered(effect)
+    def _command(self, effect: Effect) -> node_pb2.ControllerMessage:
+        message = self._numbered(effect, node_pb2.ControllerMessage())
         FILL[type(effect)](message.command, effect, self._runtime.clock_us())
         return message
 
-    def _numbered(self, effect: Effect) -> node_pb2.ControllerMessage:
+    def _numbered(self, effect: Effect, message: node_pb2.ControllerMessage) -> node_pb2.ControllerMessage:
         self._sequence += 1
         self._unacked[self._sequence] = effect
         self._runtime.metrics.commands_sent += 1
-        return node_pb2.ControllerMessage(command=node_pb2.Command(epoch=self._epoch, sequence=self._sequence))
+        message.command.epoch = self._runtime.epoch
+        message.command.sequence = self._sequence
+        return message
 
-    # ---- up ------------------------------------------------------------------------------------------------------
+    # ---- incoming ------------------------------------------------------------------------------------------------
 
     async def incoming(self, messages: AsyncIterator[node_pb2.NodeMessage]) -> None:
-        """Take messages until the node has nothing more to say."""
+        """Handles messages until the node closes its side."""
         takers, runtime = self._takers, self._runtime
         async for bundle in messages:
             self.heard_at = time.monotonic()
+            if len(bundle.more) > BUNDLE_MESSAGES_MAX:
+                self.end(f"it sent {len(bundle.more)} messages at once, the limit is {BUNDLE_MESSAGES_MAX}")
+                return
             for message in (bundle, *bundle.more):
                 kind = message.WhichOneof("kind")
                 taker = takers.get(kind or "")
@@ -208,7 +227,8 @@ class NodeLink:
             self.end("the node closed it")
 
     def _heartbeat(self, beat: node_pb2.Heartbeat) -> None:
-        self.cpu_load_centi, self.free_memory_mb = beat.cpu_load_centi, beat.free_memory_mb
+        self.cpu_load_centi = beat.cpu_load_centi
+        self.free_memory_mb = beat.free_memory_mb
         at_us = self._runtime.clock_us()
         self.send(node_pb2.ControllerMessage(heartbeat_ack=node_pb2.HeartbeatAck(at_us=at_us)))
 
@@ -225,6 +245,9 @@ class NodeLink:
     def _report(self, report: node_pb2.Report) -> None:
         kind = report.WhichOneof("kind")
         make = REPORTS.get(kind or "")
+        if len(report.spool_id) > SPOOL_ID_MAX:
+            self.end(f"the name of its spool has {len(report.spool_id)} characters, the limit is {SPOOL_ID_MAX}")
+            return
         if make is None:
             self.end("it sent a report of a kind that is not known here")
             return
@@ -234,18 +257,31 @@ class NodeLink:
 
 
 def _first_node(step: StepRow) -> str:
-    """Where rank 0 of a step runs."""
+    """Returns the node of rank 0 of a step."""
     return next((part.node for part in step.parts or () if 0 in part.ranks), step.node)
 
 
-#: Figures of a step on one node; there are some ten kinds.
+#: As in a registration.
+SPOOL_ID_MAX: Final = 256
+#: Maximum number of usage figures of a step on one node; there are some ten kinds.
 METRICS_MAX: Final = 32
-#: A node's explanation goes into the job's story; longer than this is not one.
+#: Maximum number of jobs in one report of a GPU: more than can share it.
+JOBS_MAX: Final = 4096
+#: Maximum length of a node's explanation, which goes into the job's history.
 WHY_MAX: Final = 1024
 
 
-def _head(link: NodeLink, report: node_pb2.Report) -> dict[str, Any]:
-    """Which report of whose it is: what every event made of one says."""
+class ReportHead(TypedDict):
+    """The fields of an event that identify the report that it is made from."""
+
+    node: str
+    spool_id: str
+    sequence: int
+    link_id: int
+
+
+def _head(link: NodeLink, report: node_pb2.Report) -> ReportHead:
+    """Returns the fields that identify a report, which every event made from it has."""
     return {"node": link.node, "spool_id": report.spool_id, "sequence": report.sequence, "link_id": link.link_id}
 
 
@@ -304,7 +340,7 @@ def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     )
 
 
-#: What a later version may say beside these is told and not done.
+#: Fields of later versions beside these are reported and ignored.
 ACTIONS: Final = {int(action): action for action in GpuAction}
 
 
@@ -316,11 +352,11 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
         at_us=said.at_us,
         opinions=tuple(opinion_of(health) for health in said.health[:GPUS_MAX]),
         action=ACTIONS.get(said.action, GpuAction.NOTE),
-        jobs=tuple(dict.fromkeys((key.job_id, key.attempt) for key in said.jobs)),
-        cause=plain(said.cause),
+        jobs=tuple(dict.fromkeys((key.job_id, key.attempt) for key in said.jobs[:JOBS_MAX])),
+        cause=one_line(said.cause),
         gpus=facts_of(said.inventory) if said.HasField("inventory") else None,
-        versions=(plain(found.gpu_driver), plain(found.cuda_version), plain(found.nvml_version)),
-        why=plain(found.gpu_why),
+        versions=(one_line(found.gpu_driver), one_line(found.cuda_version), one_line(found.nvml_version)),
+        why=one_line(found.gpu_why),
     )
 
 
@@ -331,7 +367,7 @@ def _gpu_work_done(link: NodeLink, report: node_pb2.Report) -> GpuWorkDone:
         work_id=done.work_id,
         uuid=done.uuid,
         ok=done.ok,
-        text=plain(done.text),
+        text=one_line(done.text),
         untried=done.untried,
         gpus=facts_of(done.inventory) if done.HasField("inventory") else None,
     )
@@ -343,7 +379,7 @@ def _gpu_idle(link: NodeLink, report: node_pb2.Report) -> GpuIdle:
         **_head(link, report),
         job_id=idle.key.job_id,
         attempt=idle.key.attempt,
-        uuids=tuple(idle.uuid),
+        uuids=tuple(map(one_line, idle.uuid[:GPUS_MAX])),
         since_us=idle.since_us,
         over=idle.over,
         unused=idle.unused,
@@ -351,7 +387,7 @@ def _gpu_idle(link: NodeLink, report: node_pb2.Report) -> GpuIdle:
 
 
 #: Reports as events, by their kind.
-REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], AnyEvent]]] = {
+REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], Event]]] = {
     "started": _started,
     "exited": _exited,
     "notice": _noticed,
@@ -362,7 +398,7 @@ REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], AnyEvent]]] = {
 
 
 def _points(item: Effect | node_pb2.ControllerMessage) -> tuple[str, str]:
-    """Names of the crash points before and after something is sent; "" = none."""
+    """Returns the names of the crash points before and after something is sent; "" = none."""
     if isinstance(item, node_pb2.ControllerMessage):
         return ("report:before-ack", "report:after-ack") if item.HasField("report_ack") else ("", "")
     return POINTS.get(type(item), ("", ""))

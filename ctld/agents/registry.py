@@ -1,4 +1,4 @@
-"""Which link is whose: effects are addressed to nodes, and go to the stream that the core has admitted last.
+"""The registry of links: effects are addressed to nodes, and are sent on the stream that the core has admitted last.
 
 A stream exists before the core has judged its registration; until then only AdmitNode reaches it, by its number. A
 newer admitted stream of the same node ends the older one.
@@ -7,31 +7,34 @@ newer admitted stream of the same node ends the older one.
 import asyncio
 import logging
 import time
+
+# Any: an effect of any of the kinds that go to nodes
 from typing import Any
 
 from ctld.agents.launch import FILL
 from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
 from ctld.agents.settings import node_settings
 from ctld.agents.specs import SpecCache
-from ctld.core.effects import AckReports, AdmitNode, Effect, LaunchStep
-from ctld.core.events import NodeDisconnected
+from ctld.core.records.effects import AckReports, AdmitNode, Effect, LaunchStep
+from ctld.core.records.events import NodeDisconnected
 from ctld.runtime.loop import Runtime
+from penstock.repeats import Repeats
 from penstock.v1 import node_pb2
 
 log = logging.getLogger("penstock.ctld")
 
 
-class Registry:
+class LinkRegistry:
     """All links. Takes the node effects of a runtime."""
 
-    def __init__(self, runtime: Runtime, specs: SpecCache, epoch: int, version: str, secret: bytes = b"") -> None:
+    def __init__(self, runtime: Runtime, specs: SpecCache, version: str, secret: bytes = b"") -> None:
         self.links: dict[int, NodeLink] = {}
         self.by_node: dict[str, NodeLink] = {}  # admitted
         self._runtime = runtime
         self._specs = specs
-        self._epoch = epoch
         self._version = version
         self._secret = secret
+        self._refusals = Repeats()
         self._next_link_id = 1
         self._loop = asyncio.get_running_loop()
         commands: list[type[Effect]] = [LaunchStep, *FILL]
@@ -43,15 +46,15 @@ class Registry:
         self._watcher = self._loop.call_later(HEARTBEAT_MS / 1000, self._watch)
 
     def open(self, node: str) -> NodeLink:
-        """A stream of that node, by its certificate; not admitted yet."""
-        link = NodeLink(node, self._next_link_id, self._runtime, self._specs, self._epoch, self._secret)
+        """Adds a stream of that node, by its certificate; not admitted yet."""
+        link = NodeLink(node, self._next_link_id, self._runtime, self._specs, self._secret)
         self._next_link_id += 1
         self.links[link.link_id] = link
         self._runtime.metrics.links_opened += 1
         return link
 
     def close(self, link: NodeLink, was_registered: bool) -> None:
-        """The stream is over."""
+        """Removes a stream that is over."""
         link.end("the stream is over")
         del self.links[link.link_id]
         if self.by_node.get(link.node) is link:
@@ -60,7 +63,7 @@ class Registry:
             self._runtime.post(NodeDisconnected(link.node, link.link_id))
 
     def stop(self) -> None:
-        """End all streams in good order: nobody is there then who would start the nodes' jobs elsewhere."""
+        """Ends all streams in order: no controller is left then that would start the nodes' jobs elsewhere."""
         self._watcher.cancel()
         for link in list(self.links.values()):
             link.finish(node_pb2.ControllerMessage(farewell=node_pb2.Farewell()))
@@ -79,7 +82,8 @@ class Registry:
             return
         answer = node_pb2.ControllerMessage(registered=self._registered(effect.node, effect.refusal))
         if effect.refusal:
-            log.warning("node %s: registration refused: %s", effect.node, effect.refusal)
+            if line := self._refusals.new(effect.node, effect.refusal):
+                log.warning("node %s: registration refused: %s", effect.node, line)
             link.finish(answer)
             return
         older = self.by_node.get(effect.node)
@@ -92,7 +96,7 @@ class Registry:
     def _registered(self, node: str, refusal: str) -> node_pb2.Registered:
         config = self._runtime.core.state.config
         return node_pb2.Registered(
-            epoch=self._epoch,
+            epoch=self._runtime.epoch,
             heartbeat_interval_ms=HEARTBEAT_MS,
             refusal=refusal,
             cluster_name=config.cluster_name,
@@ -103,8 +107,8 @@ class Registry:
             command_port=config.slurmctld_port,
         )
 
-    def tell_settings(self) -> None:
-        """The configuration was read again: all nodes are told what it says to them."""
+    def send_settings(self) -> None:
+        """Sends the settings to all nodes after the configuration was read again."""
         config = self._runtime.core.state.config
         for node, link in self.by_node.items():
             link.send(node_pb2.ControllerMessage(settings=node_settings(config, node)))
@@ -116,7 +120,7 @@ class Registry:
             link.send(node_pb2.ControllerMessage(report_ack=ack))
 
     def _watch(self) -> None:
-        """End streams that have been silent for too long. A round that comes late proves nothing: we were silent."""
+        """Ends streams that have timed out. A delayed check proves nothing, as then this process did not read."""
         limit_s = HEARTBEAT_MS / 1000 * SILENT_BEATS
         now = time.monotonic()
         was_late = now - self._watched_at > 2 * HEARTBEAT_MS / 1000

@@ -1,7 +1,7 @@
-"""What the configuration says to node daemons, as the message that carries it. No decisions.
+"""Encodes the part of the configuration that node daemons need as a message. No decisions.
 
-Sent with every registration and after every reload; a node daemon reads no configuration file. What a node does not
-know yet it leaves alone, so fields may be added freely.
+Sent with every registration and after every reload; a node daemon reads no configuration file. A node ignores fields
+that it does not know, so fields may be added freely.
 """
 
 from penstock.v1 import node_pb2
@@ -9,7 +9,7 @@ from penstock.values.config import CgroupConfig, Config, NodeConfig
 
 
 def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
-    """All that the daemon of that node has to know of the configuration."""
+    """Returns the part of the configuration that the daemon of that node needs."""
     own = next((one for one in config.nodes if one.name == node), None)
     return node_pb2.NodeSettings(
         unkillable_step_program=config.unkillable_step_program,
@@ -43,7 +43,8 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
 
 
 def job_conf(config: Config) -> str:
-    """A slurm.conf for jobs: what a tool that looks there wants of its cluster. No node, no path, no secret."""
+    """Returns a slurm.conf for jobs, for tools that read the cluster's configuration there. It has no node, no path, no
+    secret."""
     same = config.controller_addr == config.controller_host
     host = config.controller_host + ("" if same else f"({config.controller_addr})")
     lines = (
@@ -59,7 +60,7 @@ def job_conf(config: Config) -> str:
 
 
 def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:
-    """Without ProctrackType=proctrack/cgroup groups are made only for what they limit."""
+    """Encodes the settings of control groups. Without ProctrackType=proctrack/cgroup they are created only for limits."""
     limits = (config.constrain_cores, config.constrain_devices, config.constrain_ram, config.penstock_max_pids_per_job)
     uses_groups = holds or any(limits)
     return node_pb2.CgroupSettings(
@@ -80,7 +81,7 @@ def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:
 
 
 def _gpu(config: Config, own: NodeConfig | None) -> node_pb2.GpuSettings:
-    """Of all nodes, and of this one: gres.conf."""
+    """Encodes the GPU settings of all nodes, and of this one: gres.conf."""
     return node_pb2.GpuSettings(
         read_only=config.gpu_settings == "read-only",
         xids=[node_pb2.XidRule(xid=xid, class_name=name) for xid, name in config.gpu_xids],

@@ -1,7 +1,7 @@
-"""Scripts and environments by hash: what a launch needs beside the job's row.
+"""Scripts and environments by hash: the parts of a launch that are not in the job's row.
 
 A cache bounded in bytes, filled by each commit's new specs (most jobs start soon after they were submitted) and from
-the database on a miss, once for all who wait for the same one: an array of 1,000 tasks shares one message.
+the database on a miss, once for all waiters: an array of 1,000 tasks shares one message.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
-from ctld.core.model import SpecRow
+from ctld.core.records.job import SpecRow
 from ctld.metrics import Metrics
 from ctld.store.errors import StorageAway
 from penstock.v1.common_pb2 import JobSpec
 
 SPEC_BYTES_MAX: Final = 24 * 1024 * 1024
-#: Between two tries to read from a server that is away.
+#: Delay before another attempt to read from an unreachable server.
 AWAY_RETRY_S: Final = 1.0
-#: What a message costs beside its content.
+#: Overhead of a message beside its content.
 _OVERHEAD_BYTES: Final = 512
 
 
 class SpecCache:
-    """Least recently used goes first."""
+    """A cache of specs with least-recently-used eviction."""
 
     def __init__(self, fetch: Callable[[bytes], SpecRow | None], reader: Executor, metrics: Metrics) -> None:
         self._fetch = fetch
@@ -33,13 +33,13 @@ class SpecCache:
         self._under_way: dict[bytes, asyncio.Task[JobSpec | None]] = {}
 
     def keep(self, rows: Iterable[SpecRow]) -> None:
-        """Specs that have just been committed."""
+        """Adds specs that have just been committed."""
         for row in rows:
             if row.spec_hash not in self._specs:
                 self._put(row)
 
     def cached(self, spec_hash: bytes) -> JobSpec | None:
-        """The spec, if it is here."""
+        """Returns the spec, if it is cached."""
         found = self._specs.pop(spec_hash, None)
         if found is None:
             return None
@@ -48,7 +48,7 @@ class SpecCache:
         return found[0]
 
     async def get(self, spec_hash: bytes) -> JobSpec | None:
-        """The spec, from the database if need be; None when it is not there either."""
+        """Returns the spec, from the database if necessary; None when it is not there either."""
         found = self.cached(spec_hash)
         if found is not None:
             return found
@@ -66,7 +66,7 @@ class SpecCache:
         return None if row is None else self._put(row)
 
     async def _read(self, spec_hash: bytes) -> SpecRow | None:
-        """From the database; while its server is away, again and again: a launch waits for it."""
+        """Reads from the database; while its server is unreachable it retries, since a launch waits for it."""
         while True:
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._reader, self._fetch, spec_hash)

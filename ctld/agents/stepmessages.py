@@ -1,15 +1,18 @@
-"""Steps as messages: what was asked for, which tasks are where, where the streams are and who may attach. No decisions."""
+"""Encodes steps as messages: the request, the task layout, the stream endpoints and the users who may attach. No
+decisions."""
 
 import hmac
-from typing import Any, Final
+from typing import Final
 
-from ctld.core.model import Node, NodeAlloc
-from ctld.core.step_model import StepPart, StepRequest, StepRow
+from ctld.core.records.node import Node
+from ctld.core.records.request import NodeAlloc
+from ctld.core.records.step import StepPart, StepRequest, StepRow
 from penstock.v1 import common_pb2, steps_pb2
+from penstock.values.fields import Fields, made_of
 from penstock.values.gres import GPU
 from penstock.values.hostlist import compress
 
-#: UUIDs of a node's GPUs by place; () = nobody knows them.
+#: UUIDs of a node's GPUs by place; () = unknown.
 Slots = tuple[str, ...]
 _KINDS: Final = ("gres_per_node", "gres_per_step", "gres_per_task", "gres_per_socket")
 _LISTS: Final = ("nodes_required", "nodes_excluded")
@@ -18,20 +21,20 @@ _PLAIN: Final = tuple(name for name in StepRequest.__struct_fields__ if name not
 
 
 def stream_key(secret: bytes, job_id: int, attempt: int, step_id: int) -> bytes:
-    """Whoever shows this may attach to the step's streams. Made when it is needed, never stored."""
+    """Returns the secret that allows a client to attach to the step's streams. Derived when needed, never stored."""
     return hmac.digest(secret, b"%d.%d.%d" % (job_id, attempt, step_id), "sha256")
 
 
-def stream_address(node: Node) -> steps_pb2.StreamAddress:
-    """Where the node's streams are; port 0 while it has none or is not registered."""
-    return steps_pb2.StreamAddress(
-        node=node.name, host=node.config.addr, port=node.stream_port if node.connected else 0, tls=node.stream_tls
-    )
+def stream_address(node: Node, last_known: bool = False) -> steps_pb2.StreamAddress:
+    """Returns the address of the node's streams; port 0 while it has none. A node that is not registered has none, or
+    with `last_known` the one that it had: a restarted node daemon takes the same port if it is free."""
+    port = node.stream_port if node.connected or last_known else 0
+    return steps_pb2.StreamAddress(node=node.name, host=node.config.addr, port=port, tls=node.stream_tls)
 
 
 def step_spec(request: StepRequest) -> steps_pb2.StepSpec:
-    """What was asked for."""
-    fields: dict[str, Any] = {}
+    """Encodes the step's request."""
+    fields: Fields = {}
     for name in _PLAIN:
         value = getattr(request, name)
         if value is not None and (value or name in _OPTIONAL):
@@ -40,21 +43,19 @@ def step_spec(request: StepRequest) -> steps_pb2.StepSpec:
         fields[name] = [common_pb2.GresCount(name=n, type=t, count=count) for n, t, count in getattr(request, name)]
     for name in _LISTS:
         fields[name] = ",".join(getattr(request, name))
-    return steps_pb2.StepSpec(
-        **fields,
-        rlimits=dict(request.rlimits),
-        multi_prog=[steps_pb2.RankCommand(ranks=one.ranks, argv=one.argv) for one in request.multi_prog],
-    )
+    fields["rlimits"] = dict(request.rlimits)
+    fields["multi_prog"] = [steps_pb2.RankCommand(ranks=one.ranks, argv=one.argv) for one in request.multi_prog]
+    return made_of(steps_pb2.StepSpec, fields)
 
 
-#: Fields whose 0 differs from not said.
+#: Fields for which 0 differs from not given.
 _OPTIONAL: Final = (
     "mem_per_node_mb", "mem_per_cpu_mb", "relative", "time_limit_s", "immediate_s", "umask", "het_step",
 )  # fmt: skip
 
 
 def step_plan(row: StepRow, only: str = "") -> steps_pb2.StepPlan:
-    """Which tasks are where. `only`: ranks and allocation of that node alone, the others' are empty."""
+    """Encodes the task layout. `only`: ranks and allocation of that node alone, the others' are empty."""
     parts = row.parts or ()
     return steps_pb2.StepPlan(
         node_list=row.node_list or compress([row.node]),
@@ -73,14 +74,14 @@ def step_plan(row: StepRow, only: str = "") -> steps_pb2.StepPlan:
 
 
 def part_allocation(part: StepPart, slots: Slots = ()) -> common_pb2.NodeAllocation:
-    """What the step may use on one node."""
+    """Encodes the resources of the step on one node."""
     return allocation_of(
         NodeAlloc(part.node, part.cpus, part.mem_mb, len(part.ranks), part.gres, part.cpu_ids, part.shares), slots
     )
 
 
 def allocation_of(part: NodeAlloc, slots: Slots = ()) -> common_pb2.NodeAllocation:
-    """What a job holds on one node. `slots`: who its GPUs are, by place."""
+    """Encodes a job's allocation on one node. `slots`: the UUIDs of its GPUs, by place."""
     message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
     if part.cpu_ids:
         message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
@@ -96,5 +97,5 @@ def allocation_of(part: NodeAlloc, slots: Slots = ()) -> common_pb2.NodeAllocati
 
 
 def indices(mask: int) -> list[int]:
-    """The numbers of the bits that are set."""
+    """Returns the numbers of the set bits."""
     return [i for i in range(mask.bit_length()) if mask >> i & 1]

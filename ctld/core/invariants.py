@@ -1,34 +1,40 @@
-"""What must always be true of the state: run after every step in tests, every few seconds in production.
+"""Invariants of the state: checked after every step in tests, every few seconds in production.
 
-`check()` counts everything a second way and compares. It never mends; a violation is a bug, and the process that
-finds one ends.
+`check()` recomputes every count and compares. It never repairs; a violation is a bug, and the process that finds one
+ends.
 """
 
-from ctld.core import arrays, het_life, ledger, shares
-from ctld.core.devices import device_masks
-from ctld.core.gpu_invariants import check_gpus
-from ctld.core.model import Job, Node, NodeAlloc
-from ctld.core.reserve_view import view_of
-from ctld.core.reserve_who import names_asked, running_in
-from ctld.core.sharing import units_held
-from ctld.core.state import CLOSED_FLAGS, ClusterState
-from ctld.core.step_invariants import check_ports, check_steps
-from ctld.core.violation import Violation as Violation
-from ctld.core.violation import need as _need
-from penstock.values.states import ACTIVE_STATES, END_STATES, HOLDING_STATES, JobState, Suspend
+from ctld.core.gpus.invariants import check_gpus
+from ctld.core.jobs import arrays
+from ctld.core.jobs.sharing import units_in_use
+from ctld.core.lifecycle import het_life
+from ctld.core.limits import ledger
+from ctld.core.records.job import Job
+from ctld.core.records.node import Node
+from ctld.core.records.request import NodeAlloc
+from ctld.core.records.violation import Violation as Violation
+from ctld.core.records.violation import need as _need
+from ctld.core.reservations.access import names_asked, running_in
+from ctld.core.reservations.view import view_of
+from ctld.core.state import shares
+from ctld.core.state.devices import device_masks
+from ctld.core.state.state import CLOSED_FLAGS, ClusterState
+from ctld.core.steps.invariants import check_ports, check_steps
+from penstock.values.states import ACTIVE_STATES, ALLOCATED_STATES, END_STATES, JobState, Suspend
 
 
 def check(state: ClusterState) -> None:
-    """Raise Violation at the first thing that is wrong."""
+    """Raises Violation at the first inconsistency."""
     for job_id, job in state.jobs.items():
         _need(job.job_id == job_id < state.next_job_id, f"job {job_id}: id")
         _check_job(state, job)
-        if job_id in state.desks or any(step.parts is not None for step in job.steps.values()):
+        if job_id in state.steps.by_job or any(step.parts is not None for step in job.steps.values()):
             check_steps(state, job)
     check_ports(state)
     for node in state.node_list:
         _check_node(state, node)
     _check_arrays(state)
+    _check_partition_cpus(state)
     het_life.check(state)
     _check_licenses(state)
     _check_shares(state)
@@ -37,6 +43,10 @@ def check(state: ClusterState) -> None:
     _check_reservations(state)
     _check_crontabs(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
+    _need(
+        state.submissions.stored.references() == state.submissions.stored.count_anew(state.jobs.values()),
+        "stored contents: who holds what",
+    )
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
     ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
     for job_id in sorted(ready):
@@ -44,7 +54,7 @@ def check(state: ClusterState) -> None:
 
 
 def _check_crontabs(state: ClusterState) -> None:
-    """A job that comes again is an entry of its owner's crontab, and only once."""
+    """Checks that each recurring job is an entry of its owner's crontab, and of one only."""
     entries = [(entry.job_id, tab.uid) for tab in state.periodic.crontabs.values() for entry in tab.jobs]
     owners = dict(entries)
     _need(len(owners) == len(entries), "a job is two entries of crontabs")
@@ -54,22 +64,24 @@ def _check_crontabs(state: ClusterState) -> None:
 
 
 def _check_licenses(state: ClusterState) -> None:
-    """What is free of each kind is what there is less what jobs hold."""
-    held = [0] * len(state.license_kinds)
+    """Checks that the free count of each licence is the total less what jobs hold."""
+    held = [0] * len(state.layout.license_kinds)
     for job in state.jobs.values():
-        if job.state in HOLDING_STATES:
+        if job.state in ALLOCATED_STATES:
             held = [a + b for a, b in zip(held, state.licenses_of(job.request), strict=True)]
-    for name, kind in state.license_kinds.items():
-        free = state.license_totals[name] - held[kind]
+    for name, kind in state.layout.license_kinds.items():
+        free = state.layout.license_totals[name] - held[kind]
         _need(int(state.free_licenses[kind]) == free, f"license {name}: {state.free_licenses[kind]} free, not {free}")
 
 
 def _check_shares(state: ClusterState) -> None:
-    """What is charged now is what the jobs hold that are charged, and under multifactor these are all that hold."""
+    """Checks that the current charges are those of the jobs that are charged, and that under multifactor every running
+    job is charged."""
     rates: dict[int, int] = {}
-    for job_id, (assoc_id, rate) in state.charged.items():
+    for job_id, (assoc_id, rate) in state.limits.charged.items():
         _need(
-            job_id in state.jobs and state.jobs[job_id].state in HOLDING_STATES, f"job {job_id}: charged, holds nothing"
+            job_id in state.jobs and state.jobs[job_id].state in ALLOCATED_STATES,
+            f"job {job_id}: charged, holds nothing",
         )
         rates[assoc_id] = rates.get(assoc_id, 0) + rate
     for assoc in state.shares.by_id.values():
@@ -77,18 +89,24 @@ def _check_shares(state: ClusterState) -> None:
         _need(assoc.usage >= 0, f"association {assoc.assoc_id}: usage {assoc.usage}")
     if state.priorities is not None:
         for job in state.jobs.values():
-            _need(job.state not in HOLDING_STATES or job.job_id in state.charged, f"job {job.job_id}: not charged")
+            _need(
+                job.state not in ALLOCATED_STATES or job.job_id in state.limits.charged,
+                f"job {job.job_id}: not charged",
+            )
 
 
 def _check_budgets(state: ClusterState) -> None:
-    """The sums of budgets are those of their jobs, and these hold something."""
-    for book in state.budgets.books.values():
+    """Checks that the sums of each budget are those of its jobs, and that each of these jobs counts for something."""
+    for book in state.limits.budgets.books.values():
         _need(book.sums() == book.counted(), f"budget {book.key}: {book.sums()}, not {book.counted()}")
         _need(book.used >= 0, f"budget {book.key}: {book.used} used")
         for job_id in book.parts:
-            holds = job_id in state.jobs and state.jobs[job_id].state in HOLDING_STATES
+            holds = job_id in state.jobs and state.jobs[job_id].state in ALLOCATED_STATES
             _need(holds, f"budget {book.key}: job {job_id} holds nothing")
-            _need(book in state.budgets.of_job.get(job_id, ()), f"budget {book.key}: job {job_id} does not know of it")
+            _need(
+                book in state.limits.budgets.of_job.get(job_id, ()),
+                f"budget {book.key}: job {job_id} does not know of it",
+            )
 
 
 def _check_job(state: ClusterState, job: Job) -> None:
@@ -99,8 +117,8 @@ def _check_job(state: ClusterState, job: Job) -> None:
         _need(has_rows, f"{name}: pending without rows")
     else:
         _need(not state.pending.rows_of(job.job_id), f"{name}: not pending, with rows")
-        _need(job.job_id not in state.waiting_for, f"{name}: not pending, with a dependency")
-    if job.state in HOLDING_STATES:
+        _need(job.job_id not in state.dependencies.waiting_for, f"{name}: not pending, with a dependency")
+    if job.state in ALLOCATED_STATES:
         has_steps = bool(job.steps) or bool(job.request.kind)
         _need(bool(job.alloc) and has_steps, f"{name}: holds nothing in {job.state.name}")
         _need(all(job.job_id in state.nodes[p.node].jobs for p in job.alloc), f"{name}: not known on its nodes")
@@ -112,7 +130,7 @@ def _check_job(state: ClusterState, job: Job) -> None:
     suspended = job.suspended_by is not Suspend.NO
     _need(suspended >= (job.state is JobState.SUSPENDED), f"{name}: suspended for no reason")
     _need(
-        not suspended or job.state in HOLDING_STATES - {JobState.RUNNING}, f"{name}: {job.suspended_by.name} and runs"
+        not suspended or job.state in ALLOCATED_STATES - {JobState.RUNNING}, f"{name}: {job.suspended_by.name} and runs"
     )
     _need((job.end_state is not None) <= (job.state is JobState.COMPLETING), f"{name}: end state in {job.state.name}")
     if job.state in END_STATES:
@@ -125,9 +143,9 @@ def _check_node(state: ClusterState, node: Node) -> None:
     parts = [part for job_id in node.jobs for part in state.jobs[job_id].alloc if part.node == node.name]
     held = [(p, state.jobs[job_id]) for job_id in node.jobs for p in state.jobs[job_id].alloc if p.node == node.name]
     mem_mb = sum(p.mem_mb for p in parts)
-    cpus = sum(p.cpus for p, job in held if units_held(state, job))
-    units = sum(p.cpus * units_held(state, job) for p, job in held)
-    sure = sum(p.cpus * units_held(state, job) for p, job in held if job.suspended_by is not Suspend.RESUMING)
+    cpus = sum(p.cpus for p, job in held if units_in_use(state, job))
+    units = sum(p.cpus * units_in_use(state, job) for p, job in held)
+    sure = sum(p.cpus * units_in_use(state, job) for p, job in held if job.suspended_by is not Suspend.RESUMING)
     _need(cpus == node.cpus_alloc and columns.free_cpus[i] == columns.total_cpus[i] - units, f"{node.name}: cpus")
     _need(
         mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory"
@@ -142,7 +160,7 @@ def _check_node(state: ClusterState, node: Node) -> None:
         _need(not used & part.cpu_ids, f"{node.name}: a cpu given twice")
         used |= part.cpu_ids
     _need(used == node.cpus_used, f"{node.name}: cpus used")
-    fits = sure <= node.cpus * state.units_per_cpu and mem_mb <= node.real_memory_mb
+    fits = sure <= node.cpus * state.layout.units_per_cpu and mem_mb <= node.real_memory_mb
     _need(fits, f"{node.name}: more given than there is")
     _check_slot(state, node)
     devices: dict[tuple[str, str], int] = {}
@@ -158,7 +176,7 @@ def _check_node(state: ClusterState, node: Node) -> None:
 
 
 def _check_slot(state: ClusterState, node: Node) -> None:
-    """Where jobs take turns, no cpu has two that run."""
+    """Checks that under time slicing no CPU has two running jobs."""
     if "GANG" not in state.config.preempt_mode:
         return
     cpus = 0
@@ -170,8 +188,9 @@ def _check_slot(state: ClusterState, node: Node) -> None:
 
 
 def _check_shares_of_gpus(state: ClusterState, node: Node, parts: list[NodeAlloc]) -> None:
-    """No GPU has more shares in use than it is divided into, nor any while it is given as a whole; the columns say so."""
-    held: shares.Shared = {}
+    """Checks that no GPU has more shares in use than it is divided into, nor any while it is allocated whole, and that
+    the columns agree."""
+    held: shares.SharesInUse = {}
     for part in parts:
         for share in part.shares:
             _need(held.get(share.gpu, (share.name, 0))[0] == share.name, f"{node.name}: GPU {share.gpu} shared by two")
@@ -185,10 +204,27 @@ def _check_shares_of_gpus(state: ClusterState, node: Node, parts: list[NodeAlloc
                 not shares.whole_gpus(node) >> share.gpu & 1, f"{node.name}: GPU {share.gpu} is given whole and shared"
             )
     _need(held == node.gpu_shares, f"{node.name}: shares of GPUs in use")
-    if node.index in state.running.watched and node.index not in state.running.touched:
+    if node.index in state.running.tracked and node.index not in state.running.touched:
         for kind, count in shares.room(node.inside, shares.whole_gpus(node), held, node.gpu_closed).items():
-            free = state.node_columns.free_gres[node.index, state.gres_kinds[kind]]
+            free = state.node_columns.free_gres[node.index, state.layout.gres_kinds[kind]]
             _need(free == count, f"{node.name}: {kind} free")
+
+
+def _check_partition_cpus(state: ClusterState) -> None:
+    """Checks what the planner counts for MaxCPUsPerNode."""
+    for partition, column in state.layout.partition_cpus.items():
+        for node in state.node_list:
+            jobs = (state.jobs[job_id] for job_id in node.jobs)
+            counted = [
+                j for j in jobs if j.partition == partition and not j.request.exclusive and units_in_use(state, j)
+            ]
+            cpus = sum(part.cpus for job in counted for part in job.alloc if part.node == node.name)
+            free = int(state.node_columns.free_gres[node.index, column])
+            most = state.partitions[partition].config.max_cpus_per_node
+            _need(
+                free == most - cpus,
+                f"{node.name}: {free} CPUs are left for partition {partition}, counted {most - cpus}",
+            )
 
 
 def _check_arrays(state: ClusterState) -> None:
@@ -197,7 +233,7 @@ def _check_arrays(state: ClusterState) -> None:
     for job in state.jobs.values():
         if job.array_job_id:
             _need(job.array_job_id in state.arrays, f"job {job.job_id}: array without counters")
-            counts = pending if job.state is JobState.PENDING else running if job.state in HOLDING_STATES else None
+            counts = pending if job.state is JobState.PENDING else running if job.state in ALLOCATED_STATES else None
             if counts is not None:
                 counts[job.array_job_id] = counts.get(job.array_job_id, 0) + arrays.weight(job)
             waits = job.state is JobState.PENDING and job.array_task_id is not None
@@ -215,9 +251,9 @@ def _check_reservations(state: ClusterState) -> None:
     found: dict[str, list[int]] = {}
     for job_id, job in state.jobs.items():
         name = running_in(job)
-        if name and job.state in HOLDING_STATES:
+        if name and job.state in ALLOCATED_STATES:
             found.setdefault(name, []).append(job_id)
-    known = {name: sorted(jobs) for name, jobs in state.reserved_jobs.items()}
+    known = {name: sorted(jobs) for name, jobs in state.reserved.jobs.items()}
     _need({name: sorted(jobs) for name, jobs in found.items()} == known, f"jobs in reservations: {found}, {known}")
     for name, reservation in state.reservations.items():
         _need(
@@ -233,7 +269,7 @@ def _check_reservations(state: ClusterState) -> None:
 
 
 def _check_rows(state: ClusterState) -> None:
-    """The columns of pending jobs point at the reservations that they may use, and at nothing else."""
+    """Checks that the columns of pending jobs name the reservations that the jobs may use, and no others."""
     if not state.reservations:
         return
     view = view_of(state, state.now_us)

@@ -1,1 +1,1 @@
-"""`penstock db`: the database from its administrator's side. Runs on the controller's machine, on the database itself."""
+"""`penstock db`: administration of the database. Runs on the controller's machine, on the database itself."""

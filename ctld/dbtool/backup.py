@@ -1,8 +1,7 @@
-"""`penstock db backup`: a copy of all that is committed, of one moment, while the controller works.
+"""`penstock db backup`: a consistent copy of all that is committed, made while the controller works.
 
-SQLite: its own online backup, page by page, into a file that is complete when it gets its name. It is a database again
-by being put in the place of the other. PostgreSQL: pg_dump's custom format, for pg_restore. Both are readable by their
-owner only.
+SQLite: its own online backup, page by page, into a file that is complete when it gets its name. To restore, replace the
+database file by it. PostgreSQL: pg_dump's custom format, for pg_restore. Both are readable by their owner only.
 """
 
 import os
@@ -17,29 +16,29 @@ from accounting.database import database_url, is_server
 from ctld.store.errors import StoreError
 from penstock.errors import BadSetup
 
-#: Pages copied at a time: between them writers and readers have their turn.
+#: Pages copied at a time: in between writers and readers can proceed.
 _PAGES = 2_000
 
 
-def backup(place: str, file: Path) -> str:
-    """Write it; a line that says what was written. Raises BadSetup, StoreError, OSError."""
+def backup(address: str, file: Path) -> str:
+    """Writes the backup; returns a line about it. Raises BadSetup, StoreError, OSError."""
     if file.exists():
-        raise BadSetup(f"{file}: is there already; nothing was written")
+        raise BadSetup(f"{file}: exists already; nothing was written")
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
-        (_dump if is_server(place) else _copy)(place, draft)
+        (_dump if is_server(address) else _copy)(address, draft)
         with open(draft, "rb") as written:
             os.fsync(written.fileno())
-        os.link(draft, file)  # fails when somebody has made it meanwhile
+        os.link(draft, file)  # fails when it was created meanwhile
     finally:
         draft.unlink()
     return f"{file}: {file.stat().st_size} bytes"
 
 
-def _copy(place: str, draft: Path) -> None:
+def _copy(address: str, draft: Path) -> None:
     try:
-        source = sqlite3.connect(Path(str(database_url(place).database)).absolute().as_uri() + "?mode=ro", uri=True)
+        source = sqlite3.connect(Path(str(database_url(address).database)).absolute().as_uri() + "?mode=ro", uri=True)
         target = sqlite3.connect(draft)
         try:
             source.backup(target, pages=_PAGES)
@@ -48,20 +47,20 @@ def _copy(place: str, draft: Path) -> None:
             source.close()
             target.close()
     except sqlite3.Error as error:
-        raise StoreError(f"database {place}: {error}") from error
+        raise StoreError(f"database {address}: {error}") from error
 
 
-def _dump(place: str, draft: Path) -> None:
+def _dump(address: str, draft: Path) -> None:
     program = pg_dump()
     if program is None:
         raise BadSetup(
             "pg_dump was not found: install Debian's postgresql-client, in the server's version or a newer one"
         )
-    url = make_url(database_url(place)).set(drivername="postgresql")
+    url = make_url(database_url(address)).set(drivername="postgresql")
     environment = dict(os.environ)
     secret = url.password or url.query.get("password")
     if secret:
-        environment["PGPASSWORD"] = str(secret)  # everybody could read an argument
+        environment["PGPASSWORD"] = str(secret)  # an argument is visible to all users
     url = url.set(password=None).difference_update_query(["password"])
     words = [program, "--format=custom", "--no-password", f"--file={draft}", f"--dbname={url.render_as_string()}"]
     done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -70,6 +69,6 @@ def _dump(place: str, draft: Path) -> None:
 
 
 def pg_dump() -> str | None:
-    """The program: on the PATH, or Debian's newest."""
+    """Returns the program: on the PATH, or Debian's newest."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_dump"), key=lambda path: float(path.parts[-3]))
     return str(versions[-1]) if versions else shutil.which("pg_dump")

@@ -1,7 +1,7 @@
-"""`penstock db check`: damage, and rows that do not fit together, as far as SQL can tell.
+"""`penstock db check`: finds damage and rows that are inconsistent, as far as SQL can tell.
 
-Each invariant is a question for what breaks it: how many rows, and one of them. It may run beside the controller: all
-is read in one transaction, of one moment.
+Each invariant is a query for violations: how many rows, and one of them. It may run beside the controller: everything
+is read in one transaction.
 """
 
 from typing import Final, NamedTuple
@@ -15,13 +15,13 @@ from ctld.store.migrate import REVISIONS, revision_of
 from ctld.store.schema import METADATA
 
 _ID = column("id", BigInteger)
-#: 10 is schema.ENDED_FROM, as the partial indexes have it. What is wrong, and a question for the keys of such rows.
+#: 10 is schema.ENDED_FROM, as the partial indexes have it. A description, and a query for the keys of such rows.
 INVARIANTS: Final = (
     ("meta has not one row of this program",
      "SELECT id AS id FROM meta WHERE id <> 1 OR name <> 'penstock'"),
-    ("jobs have a number that has not been given out",
+    ("jobs have a number that has not been assigned",
      "SELECT job_id AS id FROM job WHERE job_id >= (SELECT next_job_id FROM meta)"),
-    ("requests have a number that has not been given out",
+    ("requests have a number that has not been assigned",
      "SELECT request_id AS id FROM job_request WHERE request_id >= (SELECT next_request_id FROM meta)"),
     ("jobs have no request",
      "SELECT job_id AS id FROM job WHERE NOT EXISTS"
@@ -50,40 +50,40 @@ INVARIANTS: Final = (
     ("associations are of an account that is not known",
      "SELECT assoc_id AS id FROM assoc WHERE deleted = 0 AND account <> 'root' AND NOT EXISTS"
      " (SELECT 1 FROM account WHERE account.name = assoc.account)"),
-    ("rolled-up usage (usage_hour) is of nobody",
+    ("rolled-up usage (usage_hour) has no owner",
      "SELECT key_id AS id FROM usage_hour WHERE NOT EXISTS"
      " (SELECT 1 FROM usage_key WHERE usage_key.key_id = usage_hour.key_id)"),
-    ("rolled-up usage (usage_day) is of nobody",
+    ("rolled-up usage (usage_day) has no owner",
      "SELECT key_id AS id FROM usage_day WHERE NOT EXISTS"
      " (SELECT 1 FROM usage_key WHERE usage_key.key_id = usage_day.key_id)"),
-    ("rolled-up usage (usage_month) is of nobody",
+    ("rolled-up usage (usage_month) has no owner",
      "SELECT key_id AS id FROM usage_month WHERE NOT EXISTS"
      " (SELECT 1 FROM usage_key WHERE usage_key.key_id = usage_month.key_id)"),
 )  # fmt: skip
 
 
-class Found(NamedTuple):
-    """What a check has found: problems, a line each, or that there are none."""
+class CheckResult(NamedTuple):
+    """The result of a check: problems, a line each, or that there are none."""
 
     problems: list[str]
     summary: str
 
 
-def check(connection: Connection) -> Found:
-    """Look at everything. A database with another schema is only told to be that."""
+def check(connection: Connection) -> CheckResult:
+    """Checks everything. For a database with another schema only that is reported."""
     one_moment(connection)
     return examine(connection)
 
 
-def examine(connection: Connection) -> Found:
-    """The same within the caller's transaction."""
+def examine(connection: Connection) -> CheckResult:
+    """Does the same within the caller's transaction."""
     problems: list[str] = []
     if connection.dialect.name == "sqlite":
         lines = [str(line) for (line,) in connection.execute(text("PRAGMA integrity_check"))]
         problems += [f"the file is damaged: {line}" for line in lines if line != "ok"]
     revision = revision_of(connection)
     if revision != REVISIONS[-1]:
-        return Found([*problems, f"the schema is {revision or 'none'}, this program's is {REVISIONS[-1]}"], "")
+        return CheckResult([*problems, f"the schema is {revision or 'none'}, this program's is {REVISIONS[-1]}"], "")
     problems += [f"the schema differs: {line}" for line in _differences(connection)]
     for words, question in INVARIANTS:
         found = text(question).columns(_ID).subquery()
@@ -91,7 +91,7 @@ def examine(connection: Connection) -> Found:
         if count:
             problems.append(f"{words}: {count} rows, for example {key}")
     jobs = connection.execute(text("SELECT count(*) FROM job")).scalar()
-    return Found(problems, f"no problem found: schema {revision}, {jobs} records of jobs")
+    return CheckResult(problems, f"no problem found: schema {revision}, {jobs} records of jobs")
 
 
 def _differences(connection: Connection) -> list[str]:

@@ -1,4 +1,4 @@
-"""What may go wrong in `penstock db`, beside what goes wrong in the store."""
+"""The errors of `penstock db`, beside those of the store."""
 
 
 class DatabaseBusy(Exception):

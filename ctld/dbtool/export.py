@@ -1,8 +1,8 @@
 """`penstock db export`: jobs, steps, associations, QOS and usage as text for other programs.
 
 One file for each, CSV with a heading or one JSON object a line. Columns are the tables' own, but times are ISO 8601 in
-UTC without the `_us` of their names (empty = has not happened), and states are words. What is bulky or private stays in
-the database: scripts, environments, what a request says beyond the columns.
+UTC without the `_us` of their names (empty = has not happened), and states are names. Bulky or private data are not
+exported: scripts, environments, fields of a request beyond the columns.
 """
 
 import csv
@@ -11,10 +11,13 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+
+# Any: values of any column, for which SQLAlchemy has no types
 from typing import Any, Final, NamedTuple, TextIO
 
-from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, and_, or_, select, true
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Table, and_, or_, select, true
 
+from accounting.dbrow import Query
 from accounting.schema import ASSOC, ENDED_FROM, JOB, STEP
 from accounting.tables import USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
 from ctld.store.dialect import one_moment
@@ -30,12 +33,13 @@ _AT_US = "_at_us"
 
 class _File(NamedTuple):
     name: str
-    query: Select[Any]
+    query: Query
     states: tuple[str, ...] = ()  # columns
 
 
 def export(connection: Connection, folder: Path, form: str, since_us: int) -> Iterator[tuple[str, int]]:
-    """Write the files, all of one moment; yields each one's name and rows. Raises OSError (there already, no room)."""
+    """Writes the files, as of one moment; yields each one's name and number of rows. Raises OSError (it exists, no
+    space)."""
     one_moment(connection)
     folder.mkdir(mode=0o700, exist_ok=True)
     for file in _files(since_us):
@@ -49,11 +53,11 @@ def _files(since_us: int) -> Iterator[_File]:
     recent: ColumnElement[bool] = true()
     if since_us:
         recent = or_(JOB.c.end_at_us >= since_us, JOB.c.state < ENDED_FROM)
-    yield _File("jobs", _plain(JOB).where(recent).order_by(*JOB.primary_key), ("state", "end_state"))
+    yield _File("jobs", _without_blobs(JOB).where(recent).order_by(*JOB.primary_key), ("state", "end_state"))
     of_job = and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt)
-    yield _File("steps", _plain(STEP).join(JOB, of_job).where(recent).order_by(*STEP.primary_key), ("state",))
-    yield _File("associations", _plain(ASSOC).order_by(ASSOC.c.assoc_id))
-    yield _File("qos", _plain(QOS).order_by(QOS.c.name))
+    yield _File("steps", _without_blobs(STEP).join(JOB, of_job).where(recent).order_by(*STEP.primary_key), ("state",))
+    yield _File("associations", _without_blobs(ASSOC).order_by(ASSOC.c.assoc_id))
+    yield _File("qos", _without_blobs(QOS).order_by(QOS.c.name))
     who = [column for column in USAGE_KEY.c if column.name != "key_id"]
     for table in (USAGE_HOUR, USAGE_DAY, USAGE_MONTH):
         columns = [column for column in table.c if column.name != "key_id"]
@@ -61,7 +65,7 @@ def _files(since_us: int) -> Iterator[_File]:
         yield _File(table.name, query.where(table.c.start_at_us >= since_us).order_by(*table.primary_key))
 
 
-def _plain(table: Any) -> Select[Any]:
+def _without_blobs(table: Table) -> Query:
     return select(*(column for column in table.c if not isinstance(column.type, LargeBinary)))
 
 
@@ -75,7 +79,7 @@ def _write(connection: Connection, file: _File, form: str, stream: TextIO) -> in
         table.writerow(heads)
     count = 0
     for row in found:
-        values: Sequence[Any] = [one(value) for one, value in zip(convert, row, strict=True)]
+        values: Sequence[object] = [one(value) for one, value in zip(convert, row, strict=True)]
         if form == "csv":
             table.writerow(values)
         else:

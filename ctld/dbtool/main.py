@@ -1,19 +1,21 @@
-"""`penstock db migrate|check|backup|export|move`: which database, and what to do with it.
+"""`penstock db migrate|check|backup|export|move`: chooses the database and runs the command on it.
 
-Exit status: 0; 1 when `check` has found something, or `migrate --look` a schema that is not this program's; 75 when a
+Exit status: 0; 1 when `check` has found a problem, or `migrate --look` another schema than this program's; 75 when a
 controller leads (migrate, move) or the server does not answer; 78 when the configuration or the database cannot be
-used; 130 when a person has interrupted it.
-What the subcommands do is in the modules named like them.
+used; 130 when interrupted by the user. The subcommands are in the modules of the same names.
 """
 
-import argparse
+import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from sqlalchemy import Engine
+import click
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from accounting.database import DatabaseUrlError, is_server, read_engine, shown
@@ -21,12 +23,13 @@ from ctld.dbtool.backup import backup
 from ctld.dbtool.check import check
 from ctld.dbtool.errors import DatabaseBusy
 from ctld.dbtool.export import FORMATS, export
-from ctld.dbtool.migrate import look, migrate_now
+from ctld.dbtool.migrate import describe, migrate_now
 from ctld.dbtool.move import move
-from ctld.store.dialect import dialect_of, kind_of
-from ctld.store.errors import StorageWaits, StoreError
-from ctld.store.place import database_place, given_place
-from penstock.cluster import conf_path
+from ctld.store.address import database_address, given_address
+from ctld.store.dialect import HINT_OF_THE_CHECK, dialect_of, kind_of
+from ctld.store.errors import StorageWaits, StoreDamaged, StoreError
+from penstock.cluster import own_conf_path
+from penstock.commandline import CommandGroup, CommandLine, invoke
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
 from penstock.values.dates import parse_date_us
@@ -37,12 +40,19 @@ EX_CONFIG: Final = 78
 EX_INTERRUPTED: Final = 130
 
 
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
 def main(argv: list[str]) -> int:
     """Run `penstock db ...`; returns the exit status."""
-    options = _parser().parse_args(argv)
-    os.umask(0o077)  # what is written holds other people's scripts and environments
+    return invoke(command, "penstock db", argv)
+
+
+def _status(act: Callable[[], int | None]) -> int:
+    """Runs a subcommand and reports its errors."""
+    os.umask(0o077)  # the output contains all users' scripts and environments
     try:
-        return _run(options)
+        return int(act() or 0)
     except ConfigError as error:
         _say(str(error))
     except BadSetup as error:
@@ -52,6 +62,8 @@ def main(argv: list[str]) -> int:
         return EX_TEMPFAIL
     except (StoreError, DatabaseUrlError, BadValue) as error:
         _say(str(error))
+    except BrokenPipeError:
+        raise  # the reader has closed the pipe
     except OSError as error:
         _say(f"{error.filename or ''}: {error.strerror}")
     except KeyboardInterrupt:
@@ -60,80 +72,178 @@ def main(argv: list[str]) -> int:
     return EX_CONFIG
 
 
-def _run(options: argparse.Namespace) -> int:
-    if options.command == "move":
-        source, target = given_place(options.source), given_place(options.target)
-        _need_file(source, f"{source}: there is no such database")
-        for line in move(source, target, time.time_ns() // 1000):
-            print(line, flush=True)
-        return 0
-    config = load(options.config).config
-    place = database_place(
-        config.penstock_database_url, options.config, Path(config.state_save_location) / "penstock.db"
-    )
-    _need_file(place, f"{place}: there is no database yet; the controller makes it when it starts")
-    if options.command == "backup":
-        print(backup(place, Path(options.file)))
-        return 0
-    now_us = time.time_ns() // 1000
-    if options.command == "migrate" and not options.look:
-        print(migrate_now(place, now_us))
-        return 0
-    engine = read_engine(place)
+def _config(function: _Function) -> _Function:
+    return click.option(
+        "-f",
+        "--config",
+        metavar="FILE",
+        help="slurm.conf (default: that of PENSTOCK_HOME or SLURM_CONF).",
+    )(function)
+
+
+def _json(function: _Function) -> _Function:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(function)
+
+
+@click.group(
+    "db",
+    cls=CommandGroup,
+    help="The controller's database.",
+    wrong_use=2,
+    edge=_status,
+    examples=(
+        ("penstock db check", "look for damage"),
+        ("penstock db backup /backup/penstock.db", "a copy, while the controller works"),
+    ),
+)
+@_config
+@click.pass_context
+def command(context: click.Context, config: str | None) -> None:
+    """Stores the options before the subcommand."""
+    context.obj = config
+
+
+def _address(config: str | None) -> str:
+    """Returns the location of the database. Raises BadSetup when it does not exist."""
+    file = config or click.get_current_context().obj or own_conf_path()
+    found = load(file).config
+    address = database_address(found.penstock_database_url, file, Path(found.state_save_location) / "penstock.db")
+    _need_file(address, f"{address}: there is no database yet; the controller makes it when it starts")
+    return address
+
+
+@contextmanager
+def _reading(address: str) -> Iterator[Connection]:
+    """Yields a read-only connection; errors of the server are reported as the store reports them."""
+    engine = read_engine(address)
     try:
-        return _read(options, engine, now_us)
+        with engine.connect() as connection:
+            yield connection
     except DBAPIError as error:
         kind, said = kind_of(dialect_of(engine), error)
-        raise kind(f"database {shown(place)}: {said}") from error
+        raise kind(f"database {shown(address)}: {said}") from error
     finally:
         engine.dispose()
 
 
-def _need_file(place: str, otherwise: str) -> None:
-    if not is_server(place) and not Path(place).exists():
-        raise BadSetup(otherwise)
+def _answer(line: str, as_json: bool, **found: object) -> None:
+    print(json.dumps(found or {"text": line}) if as_json else line, flush=True)
 
 
-def _read(options: argparse.Namespace, engine: Engine, now_us: int) -> int:
-    with engine.connect() as connection:
-        if options.command == "migrate":
-            text, is_done = look(connection, now_us)
-            print(text)
-            return 0 if is_done else 1
-        if options.command == "check":
+@command.command(
+    "migrate",
+    cls=CommandLine,
+    help="Bring its tables up to date; the controller must be stopped.",
+    examples=(("penstock db migrate --look", "only print what would be done"),),
+)
+@_config
+@_json
+@click.option("--look", "is_dry_run", is_flag=True, help="Only print what would be done.")
+def migrate(config: str | None, is_dry_run: bool, as_json: bool) -> int:
+    """Migrates, or only shows what would be done."""
+    address, now_us = _address(config), time.time_ns() // 1000
+    if not is_dry_run:
+        _answer(migrate_now(address, now_us), as_json)
+        return 0
+    with _reading(address) as connection:
+        text, is_done = describe(connection, now_us)
+    _answer(text, as_json, text=text, current=is_done)
+    return 0 if is_done else 1
+
+
+@command.command(
+    "check",
+    cls=CommandLine,
+    help="Look for damage and for rows that do not fit together. Exit status: 1 something was found.",
+    examples=(("penstock db check", "while the controller works"),),
+)
+@_config
+@_json
+def check_command(config: str | None, as_json: bool) -> int:
+    """Checks the database."""
+    address = _address(config)
+    try:
+        with _reading(address) as connection:
             found = check(connection)
-            print("\n".join(found.problems or [found.summary]))
-            return 1 if found.problems else 0
-        since_us = parse_date_us(options.since, now_us, past=True) if options.since else 0
-        for name, rows in export(connection, Path(options.folder), options.format, since_us):
-            print(f"{name} {rows}")
+    except StoreDamaged as error:  # so different that not even the check can run
+        text = str(error).replace(HINT_OF_THE_CHECK, "")
+        _answer(text, as_json, problems=[text])
+        return 1
+    text = "\n".join(found.problems or [found.summary])
+    _answer(text, as_json, problems=list(found.problems), summary=found.summary)
+    return 1 if found.problems else 0
+
+
+@command.command(
+    "backup",
+    cls=CommandLine,
+    help="Copy it into FILE, which is not there yet, while the controller works.",
+    examples=(("penstock db backup /backup/penstock.db", "a whole copy"),),
+)
+@_config
+@_json
+@click.argument("file")
+def backup_command(file: str, config: str | None, as_json: bool) -> int:
+    """Writes a backup."""
+    _answer(backup(_address(config), Path(file)), as_json)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock db", description="The controller's database.")
-    which = {"metavar": "FILE", "help": f"slurm.conf (default: SLURM_CONF, here {conf_path()})".replace("%", "%%")}
-    parser.add_argument("--config", "-f", default=conf_path(), **which)  # type: ignore[arg-type]
-    behind = argparse.ArgumentParser(add_help=False)  # the same, behind the command
-    behind.add_argument("--config", "-f", default=argparse.SUPPRESS, **which)  # type: ignore[arg-type]
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    one = commands.add_parser(
-        "migrate", parents=[behind], help="bring its tables up to date; the controller must be stopped"
-    )
-    one.add_argument("--look", action="store_true", help="only say what would be done")
-    commands.add_parser("check", parents=[behind], help="look for damage and for rows that do not fit together")
-    one = commands.add_parser("backup", parents=[behind], help="copy it into a file, while the controller works")
-    one.add_argument("file", metavar="FILE", help="a file that is not there yet")
-    one = commands.add_parser("export", parents=[behind], help="write jobs, steps, associations, QOS and usage as text")
-    one.add_argument("folder", metavar="FOLDER", help="where the files go; it must not have them yet")
-    one.add_argument("--format", choices=FORMATS, default="csv", help="default %(default)s")
-    one.add_argument("--since", metavar="TIME", help="jobs that ended since then or have not, and usage since then")
-    one = commands.add_parser("move", help="copy all of it into an empty one; the controller must be stopped")
-    one.add_argument("source", metavar="FROM", help="a path, a URL, or file:/PATH of a file with a URL in it")
-    one.add_argument(
-        "target", metavar="TO", help="likewise: a file that is not there yet, or a database without tables"
-    )
-    return parser
+@command.command(
+    "export",
+    cls=CommandLine,
+    help="Write jobs, steps, associations, QOS and usage as text into FOLDER, which must not have such files yet.",
+    examples=(("penstock db export --format jsonl --since now-30days out", "the last month, one JSON object a line"),),
+)
+@_config
+@_json
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="csv", show_default=True, help="How.")
+@click.option("--since", metavar="TIME", help="Jobs that ended since then or have not, and usage since then.")
+@click.argument("folder")
+def export_command(folder: str, form: str, since: str | None, config: str | None, as_json: bool) -> int:
+    """Exports the tables."""
+    address, now_us = _address(config), time.time_ns() // 1000
+    since_us = parse_date_us(since, now_us, past=True) if since else 0
+    rows: dict[str, int] = {}
+    with _reading(address) as connection:
+        for name, count in export(connection, Path(folder), form, since_us):
+            rows[name] = count
+            if not as_json:
+                print(f"{name} {count}")
+    if as_json:
+        _answer("", True, rows=rows)
+    return 0
+
+
+@command.command(
+    "move",
+    cls=CommandLine,
+    help="Copy all of SOURCE into TARGET, an empty database; the controller must be stopped. Each is a path, a URL, or "
+    "file:/PATH of a file with a URL in it; TARGET is a file that is not there yet, or a database without tables.",
+    examples=(
+        ("penstock db move /var/spool/penstock/penstock.db file:/etc/penstock/database.url", "from SQLite to a server"),
+    ),
+)
+@_json
+@click.argument("source")
+@click.argument("target")
+def move_command(source: str, target: str, as_json: bool) -> int:
+    """Moves the database."""
+    given, wanted = given_address(source), given_address(target)
+    _need_file(given, f"{given}: there is no such database")
+    lines = []
+    for line in move(given, wanted, time.time_ns() // 1000):
+        lines.append(line)
+        if not as_json:
+            print(line, flush=True)
+    if as_json:
+        _answer("", True, lines=lines)
+    return 0
+
+
+def _need_file(address: str, otherwise: str) -> None:
+    if not is_server(address) and not Path(address).exists():
+        raise BadSetup(otherwise)
 
 
 def _say(text: str) -> None:

@@ -1,25 +1,26 @@
-"""`penstock db move FROM TO`: all rows of one database into another that is empty, of the same system or the other.
+"""`penstock db move FROM TO`: copies all rows of one database into another that is empty, of the same system or the
+other.
 
 Rules
-    - FROM is only read, all of one moment, and must not have a leader. Its `meta` is looked at once more at the end: when
-      a controller has led meanwhile, nothing was moved.
-    - TO has nothing in it, and gets the tables of this program's schema. FROM must have the same schema.
-    - TO is whole or not there: one transaction on a server, a file that gets its name when all is in it.
-    - Indexes beside primary keys are made when the rows are there.
-    - Before TO counts, the rows in each table are counted, and `penstock db check` must find nothing new in it.
+    - FROM is only read, in one snapshot, and must not have a leader. Its `meta` is read once more at the end: if a
+      controller has led meanwhile, the move fails.
+    - TO is empty, and gets the tables of this program's schema. FROM must have the same schema.
+    - TO is complete or does not exist: one transaction on a server, a file that is renamed when it is complete.
+    - Indexes beside primary keys are created after the rows.
+    - Before TO is committed, the rows in each table are counted, and `penstock db check` must find nothing new in it.
 
-Deliberately absent: going on where an interrupted move has stopped, and choosing tables.
+Deliberately absent: continuing an interrupted move, and choosing tables.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from sqlalchemy import Connection, Table, select
 from sqlalchemy.exc import DBAPIError
 
 from accounting.database import read_engine, shown
+from accounting.dbrow import DbRow
 from ctld.dbtool.check import examine
 from ctld.dbtool.errors import DatabaseBusy
 from ctld.dbtool.migrate import leader
@@ -31,7 +32,8 @@ from ctld.store.schema import META, METADATA
 
 
 def move(source: str, target: str, now_us: int) -> Iterator[str]:
-    """Do it; yields lines to tell. Raises BadSetup, DatabaseBusy, StoreError, OSError; then there is no TO."""
+    """Moves the rows; yields lines to print. Raises BadSetup, DatabaseBusy, StoreError, OSError; then TO does not
+    exist."""
     begun = time.monotonic()
     reader = read_engine(source)
     try:
@@ -59,13 +61,13 @@ def move(source: str, target: str, now_us: int) -> Iterator[str]:
 
 @contextmanager
 def _reading(source: str, connection: Connection) -> Iterator[Connection]:
-    with connection, _told(source, connection):
+    with connection, _named_errors(source, connection):
         one_moment(connection)
         yield connection
 
 
 @contextmanager
-def _told(source: str, connection: Connection) -> Iterator[None]:
+def _named_errors(source: str, connection: Connection) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
@@ -73,8 +75,8 @@ def _told(source: str, connection: Connection) -> Iterator[None]:
         raise kind(f"database {shown(source)}: {said}") from error
 
 
-def _may_leave(connection: Connection, source: str, now_us: int) -> Any:
-    """The row of `meta`, of a database that may be moved."""
+def _may_leave(connection: Connection, source: str, now_us: int) -> object:
+    """Returns the row of `meta` of a database that may be moved."""
     found = revision_of(connection)
     if found != REVISIONS[-1]:
         hint = "run `penstock db migrate` first" if found in REVISIONS else "this program cannot move it"
@@ -84,19 +86,19 @@ def _may_leave(connection: Connection, source: str, now_us: int) -> Any:
     return connection.execute(select(META)).one()
 
 
-def _chunks(source: str, connection: Connection, table: Table) -> Iterator[list[Any]]:
-    """In the order of the primary key, so that TO is in order whatever has happened to FROM."""
+def _chunks(source: str, connection: Connection, table: Table) -> Iterator[list[DbRow]]:
+    """Yields rows in the order of the primary key, so that TO is sorted whatever the history of FROM."""
     statement = select(table).order_by(*table.primary_key).execution_options(yield_per=ROWS_AT_A_TIME)
-    with _told(source, connection):
+    with _named_errors(source, connection):
         yield from map(list, connection.execute(statement).partitions())
 
 
 def _judge(source: str, old: Connection, new: Connection) -> str:
-    """What the check says. A problem that FROM has, too, is no reason to stay; another one is."""
+    """Evaluates the check. A problem that FROM has, too, does not prevent the move; a new one does."""
     found = examine(new)
     if not found.problems:
         return found.summary
-    with _told(source, old):
+    with _named_errors(source, old):
         known = examine(old).problems
     if more := [line for line in found.problems if line not in known]:
         raise StoreError("\n".join(["what was written does not fit together; nothing was moved", *more]))

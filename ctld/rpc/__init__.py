@@ -1,5 +1,5 @@
-"""The wire's edge: who calls (auth, rights), messages to events and rows to messages, no decisions.
+"""The gRPC edge: authentication and rights, messages to events and rows to messages, no decisions.
 
-Reading order: `server` (listeners, services), `controller`, `accounting`, `nodelink` (the services), `wanted`
-(requests in), `jobinfo`, `clusterinfo`, `records` (answers out), `users` (names to uids), `refusals` (core to gRPC).
+Reading order: `server` (listeners, services), `controller`, `accounting`, `nodelink` (the services), `jobs/submission`
+(requests), `jobinfo`, `clusterinfo`, `records` (answers), `users` (names to uids), `refusals` (core to gRPC).
 """

@@ -1,20 +1,23 @@
-"""The NodeLink service: a node daemon's stream becomes a link.
+"""The NodeLink service: accepts a node daemon's stream as a link.
 
-The node is who its certificate says; a registration under another name ends the call. Everything after the first
+The node is identified by its certificate; a registration under another name ends the call. Everything after the first
 message is the link's (ctld/agents/link.py).
 """
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
 from ctld.agents.gpumessages import GPUS_MAX, facts_of, opinions_of
-from ctld.core.events import HeldStep, NodeRegistered
-from ctld.rpc.refusals import BadRequest, refuse_as
-from ctld.rpc.rights import require_node
-from ctld.rpc.services import Services
+from ctld.core.records.events import HeldStep, NodeRegistered
+from ctld.rpc.gate.auth import current_peer
+from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.rights import require_node
+from ctld.rpc.gate.services import Services
+from ctld.runtime.errors import BadRequest
 from penstock.v1 import node_pb2
 from penstock.values.refusals import Code
 
@@ -22,19 +25,23 @@ PROTOCOL: Final = 1
 REGISTER_TIMEOUT_S: Final = 20.0
 #: As many as a node daemon keeps.
 HELD_STEPS_MAX: Final = 200_000
+#: Steps decoded in one turn of the loop: some milliseconds.
+SLICE_STEPS: Final = 2_000
 TEXT_MAX: Final = 256
 
 _STATE_NAMES: Final = {value: name for name, value in node_pb2.HeldStep.State.items()}
 
 
 class NodeLinkService:
-    """One method: the stream."""
+    """The service: one method, the stream."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def Connect(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        """Registration first, then commands down and reports up until one side goes."""
+    async def Connect(
+        self, requests: AsyncIterator[node_pb2.NodeMessage], context: Context
+    ) -> AsyncIterator[node_pb2.ControllerMessage]:
+        """Accepts the registration first, then sends commands and receives reports until one side closes."""
         try:
             register = await self._first(requests)
         except BadRequest as error:
@@ -42,9 +49,11 @@ class NodeLinkService:
         node = await require_node(context, register.node_name)
         registry, runtime = self._services.registry, self._services.runtime
         link = registry.open(node)
+        link.certificate_end_us = current_peer().ends_at_us
         reader: asyncio.Task[None] | None = None
         try:
-            runtime.post(registration(register, link.link_id))
+            held = await _reported_steps(register)
+            runtime.post(registration(register, link.link_id, held))
             reader = asyncio.create_task(link.incoming(requests))
             reader.add_done_callback(lambda task: link.end(_why(task)))
             async for message in link.outgoing():
@@ -54,14 +63,14 @@ class NodeLinkService:
                 reader.cancel()
             registry.close(link, was_registered=True)
 
-    async def _first(self, requests: AsyncIterator[Any]) -> node_pb2.Register:
+    async def _first(self, requests: AsyncIterator[node_pb2.NodeMessage]) -> node_pb2.Register:
         try:
             async with asyncio.timeout(REGISTER_TIMEOUT_S):
                 async for message in requests:
                     if message.WhichOneof("kind") != "register":
                         break
                     check(message.register)
-                    return message.register  # type: ignore[no-any-return]
+                    return message.register
         except TimeoutError:
             raise BadRequest(Code.INVALID_VALUE, f"no registration within {REGISTER_TIMEOUT_S:.0f} s") from None
         raise BadRequest(Code.INVALID_VALUE, "a node's first message must be its registration")
@@ -75,7 +84,7 @@ def _why(task: "asyncio.Task[None]") -> str:
 
 
 def check(register: node_pb2.Register) -> None:
-    """Limits of a registration. Raises BadRequest."""
+    """Checks the limits of a registration. Raises BadRequest."""
     if register.protocol != PROTOCOL:
         text = f"the node speaks protocol {register.protocol}, this controller {PROTOCOL}: use the same version"
         raise BadRequest(Code.NOT_SUPPORTED, text)
@@ -89,12 +98,37 @@ def check(register: node_pb2.Register) -> None:
         raise BadRequest(Code.INVALID_VALUE, "the registration has no boot_id or no spool_id")
 
 
-def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
-    """A registration as an event."""
+async def _reported_steps(register: node_pb2.Register) -> tuple[HeldStep, ...]:
+    """Returns the node's steps, decoded in slices between which other calls are served."""
+    found: list[HeldStep] = []
+    for at in range(0, len(register.held), SLICE_STEPS):
+        found += map(_reported_step, register.held[at : at + SLICE_STEPS])
+        await asyncio.sleep(0)
+    return tuple(found)
+
+
+def _reported_step(step: node_pb2.HeldStep) -> HeldStep:
+    key, state = step.key, _STATE_NAMES.get(step.state, "UNKNOWN")
+    return HeldStep(
+        key.job_id,
+        key.attempt,
+        key.step_id,
+        state,
+        step.epoch,
+        step.suspended,
+        step.lease_s,
+        step.lease_grace_s,
+        step.start_at_us,
+        step.told,
+    )
+
+
+def registration(register: node_pb2.Register, link_id: int, held: tuple[HeldStep, ...]) -> NodeRegistered:
+    """Decodes a registration to an event."""
     inventory = register.inventory
     gpus: dict[str, int] = {}
     for gpu in inventory.gpus:
-        if gpu.mig_enabled:  # its instances are what is given
+        if gpu.mig_enabled:  # its instances are allocated instead
             continue
         gpus[gpu.type] = gpus.get(gpu.type, 0) + 1
     return NodeRegistered(
@@ -110,19 +144,7 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         real_memory_mb=inventory.real_memory_mb,
         tmp_disk_mb=inventory.tmp_disk_mb,
         gres=tuple(("gpu", type_, count) for type_, count in gpus.items()),
-        held=tuple(
-            HeldStep(
-                h.key.job_id,
-                h.key.attempt,
-                h.key.step_id,
-                _STATE_NAMES.get(h.state, "UNKNOWN"),
-                h.epoch,
-                h.suspended,
-                h.lease_s,
-                h.lease_grace_s,
-            )
-            for h in register.held
-        ),
+        held=held,
         os=inventory.os,
         arch=inventory.arch,
         boot_at_us=inventory.boot_at_us,
@@ -139,4 +161,6 @@ def registration(register: node_pb2.Register, link_id: int) -> NodeRegistered:
         nvml_version=inventory.nvml_version[:TEXT_MAX],
         gpu_constraint=inventory.gpu_constraint[:TEXT_MAX],
         gpu_why=inventory.gpu_why[:TEXT_MAX],
+        epoch_seen=register.epoch_seen,
+        job_id_seen=register.job_id_seen,
     )

@@ -1,36 +1,43 @@
-"""The gRPC server: services, limits and the three ways in.
+"""The server: services, limits and the listeners; three of them are gRPC's.
 
+    calls.sock         commands on this machine, unary methods: no gRPC, the user by the kernel (callserver.py)
     ctld.sock          commands on this machine: no TLS, a token for each call
     SlurmctldPort      commands from elsewhere: TLS, a token for each call
     PenstockNodePort   node daemons: mutual TLS
 
-All three serve the same services; the gate (rights.py) decides by certificate or token, not by the way in. Methods are
-registered from the services' descriptors, so that one without an implementation stops the start. A page of a listing
-is encoded already and passes through as bytes.
+All serve the same services; the gate (gate/rights.py) decides by certificate or token, not by listener. Methods
+are registered from the services' descriptors, so that one without an implementation stops the start. A page of a
+listing is encoded already and passes through as bytes.
 """
 
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import grpc.aio
-from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import Message
 
-from ctld.rpc.accounting import AccountingService
-from ctld.rpc.auth import Authenticator
-from ctld.rpc.controller import ControllerService
-from ctld.rpc.explain import ExplainService
-from ctld.rpc.governance import GovernanceService
+from ctld.rpc.accounting.accounting import AccountingService
+from ctld.rpc.accounting.governance import GovernanceService
+from ctld.rpc.accounting.shares import SharesService
+from ctld.rpc.callconnection import Method
+from ctld.rpc.callserver import CallServer
+from ctld.rpc.control.controller import ControllerService
+from ctld.rpc.explain.explain import ExplainService
+from ctld.rpc.gate import bounds
+from ctld.rpc.gate.auth import Authenticator
+from ctld.rpc.gate.ratelimit import RateLimiter
+from ctld.rpc.gate.rights import Gate, check_complete, direct
+from ctld.rpc.gate.services import Services
+from ctld.rpc.jobs.periodic import PeriodicService
+from ctld.rpc.jobs.steps import StepsService
 from ctld.rpc.nodelink import NodeLinkService
-from ctld.rpc.periodic import PeriodicService
-from ctld.rpc.ratelimit import RateLimiter
-from ctld.rpc.rights import Gate, check_complete
-from ctld.rpc.services import Services
-from ctld.rpc.shares import SharesService
-from ctld.rpc.steps import StepsService
+from penstock.calls import MESSAGE_BYTES_MAX as CLIENT_BYTES_MAX
 from penstock.errors import BadSetup
 from penstock.security.ca import Credentials
 from penstock.security.tls import command_port, node_port
@@ -46,28 +53,39 @@ from penstock.v1 import (
 )
 from penstock.values.config import Config
 
-#: A submission with the largest script and environment has 5 MiB; a registration of a full node 2 MiB.
+#: A submission with the largest script and environment has 6 MiB; a registration of a full node 2 MiB. Users' requests
+#: are bounded further (gate/underway.py).
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-#: Calls of one connection at a time. A dashboard has some; a flood waits.
+#: The limit of clients: the layout of a step of 4 million tasks on 65,536 nodes has 20 MiB.
+ANSWER_BYTES_MAX: Final = CLIENT_BYTES_MAX
+#: Concurrent calls of one connection. A dashboard has some; a flood waits.
 STREAMS_MAX: Final = 4096
 HEADER_BYTES_MAX: Final = 16 * 1024
-#: A peer that answers no keepalive within this is gone, also when TCP has noticed nothing.
+#: A peer that answers no keepalive within this time is disconnected, even if TCP has not noticed.
 KEEPALIVE_MS: Final = 30_000
+
+#: A connection without a call is closed after this time; clients open another.
+IDLE_MS: Final = 120_000
+#: Time limit from accept to the end of the TLS handshake and the HTTP/2 preface.
+HANDSHAKE_MS: Final = 10_000
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     ("grpc.max_metadata_size", HEADER_BYTES_MAX),
+    ("grpc.http2.bdp_probe", 0),  # it would enlarge every stream's window to megabytes, before they are read
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_connection_idle_ms", IDLE_MS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     ("grpc.so_reuseport", 0),  # a second controller must not share the port
 )
 
-#: Whose services are served.
+#: The files whose services are served.
 FILES: Final = tuple(
     module.DESCRIPTOR
     for module in (
@@ -85,12 +103,22 @@ FILES: Final = tuple(
 _LOOPBACK: Final = ("localhost", "ip6-localhost", "::1")
 
 
-def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Server:
-    """The server with all services, not listening yet."""
+def make_server(
+    services: Services, authenticator: Authenticator, call_socket: Path
+) -> tuple[grpc.aio.Server, CallServer, Gate]:
+    """Builds the servers with all services, not listening yet, and their gate."""
     check_complete(FILES)
+    bounds.check_complete(FILES)
     runtime = services.runtime
     limiter = RateLimiter(lambda: runtime.core.state.config.slurmctld_parameters, time.monotonic)
-    gate = Gate(authenticator, runtime.diagnostics.count_call, limiter, services.denials.note, runtime.whole)
+    gate = Gate(
+        authenticator,
+        runtime.diagnostics.count_call,
+        limiter,
+        services.denials.note,
+        runtime.whole,
+        runtime.measures.spared,
+    )
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     made = {
         "Controller": ControllerService(services),
@@ -102,49 +130,55 @@ def make_server(services: Services, authenticator: Authenticator) -> grpc.aio.Se
         "Periodic": PeriodicService(services, authenticator),
         "NodeLink": NodeLinkService(services),
     }
+    unary: dict[str, Method] = {}
     for name, descriptor in ((name, found) for file in FILES for name, found in file.services_by_name.items()):
         server.add_generic_rpc_handlers((_handlers(descriptor, made[name]),))
-    return server
+        for method in descriptor.methods:
+            if not (method.client_streaming or method.server_streaming):
+                path = f"/{descriptor.full_name}/{method.name}"
+                unary[path] = direct(getattr(made[name], method.name), path, gate, _serialize)
+    return server, CallServer(call_socket, unary), gate
 
 
-def _handlers(descriptor: Any, service: object) -> Any:
+def _handlers(
+    descriptor: ServiceDescriptor, service: object
+) -> "grpc.GenericRpcHandler[Message | bytes, Message | bytes]":
     handlers = {}
     for method in descriptor.methods:
         ways = [("unary", "stream")[way] for way in (method.client_streaming, method.server_streaming)]
         make = getattr(grpc, f"{ways[0]}_{ways[1]}_rpc_method_handler")
         handlers[method.name] = make(
             getattr(service, method.name),
-            request_deserializer=GetMessageClass(method.input_type).FromString,
             response_serializer=_serialize,
         )
     return grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
 
 
-def _serialize(message: Any) -> bytes:
-    return message if type(message) is bytes else message.SerializeToString()
+def _serialize(message: Message | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
 
 
-def listen(server: grpc.aio.Server, config: Config, socket_path: Path, credentials: Credentials) -> None:
-    """Open the three ways in. Raises BadSetup when one is taken."""
-    # gRPC replaces a socket in the way; the store's lock has made sure that no other controller serves it.
+def listen(server: grpc.aio.Server, config: Config, socket_path: Path, now: Callable[[], Credentials]) -> None:
+    """Opens the three listeners; `now`: the certificate to show. Raises BadSetup when an address is in use."""
+    # gRPC replaces an existing socket; the lock of the state folder excludes another controller.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(socket_path)
     _add(f"unix:{socket_path}", lambda address: server.add_insecure_port(address))
     os.chmod(socket_path, 0o666)  # noqa: S103 (for everybody; a token says who it is)
     host = bind_host(config)
-    _add(f"{host}:{config.slurmctld_port}", lambda a: server.add_secure_port(a, command_port(credentials)))
-    _add(f"{host}:{config.penstock_node_port}", lambda a: server.add_secure_port(a, node_port(credentials)))
+    _add(f"{host}:{config.slurmctld_port}", lambda a: server.add_secure_port(a, command_port(now)))
+    _add(f"{host}:{config.penstock_node_port}", lambda a: server.add_secure_port(a, node_port(now)))
 
 
 def bind_host(config: Config) -> str:
-    """A controller whose address is this machine's loopback is not meant for others."""
+    """Returns the address to listen on. A controller whose address is this machine's loopback listens there alone."""
     address = config.controller_addr
     if address.startswith("127.") or address in _LOOPBACK:
         return "127.0.0.1"
     return "0.0.0.0"  # noqa: S104 (the nodes reach it by any of this machine's addresses)
 
 
-def _add(address: str, add: Any) -> None:
+def _add(address: str, add: Callable[[str], int]) -> None:
     try:
         port = add(address)
     except RuntimeError as error:

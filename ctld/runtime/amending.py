@@ -1,8 +1,8 @@
-"""Changes of the configuration by hand: read in the words of slurm.conf, checked, taken into force, kept.
+"""Changes the configuration by hand: parsed in the syntax of slurm.conf, checked, applied, stored.
 
-One at a time, and not beside a reload: each change is made to the configuration in force, so two at once would lose one.
-`lock` is held by whoever replaces the configuration. What a change means is with penstock/config/amend.py; whether jobs
-stand in its way is said here for what is deleted, and by the core for all else (layout.misfits).
+Changes are serialised with each other and with reloads: each is made to the configuration in force, so concurrent ones
+would be lost. Code that replaces the configuration holds `lock`. penstock/config/amend.py has the meaning of a change;
+conflicts with jobs are checked here for deletions, and by the core for all else (layout.config_conflicts).
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import msgspec
 
-from ctld.core.effects import Refusal
-from ctld.core.events import LoadConfig, RecordAct
-from ctld.core.state import ClusterState
-from ctld.rpc.refusals import BadRequest
+from ctld.core.records.effects import Refusal
+from ctld.core.records.events import LoadConfig, RecordAct
+from ctld.core.state.state import ClusterState
+from ctld.runtime.errors import BadRequest
 from ctld.runtime.loop import Runtime
 from penstock.config import changes as config_changes
 from penstock.config.amend import NEW_NODE_STATES, NODE_KEYS, amend, canonical, resolved
@@ -26,14 +26,14 @@ from penstock.values.refusals import TEXT, Code
 from penstock.values.states import END_STATES
 from penstock.values.text import check_name
 
-#: What says the same of a node.
+#: Keywords that mean the same for a node.
 _NODE_WORDS = {"features": "feature", "availablefeatures": "feature", "feature": "feature"}
-#: Of which there is one in a cluster.
+#: Keys that exist once in a cluster.
 DEFAULT = "Default"
 
 
 class Amender:
-    """What scontrol changes of nodes and partitions. `folder` is that of slurm.conf; `act`: for the audit log."""
+    """Applies scontrol's changes of nodes and partitions. `folder` is that of slurm.conf; `act`: for the audit log."""
 
     def __init__(self, runtime: Runtime, folder: str) -> None:
         self._runtime = runtime
@@ -45,14 +45,14 @@ class Amender:
         return self._runtime.core.state
 
     async def update_partition(self, name: str, changes: Mapping[str, str], act: RecordAct | None = None) -> None:
-        """Keys of a partition that is there. Raises BadRequest, NotTaken."""
+        """Changes keys of an existing partition. Raises BadRequest, NotTaken."""
         async with self.lock:
             if name not in self._state.partitions:
                 raise _bad(Code.INVALID_PARTITION, name[:64])
             await self._take([self._changed(PARTITION, name, changes)], act)
 
     async def create_partition(self, name: str, changes: Mapping[str, str], act: RecordAct | None = None) -> None:
-        """A partition that is not in the file. Raises BadRequest, NotTaken."""
+        """Creates a partition that is not in the file. Raises BadRequest, NotTaken."""
         async with self.lock:
             _check_name(name, Code.INVALID_PARTITION)
             if name in self._state.partitions or name.upper() in ("ALL", "DEFAULT"):
@@ -76,7 +76,7 @@ class Amender:
     async def create_nodes(
         self, names: Iterable[str], changes: Mapping[str, str], act: RecordAct | None = None
     ) -> None:
-        """Dynamic nodes. Raises BadRequest, NotTaken."""
+        """Creates dynamic nodes. Raises BadRequest, NotTaken."""
         async with self.lock:
             listed = list(dict.fromkeys(names))
             lowered = {key.lower(): value for key, value in changes.items()}
@@ -102,7 +102,9 @@ class Amender:
             )
 
     async def delete_nodes(self, names: Iterable[str], act: RecordAct | None = None) -> None:
-        """Nodes that were created by hand, and have neither jobs nor a reservation. Raises BadRequest, NotTaken."""
+        """Deletes nodes that were created by hand, and have neither jobs nor a reservation. Raises BadRequest,
+        NotTaken.
+        """
         async with self.lock:
             gone = []
             for name in dict.fromkeys(names):
@@ -110,9 +112,7 @@ class Amender:
                 if node is None:
                     raise _bad(Code.INVALID_NODE_NAME, name[:64])
                 if amendment is None or not amendment.made:
-                    raise _bad(
-                        Code.INVALID_NODE_STATE, f"{name} stands in slurm.conf: take it out there and reconfigure"
-                    )
+                    raise _bad(Code.INVALID_NODE_STATE, f"{name} is in slurm.conf: remove it there and reconfigure")
                 if node.jobs:
                     raise _bad(Code.NODES_BUSY, f"{name} has jobs")
                 if reserved := [
@@ -125,7 +125,7 @@ class Amender:
     async def update_nodes(
         self, names: Iterable[str], changes: Mapping[str, str], act: RecordAct | None = None
     ) -> None:
-        """Keys of nodes that are part of the configuration. Raises BadRequest, NotTaken."""
+        """Changes keys of nodes that are part of the configuration. Raises BadRequest, NotTaken."""
         async with self.lock:
             known = self._state.nodes
             listed = list(dict.fromkeys(names))
@@ -141,7 +141,7 @@ class Amender:
             await self._take([self._changed(NODE, name, mine) for name, mine in zip(listed, each, strict=True)], act)
 
     async def set_dampening_factor(self, factor: int, act: RecordAct | None = None) -> None:
-        """Until the file is read again. Raises BadRequest, NotTaken."""
+        """Changes FairShareDampeningFactor until the file is read again. Raises BadRequest, NotTaken."""
         async with self.lock:
             config = replace(self._state.config, fair_share_dampening_factor=factor)
             shown = dict(config.shown) | {"FairShareDampeningFactor": str(factor)}
@@ -167,9 +167,7 @@ class Amender:
             one.key: mine[one.key].with_pairs(one.pairs) if one.key in mine and not one.made else one
             for one in amendments
         }
-        if any(
-            (DEFAULT, "YES") in _upper(one) for one in amendments
-        ):  # it is nobody else's any more, also at a restart
+        if any((DEFAULT, "YES") in _upper(one) for one in amendments):  # removed permanently, also after a restart
             for key, other in mine.items():
                 if key not in merged and any(name == DEFAULT for name, _ in other.pairs):
                     merged[key] = other._replace(pairs=tuple(pair for pair in other.pairs if pair[0] != DEFAULT))
@@ -221,7 +219,7 @@ def _check_name(name: str, code: Code) -> None:
 
 
 def _pairs(kind: str, changes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """With keys as the file has them."""
+    """Returns the changes with the keys as slurm.conf spells them."""
     try:
         return tuple((canonical(kind, key), value) for key, value in changes.items())
     except BadValue as problem:
@@ -229,7 +227,7 @@ def _pairs(kind: str, changes: Mapping[str, str]) -> tuple[tuple[str, str], ...]
 
 
 def _spread(key: str, text: str, names: list[str]) -> list[str]:
-    """One for all, or one for each."""
+    """Returns one value for all, or one for each."""
     try:
         listed = [text] if ":" in text else expand(text)
     except BadValue as problem:

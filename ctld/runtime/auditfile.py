@@ -1,14 +1,14 @@
 """PenstockAuditFile and PenstockAuditSyslog: copies of the audit log outside of the database.
 
-The table is the log; the file follows it. Records are appended after their commit, in a thread of their own, and synced. What
-could not be written (a full disk, a crash) is read from the table and appended with the next record or at the next start:
-a record is written when its number is one above the last that the file has. `audit.position` in the state folder keeps that
-number, as a file that was just rotated is empty. The file is only ever appended to: a line that a crash has left half
-written is completed.
+The table is the log; the file follows it. Records are appended after their commit, in a thread of their own, and
+synced. What could not be written (a full disk, a crash) is read from the table and appended with the next record or at
+the next start: a record is written when its number is one above the last that the file has. `audit.position` in the
+state folder stores that number, as a file that was just rotated is empty. The file is append-only: a line that a crash
+has truncated is completed.
 
-Rotation is by renaming: before each write the name is looked at, and what has it now is opened or made (mode 0600).
-The table and the file disagree when somebody has changed one of them; that is an error in the log, and `penstock audit verify`
-says where. syslog gets what it can take, once, and is not caught up.
+Rotation is by renaming: before each write the file of that name is opened again if it has changed, or created (mode
+0600). The table and the file differ when one of them was modified; that is an error in the log, and `penstock audit
+verify` shows where. syslog gets each record at most once; missed ones are not repeated.
 """
 
 import json
@@ -16,38 +16,40 @@ import logging
 import os
 import syslog
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from accounting.dbrow import DbRow
 from accounting.traces import AuditQuestion, Traces, TracesUnavailable
-from ctld.core.audit import AuditRow
-from ctld.core.effects import Batch
+from ctld.core.records.audit import AuditRow
+from ctld.core.records.effects import Batch
+from penstock.threads import started_pool
 from penstock.values.auditchain import GENESIS, line_of, link_of
 from penstock.values.config import Config
 
 log = logging.getLogger("penstock.ctld")
 
 POSITION: Final = "audit.position"
-#: How much of the end of a file is read at a time to find its last lines.
+#: Block size for reading backwards from the end of a file to find its last lines.
 _BLOCK: Final = 64 * 1024
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class AuditCopies:
-    """Belongs to the loop's thread; what it does runs in another one, in order."""
+    """Copies audit records. Belongs to the loop's thread; the writing runs in another one, in order."""
 
     def __init__(self, traces: Traces, state_folder: Path, config: Callable[[], Config]) -> None:
-        """Begins by bringing the file up to the table."""
+        """Begins by appending missing records to the file."""
         self._config = config
         self._file = AuditFile(traces, state_folder / POSITION)
-        self._thread: Executor = ThreadPoolExecutor(1, "audit")
+        self._thread: Executor = started_pool(1, "audit")
         if path := config().penstock_audit_file:
             self._thread.submit(partial(self._file.append, path, ()))
 
     def committed(self, batch: Batch) -> None:
-        """Take the records of a committed batch."""
+        """Queues the records of a committed batch."""
         if not batch.audit:
             return
         config = self._config()
@@ -57,20 +59,20 @@ class AuditCopies:
             self._thread.submit(partial(to_syslog, tuple(batch.audit)))
 
     def stop(self) -> None:
-        """Write what was taken."""
+        """Writes the queued records."""
         self._thread.shutdown(wait=True)
         self._file.close()
 
 
 def to_syslog(rows: Sequence[AuditRow]) -> None:
-    """One message a record."""
+    """Sends one message a record."""
     syslog.openlog("penstock-audit", 0, syslog.LOG_AUTHPRIV)
     for row in rows:
         syslog.syslog(syslog.LOG_NOTICE, row.record)
 
 
 class AuditFile:
-    """The file. `position` is where the last number is kept."""
+    """The file. `position` is the path of the stored last number."""
 
     def __init__(self, traces: Traces, position: Path) -> None:
         self._traces = traces
@@ -82,13 +84,13 @@ class AuditFile:
         self._troubled = False
 
     def close(self) -> None:
-        """Twice is fine."""
+        """Closes the file. May be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
 
     def append(self, path: str, rows: Sequence[AuditRow]) -> None:
-        """Append what the file does not have yet. An error is told in the log, once until it is over."""
+        """Appends missing records. A persistent error is logged once."""
         try:
             self._open(path)
             if not rows or rows[0].audit_id > self._last_id + 1:
@@ -104,12 +106,13 @@ class AuditFile:
                 log.error("audit file %s: %s; it will be brought up to date when that is over", path, error)
             self._troubled = True
 
-    def _write(self, rows: Sequence[Any]) -> None:
+    def _write(self, rows: Sequence[AuditRow | DbRow]) -> None:
         for row in rows:
             if row.audit_id <= self._last_id:
                 continue
             self._put(line_of(row.record, self._last_hash, row.hash) + "\n")
-            self._last_id, self._last_hash = row.audit_id, row.hash
+            self._last_id = row.audit_id
+            self._last_hash = row.hash
         os.fdatasync(self._descriptor)
 
     def _put(self, text: str) -> None:
@@ -117,10 +120,10 @@ class AuditFile:
         while left:
             left = left[os.write(self._descriptor, left) :]
 
-    # ---- where the file ends -------------------------------------------------------------------------------------
+    # ---- the end of the file -------------------------------------------------------------------------------------
 
     def _open(self, path: str) -> None:
-        """Open the file that has the name now, unless it is open already."""
+        """Opens the file that has the name now, unless it is open already."""
         try:
             there = os.stat(path, follow_symlinks=False)
         except FileNotFoundError:
@@ -137,7 +140,7 @@ class AuditFile:
             self._find_end(path)
 
     def _find_end(self, path: str) -> None:
-        """Which record the file ends with. A line that is cut off is completed."""
+        """Finds the last record of the file. A truncated line is completed."""
         lines, rest = _last_lines(self._descriptor)
         last = link_of(lines[-1]) if lines else None
         self._last_id, self._last_hash = (last.record_id, last.hash) if last else self._kept_position(path)
@@ -147,18 +150,20 @@ class AuditFile:
         if known != self._last_hash:
             what = "was changed there or here" if known else "is not in the database: its log was cut"
             log.critical("audit file %s: its record %d %s", path, self._last_id, what)
-        if not known:  # what is written from now on has lower numbers
+        if not known:  # the following records have lower numbers
             last_id, last_hash = self._traces.head()
-            self._last_id, self._last_hash = last_id, last_hash or GENESIS
+            self._last_id = last_id
+            self._last_hash = last_hash or GENESIS
 
     def _complete(self, rest: str) -> None:
-        """`rest`: what a crash has left of a line."""
+        """Completes a line. `rest`: its part that was written before a crash."""
         pages = self._traces.audit(AuditQuestion(from_id=self._last_id + 1, records_max=1))
         row = next((page[0] for page in pages), None)
         line = line_of(row.record, self._last_hash, row.hash) if row is not None else ""
         if row is not None and line.startswith(rest):
             self._put(line[len(rest) :] + "\n")
-            self._last_id, self._last_hash = row.audit_id, row.hash
+            self._last_id = row.audit_id
+            self._last_hash = row.hash
         else:
             log.critical("audit file %s: its last line is no part of the log", self._path)
             self._put("\n")
@@ -178,7 +183,7 @@ class AuditFile:
 
 
 def _last_lines(descriptor: int) -> tuple[list[str], str]:
-    """The last whole line of a file (none if there is none), and what stands behind it."""
+    """Returns the last complete line of a file (none if there is none), and the text after it."""
     at, found = os.fstat(descriptor).st_size, b""
     while at > 0 and found.count(b"\n") < 2:
         start = max(0, at - _BLOCK)

@@ -2,69 +2,53 @@
 
 Rules
     - Order rule: the effects of a batch leave after its commit, and after the commits of all batches before it.
-    - Natural group commit: while one commit runs in the committer's thread the loop goes on stepping; when it ends,
-      the snapshot is advanced, the effects leave, and everything since is sealed as the next batch. No timer.
-    - What cannot be understood ends the process (`fail`): an exception out of the core, a lost leadership, a commit
-      that fails in an unknown way. The database is the truth, and the next process starts from it.
-    - A full disk is none of these, nor a database server that does not answer: the same batch is tried again after a
-      pause. What becomes of requests meanwhile says storage.py.
-    - The inbox is bounded. A request beyond the limit is refused; a node's stream is not read on (`room`).
+    - Natural group commit: while one commit runs in the committer's thread the loop continues to handle events; when it
+      ends, the snapshot is advanced, the effects leave, and all changes since are sealed as the next batch. No timer.
+    - An unexpected error ends the process (`fail`): an exception in the core after something was applied (before that,
+      the request is refused: core/lifecycle/unexpected_errors.py), a lost leadership, a commit that fails in an unknown way.
+      The next process starts from the database; lastwords.py and handled.py prevent it from failing on the same event.
+    - A full disk is not such an error, nor a database server that does not answer: the same batch is tried again after
+      a pause. storage.py handles requests meanwhile.
 
-No task per event or job: callbacks and one timer.
+No task per event or job: callbacks and one timer. Queued events are in inbox.py, full passes of the planner in
+fullpass.py, the timer in deadline.py.
 """
 
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
+
+# Any: an effect of the kind by which its handler is selected, and an event's answer, whose type its caller knows
 from typing import Any, Final
 
 from ctld.core.controller import Core
-from ctld.core.effects import Batch, Effect, Reply, StartPlan, Submitted
-from ctld.core.events import (
-    AnyEvent,
-    AwaitAllocation,
-    AwaitJob,
-    AwaitStep,
-    ClockJumped,
-    CreateStep,
-    PlanReady,
-    StopWaiting,
-    SubmitJob,
-    Tick,
-)
-from ctld.core.planning import run_plan
+from ctld.core.records.effects import Batch, Effect, Reply, StartPlan, Submitted, Warn
+from ctld.core.records.events import ClockJumped, Event, SubmitJob
 from ctld.metrics import Diagnostics, Metrics
-from ctld.runtime.errors import NotTaken
+from ctld.runtime.checks import Checks
+from ctld.runtime.deadline import DeadlineTimer
 from ctld.runtime.flightrec import FlightRecorder
-from ctld.runtime.points import crash_point
+from ctld.runtime.fullpass import FullPasses
+from ctld.runtime.handled import HandledEvents
+from ctld.runtime.inbox import Inbox
+from ctld.runtime.lastwords import COMMIT_FAILED, CORE_FAILED, LastWords
+from ctld.runtime.lease import LeaseKeeper
+from ctld.runtime.measures import Measures
 from ctld.runtime.ports import StoreLike
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.storage import Storage
-from penstock.values.refusals import Code
+from ctld.runtime.turns import longest_turn
+from penstock.crash import crash_point
+from penstock.threads import started_pool
 
 log = logging.getLogger("penstock.ctld")
 
-#: Events that may wait: some seconds of the highest load. Each is a kilobyte or a submission of some kilobytes.
-INBOX_EVENTS_MAX: Final = 20_000
-#: How long the loop steps before it lets sockets have a turn.
+#: Maximum time of stepping before sockets are served.
 PUMP_S: Final = 0.010
-#: Longest sleep between two looks at the clock, so that a wall clock set forward is noticed.
-SLEEP_MAX_S: Final = 5.0
 STORAGE_RETRY_S: Final = 1.0
-#: A third of the lease: two renewals may fail before it is lost.
-LEASE_RENEW_S: Final = 3.0
-#: The invariants are checked this often, and only with so few jobs that it takes milliseconds.
-CHECK_S: Final = 30.0
-CHECK_JOBS_MAX: Final = 1_000
-
-#: Requests whose callers may go away before they are answered.
-WAITING: Final = frozenset((AwaitJob, AwaitAllocation, AwaitStep, CreateStep))
-#: Those that change nothing.
-LOOKING: Final = frozenset((AwaitJob, AwaitAllocation, AwaitStep))
 
 Fail = Callable[[str, BaseException | None], None]
 
@@ -84,93 +68,72 @@ class Runtime:
         storage_full: type[Exception] = MemoryError,
         storage_away: type[Exception] = ConnectionError,
         take_jump: Callable[[], int] = lambda: 0,
+        last_words: LastWords | None = None,
     ) -> None:
         self.core = core
+        self.epoch = core.state.epoch  # the highest epoch in the database: the one sent to nodes
         self.snapshot = snapshot
         self.clock_us = clock_us
         self.metrics = metrics or Metrics()
         self.diagnostics = Diagnostics(clock_us())
+        self.measures = Measures(self.metrics, self.diagnostics)
         self.storage = Storage(self.metrics, storage_full, storage_away)
-        self.handlers: dict[type[Effect], Callable[[Any], None]] = {Reply: self._reply, StartPlan: self._start_plan}
-        self.observers: list[Callable[[Batch], None]] = []  # see each committed batch before its effects leave
+        self.observers: list[Callable[[Batch], None]] = []  # called with each committed batch before its effects leave
         self._store = store
         self._take_jump = take_jump
         self._fail = fail
         self._recorder = recorder or FlightRecorder(None)
-        self._inbox: deque[AnyEvent] = deque()
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._whole: list[asyncio.Future[None]] = []  # who wait for the end of an event that takes long
-        self._next_reply_to = 1
+        self._last_words = last_words or LastWords(None, 0)
+        self._handled = HandledEvents(self._last_words)
+        self._whole: list[asyncio.Future[None]] = []  # waiters for the end of a long event
         self._pump_due = False
         self._committing = False
-        self._renewing = False
         self._sealed_at_us = self._durable_to_us = clock_us()
-        self._closing = False
-        self._over = False  # failed or stopped: nothing is stepped any more
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_for: int | None = None
-        self._room = asyncio.Event()
-        self._room.set()
+        self._over = False  # failed or stopped: no more events are handled
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._committer: Executor = ThreadPoolExecutor(1, "committer")
-        self._pass_timer: asyncio.TimerHandle | None = None
-        self._planner: Executor = ThreadPoolExecutor(1, "planner")
+        self.longest_turn = longest_turn(self._loop)
+        self._committer: Executor = started_pool(1, "committer")
+        self.inbox = Inbox(core.state, self.storage, self.metrics, self._last_words, self._schedule_pump)
+        self.post = self.inbox.post
+        self.ask = self.inbox.ask
+        self.room = self.inbox.room
+        self.new_reply_to = self.inbox.new_reply_to
+        self.passes = FullPasses(self.measures, clock_us, self.post)
+        # Any: each handler takes the effects of its own type only.
+        self.handlers: dict[type[Effect], Callable[[Any], None]] = {
+            Reply: self._reply,
+            StartPlan: self.passes.start,
+            Warn: lambda effect: log.warning("%s", effect.text),
+        }
+        self._deadline = DeadlineTimer(core, clock_us, self.post)
+        self.lease = LeaseKeeper(
+            store.renew_lease,
+            clock_us,
+            self._committer,
+            self.storage,
+            lambda: not self._committing,
+            self._die,
+        )
+        self._checks = Checks(core, lambda: bool(self.inbox.events) or core.in_progress, self._die)
 
-    # ---- in ------------------------------------------------------------------------------------------------------
+    # ---- input ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Seal what recovery led to, and begin to keep time."""
+        """Seals the result of the recovery, and starts the timer."""
+        if (distrust := self._last_words.distrust()) is not None:
+            self.inbox.events.appendleft(distrust)
         self._schedule_pump()
-        self._loop.call_later(LEASE_RENEW_S, self._renew_lease)
-        self._loop.call_later(CHECK_S, self._check)
-
-    def post(self, event: AnyEvent) -> None:
-        """Take a fact. Who posts many waits for `room` first."""
-        self._inbox.append(event)
-        if len(self._inbox) >= INBOX_EVENTS_MAX:
-            self._room.clear()
-        self._schedule_pump()
-
-    async def room(self) -> None:
-        """Return when the inbox takes more."""
-        await self._room.wait()
-
-    def inbox_length(self) -> int:
-        """Requests and reports that wait for the core."""
-        return len(self._inbox)
+        self.lease.start()
+        self._checks.start()
 
     def durable_to_us(self) -> int:
-        """Everything that the core has decided until then is in the database."""
+        """Returns the time up to which all decisions of the core are in the database."""
         return self.clock_us() if self._idle.is_set() else self._durable_to_us
 
-    def new_reply_to(self) -> int:
-        """A number for an event whose answer is awaited."""
-        number = self._next_reply_to
-        self._next_reply_to += 1
-        return number
-
-    async def ask(self, event: Any) -> Any:
-        """Post a request with a `reply_to` of `new_reply_to` and wait for the body of its Reply. Raises NotTaken."""
-        if self.storage.is_away and type(event) not in LOOKING:
-            await self.storage.wait()
-        if self._closing:
-            raise NotTaken(Code.BUSY, "the controller is stopping", passing=True)
-        if len(self._inbox) >= INBOX_EVENTS_MAX:
-            self.metrics.inbox_full += 1
-            raise NotTaken(Code.BUSY, f"{INBOX_EVENTS_MAX} requests are waiting")
-        if self.storage.is_full and type(event) is SubmitJob:
-            raise NotTaken(Code.STORAGE_FULL, "")
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[event.reply_to] = future
-        self._inbox.append(event)
-        self._schedule_pump()
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if self._waiting.pop(event.reply_to, None) is not None and type(event) in WAITING and not self._closing:
-                self.post(StopWaiting(event.reply_to))
-            raise
+    async def idle(self) -> None:
+        """Returns when everything accepted is committed and its effects have left."""
+        await self._idle.wait()
 
     # ---- the pump ------------------------------------------------------------------------------------------------
 
@@ -188,25 +151,29 @@ class Runtime:
             self._step_inbox()
             self._seal_if_free()
         except Exception as error:  # noqa: BLE001 (whatever it is, the state can no longer be trusted)
-            self._die("the core failed", error)
+            self._die(CORE_FAILED, error)
             return
-        if self._inbox or self.core.is_amid:
+        if self.core.in_progress or (self.inbox.events and not self._handled.is_enough()):
             self._schedule_pump()
-        elif not self._committing:
+        elif not self._committing and not self.inbox.events:
             self._idle.set()
-        if len(self._inbox) < INBOX_EVENTS_MAX:
-            self._room.set()
-        self._arm_timer()
+        self.inbox.stepped()
+        self._deadline.arm()
 
     def _step_inbox(self) -> None:
-        inbox, core, clock_us, record = self._inbox, self.core, self.clock_us, self._recorder.event
+        inbox, core = self.inbox.events, self.core
+        clock_us = self.clock_us
+        record = self._recorder.event
+        handled = self._handled.add
         until = time.monotonic() + PUMP_S
         number = 0
-        while inbox or core.is_amid:
-            if core.is_amid:
-                if self._go_on(until):
+        while inbox or core.in_progress:
+            if core.in_progress:
+                if self._resume_until(until):
                     break
                 continue
+            if self._handled.is_enough():
+                break
             event = inbox.popleft()
             now_us = clock_us()
             if jump_us := self._take_jump():
@@ -214,7 +181,10 @@ class Runtime:
                 record(now_us - jump_us, ClockJumped(jump_us))
                 core.step(now_us - jump_us, ClockJumped(jump_us))
             record(now_us, event)
+            handled(event)
             core.begin(now_us, event)
+            if core.state.handling.unexpected:
+                self._report_unexpected(event)
             number += 1
             if type(event) is SubmitJob:
                 self.metrics.submits += 1
@@ -223,39 +193,52 @@ class Runtime:
                 break
         self.metrics.events += number
 
-    def _go_on(self, until: float) -> bool:
-        """More of an event that takes long, until then. True when something is left of it."""
-        while self.core.is_amid:
-            self.core.go_on()
+    def _report_unexpected(self, event: Event | None) -> None:
+        for error in self.core.state.handling.take_unexpected():
+            self.measures.spared()
+            what = type(event).__name__ if event is not None else "a request"
+            log.error("%s was refused for an error of ours; nothing was changed: %r", what, error, exc_info=error)
+
+    def _resume_until(self, until: float) -> bool:
+        """Handles more slices of a long event, until that time. Returns whether any remain."""
+        while self.core.in_progress:
+            self.core.resume()
+            if self.core.state.handling.unexpected:
+                self._report_unexpected(None)
             if time.monotonic() > until:
                 break
-        if not self.core.is_amid:
+        if not self.core.in_progress:
             self._let_in()
-        return self.core.is_amid
+        return self.core.in_progress
 
     def _let_in(self) -> None:
-        waiting, self._whole = self._whole, []
+        waiting = self._whole
+        self._whole = []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def whole(self) -> Awaitable[None] | None:
-        """What to await before the state is looked at, so that nobody is shown half of a change. None: it is whole."""
-        return self._until_whole() if self.core.is_amid else None
+        """Returns what to await before the state is read, so that no reader sees half of a change. None: it is
+        consistent."""
+        return self._until_whole() if self.core.in_progress else None
 
     async def _until_whole(self) -> None:
-        while self.core.is_amid and not self._over:
+        while self.core.in_progress and not self._over:
             waiting = self._loop.create_future()
             self._whole.append(waiting)
             await waiting
 
     def _seal_if_free(self) -> None:
-        while not self._committing and not self._over and not self.core.is_amid:
+        while not self._committing and not self._over and not self.core.in_progress:
             self._schedule()
             self._sealed_at_us = self.clock_us()
             batch = self.core.seal()
-            self.snapshot.forecast = self.core.state.forecast
-            self._recorder.sealed(batch)
+            self._handled.sealed()
+            self.snapshot.forecast = self.core.state.scheduling.forecast
+            is_due = self._recorder.sealed(batch)
+            if is_due and (batch is None or not batch.is_durable()):
+                self._committer.submit(self._recorder.write_out)
             if batch is None:
                 self._durable_to_us = self._sealed_at_us
                 return
@@ -269,187 +252,108 @@ class Runtime:
         begun = time.perf_counter_ns()
         rows = self.core.schedule()
         if rows:
-            took_us = (time.perf_counter_ns() - begun) // 1000
-            self.diagnostics.main.count(took_us, rows, len(self.core.state.pending.ready))
+            self.measures.quick_pass(begun, rows, len(self.core.state.pending.ready))
 
     # ---- commit --------------------------------------------------------------------------------------------------
 
     def _commit(self, batch: Batch) -> None:
         self._committing = True
         begun = time.perf_counter_ns()
-        future = self._loop.run_in_executor(self._committer, self._store.commit, batch)
-        future.add_done_callback(partial(self._committed, batch, begun))
+        # one hand-over back to the loop: an asyncio future in between would cost a second callback and a lock
+        future = self._committer.submit(self._write, batch)
+        future.add_done_callback(partial(self._hand_back, batch, begun))
 
-    def _committed(self, batch: Batch, begun_ns: int, future: "asyncio.Future[None]") -> None:
+    def _write(self, batch: Batch) -> None:
+        """Writes everything to the disk, in the committer's thread: the loop never waits for it."""
+        self._recorder.write_out()
+        self._store.commit(batch)
+
+    def _hand_back(self, batch: Batch, begun_ns: int, future: Future[None]) -> None:
+        """Continues in the loop's thread. Called in the committer's."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._committed, batch, begun_ns, future)
+
+    def _committed(self, batch: Batch, begun_ns: int, future: Future[None]) -> None:
         if self._over or future.cancelled():
             return
         error = future.exception()
         if isinstance(error, self.storage.passing):
             self.storage.failed(error)
+            if self.storage.is_full:
+                self.inbox.refuse_for_full((*batch.effects, *self.core.state.outputs.effects))
             self._loop.call_later(STORAGE_RETRY_S, self._commit, batch)
             return
         if error is not None:
-            self._die("the commit failed", error)
+            self._die(COMMIT_FAILED, error)
             return
         self.storage.answers()
-        metrics = self.metrics
-        metrics.commits += 1
-        took_us = (time.perf_counter_ns() - begun_ns) // 1000
-        metrics.commit_us_total += took_us
-        self.diagnostics.commits += 1
-        self.diagnostics.commit_us += took_us
-        metrics.rows += len(batch.jobs) + len(batch.steps) + len(batch.history)
+        self.measures.committed(begun_ns, batch)
         self._committing = False
         self._durable_to_us = self._sealed_at_us
         try:
             self._release(batch)
             self._seal_if_free()
         except Exception as failure:  # noqa: BLE001 (as in _pump)
-            self._die("the core failed", failure)
+            self._die(CORE_FAILED, failure)
             return
-        if not (self._inbox or self._committing or self._pump_due or self.core.is_amid):
+        if self.inbox.events:
+            self._schedule_pump()
+        if not (self.inbox.events or self._committing or self._pump_due or self.core.in_progress):
             self._idle.set()
-        self._arm_timer()
+        self._deadline.arm()
 
     def _release(self, batch: Batch) -> None:
-        """The batch is committed, or had nothing to commit: readers may see it and its effects may leave."""
+        """Handles a batch that is committed, or had nothing to commit: readers may see it and its effects may leave."""
+        self.epoch = batch.epoch or self.epoch
         self.snapshot.apply(batch)
-        for line in batch.history:
-            self.diagnostics.count_history(line.event, line.detail)
         for observe in self.observers:
             observe(batch)
         handlers = self.handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
-        self.metrics.effects += len(batch.effects)
+        self.measures.released(batch)
 
     # ---- effects of the loop itself ------------------------------------------------------------------------------
 
     def _reply(self, effect: Reply) -> None:
-        future = self._waiting.pop(effect.reply_to, None)
-        if future is None or future.done():
+        future = self.inbox.answer(effect.reply_to)
+        if future is None:
             return
         if type(effect.body) is Submitted:
             crash_point("submit:before-reply")
         future.set_result(effect.body)
 
-    def _start_plan(self, effect: StartPlan) -> None:
-        self.metrics.plans += 1
-        begun, rows = time.perf_counter_ns(), len(effect.question.given.rows)
-        future = self._loop.run_in_executor(self._planner, _plan, effect)
-        future.add_done_callback(partial(self._planned, begun, rows))
-        self._pass_timer = self._loop.call_later(effect.seconds_max, _stop_pass, effect.question.given.stop)
-
-    def _planned(self, begun_ns: int, rows: int, future: "asyncio.Future[Any]") -> None:
-        if self._pass_timer is not None:
-            self._pass_timer.cancel()
-        if self._over or future.cancelled():
-            return
-        error = future.exception()
-        if error is not None:
-            self._die("the planner failed", error)
-        else:
-            ready = future.result()
-            took_us = (time.perf_counter_ns() - begun_ns) // 1000
-            table = len(ready.forecast) if ready.forecast is not None else 0
-            self.diagnostics.count_backfill(took_us, rows, len(ready.starts), table, self.clock_us())
-            self.post(ready)
-
-    # ---- time ----------------------------------------------------------------------------------------------------
-
-    def _arm_timer(self) -> None:
-        deadline_us = self.core.next_deadline()
-        if self._timer is not None:
-            if deadline_us == self._timer_for:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if deadline_us is None or self._over:
-            return
-        self._timer_for = deadline_us
-        wait_s = max(0.0, (deadline_us - self.clock_us()) / 1e6)
-        self._timer = self._loop.call_later(min(wait_s, SLEEP_MAX_S), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        deadline_us = self.core.next_deadline()
-        if deadline_us is not None and deadline_us <= self.clock_us():
-            self.post(Tick())
-        else:
-            self._arm_timer()
-
-    def _renew_lease(self) -> None:
-        if self._over or self._closing:
-            return
-        self._loop.call_later(LEASE_RENEW_S, self._renew_lease)
-        if self._renewing:  # a server that is away answers late
-            return
-        self._renewing = True
-        future = self._loop.run_in_executor(self._committer, self._store.renew_lease, self.clock_us())
-        future.add_done_callback(self._renewed)
-
-    def _renewed(self, future: "asyncio.Future[None]") -> None:
-        self._renewing = False
-        if self._over or future.cancelled():
-            return
-        error = future.exception()
-        if error is None:
-            self.storage.answered()
-        elif isinstance(error, self.storage.passing):
-            log.error("the lease cannot be renewed: %s", error)
-            self.storage.failed(error)
-        else:
-            self._die("the lease cannot be renewed", error)
-
-    def _check(self) -> None:
-        if self._over or self._closing:
-            return
-        self._loop.call_later(CHECK_S, self._check)
-        if len(self.core.state.jobs) > CHECK_JOBS_MAX or self._inbox or self.core.is_amid:
-            return
-        try:
-            self.core.check()
-        except Exception as error:  # noqa: BLE001 (an invariant that does not hold)
-            self._die("an invariant does not hold", error)
-
     # ---- the end -------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Take no more requests, commit and release everything that was taken."""
-        self._closing = True
+        """Accepts no more requests, commits and releases everything accepted."""
+        self.inbox.close()
+        self.lease.stop()
+        self._checks.stop()
         self.storage.give_up()
         if not self._over:
             self._schedule_pump()
-            await self._idle.wait()
+            await self.idle()
             self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(NotTaken(Code.BUSY, "the controller is stopping", passing=True))
-        self._waiting.clear()
+        self._deadline.stop()
+        self.inbox.abandon()
         self._committer.shutdown(wait=True)
-        self._planner.shutdown(wait=False, cancel_futures=True)
+        self.passes.stop()
         self._recorder.close()
 
     def _die(self, what: str, error: BaseException | None) -> None:
-        """Nothing that is unsealed or uncommitted has left this process; the next one starts from the database."""
+        """Ends the process. Nothing unsealed or uncommitted has left it; the next one starts from the database."""
         if not self._over:
             self._over = True
+            self.lease.stop()
+            self._checks.stop()
+            self._deadline.stop()
+            self.passes.stop()
             self._idle.set()
             self._let_in()
             self._recorder.flush()
+            if what == CORE_FAILED:
+                self._last_words.write(what, error, *self.core.in_hand, self.clock_us())
+            elif what == COMMIT_FAILED:
+                self._handled.commit_failed(error, self.clock_us())
             self._fail(what, error)
-
-
-def _plan(effect: StartPlan) -> PlanReady:
-    """In the worker, which also sorts the forecast, so that the loop need not when somebody asks."""
-    ready = run_plan(effect.revision, effect.question)
-    if ready.forecast is not None:
-        ready.forecast.sort()
-    return ready
-
-
-def _stop_pass(stop: Any) -> None:
-    """bf_max_time is over: the planner looks at this between two rows."""
-    stop[0] = 1

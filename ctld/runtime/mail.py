@@ -1,36 +1,43 @@
-"""Mail to the users of jobs: MailProg, run beside the loop.
+"""Sends mail to the users of jobs: MailProg, run beside the loop.
 
 Rules
-    - `MailProg -s SUBJECT ADDRESS`, as Slurm: arguments, never a shell; the subject and the body are one line of ours in
-      Slurm's words, which tools match. ADDRESS is --mail-user, else the job's owner, at MailDomain if there is one.
-    - As the controller's user, in a session of its own, with MAIL_SECONDS_MAX to do it in.
-    - MAILS_AT_ONCE run, MAILS_WAITING_MAX wait; what comes beyond is dropped with a line in the log. The loop goes on.
-    - A program that is not there, or fails, is a line in the log; a missing one is told of once.
+    - `MailProg -s SUBJECT -- ADDRESS`: arguments, never a shell; the subject and the body are one line in Slurm's
+      wording, which tools match. Line ends of a job's name are removed: mail programs execute lines that begin with
+      `~`. ADDRESS is --mail-user, else the job's owner, at MailDomain if there is one.
+    - Nothing is sent to an address that is not plain (penstock/values/mail.py). It is checked here again, as a job may be
+      older than the check at its submission, and an owner's name comes from a directory.
+    - Never as root: a controller that is root runs it as PenstockMailUser, uid, gid and groups. One that is not, as itself.
+    - In a session of its own, for at most MAIL_SECONDS_MAX.
+    - MAILS_AT_ONCE run, MAILS_WAITING_MAX wait; further ones are dropped with a line in the log. The loop never waits.
+    - A failure is logged; a missing program is logged once.
 
-The environment is that of PrologSlurmctld and what slurm.conf(5) adds for MailProg; SLURM_JOB_QEUEUED_TIME is Slurm's
-spelling. Deliberately absent: which mails there are (core/mail.py).
+The environment is that of PrologSlurmctld with the additions of slurm.conf(5) for MailProg; SLURM_JOB_QEUEUED_TIME is
+Slurm's spelling. Deliberately absent: which mails are sent (core/jobs/mail.py).
 """
 
 import asyncio
 import logging
+import os
 from typing import Final
 
-from ctld.core.effects import SendMail
-from ctld.core.model import JobRow
+from ctld.core.records.effects import SendMail
+from ctld.core.records.job import JobRow
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import Turns, ends_within
+from ctld.runtime.programs import NoIdentity, ProgramSlots, UserIdentity, identity_of
 from ctld.runtime.scripts import environment
+from ctld.runtime.siteprograms import Program, run
 from penstock.values.config import Config
 from penstock.values.duration import format_duration
-from penstock.values.mail import TIME_LIMITS
+from penstock.values.mail import TIME_LIMITS, is_mail_address
 from penstock.values.states import JobState
+from penstock.values.text import clean_line, shown
 
 log = logging.getLogger("penstock.ctld")
 
 MAILS_AT_ONCE: Final = 4
 MAILS_WAITING_MAX: Final = 1_000
 MAIL_SECONDS_MAX: Final = 60
-#: Characters of a subject: a job's name may have a thousand.
+#: Maximum characters of a subject: a job's name may have a thousand.
 SUBJECT_MAX: Final = 998
 US: Final = 1_000_000
 
@@ -46,12 +53,12 @@ class MailRunner:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._turns = Turns(MAILS_AT_ONCE)
+        self._turns = ProgramSlots(MAILS_AT_ONCE)
         self._missing = ""
         runtime.handlers[SendMail] = self._take
 
     def stop(self) -> None:
-        """Wait for nobody."""
+        """Cancels all mail in progress, without waiting for it."""
         self._turns.stop()
 
     def _take(self, effect: SendMail) -> None:
@@ -67,35 +74,47 @@ class MailRunner:
             log.warning("job %d: no mail %s: %s", effect.job.job_id, effect.kind, failure)
 
     async def _send(self, config: Config, effect: SendMail) -> str:
-        about = subject(effect)
-        words = (config.mail_prog, "-s", about, address(effect.job, config.mail_domain))
+        about, to = subject(effect), address(effect.job, config.mail_domain)
+        if not is_mail_address(to):
+            return f"{shown(to)} is not an address: MailProg is not run for it"
         env = mail_environment(effect, config.cluster_name)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words, env=env, cwd="/", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            failure = f"{config.mail_prog}: {error.strerror}"
-            if not self._missing:
-                log.warning("MailProg cannot be run, jobs' mails are not sent: %s", failure)
-            self._missing = failure
-            return failure
+            identity = await asyncio.to_thread(sender, config.penstock_mail_user)
+        except NoIdentity as error:
+            return self._not_started(f"{config.mail_prog}: {error}")
+        words = [config.mail_prog, "-s", about, "--", to]
+        text = f"{about}\n".encode()
+        ending = await run(Program(words, env, MAIL_SECONDS_MAX, identity=identity, text=text, keeps_output=False))
+        if not ending.is_started:
+            return self._not_started(ending.failure)
         self._missing = ""
-        end = process.communicate(f"{about}\n".encode())
-        if failure := await ends_within(process, end, MAIL_SECONDS_MAX, config.mail_prog):
-            return failure
-        return f"{config.mail_prog}: exit status {process.returncode}" if process.returncode else ""
+        return ending.failure
+
+    def _not_started(self, failure: str) -> str:
+        if not self._missing:
+            log.warning("MailProg cannot be run, jobs' mails are not sent: %s", failure)
+        self._missing = failure
+        return failure
+
+
+def sender(user_name: str) -> UserIdentity | None:
+    """Returns the user that sends mail; None = the controller's user, which is not root. Raises NoIdentity. Blocks."""
+    if os.geteuid() != 0:
+        return None
+    identity = identity_of(user_name)
+    if identity.uid == 0 or identity.gid == 0 or 0 in identity.groups:
+        raise NoIdentity(f"PenstockMailUser={user_name} is root, or in root's group: name a user without rights")
+    return identity
 
 
 def address(job: JobRow, domain: str) -> str:
-    """Whom the mail goes to."""
+    """Returns the recipient's address."""
     user = job.request.mail_user or job.user_name
     return f"{user}@{domain}" if domain and "@" not in user else user
 
 
 def subject(effect: SendMail) -> str:
-    """The subject in Slurm's words."""
+    """Returns the subject in Slurm's wording."""
     job = effect.job
     if effect.whole:
         which = f"Array Summary Job_id={job.array_job_id}_* ({job.array_job_id})"
@@ -104,16 +123,16 @@ def subject(effect: SendMail) -> str:
     else:
         which = f"Job_id={job.job_id}"
     text = f"Slurm {which} Name={job.request.name} {_WORDS[effect.kind]}{_times(effect)}{_end(effect)}"
-    return text[:SUBJECT_MAX]
+    return clean_line(text[:SUBJECT_MAX]).replace("\t", " ")
 
 
 def queued_s(effect: SendMail) -> int:
-    """How long it waited."""
+    """Returns the job's waiting time."""
     return max(0, effect.job.start_at_us - effect.job.submit_at_us) // US
 
 
 def run_s(effect: SendMail) -> int:
-    """How long it has run; -1 = it has not."""
+    """Returns the job's run time; -1 = it has not run."""
     job = effect.job
     end_us = job.end_at_us or effect.at_us
     return max(0, end_us - job.start_at_us - job.suspended_us) // US if job.start_at_us else -1
@@ -140,7 +159,7 @@ def _end(effect: SendMail) -> str:
 
 
 def mail_environment(effect: SendMail, cluster_name: str) -> dict[str, str]:
-    """What MailProg finds (slurm.conf(5))."""
+    """Returns the environment of MailProg (slurm.conf(5))."""
     job, array = effect.job, effect.array
     env = environment(job, "mail", cluster_name)
     del env["SLURM_SCRIPT_CONTEXT"]

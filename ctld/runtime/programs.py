@@ -1,56 +1,147 @@
-"""What runs programs beside the loop have in common: so many at a time, and an end by a deadline.
+"""Starts the controller's programs, beside the loop and a limited number at a time.
 
-Who runs which program, as whom and with which words, is with those who run them: scripts.py (PrologSlurmctld and its
-like), mail.py (MailProg), triggers.py (strigger).
+Every program of the controller is started by `start`. It runs in a session of its own, with exactly the given
+environment, and may be killed when memory is short: the controller's exemption (OOMScoreAdjust of its unit) is not
+inherited. One that runs as another user is started through become.py, which drops the exemption and switches to that
+user completely before it executes the program. The site's own programs, which run as the controller's user, lose the
+exemption directly after their start. Nor is the controller's raised limit of open files inherited: programs that use
+select(2), or close every possible descriptor, work badly with it.
+
+siteprograms.py runs them to their end.
 """
 
 import asyncio
+import contextlib
+import errno
 import os
+import pwd
+import resource
 import signal
+import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+
+# Any: passed on to asyncio, which checks the types
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ctld.runtime import become
+from penstock.oom import allow_oom_kill
+
+E = TypeVar("E")
+#: PATH of these programs.
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Time limit between the start of a process and the execution of the program.
+BEGIN_S: Final = 30.0
+#: The limit of open files at the controller's start; rpc/gate/connections.py raises its own.
+FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-class Turns:
-    """Work beside the loop: `at_once` of it goes on, the rest waits in the order in which it came."""
+class UserIdentity(NamedTuple):
+    """The identity that a program takes on: user, group and all other groups."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+class NoIdentity(Exception):
+    """The program cannot be run as that user; the text says why."""
+
+
+def identity_of(user_name: str) -> UserIdentity:
+    """Returns that user's identity, as this machine knows it. Raises NoIdentity. Blocks: the names may come from a slow
+    LDAP server."""
+    try:
+        entry = pwd.getpwnam(user_name)
+        return UserIdentity(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+    except (KeyError, OSError) as error:
+        raise NoIdentity(f"user {user_name} is not known on this machine") from error
+
+
+async def start(
+    words: list[str], env: dict[str, str], identity: UserIdentity | None = None, **streams: Any
+) -> asyncio.subprocess.Process:
+    """Starts a program, as another user if `identity` says so. Raises OSError, also when it cannot become that user."""
+    if identity is not None:
+        return await _start_as(words, env, identity, streams)
+    process = await asyncio.create_subprocess_exec(*words, env=env, cwd="/", start_new_session=True, **streams)
+    allow_oom_kill(process.pid)
+    _limit_files(process.pid)
+    return process
+
+
+async def _start_as(
+    words: list[str], env: dict[str, str], identity: UserIdentity, streams: dict[str, Any]
+) -> asyncio.subprocess.Process:
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+    numbers = (str(write_fd), str(identity.uid), str(identity.gid), ",".join(map(str, identity.groups)))
+    command = [sys.executable, "-I", "-S", become.__file__, *numbers, *words]
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, env=env, cwd="/", start_new_session=True, pass_fds=(write_fd,), **streams
+            )
+        finally:
+            os.close(write_fd)
+        _limit_files(process.pid)
+        said = await _begun(process, read_fd)
+    finally:
+        os.close(read_fd)
+    if said:
+        await process.wait()
+        raise OSError(int(said), os.strerror(int(said)))
+    return process
+
+
+async def _begun(process: asyncio.subprocess.Process, read_fd: int) -> bytes:
+    """Reads the report of become.py; b"" = the program is executed. Raises OSError when there is none in time.
+
+    The user can delay it: the program's file may be on a file system of theirs, and they may stop the process. So it
+    takes no thread.
+    """
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(read_fd, readable.set)
+    try:
+        async with asyncio.timeout(BEGIN_S):
+            await readable.wait()
+        return os.read(read_fd, 16)
+    except (TimeoutError, asyncio.CancelledError) as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if isinstance(error, asyncio.CancelledError):
+            raise
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+    finally:
+        loop.remove_reader(read_fd)
+
+
+def _limit_files(pid: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended already
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, FILES)
+
+
+class ProgramSlots:
+    """Limits work beside the loop: `at_once` of it runs, the rest waits in the order of arrival."""
 
     def __init__(self, at_once: int) -> None:
         self._free = asyncio.Semaphore(at_once)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """What goes on and what waits."""
+        """Returns the number of running and waiting ones."""
         return len(self._tasks)
 
-    def start(self, work: Callable[[Any], Awaitable[None]], effect: Any) -> None:
-        """`work(effect)`, as soon as it is its turn."""
+    def start(self, work: Callable[[E], Awaitable[None]], effect: E) -> None:
+        """Runs `work(effect)` as soon as a slot is free."""
         task = asyncio.create_task(self._in_turn(work, effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _in_turn(self, work: Callable[[Any], Awaitable[None]], effect: Any) -> None:
+    async def _in_turn(self, work: Callable[[E], Awaitable[None]], effect: E) -> None:
         async with self._free:
             await work(effect)
 
     def stop(self) -> None:
-        """Wait for nobody."""
+        """Cancels all work, without waiting for it."""
         for task in list(self._tasks):
             task.cancel()
-
-
-async def ends_within(process: asyncio.subprocess.Process, end: Awaitable[Any], timeout_s: int, path: str) -> str:
-    """Await `end`, which is the process's. "" = it came; else the whole process group was killed, and why.
-
-    `timeout_s` 0 = none. Whoever is cancelled kills it, too.
-    """
-    try:
-        async with asyncio.timeout(timeout_s or None):
-            await end
-    except TimeoutError:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        return f"{path}: killed, it did not end within {timeout_s} s"
-    except asyncio.CancelledError:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    return ""

@@ -1,10 +1,11 @@
-"""Purges in the controller: what slurmdbd.conf says once an hour, and what an administrator asks for."""
+"""Runs purges in the controller: those of slurmdbd.conf once an hour, and those that an administrator requests."""
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from accounting.archive import Archive
 from accounting.purge import Access, count, cut_us, purge
@@ -16,12 +17,12 @@ from penstock.values.purging import KINDS, Age, before_us
 
 log = logging.getLogger("penstock.ctld")
 
-#: A pause between two transactions: a purge takes less than half of the database's time.
+#: Pause between two transactions: a purge takes less than half of the database's time.
 PAUSE_S: Final = 0.02
 
 
-class Order(NamedTuple):
-    """What is to be purged: kind -> how old; and where what goes is archived, for which kinds."""
+class PurgeOrder(NamedTuple):
+    """The order of a purge: kind -> minimum age; and where deleted records are archived, for which kinds."""
 
     ages: Mapping[str, Age]
     folder: str = ""
@@ -29,17 +30,22 @@ class Order(NamedTuple):
     check_only: bool = False
 
 
-def order_of(config: Config, state_folder: Path) -> Order:
-    """What the configuration says."""
+def order_of(config: Config, state_folder: Path) -> PurgeOrder:
+    """Returns the order of the configuration."""
     ages = {kind: Age(number, unit) for kind, number, unit in config.purge_after}
     archived = frozenset(config.archive)
-    if "nosteps" in config.enforce:  # as soon as neither the controller nor the roll-up needs them
-        ages["steps"], archived = Age(0, "hours"), archived - {"steps"}
-    return Order(ages, config.archive_dir or str(state_folder / "archive"), archived)
+    if "nosteps" in config.enforce:  # minimum age: neither the controller nor the roll-up needs them any more
+        ages["steps"] = Age(0, "hours")
+        archived = archived - {"steps"}
+    return PurgeOrder(ages, config.archive_dir or str(state_folder / "archive"), archived)
 
 
-def run(writer: SideWriter, order: Order, config: Config, now_us: int, stop: Any) -> tuple[dict[str, int], list[str]]:
-    """How many records went, by kind, and the files that hold them. Raises StoreError, OSError."""
+def run(
+    writer: SideWriter, order: PurgeOrder, config: Config, now_us: int, stop: threading.Event
+) -> tuple[dict[str, int], list[str]]:
+    """Runs the purge; returns the number of deleted records by kind, and the files that hold them. Raises StoreError,
+    OSError.
+    """
     begun = time.monotonic()
 
     def pause() -> bool:
@@ -53,7 +59,7 @@ def run(writer: SideWriter, order: Order, config: Config, now_us: int, stop: Any
     keep_us = now_us - config.min_job_age_s * 1_000_000
     gone: dict[str, int] = {}
     files: list[str] = []
-    for kind in KINDS:  # steps that are wished gone sooner than their jobs find these; jobs take the others with them
+    for kind in KINDS:  # a shorter age for steps applies to these; purging jobs purges their other steps
         if kind not in order.ages:
             continue
         until_us = cut_us(access, kind, before_us(order.ages[kind], now_us, config.utc_offsets), keep_us)

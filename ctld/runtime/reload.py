@@ -1,16 +1,17 @@
-"""Reading the configuration again: what stands against it, what it changes, which jobs it touches.
+"""Reloads the configuration: its conflicts, its changes, the jobs that it affects.
 
-A reload is all or nothing. `look` finds all of that without changing anything; a dry run answers with it, and a reload
-goes on only when nothing stands against it.
+A reload is all or nothing. `preview` computes all of that without changing anything; a dry run returns it, and a reload
+continues only without conflicts.
 """
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ctld.core.layout import misfits
-from ctld.core.touched import touched
-from ctld.rpc.refusals import BadRequest
+from ctld.core.diagnose.reload_effects import reload_effects
+from ctld.core.nodes.layout import config_conflicts
+from ctld.core.state.state import ClusterState
+from ctld.runtime.errors import BadRequest
 from penstock.config import ConfigError, Loaded, changes, load, reload_problems
 from penstock.values.config import Config
 from penstock.values.gres import Gres
@@ -18,7 +19,7 @@ from penstock.values.refusals import TEXT, Code
 
 
 class Preview(NamedTuple):
-    """What a reload would do. `problems`: why it would be refused."""
+    """The effects of a reload. `problems`: why it would be refused."""
 
     warnings: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
@@ -27,7 +28,7 @@ class Preview(NamedTuple):
 
 
 def missing_qos(config: Config, known: Mapping[str, object]) -> tuple[str, ...]:
-    """Partitions whose own QOS is in no table: as in Slurm they are used without it, which somebody should know."""
+    """Returns partitions whose own QOS does not exist: as in Slurm they are used without it, with a warning."""
     return tuple(
         f"PartitionName={one.name}: there is no QOS {one.qos}: its jobs have no limits of it (sacctmgr add qos {one.qos})"
         for one in config.partitions
@@ -36,29 +37,30 @@ def missing_qos(config: Config, known: Mapping[str, object]) -> tuple[str, ...]:
 
 
 async def read(path: str) -> Loaded:
-    """The file and those that belong to it. Raises BadRequest with every problem."""
+    """Reads the file and those that it includes. Raises BadRequest with every problem."""
     try:
         return await asyncio.to_thread(load, path)
     except ConfigError as error:
         raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
 
 
-def problems_of(state: Any, loaded: Loaded) -> list[str]:
-    """Why it may not take force now, as far as the configurations say; the core has the last word."""
+def problems_of(state: ClusterState, loaded: Loaded) -> list[str]:
+    """Returns why the configuration may not be applied now, as far as it follows from the configurations; the core
+    decides in the end."""
     busy = [node.name for node in state.node_list if node.jobs]
     return reload_problems(state.config, loaded.config, busy, _gres_in_use(state))
 
 
-def look(state: Any, loaded: Loaded) -> Preview:
-    """What a reload of that would do."""
+def preview(state: ClusterState, loaded: Loaded) -> Preview:
+    """Computes the effects of a reload."""
     found = problems_of(state, loaded)
-    found += [text for text in misfits(state, loaded.config) if text not in found]
+    found += [text for text in config_conflicts(state, loaded.config) if text not in found]
     lines = changes(state.config, loaded.config)
-    return Preview(loaded.warnings, tuple(lines), tuple(found), tuple(touched(state, loaded.config)))
+    return Preview(loaded.warnings, tuple(lines), tuple(found), tuple(reload_effects(state, loaded.config)))
 
 
-def _gres_in_use(state: Any) -> dict[str, tuple[Gres, ...]]:
-    """What jobs hold on each node, by kind."""
+def _gres_in_use(state: ClusterState) -> dict[str, tuple[Gres, ...]]:
+    """Returns what jobs hold on each node, by kind."""
     return {
         node.name: tuple(Gres(name, type_, mask.bit_count()) for (name, type_), mask in node.gres_used.items() if mask)
         for node in state.node_list

@@ -3,30 +3,29 @@
 Rules
     - As the controller's user, in a session of their own, with a deadline (PrologEpilogTimeout); at the deadline the
       whole process group is killed.
-    - The environment is a list of names; what a user chose is only ever a value (reliability.md 3).
-    - SCRIPTS_MAX run at a time, the others wait. The loop goes on.
-    - The core hears of the end of a prolog; an epilog's is only logged, as nothing waits for it.
+    - The environment is a fixed list of names; user input only occurs in values (reliability.md 3).
+    - SCRIPTS_MAX run at a time, the others wait. The loop never waits.
+    - The end of a prolog is an event for the core; that of an epilog is only logged, as nothing waits for it.
 
-Deliberately absent: what a failure means (core/holders.py).
+Deliberately absent: consequences of failures (core/nodes/extern_steps.py).
 """
 
 import asyncio
 import glob
 import logging
-from typing import Any, Final
+from typing import Final
 
-from ctld.core.effects import RunScript
-from ctld.core.events import ScriptEnded
-from ctld.core.model import JobRow
+from ctld.core.records.effects import RunScript
+from ctld.core.records.events import ScriptEnded
+from ctld.core.records.job import JobRow
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import Turns, ends_within
+from ctld.runtime.programs import PATH, ProgramSlots
+from ctld.runtime.siteprograms import Program, run
 from penstock.values.hostlist import compress
 
 log = logging.getLogger("penstock.ctld")
 
 SCRIPTS_MAX: Final = 64
-OUTPUT_BYTES_MAX: Final = 4096
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class ScriptRunner:
@@ -35,11 +34,11 @@ class ScriptRunner:
     def __init__(self, runtime: Runtime, cluster_name: str) -> None:
         self._runtime = runtime
         self._cluster_name = cluster_name
-        self._turns = Turns(SCRIPTS_MAX)
+        self._turns = ProgramSlots(SCRIPTS_MAX)
         runtime.handlers[RunScript] = lambda effect: self._turns.start(self._run, effect)
 
     def stop(self) -> None:
-        """Wait for nobody: what runs is run again after a restart."""
+        """Cancels all programs, without waiting for them: running ones are repeated after a restart."""
         self._turns.stop()
 
     async def _run(self, effect: RunScript) -> None:
@@ -51,60 +50,19 @@ class ScriptRunner:
             self._runtime.post(ScriptEnded(job.job_id, job.attempt, failure))
 
     async def _run_all(self, effect: RunScript) -> str:
-        """ "" = all ended well, else what the first one that did not is and did."""
+        """Runs the programs; "" = all succeeded, else a description of the first failure."""
         env = environment(effect.job, effect.context, self._cluster_name)
         for pattern in effect.patterns:
             paths = sorted(await asyncio.to_thread(glob.glob, pattern)) if glob.has_magic(pattern) else [pattern]
             for path in paths:
                 who = f"job {effect.job.job_id}: {effect.context}"
-                if failure := await run_program([path], env, effect.timeout_s, who):
+                if failure := (await run(Program([path], env, effect.timeout_s, who))).failure:
                     return failure
         return ""
 
 
-async def run_program(command: list[str], env: dict[str, str], timeout_s: int, who: str, **identity: Any) -> str:
-    """Run a program to its end. "" = it ended well, else what happened.
-
-    `who` is what the log calls it, `identity` whom the child becomes (user, group, extra_groups, umask); `timeout_s` 0 = none.
-    """
-    path = command[0]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command, env=env, cwd="/", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT, start_new_session=True, **identity,
-        )  # fmt: skip
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    output = asyncio.create_task(_tail(process.stdout))
-    try:
-        failure = await ends_within(process, process.wait(), timeout_s, path)
-    finally:
-        output.cancel()  # what it left running may keep the pipe open
-    if failure:
-        return failure
-    if said := _said(output):
-        log.info("%s said: %s", who, said)
-    code = process.returncode or 0
-    if code < 0:
-        return f"{path}: ended by signal {-code}"
-    return f"{path}: exit status {code}" if code else ""
-
-
-def _said(output: "asyncio.Task[bytearray]") -> str:
-    done = output.done() and not output.cancelled()
-    return output.result().decode("utf-8", "replace").rstrip() if done else ""
-
-
-async def _tail(stream: asyncio.StreamReader | None) -> bytearray:
-    kept = bytearray()
-    while stream is not None and (piece := await stream.read(65536)):
-        kept += piece
-        del kept[:-OUTPUT_BYTES_MAX]
-    return kept
-
-
 def environment(job: JobRow, context: str, cluster_name: str) -> dict[str, str]:
-    """What the programs find. Names are ours; nothing of the submitted environment is among them."""
+    """Returns the environment of the programs. Names are ours; nothing of the submitted environment is among them."""
     request = job.request
     env = {
         "PATH": PATH,

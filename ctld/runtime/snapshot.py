@@ -1,27 +1,34 @@
-"""The committed view of the jobs: what squeue and its like may see. Advanced by each batch after its commit.
+"""The committed view of the jobs, for squeue and similar queries. Advanced by each batch after its commit.
 
-Rows are frozen, so a reader takes what it wants and goes on at its own pace. Nodes' and partitions' numbers are read
-from the core between two steps; jobs never are, since a job that is seen must not vanish with a crash.
+Rows are frozen, so readers use them at their own pace. Nodes' and partitions' values are read from the core between two
+steps; jobs never are, since a visible job must not disappear by a crash.
 
-Answers are encoded once per row and kept, oldest out first; only what has been asked for costs memory. So are indexes
-by user, state and partition: each is made by the first question that can use it, and kept up to date from then on.
+A job that waits for its first start has a compact row (core/records/waiting_row.py): with a long queue, rows are much of
+the controller's memory.
+
+Answers are encoded once per row and cached, the oldest evicted first; so only requested rows use memory. Indexes by
+user, state and partition are built by the first query that can use them, and updated from then on.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
-from ctld.core.effects import Batch
-from ctld.core.model import Job, JobRow, job_row
-from ctld.core.step_model import StepRow, step_row
+from ctld.core.records.array import ids_with
+from ctld.core.records.effects import Batch
+from ctld.core.records.job import JobRow
+from ctld.core.records.step import StepRow
+from ctld.core.records.waiting_row import compact
+from ctld.core.state.forecast import Forecast
 from penstock.values.states import END_STATES, JobState
+from penstock.values.taskset import TaskSet
 
-#: Encoded answers that are kept: some 500 bytes each.
+#: Cached encoded answers: some 500 bytes each.
 ENCODED_BYTES_MAX: Final = 24 * 1024 * 1024
-#: Steps of one job; of more, those that ended first are left out. The database has them all.
+#: Maximum number of steps of one job; beyond it those that ended first are dropped. The database has them all.
 STEPS_KEPT: Final = 1_000
 
 
-Rows = dict[int, JobRow]
+_Rows = dict[int, JobRow]
 
 
 def _user_of(row: JobRow) -> tuple[int, ...]:
@@ -37,74 +44,99 @@ def _partitions_of(row: JobRow) -> tuple[str, ...]:
 
 
 class Index:
-    """Rows by what they say of one thing. A row may be under several keys."""
+    """Rows by one property. A row may be under several keys."""
 
-    def __init__(self, keys_of: Callable[[JobRow], tuple[Any, ...]], rows: Iterable[JobRow]) -> None:
+    def __init__(self, keys_of: Callable[[JobRow], tuple[object, ...]], rows: Iterable[JobRow]) -> None:
         self._keys_of = keys_of
-        self._found: dict[Any, Rows] = {}
+        self._found: dict[object, _Rows] = {}
         for row in rows:
             self.move(None, row)
 
     def move(self, old: JobRow | None, new: JobRow | None) -> None:
-        """`new` stands where `old` stood; None = nothing."""
+        """Replaces `old` by `new`; None = nothing."""
         if old is not None:
             for key in self._keys_of(old):
                 held = self._found.get(key, {})
-                held.pop(old.job_id, None)  # a key may stand twice
+                held.pop(old.job_id, None)  # a key may occur twice
                 if not held:
-                    self._found.pop(key, None)  # a dict that was large keeps its room
+                    self._found.pop(key, None)  # a dict that has shrunk keeps its memory
         if new is not None:
             for key in self._keys_of(new):
                 self._found.setdefault(key, {})[new.job_id] = new
 
-    def count(self, keys: Iterable[Any]) -> int:
-        """How many rows these keys have; one under two of them counts twice."""
+    def count(self, keys: Iterable[object]) -> int:
+        """Returns the number of rows of these keys; one under two of them counts twice."""
         return sum(len(self._found.get(key, ())) for key in keys)
 
-    def rows(self, keys: Iterable[Any]) -> list[JobRow]:
-        """The rows under any of the keys, each once, in no order."""
+    def rows(self, keys: Iterable[object]) -> list[JobRow]:
+        """Returns the rows under any of the keys, each once, in no order."""
         chosen = [self._found[key] for key in dict.fromkeys(keys) if key in self._found]
         if len(chosen) == 1:
             return list(chosen[0].values())
-        both: Rows = {}
+        both: _Rows = {}
         for held in chosen:
             both.update(held)
         return list(both.values())
 
 
-#: What there may be an index of, by the name of the filter in JobFilter.
-_INDEXED: Final[dict[str, Callable[[JobRow], tuple[Any, ...]]]] = {
+#: Possible indexes, by the name of the filter in JobFilter.
+_INDEXED: Final[dict[str, Callable[[JobRow], tuple[object, ...]]]] = {
     "uids": _user_of,
     "states": _state_of,
     "partitions": _partitions_of,
 }
 
 
+class ArrayRows:
+    """The job ids of an array's rows."""
+
+    __slots__ = ("members", "unsplit")
+
+    def __init__(self) -> None:
+        self.members: dict[int, int] = {}  # by task id, of single tasks
+        self.unsplit: dict[int, None] = {}  # of several unsplit tasks
+
+    def enter(self, row: JobRow) -> None:
+        """Adds a row; it may have been one of several tasks and be one of a single task now."""
+        if row.array_task_id is None:
+            self.unsplit[row.job_id] = None
+        else:
+            self.members[row.array_task_id] = row.job_id
+            self.unsplit.pop(row.job_id, None)
+
+    def leave(self, row: JobRow) -> None:
+        """Removes a row."""
+        self.unsplit.pop(row.job_id, None)
+        if row.array_task_id is not None and self.members.get(row.array_task_id) == row.job_id:
+            del self.members[row.array_task_id]
+
+
 class Snapshot:
     """Jobs as committed: active ones, and those that ended less than MinJobAge ago."""
 
-    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+    def __init__(self, jobs: Iterable[JobRow] = (), steps: Iterable[StepRow] = ()) -> None:
+        """`jobs`, `steps`: the rows that a start has loaded."""
         self.jobs: dict[int, JobRow] = {}
-        self.steps: dict[int, dict[int, StepRow]] = {}  # of srun, by job id and step id: of its present attempt
-        self.arrays: dict[int, dict[int, None]] = {}  # array job id -> job ids of its records
+        self.steps: dict[int, dict[int, StepRow]] = {}  # of srun, by job id and step id: of the present attempt
+        self.arrays: dict[int, ArrayRows] = {}
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
-        self.forecast: Any = None  # ctld.core.planning.Forecast of the last whole pass
-        self.revision = 0  # rises with every batch
+        self.forecast: Forecast | None = None  # ctld.core.queue.planning.Forecast of the last whole pass
+        self.revision = 0  # incremented with every batch
         self._indexes: dict[str, Index] = {}
         self._encoded: dict[int, tuple[JobRow, bytes]] = {}
         self._encoded_bytes = 0
-        for job in jobs:
-            self._put(job_row(job))
-            for step in job.steps.values():
-                if step.parts is not None:
-                    self._put_step(step_row(step))
+        for row in jobs:
+            self._put(compact(row))
+        for step in steps:
+            if step.parts is not None:
+                self._put_step(step)
 
     def apply(self, batch: Batch) -> None:
-        """Take a committed batch in."""
+        """Applies a committed batch."""
         self.revision += 1
         for row in batch.jobs:
-            if row.state is not JobState.REQUEUED:  # an attempt that is over; the job's own row follows
-                self._put(row)
+            if row.state is not JobState.REQUEUED:  # an ended attempt; the job's own row follows
+                self._put(compact(row))
         for step in batch.steps:
             if step.parts is not None:
                 self._put_step(step)
@@ -112,7 +144,7 @@ class Snapshot:
             self._drop(job_id)
 
     def index(self, name: str) -> Index:
-        """Rows by the values of one filter: uids, states or partitions. The first time it looks at every row."""
+        """Returns the index of rows by one filter: uids, states or partitions. Its first use reads every row."""
         found = self._indexes.get(name)
         if found is None:
             found = self._indexes[name] = Index(_INDEXED[name], self.jobs.values())
@@ -129,15 +161,37 @@ class Snapshot:
                 del steps[oldest]
 
     def of_array(self, array_job_id: int) -> list[JobRow]:
-        """All records of an array, in the order of their job ids."""
-        return [self.jobs[job_id] for job_id in sorted(self.arrays.get(array_job_id, ()))]
+        """Returns all records of an array, in the order of their job ids."""
+        found = self.arrays.get(array_job_id)
+        if found is None:
+            return []
+        return [self.jobs[job_id] for job_id in sorted([*found.unsplit, *found.members.values()])]
+
+    def count_of_array(self, array_job_id: int) -> int:
+        """Returns the number of an array's records."""
+        found = self.arrays.get(array_job_id)
+        return len(found.members) + len(found.unsplit) if found is not None else 0
+
+    def count_unsplit(self, array_job_id: int) -> int:
+        """Returns the number of an array's records of several unsplit tasks."""
+        found = self.arrays.get(array_job_id)
+        return len(found.unsplit) if found is not None else 0
+
+    def of_tasks(self, array_job_id: int, wanted: TaskSet) -> list[JobRow]:
+        """Returns the records of an array that may have some of the tasks, in the order of their job ids."""
+        found = self.arrays.get(array_job_id)
+        if found is None:
+            return []
+        return [self.jobs[job_id] for job_id in ids_with(found.members, found.unsplit, wanted)]
 
     def _put(self, row: JobRow) -> None:
         old = self.jobs.get(row.job_id)
         if old is not None:
             self.counts[old.state] -= _weight(old)
-        elif row.array_job_id:
-            self.arrays.setdefault(row.array_job_id, {})[row.job_id] = None
+        if row.array_job_id and (old is None or old.array_task_id != row.array_task_id):
+            if row.array_job_id not in self.arrays:
+                self.arrays[row.array_job_id] = ArrayRows()
+            self.arrays[row.array_job_id].enter(row)
         self.jobs[row.job_id] = row
         self.counts[row.state] += _weight(row)
         for index in self._indexes.values():
@@ -152,19 +206,19 @@ class Snapshot:
             index.move(row, None)
         self._forget(job_id)
         self.steps.pop(job_id, None)
-        members = self.arrays.get(row.array_job_id)
-        if members is not None:
-            members.pop(job_id, None)
-            if not members:
+        array = self.arrays.get(row.array_job_id)
+        if array is not None:
+            array.leave(row)
+            if not array.members and not array.unsplit:
                 del self.arrays[row.array_job_id]
 
     def encoded(self, row: JobRow) -> bytes | None:
-        """What was kept for exactly this row."""
+        """Returns the cached answer for exactly this row."""
         kept = self._encoded.get(row.job_id)
         return kept[1] if kept is not None and kept[0] is row else None
 
     def keep(self, row: JobRow, data: bytes) -> None:
-        """Keep an encoded answer for as long as the row is the present one and there is room."""
+        """Caches an encoded answer while the row is the present one and the cache has room."""
         if self.jobs.get(row.job_id) is not row:
             return
         self._forget(row.job_id)

@@ -1,8 +1,8 @@
-"""The state folder: who may use it, one process at a time.
+"""The state folder: its permissions, and its lock for one process at a time.
 
-StateSaveLocation is mode 0711: everybody may reach the sockets in it, nobody else may list it or write to it. A lock on
-`ctld.pid` keeps a second controller of this machine out (the lease in the database keeps those of other machines out,
-but would let this machine's take over its own, as it must after a crash).
+StateSaveLocation is mode 0711: all users may connect to the sockets in it, but only the owner may list it or write to
+it. A lock on `ctld.pid` excludes a second controller on this machine (the lease in the database excludes those of other
+machines, but allows this machine's to take over its own, as is necessary after a crash).
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from typing import Self
 
 from penstock.errors import BadSetup
 
-#: Of the key of steps' streams.
+#: Size of the secret for the keys of steps' streams.
 SECRET_BYTES = 32
 
 
@@ -28,26 +28,37 @@ class StateFolder:
 
     @property
     def database(self) -> Path:
-        """The SQLite file, unless a URL says otherwise."""
+        """The SQLite file, unless a URL is configured."""
         return self.path / "penstock.db"
 
     @property
+    def witness(self) -> Path:
+        """The witness file, unless PenstockWitnessFile is configured."""
+        return self.path / "witness"
+
+    @property
     def certificates(self) -> Path:
-        """The CA and the controller's own key and certificate."""
+        """The folder of the CA and the controller's own key and certificate."""
         return self.path / "ca"
 
     @property
     def socket(self) -> Path:
-        """Commands of this machine."""
+        """The socket for commands of this machine."""
         return self.path / "ctld.sock"
 
     @property
+    def call_socket(self) -> Path:
+        """The socket for unary calls of this machine, without tokens."""
+        return self.path / "calls.sock"
+
+    @property
     def auth_socket(self) -> Path:
-        """Tokens for this machine's users."""
+        """The socket for tokens of this machine's users."""
         return self.path / "auth.sock"
 
     def stream_secret(self) -> bytes:
-        """What the keys of steps' streams are made of (agents/stepmessages.py): made once, for this cluster alone."""
+        """The secret from which the keys of steps' streams are derived (agents/stepmessages.py): created once, for this
+        cluster alone."""
         path = self.path / "stream.key"
         try:
             secret = path.read_bytes()
@@ -67,7 +78,7 @@ class StateFolder:
         return secret
 
     @property
-    def holder(self) -> str:
+    def lease_name(self) -> str:
         """This controller's name for the lease."""
         return f"{socket.gethostname()}:{self.path}"
 

@@ -1,11 +1,14 @@
-"""Whether the database takes writes, and what happens to requests while it does not.
+"""Tracks whether the database takes writes, and rejects or delays requests while it does not.
 
 Rules
-    - No room (StorageFull): submissions are refused at once, everything else waits for the commit that will come.
-    - No answer (StorageAway): a request that would change something waits at the door, before it reaches the core, until
-      the server answers again. After STORAGE_AWAY_WAIT_S it is refused, and truthfully: nothing was changed. What had
-      reached the core before is answered when it is committed.
-    - Reading needs no commit and goes on.
+    - No space (StorageFull): a request that would change something is refused at once, before it reaches the core:
+      nothing was changed. Requests that had reached the core are part of a batch that is kept and tried again, so they
+      will be done: their callers get that answer at once, and never a failure. So does a submission that is repeated
+      (by its key) meanwhile.
+    - No answer (StorageAway): a request that would change something waits before it reaches the core, until the server
+      answers again. After STORAGE_AWAY_WAIT_S it is refused: nothing was changed. Requests that had reached the core are
+      answered when they are committed.
+    - Reading needs no commit and continues.
 """
 
 import asyncio
@@ -18,9 +21,10 @@ from penstock.values.refusals import Code
 
 log = logging.getLogger("penstock.ctld")
 
-#: How long a change waits: longer than a restart of the server takes, shorter than commands wait (penstock.client).
+#: Maximum wait of a change: longer than a restart of the server takes, shorter than the timeout of commands
+#: (penstock.calls).
 STORAGE_AWAY_WAIT_S: Final = 8.0
-#: Requests at the door.
+#: Maximum number of waiting requests.
 WAITING_MAX: Final = 20_000
 
 
@@ -38,7 +42,7 @@ class Storage:
         self._back.set()
 
     def failed(self, error: BaseException) -> None:
-        """A commit or a renewal met one of `passing`."""
+        """Notes that a commit or a renewal has failed with one of `passing`."""
         if isinstance(error, self._away):
             self._metrics.storage_away += 1
             if not self.is_away:
@@ -48,27 +52,29 @@ class Storage:
         else:
             self._metrics.storage_full += 1
             if not self.is_full:
-                log.error("the database has no room: %s; submissions are refused until it has", error)
+                log.error("the database has no room: %s; changes are refused until it has", error)
             self.is_full = True
 
     def answers(self) -> None:
-        """A commit went through."""
+        """Notes that a commit succeeded."""
         if self.is_full or self.is_away:
             log.warning("the database takes writes again")
-            self.is_full = self.is_away = False
+            self.is_full = False
+            self.is_away = False
             self._back.set()
 
-    def answered(self) -> None:
-        """A renewal went through, which needs no room."""
-        if self.is_away and not self.is_full:
+    def answered(self, is_idle: bool) -> None:
+        """Notes that a renewal succeeded, which needs no space and proves nothing while a batch waits for some (not
+        `is_idle`)."""
+        if is_idle or (self.is_away and not self.is_full):
             self.answers()
 
     def give_up(self) -> None:
-        """The process ends: nobody waits any longer."""
+        """Releases all waiting requests: the process ends."""
         self._back.set()
 
     async def wait(self) -> None:
-        """Return when the server answers. Raises NotTaken."""
+        """Returns when the server answers. Raises NotTaken."""
         if self._waiting >= WAITING_MAX:
             raise NotTaken(Code.BUSY, f"{WAITING_MAX} requests wait for the database")
         self._waiting += 1

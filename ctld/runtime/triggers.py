@@ -1,26 +1,26 @@
-"""Programs of triggers: on the controller's machine, as the user who set the trigger, beside the loop.
+"""Runs the programs of triggers: on the controller's machine, as the user who set the trigger, beside the loop.
 
 Rules
-    - As that user in full: uid, gid and groups are set in the child before the program is executed, and a controller that
+    - As that user completely: uid, gid and groups are set in the child before the program is executed, and a controller that
       is not root runs only its own user's programs. Root never opens the program: the child does, after it has become the user.
     - In a session of its own, with a deadline (TIMEOUT_S, as Slurm's); then the whole process group is killed.
     - The environment is a list of names; the argument is a hostlist or a job id that the controller made.
-    - PROGRAMS_MAX run at a time, the others wait. The core hears of each end, however it was: TriggerEnded.
+    - PROGRAMS_MAX run at a time, the others wait. Each end is an event for the core, whatever the result: TriggerEnded.
 
-Deliberately absent: when a program is due, and what follows its end (core/triggers.py).
+Deliberately absent: when a program is due, and the consequences of its end (core/lifecycle/triggers.py).
 """
 
 import asyncio
 import logging
 import os
 import shlex
-from typing import Any, Final
+from typing import Final
 
-from ctld.core.effects import RunTrigger
-from ctld.core.events import TriggerEnded
+from ctld.core.records.effects import RunTrigger
+from ctld.core.records.events import TriggerEnded
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import Turns
-from ctld.runtime.scripts import PATH, run_program
+from ctld.runtime.programs import PATH, ProgramSlots, UserIdentity
+from ctld.runtime.siteprograms import Program, run
 
 log = logging.getLogger("penstock.ctld")
 
@@ -35,11 +35,11 @@ class TriggerRunner:
         self._runtime = runtime
         self._cluster_name = cluster_name
         self._timeout_s = timeout_s
-        self._turns = Turns(PROGRAMS_MAX)
+        self._turns = ProgramSlots(PROGRAMS_MAX)
         runtime.handlers[RunTrigger] = lambda effect: self._turns.start(self._run, effect)
 
     def stop(self) -> None:
-        """Wait for nobody: what runs is run again after a restart."""
+        """Cancels all programs, without waiting for them: running ones are repeated after a restart."""
         self._turns.stop()
 
     async def _run(self, effect: RunTrigger) -> None:
@@ -52,7 +52,7 @@ class TriggerRunner:
         self._runtime.post(TriggerEnded(effect.trigger_id))
 
     async def _program(self, effect: RunTrigger) -> str:
-        """ "" = it ended well, else what happened."""
+        """Runs the program; "" = it succeeded, else a description of the failure."""
         try:
             words = shlex.split(effect.program)
         except ValueError as error:
@@ -63,7 +63,7 @@ class TriggerRunner:
             identity = await asyncio.to_thread(identity_of, effect)
         except (KeyError, OSError) as error:
             return f"{words[0]}: user {effect.user_name} ({effect.uid}) cannot be looked up: {error}"
-        if identity is None:
+        if identity is None and effect.uid != os.geteuid():
             return f"{words[0]}: not run: the controller is not root, and cannot become {effect.user_name}"
         env = {
             "PATH": PATH,
@@ -72,12 +72,12 @@ class TriggerRunner:
             "SLURM_CLUSTER_NAME": self._cluster_name,
         }
         command = [*words, effect.argument]
-        return await run_program(command, env, self._timeout_s, f"trigger {effect.trigger_id}", **identity)
+        return (await run(Program(command, env, self._timeout_s, f"trigger {effect.trigger_id}", identity))).failure
 
 
-def identity_of(effect: RunTrigger) -> dict[str, Any] | None:
-    """What makes a child that user; None = it cannot be. Blocks: behind the groups may be a slow LDAP server."""
+def identity_of(effect: RunTrigger) -> UserIdentity | None:
+    """Returns the identity of the child; None = the controller's user. Blocks: the groups may come from a slow LDAP
+    server."""
     if os.geteuid() != 0:
-        return {} if effect.uid == os.geteuid() else None
-    groups = os.getgrouplist(effect.user_name, effect.gid)
-    return {"user": effect.uid, "group": effect.gid, "extra_groups": groups, "umask": 0o022}
+        return None
+    return UserIdentity(effect.uid, effect.gid, tuple(os.getgrouplist(effect.user_name, effect.gid)))

@@ -1,69 +1,90 @@
 """Store: one writer, one transaction a batch, fenced by the row in `meta`.
 
 The order in a transaction: the fence first (a deposed controller must not even try), then the rows. When the answer to
-COMMIT is lost, `meta` tells: our epoch and the batch's number = it is in; our epoch and the number before = it is not;
-another epoch = somebody else leads.
+COMMIT is lost, `meta` decides: our epoch and the batch's number = committed; our epoch and the number before = not
+committed; another epoch = another controller leads.
 
-A connection to a server may be lost at any time. A commit then connects again, once and at once, reads `meta` and goes
-on from there; when that fails, it raises StorageAway, and the same batch is to be given again (loop.py).
+A connection to a server may be lost at any time. A commit then reconnects once, at once, reads `meta` and continues
+from there; when that fails, it raises StorageAway, and the same batch must be committed again (loop.py).
 
-A job's row is inserted when its id is one that the last batch had not yet given out, and updated otherwise; rows of
-later attempts, and those whose request has changed, are few and replaced whole. An update that meets no row means that
-memory and database disagree: the batch is rolled back and the process must end.
+A job's row is inserted when its id was not assigned before this batch, and updated otherwise; rows of later attempts,
+and those whose request has changed, are few and replaced. An update that matches no row means that memory and database
+disagree: the batch is rolled back and the process must end.
+
+A batch may raise the epoch (core/lifecycle/restored.py decides when): it is written under the old one, and the
+leadership continues under the new one. The witness (witness.py) is written for each batch before and after its COMMIT.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
+
+# Any: each driver has its own classes of connections and cursors, with the same methods
 from typing import Any
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from accounting.database import DatabaseUrlError, shown
-from ctld.core.effects import Batch
-from ctld.core.model import HistoryRow, JobRow, SpecRow
-from ctld.core.recover import Loaded
-from ctld.store import loader, rows, steprows
-from ctld.store.dialect import Dialect, Many, dialect_of, kind_of, one_moment, reader_engine, write_engine
+from ctld.core.records.effects import Batch
+from ctld.core.records.job import HistoryRow, JobRow, SpecRow
+from ctld.core.recover import LoadedState
+from ctld.store import encodings, loader, rows
+from ctld.store.dialect import dialect_of, kind_of, one_moment, reader_engine, write_engine
+from ctld.store.dialect_type import Dialect, Many
 from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
+from ctld.store.loss import NOTHING, Accept, numbers
 from ctld.store.migrate import migrate
-from ctld.store.schema import META
+from ctld.store.schema import COUNTER, META
 from ctld.store.statements import Statements, compile_statements
+from ctld.store.stepparts import is_plain
+from ctld.store.watchdog import Watchdog
+from ctld.store.witness import Mark, Witness
 from penstock.crash import crash_point
 
-#: How long a leadership lasts without renewal. The holder renews it at a third of this; a standby waits for all of it.
+#: How long a leadership lasts without renewal. The holder renews it every third of this; a standby waits for all of it.
 LEASE_US = 10 * 1_000_000
 
 _Work = list[tuple[Many, Sequence[rows.Params]]]
 
 
 class Store:
-    """The controller's database. `commit` and the lease belong to one thread at a time; look-ups may be anywhere."""
+    """The controller's database. `commit` and the lease belong to one thread at a time; look-ups may be in any.
 
-    def __init__(self, place: str, holder: str, engine: Engine) -> None:
+    `raw` is the driver's connection of `engine`, through which commits go (None = it is lost): a test of lost answers
+    replaces it. `sequence` is the number of the last batch; `watchdog` and `witness` are those in use.
+    """
+
+    def __init__(self, address: str, holder: str, engine: Engine, witness: Witness | None = None) -> None:
         """Use `open`."""
-        self._place = shown(place)
+        self.witness = witness
+        self._lineage = 0
+        self._address = shown(address)
         self._holder = holder
-        self._engine = engine
-        self._reader = reader_engine(place, engine)
+        self.engine = engine
+        self._reader = reader_engine(address, engine)
         self._dialect: Dialect = dialect_of(engine)
         self._sql: Statements = compile_statements(engine, self._dialect)
-        self._raw: Any = self._connect()  # None = lost; the next call that writes makes another
+        self.raw: Any = self._connect()  # None = lost; the next write connects again
+        self.watchdog = _watchdog(self._dialect, engine)
         self._closed = False
-        self._epoch = 0  # 0 = not leading
-        self._seen_at_us = 0  # when the leader before us was there last; 0 = there was none
-        self._sequence = 0
-        self._next_job_id = self._next_request_id = 1
+        self._epoch = 0  # 0 = not the leader
+        self._epoch_to_be = 0  # the new epoch that the batch in progress stores; 0 = none
+        self._seen_at_us = 0  # when the previous leader last renewed its lease; 0 = there was none
+        self.sequence = 0
+        self._next_job_id = 1
+        self._next_request_id = 1
+        self._first_unknown_id = 1
 
     @classmethod
-    def open(cls, place: str | Path, holder: str) -> "Store":
-        """Open or create the database at a path or URL. `holder` names this controller to others, for their errors."""
+    def open(cls, address: str | Path, holder: str, witness: Witness | None = None) -> "Store":
+        """Opens or creates the database at a path or URL. `holder` identifies this controller to others, in their
+        errors."""
         if not holder:
             raise ValueError("the holder needs a name")
         try:
-            engine = write_engine(str(place))
+            engine = write_engine(str(address))
         except DatabaseUrlError as error:
             raise StoreError(str(error)) from error
         try:
@@ -73,56 +94,89 @@ class Store:
         except DBAPIError as error:
             engine.dispose()
             kind, said = kind_of(dialect_of(engine), error)
-            raise kind(f"database {shown(place)}: {said}") from error
+            raise kind(f"database {shown(address)}: {said}") from error
         except StoreError as error:
             engine.dispose()
-            raise type(error)(f"database {shown(place)}: {error}") from error
-        return cls(str(place), holder, engine)
+            raise type(error)(f"database {shown(address)}: {error}") from error
+        return cls(str(address), holder, engine, witness)
 
     @property
     def epoch(self) -> int:
-        """Our leadership; 0 = we do not lead."""
+        """The epoch of our leadership; 0 = not the leader."""
         return self._epoch
 
     def close(self) -> None:
-        """Give the lease back, so that the next controller need not wait for its end, and close. Twice is fine."""
+        """Releases the lease, so that the next controller need not wait for its end, and closes. May be called twice."""
         if self._closed:
             return
         self._closed = True
         try:
-            # Without room for that, or without a server, the lease ends by itself.
-            with suppress(StorageWaits), self._writing(), self._engine.begin() as connection:
+            # If there is no space, or no server, the lease expires by itself.
+            with suppress(StorageWaits), self._writing(), self.engine.begin() as connection:
                 connection.execute(update(META).where(META.c.epoch == (self._epoch or -1)).values(expires_at_us=0))
         finally:
+            if self.watchdog is not None:
+                self.watchdog.close()
             self._reader.dispose()
-            self._engine.dispose()
+            self.engine.dispose()
+            if self.witness is not None:
+                self.witness.close()
 
     # ---- leadership ----------------------------------------------------------------------------------------------
 
-    def acquire_lease(self, now_us: int) -> int:
-        """Become the leader; returns the new epoch. Raises LeaseHeld while another holder's lease has not expired."""
-        with self._writing(), self._engine.begin() as connection:
+    def leads(self, epoch: int) -> bool:
+        """Whether that leadership is ours. From any thread."""
+        return bool(epoch) and epoch in (self._epoch, self._epoch_to_be)
+
+    def acquire_lease(self, now_us: int, accept: Accept = NOTHING) -> int:
+        """Becomes the leader; returns the new epoch. Raises LeaseHeld while another holder's lease has not expired.
+
+        Raises StoreOlder for a database that has lost something, unless that is accepted.
+        """
+        with self._writing(), self.engine.begin() as connection:
             meta = connection.execute(select(META).with_for_update()).one()
             if meta.holder != self._holder and meta.expires_at_us > now_us:
                 raise LeaseHeld(meta.holder, meta.expires_at_us)
-            epoch = meta.epoch + 1
+            after = numbers(meta, self.witness, accept)
+            epoch = after.epoch_reached
+            self._lineage = meta.created_at_us or now_us
             values = {"epoch": epoch, "holder": self._holder, "expires_at_us": now_us + LEASE_US, "sequence": 0}
-            values["seen_at_us"] = now_us
-            created = {} if meta.created_at_us else {"created_at_us": now_us}
-            connection.execute(update(META).values(values | created))
-        self._epoch, self._sequence, self._seen_at_us = epoch, 0, meta.seen_at_us
-        self._next_job_id, self._next_request_id = meta.next_job_id, meta.next_request_id
+            values |= {"next_job_id": after.next_job_id, "next_request_id": after.next_request_id}
+            values |= {"seen_at_us": now_us, "created_at_us": self._lineage}
+            if self.witness is not None:
+                seen = self.witness.found or after
+                self.witness.begin(seen._replace(epoch_reached=epoch, next_job_id=after.next_job_id))
+            connection.execute(update(META).values(values))
+            if accept.is_accepted or (self.witness is not None and self.witness.found is None and meta.epoch):
+                connection.execute(delete(COUNTER).where(COUNTER.c.name == loader.LOSS))
+                connection.execute(insert(COUNTER).values(name=loader.LOSS, value=now_us))
+        self._epoch = self._epoch_to_be = epoch
+        self.sequence = 0
+        self._seen_at_us = meta.seen_at_us
+        self._next_job_id = after.next_job_id
+        self._next_request_id = after.next_request_id
+        self._first_unknown_id = meta.next_job_id
+        if self.witness is not None:
+            self.witness.end(self._mark())
         return self._epoch
 
+    def _mark(self) -> Mark:
+        """Returns the acknowledged position."""
+        return Mark(
+            self._lineage, self._epoch, self.sequence, self._epoch_to_be, self._next_job_id, self._next_request_id
+        )
+
     def renew_lease(self, now_us: int) -> None:
-        """Lead for another LEASE_US. Raises Deposed, StorageWaits."""
+        """Renews the lease for another LEASE_US. Raises Deposed, StorageWaits."""
         try:
             self._renew(now_us)
         except StorageAway:
-            self._renew(now_us)  # the connection may have been cut long ago, and nobody has noticed
+            self._renew(now_us)  # the connection may have been lost unnoticed long ago
+        if self.witness is not None:
+            self.witness.sync()
 
     def _renew(self, now_us: int) -> None:
-        with self._writing(), self._engine.begin() as connection:
+        with self._writing(), self._watched(), self.engine.begin() as connection:
             statement = update(META).where(META.c.epoch == self._epoch).values(expires_at_us=now_us + LEASE_US)
             statement = statement.values(seen_at_us=now_us)
             if connection.execute(statement).rowcount != 1:
@@ -134,43 +188,51 @@ class Store:
     # ---- commit --------------------------------------------------------------------------------------------------
 
     def commit(self, batch: Batch) -> None:
-        """Make a batch durable, whole. A batch without rows is not written.
+        """Makes a batch durable, completely or not at all. A batch without rows is not written.
 
-        Raises StorageWaits (the batch may be given again), Deposed or another StoreError (end).
+        Raises StorageWaits (the batch may be committed again), Deposed or another StoreError (end).
         """
         if not batch.is_durable():
             return
-        if not self._epoch or batch.sequence <= self._sequence:
-            raise ValueError(f"batch {batch.sequence} after {self._sequence} in leadership {self._epoch}")
+        if not self._epoch or batch.sequence <= self.sequence:
+            raise ValueError(f"batch {batch.sequence} after {self.sequence} in leadership {self._epoch}")
         work = self._work(batch)
+        self._epoch_to_be = batch.epoch or self._epoch
         crash_point("commit:before")
-        with self._writing():
+        if self.witness is not None:
+            reached = {"next_job_id": batch.next_job_id, "next_request_id": batch.next_request_id}
+            self.witness.begin(self._mark()._replace(**reached))
+        with self._writing(), self._watched():
             self._write(batch, work)
-        self._sequence = batch.sequence
-        self._next_job_id, self._next_request_id = batch.next_job_id, batch.next_request_id
+        self._epoch = self._epoch_to_be
+        self.sequence = batch.sequence
+        self._next_job_id = batch.next_job_id
+        self._next_request_id = batch.next_request_id
+        if self.witness is not None:
+            self.witness.end(self._mark())
         crash_point("commit:after")
 
     def _write(self, batch: Batch, work: _Work) -> None:
-        if self._raw is not None:
+        if self.raw is not None:
             try:
                 return self._write_once(batch, work)
             except self._dialect.error as error:
                 if not self._dialect.is_away(error):
                     raise
                 self._lose()
-        self._raw = self._connect()
+        self.raw = self._connect()
         if not self._is_committed(batch):
             self._write_once(batch, work)
 
     def _write_once(self, batch: Batch, work: _Work) -> None:
-        with closing(self._raw.cursor()) as cursor:
+        with closing(self.raw.cursor()) as cursor:
             try:
                 self._write_rows(cursor, batch, work)
             except BaseException:
                 self._roll_back()
                 raise
             try:
-                self._raw.commit()
+                self.raw.commit()
             except self._dialect.error as error:
                 if self._dialect.is_away(error):
                     raise
@@ -179,16 +241,17 @@ class Store:
                     raise
 
     def _write_rows(self, cursor: Any, batch: Batch, work: _Work) -> None:
-        fence = (batch.sequence, batch.next_job_id, batch.next_request_id, self._epoch, self._sequence)
-        with self._dialect.pipeline(self._raw):
+        reached = (batch.sequence, self._epoch_to_be, batch.next_job_id, batch.next_request_id)
+        fence = (*reached, self._epoch, self.sequence)
+        with self._dialect.pipeline(self.raw):
             cursor.execute(self._dialect.begin)
             cursor.execute(self._sql.fence, fence)
         if cursor.rowcount != 1:
             raise Deposed(self._deposed_text())
         crash_point("commit:begun")
         known = 0
-        with closing(self._raw.cursor()) as updates:
-            with self._dialect.pipeline(self._raw):
+        with closing(self.raw.cursor()) as updates:
+            with self._dialect.pipeline(self.raw):
                 for statement, params in work:
                     if statement is self._sql.update_jobs and params:
                         known = self._dialect.run(updates, statement, params)
@@ -199,36 +262,36 @@ class Store:
         crash_point("commit:before-commit")
 
     def _roll_back(self) -> None:
-        # Some errors end the transaction by themselves; to ask for it again would be another error.
-        if self._dialect.in_transaction(self._raw):
-            self._raw.rollback()
+        # Some errors end the transaction by themselves; another rollback would fail.
+        if self._dialect.in_transaction(self.raw):
+            self.raw.rollback()
 
     def _is_committed(self, batch: Batch) -> bool:
-        """After a lost answer: is the batch in? Raises Deposed when the leadership is another's.
+        """Checks after a lost answer whether the batch is committed. Raises Deposed when another controller leads.
 
-        The row is asked for as a writer: the server may still be at work on the COMMIT whose answer was lost.
+        The row is locked: the server may still be executing the COMMIT whose answer was lost.
         """
-        with closing(self._raw.cursor()) as cursor:
-            epoch, sequence = cursor.execute(self._sql.standing).fetchone()
-        if epoch != self._epoch:
+        with closing(self.raw.cursor()) as cursor:
+            epoch, sequence = cursor.execute(self._sql.last_batch).fetchone()
+        if not self.leads(epoch):
             raise Deposed(self._deposed_text())
         return bool(sequence == batch.sequence)
 
-    def _connect(self) -> Any:
-        """The driver's own connection: the pool has only this one, and keeps it."""
-        handle = self._engine.raw_connection()
+    def _connect(self) -> object:
+        """Returns the driver's own connection: the pool has only this one, and keeps it."""
+        handle = self.engine.raw_connection()
         try:
             return handle.dbapi_connection
         finally:
             handle.close()
 
     def _lose(self) -> None:
-        """Forget the connection."""
-        self._raw = None
-        self._engine.dispose()
+        """Drops the connection."""
+        self.raw = None
+        self.engine.dispose()
 
     def _work(self, batch: Batch) -> _Work:
-        """The statements of a batch with their parameters; empty ones are skipped later."""
+        """Returns the statements of a batch with their parameters; empty ones are skipped later."""
         new: list[rows.Params] = []
         replaced: list[rows.Params] = []
         changed: list[rows.Params] = []
@@ -242,23 +305,23 @@ class Store:
                 replaced.append(rows.job_insert(row))
             else:
                 changed.append(rows.job_update(row))
-        # A request that was changed again before this batch was sealed belongs to nobody.
-        requests = [rows.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
-        specs = {spec.spec_hash: spec for spec in batch.specs}  # a loop around sbatch sends the same one over and over
+        # A request that was changed again before this batch was sealed has no job.
+        requests = [encodings.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
+        specs = {spec.spec_hash: spec for spec in batch.specs}  # a loop around sbatch sends the same one repeatedly
         sql = self._sql
         return [
             (sql.insert_requests, requests),
-            (sql.insert_specs, [rows.spec_values(spec) for spec in specs.values()]),
+            (sql.insert_specs, [rows.job_spec_values(spec) for spec in specs.values()]),
             (sql.insert_jobs, new),
             (sql.replace_jobs, replaced),
             (sql.update_jobs, changed),
-            (sql.replace_steps, [steprows.plain_values(step) for step in batch.steps if steprows.is_plain(step)]),
-            (sql.replace_spread_steps, [steprows.spread_values(s) for s in batch.steps if not steprows.is_plain(s)]),
+            (sql.replace_steps, [rows.plain_step_values(step) for step in batch.steps if is_plain(step)]),
+            (sql.replace_spread_steps, [rows.step_values(s) for s in batch.steps if not is_plain(s)]),
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
             (sql.replace_partitions, batch.partitions),
-            (sql.replace_amendments, [rows.amendment_values(one, place) for place, one in batch.amendments]),
+            (sql.replace_amendments, [encodings.amendment_values(one, position) for position, one in batch.amendments]),
             (sql.delete_amendments, batch.amendments_gone),
-            (sql.replace_budgets, [rows.budget_values(row) for row in batch.budgets]),
+            (sql.replace_budgets, [rows.budget_use_values(row) for row in batch.budgets]),
             (sql.replace_gpus, [rows.gpu_values(gpu) for gpu in batch.gpus]),
             (sql.delete_gpus, batch.gpus_gone),
             (sql.replace_qos, [rows.qos_values(record) for record in batch.qos]),
@@ -268,17 +331,17 @@ class Store:
             (sql.replace_usage, batch.usage),
             (sql.replace_qos_usage, batch.qos_usage),
             (sql.replace_accounts, [rows.account_values(row) for row in batch.accounts]),
-            (sql.replace_users, [rows.flagged_values(row) for row in batch.users]),
+            (sql.replace_users, [rows.account_user_values(row) for row in batch.users]),
             (sql.replace_reservations, [rows.reservation_values(r) for r in batch.reservations]),
             (sql.delete_reservations, [(name,) for name in batch.reservations_gone]),
             (sql.replace_crontabs, [rows.crontab_values(crontab) for crontab in batch.crontabs]),
             (sql.delete_crontabs, [(uid,) for uid in batch.crontabs_gone]),
-            (sql.replace_triggers, [rows.trigger_values(trigger) for trigger in batch.triggers]),
+            (sql.replace_triggers, [rows.event_trigger_values(trigger) for trigger in batch.triggers]),
             (sql.delete_triggers, [(trigger_id,) for trigger_id in batch.triggers_gone]),
             (sql.insert_audit, batch.audit),
             (sql.insert_txns, batch.txns),
-            (sql.replace_wckeys, [rows.flagged_values(row) for row in batch.wckeys]),
-            (sql.replace_resources, [rows.flagged_values(row) for row in batch.resources]),
+            (sql.replace_wckeys, [rows.wckey_values(row) for row in batch.wckeys]),
+            (sql.replace_resources, [rows.resource_values(row) for row in batch.resources]),
             (sql.replace_tres, batch.tres),
             (sql.replace_node_events, batch.node_events),
             (sql.insert_job_spans, batch.job_spans),
@@ -288,24 +351,29 @@ class Store:
 
     # ---- reading -------------------------------------------------------------------------------------------------
 
-    def load(self, now_us: int, min_job_age_us: int, submit_key_age_us: int) -> Loaded:
-        """What the core starts with: the live queue, and what ended less than `min_job_age_us` ago."""
-        with self._writing(), self._engine.begin() as connection:
+    def load(self, now_us: int, min_job_age_us: int, submit_key_age_us: int) -> LoadedState:
+        """Loads the core's initial state: the live queue, and what ended less than `min_job_age_us` ago."""
+        with self._writing(), self.engine.begin() as connection:
             one_moment(connection)
             loaded = loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
-        return loaded._replace(seen_at_us=self._seen_at_us)
+            if self._dialect.shrink:
+                connection.exec_driver_sql(self._dialect.shrink)
+        return loaded._replace(seen_at_us=self._seen_at_us, first_unknown_id=self._first_unknown_id)
 
     def spec(self, spec_hash: bytes) -> SpecRow | None:
-        """A submission's script, arguments and environment. From any thread."""
+        """Returns a submission's script, arguments and environment. From any thread."""
         with self._translated(), self._reader.connect() as connection:
             return loader.spec(connection, spec_hash)
 
     def history(self, job_id: int) -> list[HistoryRow]:
-        """What happened to a job, oldest first. From any thread."""
+        """Returns a job's history, oldest first. From any thread."""
         with self._translated(), self._reader.connect() as connection:
             return loader.history(connection, job_id)
 
     # ---- errors --------------------------------------------------------------------------------------------------
+
+    def _watched(self) -> AbstractContextManager[None]:
+        return self.watchdog.over(lambda: self.raw) if self.watchdog is not None else nullcontext()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -322,6 +390,11 @@ class Store:
             yield
         except (DBAPIError, self._dialect.error) as error:
             kind, said = kind_of(self._dialect, error)
-            raise kind(f"database {self._place}: {said}") from error
+            raise kind(f"database {self._address}: {said}") from error
         except PoolTimeout as error:
-            raise StoreError(f"database {self._place}: all connections for look-ups are in use") from error
+            raise StoreError(f"database {self._address}: all connections for look-ups are in use") from error
+
+
+def _watchdog(dialect: Dialect, engine: Engine) -> Watchdog | None:
+    answers = dialect.answers
+    return Watchdog(lambda: answers(engine.url)) if answers is not None else None

@@ -1,8 +1,8 @@
-"""What may go wrong in the store. Database errors are translated into these once, in committer.py."""
+"""Errors of the store. Database errors are translated into these once, in committer.py."""
 
 
 class StoreError(Exception):
-    """The database cannot be used as it is; the process should end and say so."""
+    """The database cannot be used; the process should end and report the cause."""
 
 
 class LeaseHeld(StoreError):
@@ -17,7 +17,19 @@ class LeaseHeld(StoreError):
 
 
 class Deposed(StoreError):
-    """Another controller has taken over: this one must end at once, nothing it holds may be released."""
+    """Another controller has taken over: this one must end at once, and release nothing that it holds."""
+
+
+class StoreOlder(StoreError):
+    """The database lacks something that was acknowledged."""
+
+
+class StoreDamaged(StoreError):
+    """A page is not readable: a restart would fail in the same way."""
+
+
+class ValueRefused(StoreError):
+    """The database does not take a value: the same batch would fail again."""
 
 
 class SchemaTooNew(StoreError):
@@ -25,7 +37,7 @@ class SchemaTooNew(StoreError):
 
 
 class StorageWaits(StoreError):
-    """It passes: the same batch may be committed again later, as often as need be."""
+    """A transient error: the same batch may be committed again later, repeatedly if necessary."""
 
 
 class StorageFull(StorageWaits):
@@ -33,4 +45,4 @@ class StorageFull(StorageWaits):
 
 
 class StorageAway(StorageWaits):
-    """The server of the database does not answer. Whether the last batch is in is seen when it does again."""
+    """The server of the database does not answer. Whether the last batch is committed is known when it answers again."""

@@ -1,26 +1,32 @@
-"""Reads what a start needs: the live queue and what ended lately, never history.
+"""Loads the state at a start: active and recently ended jobs, never history.
 
-Of the steps of a job that has started very many, those that live and the newest that have ended: as many as the core
-keeps (stepdesk.ENDED_KEPT). The highest exit of them all is in the job's own row.
+Of a job with very many steps it loads the live ones and the newest ended ones: as many as the core keeps
+(job_step_table.ENDED_KEPT). The highest exit of them all is in the job's own row.
 
-`state < 10` and `end_at_us > 0` appear as written-out conditions, since that is how a database knows that a partial
-index will do.
+`state < 10` and `end_at_us > 0` appear as literal conditions, since only then a database uses a partial index.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, or_, select
+# Any: columns of any type, and rows in the driver's types
+from typing import Any, Final, TypeVar
 
+from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, not_, or_, select
+
+from accounting.dbrow import Query
 from accounting.query import IS_ACTIVE, IS_OF_ARRAY, ended_since
-from ctld.core.audit import AuditHead
-from ctld.core.budget_book import BudgetRow
-from ctld.core.fairshare import ROOT_ID, LoadedShares, TresRow, UsageRow
-from ctld.core.model import HistoryRow, JobRow, NodeEvent, ReservationSpan, SpecRow, StepRow
-from ctld.core.recover import ArrayCounts, Loaded
-from ctld.core.stepdesk import ENDED_KEPT
-from ctld.store import rows, steprows
+from ctld.core.records.audit import AuditHead
+from ctld.core.records.budget_book import BudgetRow
+from ctld.core.records.job import HistoryRow, JobRow, SpecRow
+from ctld.core.records.node import NodeEvent
+from ctld.core.records.reservation import ReservationSpan
+from ctld.core.records.step import StepRow
+from ctld.core.recover import ArrayCounts, LoadedState
+from ctld.core.state.fairshare import ROOT_ID, LoadedShares
+from ctld.core.state.job_step_table import ENDED_KEPT
+from ctld.store import encodings, rows
 from ctld.store.errors import StoreError
+from ctld.store.jobreader import JobReader, RequestMissing
 from ctld.store.schema import (
     ACCOUNT,
     ACCOUNT_USER,
@@ -57,135 +63,186 @@ from penstock.values.taskset import TaskSet
 
 #: Ids in one IN list: below every driver's limit of parameters.
 IDS_PER_QUERY = 500
-#: Room for the exit code beside the signal in one number, for the highest pair of an array. Codes end at 255.
+T = TypeVar("T")
+#: The number that stores when a loss was last accepted, or could not be excluded.
+LOSS: Final = "loss_at_us"
+#: Factor of the exit code beside the signal in one number, for the highest pair of an array. Codes end at 255.
 _CODE_ROOM = 65_536
 
 
-def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -> Loaded:
-    """Everything, as of one moment: inside the caller's transaction."""
+def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -> LoadedState:
+    """Loads everything, as of one moment: inside the caller's transaction."""
     meta = connection.execute(select(META)).one()
     has_state = and_(JOB.c.state >= ENDED_FROM, JOB.c.state != int(JobState.REQUEUED))
     recent = and_(ended_since(ended_since_us), has_state)
-    reader = rows.JobReader()
-    jobs = [*_jobs(connection, reader, IS_ACTIVE), *_jobs(connection, reader, recent)]
-    jobs = _last_attempts(jobs)
+    reader = JobReader()
+    waits = and_(*(JOB.c[name] == value for name, value in rows.JOB_WAITING_USUAL.items()))
+    waiting = _jobs(
+        connection, reader.read_waiting, rows.JOB_WAITING_COLUMNS, and_(IS_ACTIVE, waits), submitted_since_us
+    )
+    others = [
+        *_jobs(connection, reader.read, rows.JOB_READ_COLUMNS, and_(IS_ACTIVE, not_(waits)), submitted_since_us),
+        *_jobs(connection, reader.read, rows.JOB_READ_COLUMNS, recent, submitted_since_us),
+    ]
+    jobs = _last_attempts(waiting, others)
     attempts = {row.job_id: row.attempt for row in jobs if row.state is not JobState.PENDING}
     arrays = sorted({row.array_job_id for row in jobs if row.array_job_id})
-    return Loaded(
+    steps = [step for some in _chunks(list(attempts)) for step in _steps(connection, some, attempts)]
+    of_steps = list(dict.fromkeys(step.spec_hash for step in steps if step.spec_hash))
+    return LoadedState(
         epoch=meta.epoch,
         next_job_id=meta.next_job_id,
         next_request_id=meta.next_request_id,
         jobs=jobs,
-        steps=[step for some in _chunks(list(attempts)) for step in _steps(connection, some, attempts)],
+        steps=steps,
+        spec_sizes=[
+            *_spec_sizes(connection, select(JOB.c.spec_hash).where(IS_ACTIVE)),
+            *_spec_sizes(connection, select(JOB.c.spec_hash).where(recent)),  # an OR would read all of history
+            *(size for some in _chunks(of_steps) for size in _spec_sizes(connection, some)),
+        ],
         nodes=[rows.node_from(tuple(r)) for r in connection.execute(select(NODE).order_by(NODE.c.name))],
         partitions=[
-            rows.partition_from(tuple(r))
+            rows.partition_state_from(tuple(r))
             for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
         ],
         amendments=[
-            rows.amendment_from(record)
+            encodings.amendment_from(record)
             for (record,) in connection.execute(
                 select(AMENDMENT.c.record).order_by(AMENDMENT.c.place, AMENDMENT.c.name)
             )
         ],
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
         gpus=[
-            rows.gpu_from(record)
+            encodings.gpu_from(record)
             for (record,) in connection.execute(select(GPU.c.record).order_by(GPU.c.node, GPU.c.slot, GPU.c.uuid))
         ],
         qos=[rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))],
         crontabs=[rows.crontab_from(tuple(r)) for r in connection.execute(select(CRONTAB).order_by(CRONTAB.c.uid))],
         triggers=[
-            rows.trigger_from(record)
+            encodings.trigger_from(record)
             for (record,) in connection.execute(select(EVENT_TRIGGER.c.record).order_by(EVENT_TRIGGER.c.trigger_id))
         ],
-        submit_keys=_submit_keys(connection, submitted_since_us),
+        submit_keys=_submit_keys(connection, jobs, submitted_since_us),
         audit=_audit_head(connection),
         shares=_shares(connection),
         qos_usage=[(name, tres) for name, tres in connection.execute(select(QOS_USAGE).order_by(QOS_USAGE.c.name))],
         reservations=tuple(
-            rows.reservation_from(record)
+            encodings.reservation_from(record)
             for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
         ),
         budgets=_budgets(connection),
         node_events=_open_events(connection),
         reservation_spans=_reservation_spans(connection),
-        reservation_id=connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "reservation")).scalar() or 0,
+        reservation_id=_number(connection, "reservation"),
+        loss_at_us=_number(connection, LOSS),
     )
 
 
+def _number(connection: Connection, name: str) -> int:
+    return connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == name)).scalar() or 0
+
+
 def _budgets(connection: Connection) -> tuple[BudgetRow, ...]:
-    """The last period of each budget."""
+    """Returns the last period of each budget."""
     key = (BUDGET_USE.c.assoc_id, BUDGET_USE.c.unit, BUDGET_USE.c.period)
     last = {tuple(row[:3]): row for row in connection.execute(select(BUDGET_USE).order_by(*key, BUDGET_USE.c.start_us))}
-    return tuple(rows.budget_from(tuple(row)) for row in last.values())
+    return tuple(rows.budget_use_from(tuple(row)) for row in last.values())
 
 
 def _open_events(connection: Connection) -> list[NodeEvent]:
     found = select(NODE_EVENT).where(NODE_EVENT.c.end_at_us == 0)
-    return [NodeEvent(*r) for r in connection.execute(found.order_by(NODE_EVENT.c.node, NODE_EVENT.c.start_at_us))]
+    return [
+        rows.node_event_from(tuple(r))
+        for r in connection.execute(found.order_by(NODE_EVENT.c.node, NODE_EVENT.c.start_at_us))
+    ]
 
 
 def _reservation_spans(connection: Connection) -> list[ReservationSpan]:
-    """The last one of each reservation that there is; of one that never began only a row without length is left."""
+    """Returns the last one of each existing reservation; for one that never began this is a row without length."""
     table = RESERVATION_SPAN
     found = select(table).where(
         table.c.resv_id.in_(select(RESERVATION.c.resv_id)), table.c.end_at_us > table.c.start_at_us
     )
     rows_found = connection.execute(found.order_by(table.c.resv_id, table.c.start_at_us))
-    return list({span.resv_id: span for span in (ReservationSpan(*r) for r in rows_found)}.values())
+    return list({span.resv_id: span for span in (rows.reservation_span_from(tuple(r)) for r in rows_found)}.values())
 
 
-def _last_attempts(jobs: list[JobRow]) -> list[JobRow]:
-    """The last attempt of each job, in the order of ids: runs of a crontab's job have ended although it goes on."""
-    last: dict[int, JobRow] = {}
-    for row in jobs:
+def _last_attempts(waiting: Iterable[JobRow], others: Iterable[JobRow]) -> list[JobRow]:
+    """Returns the last attempt of each job, in the order of ids: runs of a crontab's job have ended although the job is
+    active. `waiting`: first attempts, so each job occurs once."""
+    last = {row.job_id: row for row in waiting}
+    for row in others:
         if row.job_id not in last or last[row.job_id].attempt < row.attempt:
             last[row.job_id] = row
     return [last[job_id] for job_id in sorted(last)]
 
 
 def _shares(connection: Connection) -> LoadedShares:
-    """Accounts, users and what they have used."""
+    """Returns accounts, users and their usage."""
     all_of_them = [rows.assoc_from(tuple(r)) for r in connection.execute(select(ASSOC).order_by(ASSOC.c.assoc_id))]
     usage = select(ASSOC_USAGE).order_by(ASSOC_USAGE.c.assoc_id)
     return LoadedShares(
         tuple(row for row in all_of_them if not row.deleted),
-        tuple(UsageRow(*r) for r in connection.execute(usage)),
+        tuple(rows.assoc_usage_from(tuple(r)) for r in connection.execute(usage)),
         tuple(rows.account_from(tuple(r)) for r in connection.execute(select(ACCOUNT).order_by(ACCOUNT.c.name))),
-        tuple(rows.user_from(tuple(r)) for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))),
+        tuple(
+            rows.account_user_from(tuple(r))
+            for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))
+        ),
         max((row.assoc_id for row in all_of_them), default=ROOT_ID) + 1,
         tuple(row for row in all_of_them if row.deleted),
         tuple(rows.wckey_from(tuple(r)) for r in connection.execute(select(WCKEY).order_by(WCKEY.c.wckey_id))),
         tuple(
             rows.resource_from(tuple(r)) for r in connection.execute(select(RESOURCE).order_by(*RESOURCE.primary_key))
         ),
-        tuple(TresRow(*r) for r in connection.execute(select(TRES).where(TRES.c.tres_id > 0).order_by(TRES.c.tres_id))),
+        tuple(
+            rows.tres_from(tuple(r))
+            for r in connection.execute(select(TRES).where(TRES.c.tres_id > 0).order_by(TRES.c.tres_id))
+        ),
     )
 
 
 def _audit_head(connection: Connection) -> AuditHead:
-    """Where the audit log and the transactions go on."""
+    """Returns the heads of the audit log and of the transactions."""
     last = connection.execute(select(AUDIT.c.audit_id, AUDIT.c.hash).order_by(AUDIT.c.audit_id.desc()).limit(1)).first()
     txn_id = connection.execute(select(func.max(TXN.c.txn_id))).scalar() or 0
     return AuditHead(txn_id=txn_id) if last is None else AuditHead(last.audit_id, last.hash, txn_id)
 
 
-def _jobs(connection: Connection, reader: rows.JobReader, condition: ColumnElement[bool]) -> Iterator[JobRow]:
-    columns: list[ColumnElement[Any]] = [JOB.c[name] for name in reader.COLUMNS]
-    columns += [JOB_REQUEST.c[name].label(f"request_{name}") for name in reader.REQUEST_COLUMNS]
+def _jobs(
+    connection: Connection,
+    read: Callable[[Any], JobRow],
+    names: Sequence[str],
+    condition: ColumnElement[bool],
+    since_us: int,
+) -> list[JobRow]:
+    """Returns the jobs with their requests. Submit keys before `since_us` are left out: no client repeats them."""
+    columns: list[ColumnElement[object]] = [JOB.c[name] for name in names]
+    key = case((JOB_REQUEST.c.submitted_at_us >= since_us, JOB_REQUEST.c.submit_key), else_="")
+    columns += [
+        key if name == "submit_key" else JOB_REQUEST.c[name].label(f"request_{name}")
+        for name in rows.JOB_REQUEST_READ_COLUMNS
+    ]
     tables = JOB.outerjoin(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
     found = connection.execute(select(*columns).select_from(tables).where(condition))
-    driver: Any = found.cursor  # its own rows: of 100,000 each microsecond is a tenth of a second
-    for values in driver:
-        if values[-1] is None:
-            raise StoreError(f"job {values[0]}: its request {values[6]} is not in the database")
-        yield reader.read(values)
-    found.close()
+    driver: Any = found.cursor  # read without SQLAlchemy: with 100,000 rows each microsecond is a tenth of a second
+    try:
+        return list(map(read, driver))
+    except RequestMissing:
+        job_id, request_id = connection.execute(
+            select(JOB.c.job_id, JOB.c.request_id)
+            .select_from(tables)
+            .where(condition, JOB_REQUEST.c.request_id.is_(None))
+            .order_by(JOB.c.job_id)
+        ).first() or (0, 0)
+        raise StoreError(f"job {job_id}: its request {request_id} is not in the database") from None
+    finally:
+        found.close()
 
 
 def _steps(connection: Connection, job_ids: Sequence[int], attempts: Mapping[int, int]) -> Iterator[StepRow]:
-    """Steps of the present attempts; of a job with very many the live ones and the newest ENDED_KEPT numbers."""
+    """Returns steps of the present attempts; of a job with very many the live ones and those with the ENDED_KEPT
+    highest ids."""
     highest = select(STEP.c.job_id, STEP.c.attempt, func.max(STEP.c.step_id)).where(STEP.c.job_id.in_(job_ids))
     highest = highest.group_by(STEP.c.job_id, STEP.c.attempt).having(func.max(STEP.c.step_id) >= ENDED_KEPT)
     long = {job_id: last for job_id, attempt, last in connection.execute(highest) if attempts[job_id] == attempt}
@@ -196,13 +253,13 @@ def _steps(connection: Connection, job_ids: Sequence[int], attempts: Mapping[int
         conditions.append(and_(STEP.c.job_id == job_id, STEP.c.attempt == attempts[job_id], is_kept))
     for condition in conditions:
         for values in connection.execute(select(STEP).where(condition).order_by(*STEP.primary_key)):
-            step = steprows.step_from(tuple(values))
+            step = rows.step_from(tuple(values))
             if step.attempt == attempts[step.job_id]:
                 yield step
 
 
 def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Iterator[ArrayCounts]:
-    """Counts of ended tasks. Records that stand for several tasks (cancelled before they started) are few."""
+    """Counts ended tasks. Records of several tasks (cancelled before they started) are few."""
     ended = and_(
         IS_OF_ARRAY,
         JOB.c.array_job_id.in_(array_job_ids),
@@ -228,28 +285,46 @@ def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Itera
         )
 
 
-def _submit_keys(connection: Connection, since_us: int) -> list[tuple[str, int, int]]:
+def _submit_keys(connection: Connection, jobs: Iterable[JobRow], since_us: int) -> list[tuple[str, int, int]]:
+    """Returns the keys in the order of their times. Keys and ids of loaded jobs are the objects of their rows."""
     table = JOB_REQUEST.c
     query = select(table.submit_key, table.job_id, table.submitted_at_us).where(
         table.submitted_at_us >= since_us, table.submit_key != ""
     )
-    # A request that was changed by its owner repeats the key of the job.
-    found = dict.fromkeys(tuple(r) for r in connection.execute(query.order_by(table.submitted_at_us, table.request_id)))
-    return list(found)
+    owners = {row.submit_key: row for row in jobs}
+    keys: dict[str, tuple[str, int, int]] = {}
+    for key, job_id, at_us in connection.execute(query.order_by(table.submitted_at_us, table.request_id)):
+        if key in keys:  # a request that was changed later repeats the key of the job
+            continue
+        row = owners.get(key)
+        if row is not None and row.job_id == job_id and row.submit_at_us == at_us:
+            keys[key] = (row.submit_key, row.job_id, row.submit_at_us)
+        else:
+            keys[key] = (key, job_id, at_us)
+    return list(keys.values())
 
 
 def spec(connection: Connection, spec_hash: bytes) -> SpecRow | None:
-    """One submission's bulk."""
+    """Returns one submission's script, arguments and environment."""
     found = connection.execute(select(JOB_SPEC).where(JOB_SPEC.c.spec_hash == spec_hash)).one_or_none()
-    return None if found is None else rows.spec_from(tuple(found))
+    return None if found is None else rows.job_spec_from(tuple(found))
 
 
 def history(connection: Connection, job_id: int) -> list[HistoryRow]:
-    """One job's story."""
+    """Returns one job's history."""
     columns = [JOB_HISTORY.c[name] for name in HistoryRow._fields]
     query = select(*columns).where(JOB_HISTORY.c.job_id == job_id).order_by(JOB_HISTORY.c.history_id)
-    return [rows.history_from(tuple(values)) for values in connection.execute(query)]
+    return [rows.job_history_from(tuple(values)) for values in connection.execute(query)]
 
 
-def _chunks(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+def _spec_sizes(connection: Connection, hashes: Sequence[bytes] | Query) -> Iterator[tuple[bytes, int]]:
+    """Returns the sizes of contents, by their hashes (a list or a query). They are lengths, which databases know
+    without reading the content."""
+    table = JOB_SPEC.c
+    size = func.length(table.script) + func.length(table.argv) + func.length(table.environment)
+    for spec_hash, found in connection.execute(select(table.spec_hash, size).where(table.spec_hash.in_(hashes))):
+        yield bytes(spec_hash), int(found)
+
+
+def _chunks(ids: Sequence[T]) -> Iterable[Sequence[T]]:
     return (ids[at : at + IDS_PER_QUERY] for at in range(0, len(ids), IDS_PER_QUERY))

@@ -1,23 +1,26 @@
-"""PostgreSQL as the controller's database: what its entry in dialect.py is made of.
+"""PostgreSQL as the controller's database: the parts of its entry in dialect.py.
 
 Rules
     - One connection writes. It may be lost at any time (a restart, a firewall, a fail-over to another machine), and
-      whatever was under way then is in or it is not: the committer connects again and reads `meta`.
+      the transaction in progress is then committed or not: the committer reconnects and reads `meta`.
     - `synchronous_commit` is on for it, whatever the server's default: an acknowledged commit is on the disk.
-    - A controller that is stopped in the middle of a transaction holds the lock on `meta` no longer than a lease lasts.
+    - A controller that is suspended in the middle of a transaction holds the lock on `meta` no longer than a lease lasts.
     - Rows of one kind are one statement with one parameter, a JSON array of objects c0, c1, ... Its work is a third of
       that of a statement for each row, on both sides. Bytes are base64 in it.
-    - The writer's statements find rows by their keys, one after the other, whatever the server knows of the tables: they
-      are planned once, perhaps while a table is still empty. So plans that read or hash whole tables are off for it, and
-      so is compiling, which the price of such plans would set off.
+    - The writer's statements find rows by their keys, one after the other, whatever the server's statistics: they are
+      planned once, perhaps while a table is still empty. So sequential scans and hash joins are disabled for it, and so
+      is JIT compilation, which the cost of such plans would trigger.
     - Numbers are sent as bigint whatever their size, as the driver would otherwise prepare a statement for each
       combination of sizes.
-    - The database sorts by code points (collation C) and is in UTF-8, as SQLite: the order of names is part of what the
-      scheduler computes. One that does not is refused before a table is made.
+    - The database sorts by code points (collation C) and is in UTF-8, as SQLite: the order of names affects the
+      scheduler's results. Other databases are refused before a table is created.
 """
 
 import logging
 from collections.abc import Sequence
+from functools import partial
+
+# Any: the driver's own connections and cursors, for which SQLAlchemy has no types
 from typing import Any, Final
 
 import psycopg
@@ -38,22 +41,24 @@ from sqlalchemy import (
     event,
     func,
     literal_column,
+    make_url,
     select,
     text,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.pool import StaticPool
 
-from accounting.database import server_engine
-from ctld.store.dialect import BUSY_TIMEOUT_MS, ROWS, Dialect, Many
+from accounting.database import server_arguments, server_engine
+from ctld.store.dialect_type import BUSY_TIMEOUT_MS, ROWS, Dialect, Many
 from ctld.store.errors import StoreError
+from penstock.values.fields import made_of
 
-#: A statement of a commit that the server works on for longer is given up, and the batch tried again.
+#: Timeout of a statement in a commit, after which the batch is tried again.
 STATEMENT_TIMEOUT_MS: Final = 60_000
-#: As long as a lease: who was paused for longer may have been replaced.
+#: As long as a lease: a process that was suspended for longer may have been replaced.
 IDLE_IN_TRANSACTION_MS: Final = 10_000
 
-_SETTINGS = {
+SETTINGS = {
     "synchronous_commit": "on",
     "lock_timeout": str(BUSY_TIMEOUT_MS),
     "statement_timeout": str(STATEMENT_TIMEOUT_MS),
@@ -68,35 +73,41 @@ _SETTINGS = {
 _NAMES: Final = tuple(f"c{number}" for number in range(100))
 _BASE64: ColumnElement[str] = literal_column("'base64'")
 
-#: Held while a schema is looked at and brought up to date: two controllers that start at once do it one after the other.
+#: Lock for checking and migrating a schema, which serialises controllers that start at the same time.
 _MIGRATION_LOCK: Final = 0x70656E73746F636B & 0x7FFFFFFFFFFFFFFF
 
-#: The driver's own words on a lost connection; the controller has its own.
+#: The driver's own messages about a lost connection; the controller has its own.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 _DISK_FULL = "53100"
-#: SQLSTATEs after which the same may be tried again on a new connection: cancelled by a timeout, no more connections,
-#: server stopping or starting, a standby that takes no writes, a deadlock with somebody's shell.
+#: SQLSTATEs after which the work may be tried again on a new connection: cancelled by a timeout, no more connections,
+#: server stopping or starting, a standby that takes no writes, a deadlock with another client.
 _PASSING = frozenset(
     ("57014", "53300", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25006", "55P03", "40001", "40P01")
 )
 _CONNECTION_CLASS = "08"
+#: data_corrupted, index_corrupted.
+_DAMAGED = frozenset(("XX001", "XX002"))
 
 
 def _is_full(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) == _DISK_FULL
 
 
+def _is_damaged(error: Exception) -> bool:
+    return getattr(error, "sqlstate", None) in _DAMAGED
+
+
 def _is_away(error: Exception) -> bool:
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
-    if state is None:  # said by the client's library: no connection, or no more
+    if state is None:  # reported by the client's library: no connection, or it was lost
         return isinstance(error, psycopg.OperationalError)
     return state in _PASSING or state.startswith(_CONNECTION_CLASS)
 
 
-def _in_transaction(connection: Any) -> bool:
+def _in_transaction(connection: psycopg.Connection[object]) -> bool:
     status = connection.info.transaction_status
     return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 
@@ -113,7 +124,19 @@ def _check(connection: Connection) -> None:
         )
 
 
-def _given(columns: Sequence[Column[Any]]) -> FromClause:
+def _answers(url: URL) -> bool:
+    """Checks whether a server accepts a connection within connect_timeout. A server that refuses has answered."""
+    words = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        made_of(partial(psycopg.connect, words), server_arguments(url, {})).close()
+    except psycopg.errors.ConnectionTimeout:
+        return False
+    except psycopg.Error:
+        return True
+    return True
+
+
+def _given(columns: Sequence[Column[object]]) -> FromClause:
     names = [
         column(name, Text if isinstance(one.type, LargeBinary) else one.type)
         for name, one in zip(_NAMES, columns, strict=False)
@@ -128,7 +151,7 @@ def _given(columns: Sequence[Column[Any]]) -> FromClause:
     ).subquery("given")
 
 
-def _run(cursor: Any, statement: Many, rows: Sequence[tuple[Any, ...]]) -> int:
+def _run(cursor: Any, statement: Many, rows: Sequence[tuple[object, ...]]) -> int:
     if statement.key is not None:
         rows = list({row[statement.key]: row for row in rows}.values())  # one statement may change a row only once
     cursor.execute(statement.text, (encode_json([dict(zip(_NAMES, row, strict=False)) for row in rows]).decode(),))
@@ -143,24 +166,26 @@ DIALECT = Dialect(
     error=psycopg.Error,
     is_full=_is_full,
     is_away=_is_away,
+    is_damaged=_is_damaged,
     in_transaction=_in_transaction,
     pipeline=lambda connection: connection.pipeline(),
     given=_given,
     run=_run,
     check=_check,
     parameters_max=65_535,
+    answers=_answers,
 )
 
 
 def write_engine(url: URL) -> Engine:
-    """An engine for the one writing connection; a lost one is made again when the engine is disposed of."""
-    engine = server_engine(url, _SETTINGS, poolclass=StaticPool)
+    """Creates the engine of the one writing connection; a lost one is replaced when the engine is disposed of."""
+    engine = server_engine(url, SETTINGS, poolclass=StaticPool)
     event.listen(engine, "connect", _prepare_writer)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(DIALECT.begin))
     return engine
 
 
-def _prepare_writer(connection: Any, _record: Any) -> None:
-    connection.autocommit = True  # a transaction begins where we say
+def _prepare_writer(connection: psycopg.Connection[object], _record: object) -> None:
+    connection.autocommit = True  # a transaction begins explicitly
     connection.prepare_threshold = 0
     connection.adapters.register_dumper(int, Int8Dumper)

@@ -1,397 +1,564 @@
-"""Between the core's rows and SQL parameters. The hot path: every microsecond here is paid for with each job.
+"""Rows of the database as SQL parameters and back. Made by tools/records from its field tables: `make records`.
 
 A row's parameters are a plain tuple in the order of its table's columns, so that the statements (statements.py) bind it
-without names. A job's columns come in three parts: the key, what cannot change unless the request does (`_fixed`), and
-what changes (`_life`). A new row needs all three, a later one only the last and the key.
-
-Numbers and words are passed as plain int and str: the driver looks twice at subclasses such as enums.
+without names. A row of a class that has no NAME_values is its own parameters. How single values are stored: encodings.py,
+stepparts.py. This is the hot path: every microsecond is paid for with each job.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
-from operator import attrgetter
-from typing import Any
-
-import msgspec
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, TypeVar
 
 from accounting.schema import join_strings, split_strings
-from ctld.core.budget_book import BudgetRow
-from ctld.core.fairshare import AccountRow, AssocRow, ResourceRow, UserRow, WckeyRow
-from ctld.core.gpu_model import Gpu, GpuOpinion
-from ctld.core.model import (
-    GpuShare,
-    HistoryRow,
-    JobRequest,
-    JobRow,
-    NodeAlloc,
-    NodeRow,
-    PartitionRow,
-    Qos,
-    Reservation,
-    SpecRow,
+from ctld.core.records.accounting_rows import AccountRow, AssocRow, ResourceRow, TresRow, UsageRow, UserRow, WckeyRow
+from ctld.core.records.budget_book import BudgetRow
+from ctld.core.records.gpu import Gpu
+from ctld.core.records.job import HistoryRow, JobRow, SpecRow
+from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
+from ctld.core.records.periodic import Crontab, Trigger
+from ctld.core.records.qos import Qos
+from ctld.core.records.request import JobRequest
+from ctld.core.records.reservation import Reservation, ReservationSpan
+from ctld.core.records.step import StepRow
+from ctld.core.records.waiting_row import WaitingRow
+from ctld.store.encodings import (
+    HOLDS,
+    JOB_STATES,
+    REASONS,
+    SUSPENDS,
+    alloc_from,
+    alloc_values,
+    cron_jobs_from,
+    cron_lines_from,
+    encode_json,
+    gpu_json,
+    json_text,
+    limits_from,
+    limits_text,
+    words,
 )
-from ctld.core.periodic import CronJob, Crontab, Trigger
-from ctld.core.plain import read_request
-from penstock.values.amendment import Amendment
-from penstock.values.hostlist import compress
-from penstock.values.limits import NO_LIMITS, Limits, from_texts, texts
-from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
+from ctld.store.stepparts import parts_from, parts_json, ports_from, step_request_from
+from penstock.values.states import NodeFlag
 from penstock.values.taskset import TaskSet
 
-Params = tuple[Any, ...]
+Params = tuple[object, ...]
+V = TypeVar("V")
 
-#: Allocations whose encoded form is remembered: a job's is written at its start, when it runs and at its end.
-ALLOCATIONS_KEPT = 2_048
 
-#: Requests whose JSON is remembered while rows are read: jobs of one array follow each other, others hardly repeat.
-REQUESTS_KEPT = 1_000
+class One(Protocol):
+    """Returns the known value that equals the first argument; the second becomes known if there is none."""
 
-encode_json = msgspec.json.Encoder().encode
-_decode_gpu = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_reservation = msgspec.json.Decoder(Reservation).decode
-_AllocJson = tuple[tuple[Any, ...], ...]
-_decode_alloc = msgspec.json.Decoder(_AllocJson).decode
+    def __call__(self, value: V, new: V, /) -> V: ...
 
-#: Fields of requests that are mostly the same in requests that differ.
-_REPEATED = (
-    "name", "partitions", "account", "qos", "comment", "work_dir", "std_err", "submit_host", "submit_dir", "command",
-    "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb",
+
+#: Columns of a job that an update writes, in the order of `job_update`; the key follows them.
+JOB_LIFE_COLUMNS: tuple[str, ...] = (
+    "array_task_id", "array_tasks", "array_throttle", "partition", "state", "end_state", "reason", "reason_detail",
+    "hold", "priority", "dependency", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "alloc",
+    "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal", "cancelled_by_uid", "failed_node",
+    "admin_comment", "tres_alloc", "nodes_alloc", "cpus_alloc", "node_list", "suspended_by", "suspended_us",
+    "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed", "completing_at_us",
+    "resized_at_us", "stopped",
 )  # fmt: skip
-#: Fields that are the same in most jobs of a loop or script, and in no others: they are compared with the job before.
-_ALIKE = ("std_out", "submit_line")
-
-_repeated = attrgetter(*_REPEATED)
-
-_STATES = {int(state): state for state in JobState}
-_HOLDS = {int(hold): hold for hold in Hold}
-_SUSPENDS = {int(why): why for why in Suspend}
-_REASONS = {reason.value: reason for reason in Reason}
-
-
-@lru_cache(maxsize=ALLOCATIONS_KEPT)
-def _alloc_values(alloc: tuple[NodeAlloc, ...]) -> tuple[str, int, int, str]:
-    """JSON, number of nodes, number of CPUs, hostlist. Masks are hexadecimal: a JSON number ends at 64 bits."""
-    parts = [
-        (
-            a.node,
-            a.cpus,
-            a.mem_mb,
-            a.tasks,
-            [(n, t, f"{mask:x}") for n, t, mask in a.gres],
-            f"{a.cpu_ids:x}",
-            *((a.shares,) if a.shares else ()),
-        )
-        for a in alloc
-    ]
-    return encode_json(parts).decode(), len(alloc), sum(a.cpus for a in alloc), compress(a.node for a in alloc)
-
-
-def _alloc_from(text: str) -> tuple[NodeAlloc, ...]:
-    if text == "[]":
-        return ()
-    return tuple(
-        NodeAlloc(
-            node,
-            cpus,
-            mem_mb,
-            tasks,
-            tuple((n, t, int(mask, 16)) for n, t, mask in gres),
-            int(more[0] if more else "0", 16),
-            tuple(GpuShare(*share) for share in more[1]) if len(more) > 1 else (),
-        )
-        for node, cpus, mem_mb, tasks, gres, *more in _decode_alloc(text)
-    )
-
-
-def _fixed(row: JobRow) -> Params:
-    request = row.request
-    return (
-        row.array_job_id, row.request_id, row.spec_hash, row.user_id, row.group_id, row.user_name, row.group_name,
-        row.submit_at_us, request.name, request.account, request.qos, request.nodes_min,
-        request.ntasks * request.cpus_per_task, row.tres_req,
-    )  # fmt: skip
-
-
-def _life(row: JobRow) -> Params:
-    alloc, nodes_alloc, cpus_alloc, node_list = _alloc_values(row.alloc) if row.alloc else ("[]", 0, 0, "")
-    return (
-        row.array_task_id, row.array_tasks.format() if row.array_tasks is not None else None, row.array_throttle,
-        row.partition, int(row.state), int(row.end_state) if row.end_state is not None else None, row.reason.value,
-        row.reason_detail, int(row.hold), row.priority, row.dependency, row.eligible_at_us, row.start_at_us,
-        row.end_at_us, row.time_limit_s, alloc, row.batch_node, row.exit_code, row.exit_signal, row.derived_code,
-        row.derived_signal, row.cancelled_by_uid, row.failed_node, row.admin_comment, row.tres_alloc, nodes_alloc,
-        cpus_alloc, node_list, int(row.suspended_by), row.suspended_us, row.suspended_at_us, row.preempt_at_us,
-        row.preempt_end_at_us, row.preemptor_id,
-    )  # fmt: skip
+#: What `job_from` reads: columns of the job, then columns of its request.
+JOB_READ_COLUMNS: tuple[str, ...] = (
+    "job_id", "attempt", "array_job_id", "request_id", "spec_hash", "user_id", "group_id", "user_name", "group_name",
+    "submit_at_us", "tres_req", "array_task_id", "array_tasks", "array_throttle", "partition", "state", "end_state",
+    "reason", "reason_detail", "hold", "priority", "dependency", "eligible_at_us", "start_at_us", "end_at_us",
+    "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
+    "cancelled_by_uid", "failed_node", "admin_comment", "tres_alloc", "suspended_by", "suspended_us", "suspended_at_us",
+    "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed", "completing_at_us", "resized_at_us",
+    "stopped",
+)  # fmt: skip
+#: What `waiting_job_from` reads of a job that waits for its first start, and what its other columns hold then.
+JOB_WAITING_COLUMNS: tuple[str, ...] = (
+    "job_id", "array_job_id", "request_id", "spec_hash", "user_id", "group_id", "user_name", "group_name",
+    "submit_at_us", "tres_req", "array_task_id", "partition", "reason", "reason_detail", "hold", "priority",
+    "eligible_at_us", "time_limit_s", "assoc_id",
+)  # fmt: skip
+JOB_WAITING_USUAL: dict[str, object] = {
+    "attempt": 0, "array_tasks": None, "array_throttle": 0, "state": 0, "end_state": None, "dependency": "",
+    "start_at_us": 0, "end_at_us": 0, "alloc": "[]", "batch_node": "", "exit_code": 0, "exit_signal": 0,
+    "derived_code": 0, "derived_signal": 0, "cancelled_by_uid": -1, "failed_node": "", "admin_comment": "",
+    "tres_alloc": "", "suspended_by": 0, "suspended_us": 0, "suspended_at_us": 0, "preempt_at_us": 0,
+    "preempt_end_at_us": 0, "preemptor_id": 0, "borrowed": 0, "completing_at_us": 0, "resized_at_us": 0, "stopped": 0,
+}  # fmt: skip
+JOB_REQUEST_READ_COLUMNS: tuple[str, ...] = (
+    "job_id", "submit_key", "request",
+)  # fmt: skip
 
 
 def job_insert(row: JobRow) -> Params:
     """All columns, for a new row or one whose request has changed."""
-    request = row.request
+    (
+        job_id, attempt, array_job_id, request_id, request, spec_hash, _, user_id, group_id, user_name, group_name,
+        submit_at_us, tres_req, array_task_id, array_tasks, array_throttle, partition, state, end_state, reason,
+        reason_detail, hold, priority, dependency, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc,
+        batch_node, exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
+        tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
+        assoc_id, borrowed, completing_at_us, resized_at_us, stopped,
+    ) = row  # fmt: skip
+    alloc_json, nodes_alloc, cpus_alloc, node_list = alloc_values(alloc) if alloc else ("[]", 0, 0, "")
     return (
-        row.job_id, row.attempt, *_fixed(row), *_life(row), request.het_job_id, request.het_offset, request.wckey,
-        row.assoc_id, row.borrowed,
+        job_id, attempt, array_job_id, request_id, spec_hash, user_id, group_id, user_name, group_name, submit_at_us,
+        request.name, request.account, request.qos, request.nodes_min, request.ntasks * request.cpus_per_task, tres_req,
+        array_task_id, array_tasks.format() if array_tasks is not None else None, array_throttle, partition, int(state),
+        int(end_state) if end_state is not None else None, reason.value, reason_detail, int(hold), priority, dependency,
+        eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc_json, batch_node, exit_code, exit_signal,
+        derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc, nodes_alloc, cpus_alloc,
+        node_list, int(suspended_by), suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
+        request.het_job_id, request.het_offset, request.wckey, assoc_id, borrowed, completing_at_us, resized_at_us,
+        stopped,
     )  # fmt: skip
 
 
 def job_update(row: JobRow) -> Params:
-    """What changes, then the key."""
-    return (*_life(row), row.assoc_id, row.borrowed, row.job_id, row.attempt)
-
-
-#: Requests that are remembered while rows are read: arrays and equal submissions follow each other closely.
-REQUESTS_KEPT = 4_096
-
-
-class JobReader:
-    """Decodes job rows. Equal requests that come close together become one object, and so do equal words of all."""
-
-    #: In the order in which `read` takes them; the last three come from the table of requests.
-    COLUMNS = (
-        "job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "request_id",
-        "spec_hash", "user_id", "group_id", "user_name", "group_name", "partition", "state", "end_state", "reason",
-        "reason_detail", "hold", "priority", "dependency", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us",
-        "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
-        "cancelled_by_uid", "failed_node", "admin_comment", "tres_req", "tres_alloc", "suspended_by", "suspended_us",
-        "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed",
-    )  # fmt: skip
-    REQUEST_COLUMNS = ("job_id", "submit_key", "request")
-
-    def __init__(self) -> None:
-        self._requests: dict[bytes, JobRequest] = {}
-        self._words: dict[Any, Any] = {}
-        self._last = JobRequest()
-
-    def read(self, values: Params) -> JobRow:
-        """One row of COLUMNS and REQUEST_COLUMNS."""
-        (
-            job_id, attempt, array_job_id, array_task_id, array_tasks, array_throttle, request_id, spec_hash, user_id,
-            group_id, user_name, group_name, partition, state, end_state, reason, reason_detail, hold, priority,
-            dependency, submit_at_us, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node,
-            exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
-            tres_req, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us,
-            preemptor_id, assoc_id, borrowed, key_job_id, submit_key, request_json,
-        ) = values  # fmt: skip
-        request = self._requests.get(request_json) or self._request(request_json)
-        one: Callable[[Any, Any], Any] = self._words.setdefault
-        values = (
-            job_id, attempt, array_job_id, array_task_id,
-            TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, request_id, request,
-            one(spec_hash, spec_hash), submit_key if key_job_id == job_id else "", one(user_id, user_id),
-            one(group_id, group_id),
-            one(user_name, user_name), one(group_name, group_name), one(partition, partition), _STATES[state],
-            _STATES[end_state] if end_state is not None else None, _REASONS[reason],
-            reason_detail and one(reason_detail, reason_detail),
-            _HOLDS[hold], priority, dependency, submit_at_us,
-            submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
-            one(time_limit_s, time_limit_s), () if alloc == "[]" else _alloc_from(alloc),
-            batch_node and one(batch_node, batch_node), exit_code, exit_signal,
-            derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, one(tres_req, tres_req),
-            tres_alloc and one(tres_alloc, tres_alloc), _SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us,
-            preempt_end_at_us, preemptor_id, assoc_id, borrowed,
-        )  # fmt: skip
-        return tuple.__new__(JobRow, values)  # as JobRow(...), without the call in between
-
-    def _request(self, request_json: bytes) -> JobRequest:
-        if len(self._requests) >= REQUESTS_KEPT:
-            self._requests.clear()
-        request = self._requests[request_json] = read_request(request_json)
-        one = self._words.setdefault
-        for name, value in zip(_REPEATED, _repeated(request), strict=True):
-            if value and (known := one(value, value)) is not value:
-                # Nobody else has the new record yet: that it is frozen is not broken by this.
-                msgspec.structs.force_setattr(request, name, known)
-        before = self._last
-        for name in _ALIKE:
-            if (value := getattr(request, name)) and value == getattr(before, name):
-                msgspec.structs.force_setattr(request, name, getattr(before, name))
-        self._last = request
-        return request
-
-
-def request_values(request_id: int, request: JobRequest, owner: JobRow) -> Params:
-    """A row of job_request; `owner` is the job for which the request was made."""
-    return (request_id, owner.job_id, owner.submit_key, owner.submit_at_us, encode_json(request))
-
-
-def budget_values(row: BudgetRow) -> Params:
-    """A row of budget_use. What is used may be more than a column of numbers holds."""
-    return (*row[:5], str(row.used), row.at_us)
-
-
-def budget_from(values: Params) -> BudgetRow:
-    """The reverse of `budget_values`."""
-    return BudgetRow(*values)._replace(used=int(values[5]))
-
-
-def spec_values(row: SpecRow) -> Params:
-    """A row of job_spec."""
-    return (row.spec_hash, row.script, join_strings(row.argv), join_strings(row.environment))
-
-
-def spec_from(values: Params) -> SpecRow:
-    """The reverse of `spec_values`."""
-    spec_hash, script, argv, environment = values
-    return SpecRow(spec_hash, script, split_strings(argv), split_strings(environment))
-
-
-def node_values(row: NodeRow) -> Params:
-    """A row of node."""
-    name, flags, *rest = row
-    return (name, int(flags), *rest)
-
-
-def node_from(values: Params) -> NodeRow:
-    """The reverse of `node_values`."""
-    name, flags, *rest = values
-    return NodeRow(name, NodeFlag(flags), *rest)
-
-
-def partition_from(values: Params) -> PartitionRow:
-    """A row of partition_state."""
-    return PartitionRow(*values)
-
-
-def amendment_values(row: Amendment, place: int) -> Params:
-    """A row of amendment."""
-    return (row.kind, row.name, place, encode_json(row._asdict()))
-
-
-def amendment_from(record: bytes) -> Amendment:
-    """The reverse of `amendment_values`, from the record."""
-    return msgspec.convert(_in_order(Amendment, msgspec.json.decode(record)), Amendment)
-
-
-def assoc_values(row: AssocRow) -> Params:
-    """A row of assoc."""
+    """What changes in its life, then the key."""
+    (
+        job_id, attempt, _, _, _, _, _, _, _, _, _, _, _, array_task_id, array_tasks, array_throttle, partition, state,
+        end_state, reason, reason_detail, hold, priority, dependency, eligible_at_us, start_at_us, end_at_us,
+        time_limit_s, alloc, batch_node, exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid,
+        failed_node, admin_comment, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us,
+        preempt_end_at_us, preemptor_id, assoc_id, borrowed, completing_at_us, resized_at_us, stopped,
+    ) = row  # fmt: skip
+    alloc_json, nodes_alloc, cpus_alloc, node_list = alloc_values(alloc) if alloc else ("[]", 0, 0, "")
     return (
-        row.assoc_id, row.account, row.user_name, row.parent, row.shares, row.priority, int(row.made_by_itself),
-        int(row.deleted), row.partition, _limits_text(row.limits), ",".join(row.qos), row.default_qos,
-        row.created_at_us, row.budget,
+        array_task_id, array_tasks.format() if array_tasks is not None else None, array_throttle, partition, int(state),
+        int(end_state) if end_state is not None else None, reason.value, reason_detail, int(hold), priority, dependency,
+        eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc_json, batch_node, exit_code, exit_signal,
+        derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc, nodes_alloc, cpus_alloc,
+        node_list, int(suspended_by), suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
+        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, job_id, attempt,
     )  # fmt: skip
 
 
-def assoc_from(values: Params) -> AssocRow:
-    """The reverse of `assoc_values`."""
-    row = AssocRow(*values)
-    return row._replace(
-        made_by_itself=bool(row.made_by_itself),
-        deleted=bool(row.deleted),
-        limits=_limits_from(values[9]),
-        qos=_words(values[10]),
-    )
+JobRowValues: TypeAlias = tuple[
+    int, int, int, int, bytes, int, int, str, str, int, str, int | None, str | None, int, str, int, int | None, str,
+    str, int, int, str, int, int, int, int, str, str, int, int, int, int, int, str, str, str, int, int, int, int, int,
+    int, int, int, int, int, int, int, str, bytes,
+]  # fmt: skip
 
 
-def _limits_text(limits: Limits) -> str:
-    return encode_json(texts(limits)).decode() if limits is not NO_LIMITS else "{}"
+def job_from(
+    requests: Mapping[bytes, JobRequest],
+    read_request: Callable[[bytes], JobRequest],
+    one: One,
+    values: JobRowValues,
+) -> JobRow:
+    """A row of JOB_READ_COLUMNS and JOB_REQUEST_READ_COLUMNS. The other parameters: jobreader.py."""
+    (
+        job_id, attempt, array_job_id, request_id, spec_hash, user_id, group_id, user_name, group_name, submit_at_us,
+        tres_req, array_task_id, array_tasks, array_throttle, partition, state, end_state, reason, reason_detail, hold,
+        priority, dependency, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node, exit_code,
+        exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc,
+        suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id, assoc_id, borrowed,
+        completing_at_us, resized_at_us, stopped, request_job_id, request_key, request_json,
+    ) = values  # fmt: skip
+    fields = (
+        job_id, attempt, array_job_id, job_id if request_id == job_id else request_id,
+        requests.get(request_json) or read_request(request_json), one(spec_hash, spec_hash),
+        request_key if request_job_id == job_id else "", one(user_id, user_id), one(group_id, group_id),
+        one(user_name, user_name), one(group_name, group_name), submit_at_us, one(tres_req, tres_req), array_task_id,
+        TaskSet.parse(array_tasks) if array_tasks is not None else None, array_throttle, one(partition, partition),
+        JOB_STATES[state], JOB_STATES[end_state] if end_state is not None else None, REASONS[reason],
+        reason_detail and one(reason_detail, reason_detail), HOLDS[hold], priority, dependency,
+        submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, start_at_us, end_at_us,
+        one(time_limit_s, time_limit_s), () if alloc == "[]" else alloc_from(alloc),
+        batch_node and one(batch_node, batch_node), exit_code, exit_signal, derived_code, derived_signal,
+        cancelled_by_uid, failed_node, admin_comment, tres_alloc and one(tres_alloc, tres_alloc),
+        SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id, assoc_id,
+        borrowed, completing_at_us, resized_at_us, stopped,
+    )  # fmt: skip
+    return tuple.__new__(JobRow, fields)
 
 
-def _limits_from(text: str) -> Limits:
-    return from_texts(msgspec.json.decode(text)) if text != "{}" else NO_LIMITS
+WaitingRowValues: TypeAlias = tuple[
+    int, int, int, bytes, int, int, str, str, int, str, int | None, str, str, str, int, int, int, int, int, int, str,
+    bytes,
+]  # fmt: skip
 
 
-def _words(joined: str) -> tuple[str, ...]:
-    return tuple(word for word in joined.split(",") if word)
+def waiting_job_from(
+    requests: Mapping[bytes, JobRequest],
+    read_request: Callable[[bytes], JobRequest],
+    one: One,
+    values: WaitingRowValues,
+) -> JobRow:
+    """The row of a waiting job, of JOB_WAITING_COLUMNS and JOB_REQUEST_READ_COLUMNS. The other parameters: jobreader.py."""
+    (
+        job_id, array_job_id, request_id, spec_hash, user_id, group_id, user_name, group_name, submit_at_us, tres_req,
+        array_task_id, partition, reason, reason_detail, hold, priority, eligible_at_us, time_limit_s, assoc_id,
+        request_job_id, request_key, request_json,
+    ) = values  # fmt: skip
+    return WaitingRow(
+        job_id, array_job_id, job_id if request_id == job_id else request_id,
+        requests.get(request_json) or read_request(request_json), one(spec_hash, spec_hash),
+        request_key if request_job_id == job_id else "", one(user_id, user_id), one(group_id, group_id),
+        one(user_name, user_name), one(group_name, group_name), submit_at_us, one(tres_req, tres_req), array_task_id,
+        one(partition, partition), REASONS[reason], reason_detail and one(reason_detail, reason_detail), HOLDS[hold],
+        priority, submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, one(time_limit_s, time_limit_s),
+        assoc_id,
+    )  # fmt: skip
 
 
-def account_values(row: AccountRow) -> Params:
-    """A row of account."""
-    return (row.name, row.description, row.organization, ",".join(row.coordinators), int(row.deleted))
+def job_spec_values(row: SpecRow) -> Params:
+    """A row of job_spec."""
+    (
+        spec_hash, script, argv, environment, _,
+    ) = row  # fmt: skip
+    return (
+        spec_hash, script, join_strings(argv), join_strings(environment),
+    )  # fmt: skip
 
 
-def account_from(values: Params) -> AccountRow:
-    """The reverse of `account_values`."""
-    name, description, organization, coordinators, deleted = values
-    return AccountRow(name, description, organization, _words(coordinators), bool(deleted))
+def job_spec_from(values: tuple[bytes, bytes, bytes, bytes]) -> SpecRow:
+    """A row of job_spec, from its columns."""
+    (
+        spec_hash, script, argv, environment,
+    ) = values  # fmt: skip
+    fields = (
+        spec_hash, script, split_strings(argv), split_strings(environment), 0,
+    )  # fmt: skip
+    return tuple.__new__(SpecRow, fields)
 
 
-def flagged_values(row: UserRow | WckeyRow | ResourceRow) -> Params:
-    """A row of account_user, wckey or resource: `deleted` is the last column."""
-    return (*row[:-1], int(row.deleted))
+def plain_step_values(row: StepRow) -> Params:
+    """The first columns: all that a batch step has."""
+    (
+        job_id, attempt, step_id, name, state, node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
+        user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes,
+    ) = row[:18]  # fmt: skip
+    return (
+        job_id, attempt, step_id, name, int(state), node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
+        user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes,
+    )  # fmt: skip
 
 
-def user_from(values: Params) -> UserRow:
-    """The reverse, for a user."""
-    return UserRow(*values)._replace(deleted=bool(values[-1]))
+def step_values(row: StepRow) -> Params:
+    """All columns."""
+    (
+        job_id, attempt, step_id, name, state, node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
+        user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes, request, parts,
+        spec_hash, step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid, usage,
+        note, ports,
+    ) = row  # fmt: skip
+    return (
+        job_id, attempt, step_id, name, int(state), node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
+        user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes,
+        encode_json(request) if request is not None else None, parts_json(parts) if parts is not None else None,
+        spec_hash or None, step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid,
+        usage, note, ",".join(map(str, ports)),
+    )  # fmt: skip
 
 
-def wckey_from(values: Params) -> WckeyRow:
-    """The reverse, for a wckey."""
-    return WckeyRow(*values)._replace(deleted=bool(values[-1]))
+StepRowValues: TypeAlias = tuple[
+    int, int, int, str, int, str, int, int, int, int, int, int, int, int, int, int, int, int, bytes | None, str | None,
+    bytes | None, str, str, int, int, str, int, int, int, str, str, str,
+]  # fmt: skip
 
 
-def resource_from(values: Params) -> ResourceRow:
-    """The reverse, for licences."""
-    return ResourceRow(*values)._replace(deleted=bool(values[-1]))
+def step_from(values: StepRowValues) -> StepRow:
+    """A row of step, from its columns."""
+    (
+        job_id, attempt, step_id, name, state, node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
+        user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes, request, parts,
+        spec_hash, step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid, usage,
+        note, ports,
+    ) = values  # fmt: skip
+    fields = (
+        job_id, attempt, step_id, name, JOB_STATES[state], node, epoch, tasks, start_at_us, end_at_us, exit_code,
+        exit_signal, user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes,
+        step_request_from(request) if request is not None else None, parts_from(parts) if parts is not None else None,
+        spec_hash or b"", step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid,
+        usage, note, ports_from(ports),
+    )  # fmt: skip
+    return tuple.__new__(StepRow, fields)
 
 
-def reservation_values(row: Reservation) -> Params:
-    """A row of reservation: what can be asked for, and the whole record as JSON."""
-    return (row.name, row.resv_id, row.start_at_us, row.end_at_us, int(row.flags), encode_json(row))
-
-
-def reservation_from(record: bytes) -> Reservation:
-    """The reverse of `reservation_values`, from the record."""
-    return _decode_reservation(record)
-
-
-def gpu_values(gpu: Gpu) -> Params:
-    """A row of gpu: what can be asked for, and the whole record as JSON."""
-    record = encode_json({**gpu._asdict(), "opinion": gpu.opinion._asdict()})
-    return (gpu.node, gpu.uuid, gpu.slot, int(gpu.state()), gpu.reason(), record)
-
-
-def gpu_from(record: bytes) -> Gpu:
-    """The reverse of `gpu_values`, from the record."""
-    found = _decode_gpu(record)
-    found["opinion"] = _in_order(GpuOpinion, found["opinion"])
-    return msgspec.convert(_in_order(Gpu, found), Gpu)
-
-
-def _in_order(kind: Any, found: dict[str, Any]) -> list[Any]:
-    """Its fields by name as a list; one that the record is too old for has its default, one from a later version is left out."""
-    return [found.get(name, kind._field_defaults.get(name)) for name in kind._fields]
+def job_history_from(values: tuple[int, int, int, str, str]) -> HistoryRow:
+    """A row of job_history, from its columns."""
+    (
+        at_us, job_id, attempt, event, detail,
+    ) = values  # fmt: skip
+    fields = (
+        at_us, job_id, attempt, event, detail,
+    )  # fmt: skip
+    return tuple.__new__(HistoryRow, fields)
 
 
 def crontab_values(row: Crontab) -> Params:
     """A row of crontab."""
-    jobs, disabled = encode_json(row.jobs).decode(), encode_json(row.disabled).decode()
-    return (row.uid, row.user_name, row.text, jobs, disabled, row.changed_at_us)
+    (
+        uid, user_name, text, jobs, disabled, changed_at_us,
+    ) = row  # fmt: skip
+    return (
+        uid, user_name, text, json_text(jobs), json_text(disabled), changed_at_us,
+    )  # fmt: skip
 
 
-def crontab_from(values: Params) -> Crontab:
-    """The reverse of `crontab_values`."""
-    uid, user_name, text, jobs, disabled, changed_at_us = values
-    entries = tuple(CronJob(*job) for job in msgspec.json.decode(jobs))
-    lines = tuple((first, last) for first, last in msgspec.json.decode(disabled))
-    return Crontab(uid, user_name, text, entries, lines, changed_at_us)
+def crontab_from(values: tuple[int, str, str, str, str, int]) -> Crontab:
+    """A row of crontab, from its columns."""
+    (
+        uid, user_name, text, jobs, disabled, changed_at_us,
+    ) = values  # fmt: skip
+    fields = (
+        uid, user_name, text, cron_jobs_from(jobs), cron_lines_from(disabled), changed_at_us,
+    )  # fmt: skip
+    return tuple.__new__(Crontab, fields)
 
 
-def trigger_values(row: Trigger) -> Params:
-    """A row of event_trigger: what can be asked for, and the whole record as JSON."""
-    return (row.trigger_id, row.uid, row.job_id, row.kinds, encode_json(row._asdict()))
+def event_trigger_values(row: Trigger) -> Params:
+    """A row of event_trigger."""
+    return (
+        row.trigger_id, row.uid, row.job_id, row.kinds, encode_json(row._asdict()),
+    )  # fmt: skip
 
 
-def trigger_from(record: bytes) -> Trigger:
-    """The reverse of `trigger_values`, from the record."""
-    return msgspec.convert(_in_order(Trigger, msgspec.json.decode(record)), Trigger)
+def node_values(row: NodeRow) -> Params:
+    """A row of node."""
+    (
+        name, flags, reason, reason_uid, reason_at_us, comment, boot_id, spool_id, version, last_busy_at_us, extra,
+        resume_after_us, instance_id, instance_type,
+    ) = row  # fmt: skip
+    return (
+        name, int(flags), reason, reason_uid, reason_at_us, comment, boot_id, spool_id, version, last_busy_at_us, extra,
+        resume_after_us, instance_id, instance_type,
+    )  # fmt: skip
 
 
-def qos_values(record: Qos) -> Params:
-    """A row of qos; lists are joined by commas, which no name of theirs holds."""
-    values = {**record._asdict(), "limits": _limits_text(record.limits), "deleted": int(record.deleted)}
-    return tuple(",".join(value) if isinstance(value, tuple) else value for value in values.values())
+def node_from(values: tuple[str, int, str, int, int, str, str, str, str, int, str, int, str, str]) -> NodeRow:
+    """A row of node, from its columns."""
+    (
+        name, flags, reason, reason_uid, reason_at_us, comment, boot_id, spool_id, version, last_busy_at_us, extra,
+        resume_after_us, instance_id, instance_type,
+    ) = values  # fmt: skip
+    fields = (
+        name, NodeFlag(flags), reason, reason_uid, reason_at_us, comment, boot_id, spool_id, version, last_busy_at_us,
+        extra, resume_after_us, instance_id, instance_type,
+    )  # fmt: skip
+    return tuple.__new__(NodeRow, fields)
 
 
-def qos_from(values: Params) -> Qos:
-    """The reverse of `qos_values`."""
-    fields = dict(zip(Qos._fields, values, strict=True))
-    for name in ("preempt", "preempt_mode", "flags"):
-        fields[name] = _words(fields[name])
-    fields["limits"], fields["deleted"] = _limits_from(fields["limits"]), bool(fields["deleted"])
-    return Qos(**fields)
+def gpu_values(row: Gpu) -> Params:
+    """A row of gpu."""
+    return (
+        row.node, row.uuid, row.slot, int(row.state()), row.reason(), gpu_json(row),
+    )  # fmt: skip
 
 
-def history_from(values: Params) -> HistoryRow:
-    """A row of job_history, without its number."""
-    return HistoryRow(*values)
+def partition_state_from(values: tuple[str, str]) -> PartitionRow:
+    """A row of partition_state, from its columns."""
+    (
+        name, state,
+    ) = values  # fmt: skip
+    fields = (
+        name, state,
+    )  # fmt: skip
+    return tuple.__new__(PartitionRow, fields)
+
+
+def reservation_values(row: Reservation) -> Params:
+    """A row of reservation."""
+    return (
+        row.name, row.resv_id, row.start_at_us, row.end_at_us, int(row.flags), encode_json(row),
+    )  # fmt: skip
+
+
+def node_event_from(values: tuple[str, int, int, str, str, int, str]) -> NodeEvent:
+    """A row of node_event, from its columns."""
+    (
+        node, start_at_us, end_at_us, state, reason, reason_uid, tres,
+    ) = values  # fmt: skip
+    fields = (
+        node, start_at_us, end_at_us, state, reason, reason_uid, tres,
+    )  # fmt: skip
+    return tuple.__new__(NodeEvent, fields)
+
+
+def reservation_span_from(values: tuple[int, int, int, str, int, str, str, str, str]) -> ReservationSpan:
+    """A row of reservation_span, from its columns."""
+    (
+        resv_id, start_at_us, end_at_us, name, flags, nodes, tres, who, node_tres,
+    ) = values  # fmt: skip
+    fields = (
+        resv_id, start_at_us, end_at_us, name, flags, nodes, tres, who, node_tres,
+    )  # fmt: skip
+    return tuple.__new__(ReservationSpan, fields)
+
+
+def assoc_values(row: AssocRow) -> Params:
+    """A row of assoc."""
+    (
+        assoc_id, account, user_name, parent, shares, priority, made_by_itself, deleted, partition, limits, qos,
+        default_qos, created_at_us, budget,
+    ) = row  # fmt: skip
+    return (
+        assoc_id, account, user_name, parent, shares, priority, int(made_by_itself), int(deleted), partition,
+        limits_text(limits), ",".join(qos), default_qos, created_at_us, budget,
+    )  # fmt: skip
+
+
+def assoc_from(values: tuple[int, str, str, str, int, int, int, int, str, str, str, str, int, str]) -> AssocRow:
+    """A row of assoc, from its columns."""
+    (
+        assoc_id, account, user_name, parent, shares, priority, made_by_itself, deleted, partition, limits, qos,
+        default_qos, created_at_us, budget,
+    ) = values  # fmt: skip
+    fields = (
+        assoc_id, account, user_name, parent, shares, priority, bool(made_by_itself), bool(deleted), partition,
+        limits_from(limits), words(qos), default_qos, created_at_us, budget,
+    )  # fmt: skip
+    return tuple.__new__(AssocRow, fields)
+
+
+def assoc_usage_from(values: tuple[int, int, int, str]) -> UsageRow:
+    """A row of assoc_usage, from its columns."""
+    (
+        assoc_id, usage, at_us, tres,
+    ) = values  # fmt: skip
+    fields = (
+        assoc_id, usage, at_us, tres,
+    )  # fmt: skip
+    return tuple.__new__(UsageRow, fields)
+
+
+def account_values(row: AccountRow) -> Params:
+    """A row of account."""
+    (
+        name, description, organization, coordinators, deleted,
+    ) = row  # fmt: skip
+    return (
+        name, description, organization, ",".join(coordinators), int(deleted),
+    )  # fmt: skip
+
+
+def account_from(values: tuple[str, str, str, str, int]) -> AccountRow:
+    """A row of account, from its columns."""
+    (
+        name, description, organization, coordinators, deleted,
+    ) = values  # fmt: skip
+    fields = (
+        name, description, organization, words(coordinators), bool(deleted),
+    )  # fmt: skip
+    return tuple.__new__(AccountRow, fields)
+
+
+def account_user_values(row: UserRow) -> Params:
+    """A row of account_user."""
+    (
+        name, default_account, admin_level, default_wckey, deleted,
+    ) = row  # fmt: skip
+    return (
+        name, default_account, admin_level, default_wckey, int(deleted),
+    )  # fmt: skip
+
+
+def account_user_from(values: tuple[str, str, int, str, int]) -> UserRow:
+    """A row of account_user, from its columns."""
+    (
+        name, default_account, admin_level, default_wckey, deleted,
+    ) = values  # fmt: skip
+    fields = (
+        name, default_account, admin_level, default_wckey, bool(deleted),
+    )  # fmt: skip
+    return tuple.__new__(UserRow, fields)
+
+
+def wckey_values(row: WckeyRow) -> Params:
+    """A row of wckey."""
+    (
+        wckey_id, name, user_name, deleted,
+    ) = row  # fmt: skip
+    return (
+        wckey_id, name, user_name, int(deleted),
+    )  # fmt: skip
+
+
+def wckey_from(values: tuple[int, str, str, int]) -> WckeyRow:
+    """A row of wckey, from its columns."""
+    (
+        wckey_id, name, user_name, deleted,
+    ) = values  # fmt: skip
+    fields = (
+        wckey_id, name, user_name, bool(deleted),
+    )  # fmt: skip
+    return tuple.__new__(WckeyRow, fields)
+
+
+def resource_values(row: ResourceRow) -> Params:
+    """A row of resource."""
+    (
+        name, server, total, allowed_percent, type, manager, description, deleted,
+    ) = row  # fmt: skip
+    return (
+        name, server, total, allowed_percent, type, manager, description, int(deleted),
+    )  # fmt: skip
+
+
+def resource_from(values: tuple[str, str, int, int, str, str, str, int]) -> ResourceRow:
+    """A row of resource, from its columns."""
+    (
+        name, server, total, allowed_percent, type, manager, description, deleted,
+    ) = values  # fmt: skip
+    fields = (
+        name, server, total, allowed_percent, type, manager, description, bool(deleted),
+    )  # fmt: skip
+    return tuple.__new__(ResourceRow, fields)
+
+
+def tres_from(values: tuple[int, str]) -> TresRow:
+    """A row of tres, from its columns."""
+    (
+        tres_id, name,
+    ) = values  # fmt: skip
+    fields = (
+        tres_id, name,
+    )  # fmt: skip
+    return tuple.__new__(TresRow, fields)
+
+
+def qos_values(row: Qos) -> Params:
+    """A row of qos."""
+    (
+        name, description, priority, preempt, preempt_mode, grace_time_s, preempt_exempt_time_s, flags,
+        usage_factor_ppm, limits, usage_threshold_ppm, limit_factor_ppm, qos_id, deleted,
+    ) = row  # fmt: skip
+    return (
+        name, description, priority, ",".join(preempt), ",".join(preempt_mode), grace_time_s, preempt_exempt_time_s,
+        ",".join(flags), usage_factor_ppm, limits_text(limits), usage_threshold_ppm, limit_factor_ppm, qos_id,
+        int(deleted),
+    )  # fmt: skip
+
+
+def qos_from(values: tuple[str, str, int, str, str, int, int, str, int, str, int, int, int, int]) -> Qos:
+    """A row of qos, from its columns."""
+    (
+        name, description, priority, preempt, preempt_mode, grace_time_s, preempt_exempt_time_s, flags,
+        usage_factor_ppm, limits, usage_threshold_ppm, limit_factor_ppm, qos_id, deleted,
+    ) = values  # fmt: skip
+    fields = (
+        name, description, priority, words(preempt), words(preempt_mode), grace_time_s, preempt_exempt_time_s,
+        words(flags), usage_factor_ppm, limits_from(limits), usage_threshold_ppm, limit_factor_ppm, qos_id,
+        bool(deleted),
+    )  # fmt: skip
+    return tuple.__new__(Qos, fields)
+
+
+def budget_use_values(row: BudgetRow) -> Params:
+    """A row of budget_use."""
+    (
+        assoc_id, unit, period, start_us, end_us, used, at_us,
+    ) = row  # fmt: skip
+    return (
+        assoc_id, unit, period, start_us, end_us, str(used), at_us,
+    )  # fmt: skip
+
+
+def budget_use_from(values: tuple[int, str, str, int, int, str, int]) -> BudgetRow:
+    """A row of budget_use, from its columns."""
+    (
+        assoc_id, unit, period, start_us, end_us, used, at_us,
+    ) = values  # fmt: skip
+    fields = (
+        assoc_id, unit, period, start_us, end_us, int(used), at_us,
+    )  # fmt: skip
+    return tuple.__new__(BudgetRow, fields)

@@ -1,7 +1,7 @@
 """The controller's own tables, beside those it shares with accounting (accounting/schema.py, same METADATA).
 
-`meta` has one row. It is the fence: every transaction changes it under the condition that this controller still leads
-and that the batch before was the last one, so two controllers on one database can not both write.
+`meta` has one row. It is the fence: every transaction updates it under the condition that this controller still leads
+and that the previous batch was the last one, so two controllers on one database cannot both write.
 """
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text
@@ -25,12 +25,13 @@ from accounting.schema import (
 )
 from accounting.tables import JOB_SPAN, NODE_EVENT, RESERVATION_SPAN
 
-#: What `meta.name` says in a database of ours.
+#: The value of `meta.name` in a database of Penstock.
 SCHEMA_NAME = "penstock"
 
 NODE = Table(
     "node",
     METADATA,
+    # made by tools/records: columns of node
     Column("name", Text, primary_key=True),
     Column("flags", Integer, nullable=False),
     Column("reason", Text, nullable=False),
@@ -42,30 +43,38 @@ NODE = Table(
     Column("version", Text, nullable=False),
     Column("last_busy_at_us", BigInteger, nullable=False),
     Column("extra", Text, nullable=False, server_default=""),
-    Column("resume_after_us", BigInteger, nullable=False, server_default="0"),  # 0 = not by itself
+    Column("resume_after_us", BigInteger, nullable=False, server_default="0"),  # of its automatic resumption; 0 = none
+    Column("instance_id", Text, nullable=False, server_default=""),  # of a machine in a cloud
+    Column("instance_type", Text, nullable=False, server_default=""),
+    # end of what is made
 )
 
-#: What was used of a budget in a period, in ctld.core.budget_book's amounts (as text: they are large), as of a moment.
+#: The use of a budget in a period, in ctld.core.records.budget_book's amounts (as text: they are large), as of a
+#: moment.
 BUDGET_USE = Table(
     "budget_use",
     METADATA,
-    Column("assoc_id", BigInteger, primary_key=True, autoincrement=False),  # of the account
+    # made by tools/records: columns of budget_use
+    Column("assoc_id", BigInteger, primary_key=True),  # of the account
     Column("unit", Text, primary_key=True),
     Column("period", Text, primary_key=True),
-    Column("start_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("start_us", BigInteger, primary_key=True),
     Column("end_us", BigInteger, nullable=False),  # 0 = never
-    Column("used", Text, nullable=False),
+    Column("used", Text, nullable=False),  # as of
     Column("at_us", BigInteger, nullable=False),
+    # end of what is made
 )
 
 PARTITION_STATE = Table(
     "partition_state",
     METADATA,
+    # made by tools/records: columns of partition_state
     Column("name", Text, primary_key=True),
     Column("state", Text, nullable=False),
+    # end of what is made
 )
 
-#: What was changed of the configuration by hand. `record` is JSON of penstock.values.amendment.Amendment.
+#: Changes of the configuration by hand. `record` is JSON of penstock.values.amendment.Amendment.
 AMENDMENT = Table(
     "amendment",
     METADATA,
@@ -75,51 +84,59 @@ AMENDMENT = Table(
     Column("record", LargeBinary, nullable=False),
 )
 
-#: Reservations that are or will be; one that is over is gone. `record` is JSON of ctld.core.model.Reservation.
+#: Present and future reservations; past ones are deleted. `record` is JSON of
+#: ctld.core.records.reservation.Reservation.
 RESERVATION = Table(
     "reservation",
     METADATA,
+    # made by tools/records: columns of reservation
     Column("name", Text, primary_key=True),
     Column("resv_id", Integer, nullable=False),  # rises with each creation
     Column("start_at_us", BigInteger, nullable=False),
     Column("end_at_us", BigInteger, nullable=False),
     Column("flags", BigInteger, nullable=False),
     Column("record", LargeBinary, nullable=False),
+    # end of what is made
 )
 
-#: Append-only. `history_id` orders what has the same time.
+#: Append-only. `history_id` orders rows of the same time.
 JOB_HISTORY = Table(
     "job_history",
     METADATA,
+    # made by tools/records: columns of job_history
     Column("history_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("at_us", BigInteger, nullable=False),
     Column("job_id", BigInteger, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("event", Text, nullable=False),
     Column("detail", Text, nullable=False),
+    # end of what is made
 )
 Index("job_history_job", JOB_HISTORY.c.job_id)
 
 QOS = Table(
     "qos",
     METADATA,
+    # made by tools/records: columns of qos
     Column("name", Text, primary_key=True),
     Column("description", Text, nullable=False),
     Column("priority", BigInteger, nullable=False),
-    Column("preempt", Text, nullable=False),  # comma list
-    Column("preempt_mode", Text, nullable=False),  # comma list; "" = the cluster's
+    Column("preempt", Text, nullable=False),  # separated by commas
+    Column("preempt_mode", Text, nullable=False),  # separated by commas
     Column("grace_time_s", BigInteger, nullable=False),
     Column("preempt_exempt_time_s", BigInteger, nullable=False),  # -1 = the cluster's
-    Column("flags", Text, nullable=False),  # comma list
-    Column("usage_factor_ppm", BigInteger, nullable=False),
+    Column("flags", Text, nullable=False),  # separated by commas
+    Column("usage_factor_ppm", BigInteger, nullable=False),  # UsageFactor in millionths
     Column("limits", Text, nullable=False, server_default="{}"),  # JSON: penstock.values.limits.texts
     Column("usage_threshold_ppm", BigInteger, nullable=False, server_default="-1"),
-    Column("limit_factor_ppm", BigInteger, nullable=False, server_default="-1"),
-    Column("qos_id", Integer, nullable=False, server_default="0"),
+    Column("limit_factor_ppm", BigInteger, nullable=False, server_default="-1"),  # LimitFactor likewise
+    Column("qos_id", Integer, nullable=False, server_default="0"),  # Slurm's number of it; `normal` has 1
     Column("deleted", Integer, nullable=False, server_default="0"),
+    # end of what is made
 )
 
-#: What the jobs of a QOS have used: JSON of ctld.core.spent.Spent. Written where limits are enforced, with the jobs' rows.
+#: The usage of a QOS's jobs: JSON of ctld.core.state.spent_minutes.Spent. Written where limits are enforced, with the
+#: jobs' rows.
 QOS_USAGE = Table(
     "qos_usage",
     METADATA,
@@ -127,42 +144,49 @@ QOS_USAGE = Table(
     Column("tres", Text, nullable=False),
 )
 
-#: GPUs that nodes have named. `record` is JSON of ctld.core.gpu_model.Gpu.
+#: GPUs that nodes have reported. `record` is JSON of ctld.core.records.gpu.Gpu.
 GPU = Table(
     "gpu",
     METADATA,
+    # made by tools/records: columns of gpu
     Column("node", Text, primary_key=True),
     Column("uuid", Text, primary_key=True),
     Column("slot", Integer, nullable=False),
     Column("state", Integer, nullable=False),  # penstock.values.gpustates
     Column("reason", Text, nullable=False),
     Column("record", LargeBinary, nullable=False),
+    # end of what is made
 )
 
-#: One row a user; `jobs` and `disabled` are JSON of ctld.core.periodic.Crontab.
+#: One row a user; `jobs` and `disabled` are JSON of ctld.core.records.periodic.Crontab.
 CRONTAB = Table(
     "crontab",
     METADATA,
+    # made by tools/records: columns of crontab
     Column("uid", BigInteger, primary_key=True, autoincrement=False),
     Column("user_name", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("jobs", Text, nullable=False),
-    Column("disabled", Text, nullable=False),
+    Column("disabled", Text, nullable=False),  # lines of entries whose job was cancelled
     Column("changed_at_us", BigInteger, nullable=False),
+    # end of what is made
 )
 
-#: Triggers of strigger. `record` is JSON of ctld.core.periodic.Trigger.
+#: Triggers of strigger. `record` is JSON of ctld.core.records.periodic.Trigger.
 EVENT_TRIGGER = Table(
     "event_trigger",
     METADATA,
+    # made by tools/records: columns of event_trigger
     Column("trigger_id", BigInteger, primary_key=True, autoincrement=False),
     Column("uid", BigInteger, nullable=False),
     Column("job_id", BigInteger, nullable=False),  # 0 = of no job
-    Column("kinds", Integer, nullable=False),  # ctld.core.periodic.TriggerKind
+    Column("kinds", Integer, nullable=False),  # ctld.core.records.periodic.TriggerKind
     Column("record", LargeBinary, nullable=False),
+    # end of what is made
 )
 
-#: Numbers that are given once and never again, though what had them is gone: the last one given, by its kind.
+#: Counters of numbers that are never reused: the last one assigned, by its kind. And when the database may last have
+#: lost something (loader.LOSS).
 COUNTER = Table(
     "counter",
     METADATA,
@@ -176,8 +200,8 @@ META = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("name", Text, nullable=False),
     Column("sequence", BigInteger, nullable=False),  # of the last batch of this leadership
-    Column("epoch", BigInteger, nullable=False),  # rises with every leadership
-    Column("holder", Text, nullable=False),  # "" = nobody has ever led
+    Column("epoch", BigInteger, nullable=False),  # incremented with every leadership
+    Column("holder", Text, nullable=False),  # "" = there never was a leader
     Column("expires_at_us", BigInteger, nullable=False),
     Column("next_job_id", BigInteger, nullable=False),
     Column("next_request_id", BigInteger, nullable=False),

@@ -1,19 +1,23 @@
-"""The statements of a commit: SQLAlchemy writes their text once, the driver runs it.
+"""The SQL statements of a commit: SQLAlchemy writes their text once, the driver runs it.
 
-Parameters are positional, in the order of the columns of the table (and of the key, in an update's condition), or all rows
-are one parameter, where the database has a way to read it; that the compiled text agrees is checked here, once, when the
-store opens.
+Parameters are positional, in the order of the columns of the table (and of the key, in an update's condition), or all
+rows are one parameter, where the database supports that. The compiled text is checked for this order once in a process
+for each database system, when its first store opens.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+# Any: SQLAlchemy's compiled statements, whose parts used here have no types
 from typing import Any
 
 from sqlalchemy import Column, Engine, Executable, Table, bindparam, delete, select, update
+from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.sql.elements import CompilerElement
 
-from ctld.core.step_model import PLAIN_COLUMNS
-from ctld.store.dialect import ROWS, Dialect, Many
+from ctld.core.records.step import PLAIN_COLUMNS
+from ctld.store.dialect_type import ROWS, Dialect, Many
+from ctld.store.rows import JOB_LIFE_COLUMNS
 from ctld.store.schema import (
     ACCOUNT,
     ACCOUNT_USER,
@@ -46,18 +50,13 @@ from ctld.store.schema import (
     WCKEY,
 )
 
-#: Columns of a job that change during its life: from the first to before the second, after which comes what is fixed.
-_LIFE_FROM, _LIFE_UNTIL = "array_task_id", "het_job_id"
-#: And those that later versions have added at the end of the table.
-_LIFE_TOO = ("assoc_id", "borrowed")
-
 
 @dataclass(frozen=True)
 class Statements:
-    """Compiled text of everything a commit may run."""
+    """Compiled text of all statements of a commit."""
 
     fence: str
-    standing: str  # epoch and number of the last batch
+    last_batch: str  # epoch and number of the last batch
     insert_jobs: Many
     replace_jobs: Many
     update_jobs: Many
@@ -97,35 +96,30 @@ class Statements:
     replace_counters: Many
 
 
-def _positional(engine: Engine, dialect: Dialect) -> Any:
-    kind: Any = type(engine.dialect)
-    return kind(paramstyle=dialect.paramstyle)
-
-
 class _Compiler:
-    """Writes statements as text, for one engine's database."""
+    """Writes statements as text, for one database system."""
 
-    def __init__(self, engine: Engine, dialect: Dialect) -> None:
+    def __init__(self, kind: type[DefaultDialect], dialect: Dialect) -> None:
         self._dialect = dialect
-        self._positional = _positional(engine, dialect)
+        self._positional = kind(paramstyle=dialect.paramstyle)
 
     def text(self, statement: Executable, order: Sequence[str]) -> str:
-        """With the driver's own marks for parameters, in this order."""
+        """Returns the statement's text with the driver's own marks for parameters, in this order."""
         assert isinstance(statement, CompilerElement)
         compiled: Any = statement.compile(dialect=self._positional)
         assert list(compiled.positiontup or ()) == list(order), compiled.positiontup
         return str(compiled)
 
-    def values(self, columns: Sequence[Column[Any]], prefix: str = "") -> tuple[dict[str, Any], list[str]]:
-        """What the columns get, and the order of parameters: one for each, or all in one."""
+    def values(self, columns: Sequence[Column[object]], prefix: str = "") -> tuple[dict[str, Any], list[str]]:
+        """Returns the values of the columns, and the order of parameters: one for each, or all in one."""
         if self._dialect.given is None:
             names = [prefix + column.name for column in columns]
             return {column.name: bindparam(name) for column, name in zip(columns, names, strict=True)}, names
         given = self._dialect.given(columns)
         return {column.name: one for column, one in zip(columns, given.c, strict=True)}, [ROWS]
 
-    def insert(self, table: Table, columns: int | None = None, **keywords: Any) -> Many:
-        """Rows of a table's first columns. ignore: but those that are there; replace: over those that are there."""
+    def insert(self, table: Table, columns: int | None = None, **keywords: object) -> Many:
+        """Inserts rows of a table's first columns. ignore: except existing ones; replace: overwriting existing ones."""
         news, order = self.values(_written(table)[:columns])
         statement = self._dialect.insert(table)
         if self._dialect.given is None:
@@ -142,15 +136,14 @@ class _Compiler:
         statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
         return Many(self.text(statement, order), slice(len(keys)))
 
-    def gone(self, table: Table, *keys: str) -> Many:
-        """Rows that are deleted."""
+    def delete_rows(self, table: Table, *keys: str) -> Many:
+        """Deletes rows."""
         found, order = self.values([table.c[key] for key in keys], "key_")
         return Many(self.text(delete(table).where(*(table.c[key] == one for key, one in found.items())), order))
 
     def change_jobs(self) -> Many:
-        """What may change in a job's life."""
-        names = list(JOB.c.keys())
-        life = [*names[names.index(_LIFE_FROM) : names.index(_LIFE_UNTIL)], *_LIFE_TOO]
+        """Updates the columns that change in a job's life."""
+        life = JOB_LIFE_COLUMNS
         keys = ("job_id", "attempt")
         news, order = self.values([*(JOB.c[name] for name in life), *(JOB.c[key] for key in keys)])
         change = update(JOB).values({name: news[name] for name in life})
@@ -158,13 +151,27 @@ class _Compiler:
         return Many(self.text(change, order), slice(-len(keys), None))
 
 
+#: By database system.
+_COMPILED: dict[Dialect, Statements] = {}
+
+
 def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
-    """All statements for the engine's database."""
-    compiler = _Compiler(engine, dialect)
-    text, insert, gone = compiler.text, compiler.insert, compiler.gone
+    """Returns all statements for the engine's database."""
+    kind = type(engine.dialect)
+    assert issubclass(kind, DefaultDialect)
+    if dialect not in _COMPILED:
+        _COMPILED[dialect] = _compile(kind, dialect)
+    return _COMPILED[dialect]
+
+
+def _compile(kind: type[DefaultDialect], dialect: Dialect) -> Statements:
+    compiler = _Compiler(kind, dialect)
+    text = compiler.text
+    insert = compiler.insert
+    delete_rows = compiler.delete_rows
     return Statements(
         fence=text(_fence(), _FENCE_ORDER),
-        standing=text(select(META.c.epoch, META.c.sequence).with_for_update(), ()),
+        last_batch=text(select(META.c.epoch, META.c.sequence).with_for_update(), ()),
         insert_jobs=insert(JOB),
         replace_jobs=insert(JOB, replace=True),
         update_jobs=compiler.change_jobs(),
@@ -176,7 +183,7 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_partitions=insert(PARTITION_STATE, replace=True),
         replace_amendments=insert(AMENDMENT, replace=True),
         replace_budgets=insert(BUDGET_USE, replace=True),
-        delete_amendments=gone(AMENDMENT, "kind", "name"),
+        delete_amendments=delete_rows(AMENDMENT, "kind", "name"),
         insert_history=insert(JOB_HISTORY),
         replace_assocs=insert(ASSOC, replace=True),
         replace_usage=insert(ASSOC_USAGE, replace=True),
@@ -184,15 +191,15 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
         replace_accounts=insert(ACCOUNT, replace=True),
         replace_users=insert(ACCOUNT_USER, replace=True),
         replace_reservations=insert(RESERVATION, replace=True),
-        delete_reservations=gone(RESERVATION, "name"),
+        delete_reservations=delete_rows(RESERVATION, "name"),
         replace_gpus=insert(GPU, replace=True),
-        delete_gpus=gone(GPU, "node", "uuid"),
+        delete_gpus=delete_rows(GPU, "node", "uuid"),
         replace_qos=insert(QOS, replace=True),
-        delete_qos=gone(QOS, "name"),
+        delete_qos=delete_rows(QOS, "name"),
         replace_crontabs=insert(CRONTAB, replace=True),
-        delete_crontabs=gone(CRONTAB, "uid"),
+        delete_crontabs=delete_rows(CRONTAB, "uid"),
         replace_triggers=insert(EVENT_TRIGGER, replace=True),
-        delete_triggers=gone(EVENT_TRIGGER, "trigger_id"),
+        delete_triggers=delete_rows(EVENT_TRIGGER, "trigger_id"),
         insert_audit=insert(AUDIT),
         insert_txns=insert(TXN),
         replace_wckeys=insert(WCKEY, replace=True),
@@ -205,15 +212,16 @@ def compile_statements(engine: Engine, dialect: Dialect) -> Statements:
     )
 
 
-_FENCE_ORDER = ("sequence", "next_job_id", "next_request_id", "epoch", "previous")
+_FENCE_ORDER = ("sequence", "new_epoch", "next_job_id", "next_request_id", "ours", "previous")
 
 
 def _fence() -> Executable:
-    """Goes on only as the leader that wrote the batch before."""
-    statement = update(META).values({name: bindparam(name) for name in _FENCE_ORDER[:3]})
-    return statement.where(META.c.epoch == bindparam("epoch"), META.c.sequence == bindparam("previous"))
+    """Returns the condition of the leader that wrote the previous batch."""
+    values: dict[str, object] = {name: bindparam(name) for name in ("sequence", "next_job_id", "next_request_id")}
+    statement = update(META).values(values | {"epoch": bindparam("new_epoch")})
+    return statement.where(META.c.epoch == bindparam("ours"), META.c.sequence == bindparam("previous"))
 
 
-def _written(table: Table) -> list[Column[Any]]:
-    """The columns that a row brings: all but the number that the database gives."""
+def _written(table: Table) -> list[Column[object]]:
+    """Returns the columns of a row, except the number that the database assigns."""
     return [c for c in table.columns if c is not table.autoincrement_column]

@@ -1,6 +1,6 @@
 """The first schema.
 
-Written out instead of taken from METADATA, which goes on changing: this file never does.
+Written out instead of taken from METADATA, which continues to change: a migration never does.
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
 """Heterogeneous jobs: which component of which job.
 
-Jobs that exist are none.
+Existing jobs are not components.
 """
 
 import sqlalchemy as sa

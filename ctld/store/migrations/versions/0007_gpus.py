@@ -1,4 +1,4 @@
-"""GPUs that are known one by one: what each is, what is thought of it.
+"""Records of single GPUs: identity, state, history.
 
 Nodes name them when they register, so the table begins empty.
 """

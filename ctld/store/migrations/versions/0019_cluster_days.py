@@ -1,7 +1,7 @@
 """Days and months of the cluster, nodes of maintenances, and numbers that are given once.
 
-Days and months are filled from the hours by the next roll-ups (accounting/clusterdays.py): when a day begins is a question
-of the time zone, which the configuration says, and not the database.
+Days and months are filled from the hours by the next roll-ups (accounting/clusterdays.py): the beginning of a day
+depends on the time zone, which is in the configuration and not in the database.
 """
 
 import sqlalchemy as sa

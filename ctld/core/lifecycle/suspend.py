@@ -1,0 +1,159 @@
+"""Suspension: a job keeps its allocation and does not run, and others may use its cpus meanwhile.
+
+    RUNNING -> SUSPENDED -> RUNNING      all its processes get SIGSTOP, then SIGCONT
+
+The cause of a suspension (`Job.suspended_by`) determines what the job keeps:
+    ADMIN       scontrol suspend: its cpus are free for others until an operator resumes it
+    PREEMPTED   for `Job.preemptor_id`: its cpus are free until that job has ended, or runs elsewhere
+    GANG        another job has the time slice: it keeps its share of the cpus (passes/gang.py)
+    RESUMING    it may continue and its cpus are booked for it, so that no other job gets them; it continues when the
+                jobs that use them have ended
+Memory, GRES and licenses stay with the job in every case, since its processes still hold them. The time limit
+does not count meanwhile: `suspended_us` is that time.
+
+A step whose launch has not arrived, or was never sent because the job began outside of its time slice, is launched when
+the job continues: a node starts a step once, however often it gets the launch.
+"""
+
+from ctld.core.jobs import prolog_state, spans
+from ctld.core.jobs.expected_end import expected_end_s
+from ctld.core.jobs.sharing import RELEASED, shares, units_taken
+from ctld.core.lifecycle import job_life
+from ctld.core.records.effects import SuspendStep
+from ctld.core.records.job import Job
+from ctld.core.records.request import NodeAlloc
+from ctld.core.records.step import live_nodes
+from ctld.core.state.devices import choose_cpus, pick_cpus
+from ctld.core.state.state import ClusterState
+from penstock.values.config import SUSPEND_GRACE_S
+from penstock.values.runtime import ran_us
+from penstock.values.states import END_STATES, JobState, Suspend
+
+S = JobState
+
+
+def suspend(state: ClusterState, job: Job, why: Suspend, now_us: int, note: str, tell: bool = True) -> None:
+    """Suspends a running job, or changes the reason of a suspension.
+
+    `tell` False: it has not been launched, so there is nothing to stop.
+    """
+    was = job.suspended_by
+    if job.state is not S.SUSPENDED:
+        job_life.move(state, job, S.SUSPENDED)
+        job.suspended_at_us = now_us
+        state.record(now_us, job, "suspend", note)
+        if tell:
+            emit_suspended(state, job)
+    elif was is not why:
+        state.record(now_us, job, "resuming" if why is Suspend.RESUMING else "suspend", note)
+    if why in RELEASED and was not in RELEASED:
+        state.give_up_cpus(job, units_taken(state, job.request, job.partition))
+        state.changed()
+    elif was in RELEASED and why not in RELEASED:
+        state.take_cpus(job, units_taken(state, job.request, job.partition), expected_end_s(state, job))
+        state.changed()
+    job.suspended_by = why
+    state.touch(job)
+    state.note_suspended(job)
+    state.running.set_end(job.job_id, expected_end_s(state, job))
+
+
+def claim(state: ClusterState, job: Job, now_us: int) -> None:
+    """Makes a suspended job wait for its cpus: as they become free, they are booked for it."""
+    suspend(state, job, Suspend.RESUMING, now_us, "waits for its cpus")
+
+
+def resume(state: ClusterState, job: Job, now_us: int) -> None:
+    """Resumes the job; the caller knows that its cpus are free."""
+    spans.was_suspended(state, job)
+    stop_clock(job, now_us)
+    if job.suspended_by is Suspend.RESUMING and not shares(state, job):
+        state.number_cpus(job, [_numbers(state, job, part) for part in job.alloc])
+    job.suspended_by = Suspend.NO
+    job.preemptor_id = 0
+    live = job_life.live_steps(state, job)
+    own = job_life.working_steps(state, job)
+    begun = prolog_state.is_done(state, job) if job.request.kind else any(step.state is S.RUNNING for step in own)
+    job_life.move(state, job, S.RUNNING if begun else S.CONFIGURING)
+    state.note_suspended(job)
+    state.record(now_us, job, "resume")
+    if not begun:
+        job_life.begin(state, job)
+    for step in live if begun else ():
+        if step.state is S.CONFIGURING:
+            job_life.emit_launch(state, job, step)
+    emit_suspended(state, job)
+    job_life.set_end_timers(state, job)
+
+
+def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:
+    """Returns its cpu numbers on a node: those that its live steps are bound to there if they are free, since the
+    binding is kept."""
+    bound = 0
+    for step in job_life.live_steps(state, job):
+        for other in step.parts or ():
+            if other.node == part.node and other.state not in END_STATES:
+                bound |= other.cpu_ids
+    node = state.nodes[part.node]
+    if not bound or bound & node.cpus_used or bound.bit_count() > part.cpus:
+        return pick_cpus(node, part.cpus, part.gres)
+    rest = ((1 << node.cpus) - 1) & ~node.cpus_used & ~bound
+    more = choose_cpus(node.inside, rest, part.cpus - bound.bit_count(), part.gres)
+    return bound | more if (bound | more).bit_count() == part.cpus else 0
+
+
+def stop_clock(job: Job, now_us: int) -> None:
+    """Ends the suspended time, which does not count for the time limit."""
+    job.suspended_us += max(0, now_us - job.suspended_at_us)
+    job.suspended_at_us = now_us
+
+
+def emit_suspended(state: ClusterState, job: Job) -> None:
+    """Sends the nodes, first or again, whether the job's steps are suspended."""
+    stands = job.state is S.SUSPENDED
+    grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
+    for step in job_life.live_steps(state, job):
+        for node in live_nodes(step):
+            state.emit(SuspendStep(node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
+
+
+def run_us(job: Job, now_us: int) -> int:
+    """Returns the job's run time without suspensions."""
+    return ran_us(now_us, job.start_at_us, job.suspended_us, job.suspended_at_us if job.state is S.SUSPENDED else 0)
+
+
+def resume_suspended(state: ClusterState, now_us: int) -> int:
+    """Resumes the jobs that wait for their cpus and find them free: higher rank first, ties by job id. Returns how
+    many.
+    """
+    waiting = [
+        state.jobs[job_id]
+        for job_id in state.preemption.suspended
+        if state.jobs[job_id].suspended_by is Suspend.RESUMING
+    ]
+    if not waiting:
+        return 0
+    done = 0
+    free: dict[int, int] = {}  # by node, as if none of them had its cpus
+    for job in waiting:
+        units = units_taken(state, job.request, job.partition)
+        for part in job.alloc:
+            i = state.nodes[part.node].index
+            free[i] = free.get(i, int(state.node_columns.free_cpus[i])) + part.cpus * units
+    for job in sorted(waiting, key=lambda j: (-_tier(state, j), -j.priority, j.job_id)):
+        units = units_taken(state, job.request, job.partition)
+        parts = [(state.nodes[part.node].index, part.cpus * units) for part in job.alloc]
+        if all(free[i] >= wanted for i, wanted in parts):
+            for i, wanted in parts:
+                free[i] -= wanted
+            if shares(state, job) and "GANG" in state.config.preempt_mode:
+                suspend(state, job, Suspend.GANG, now_us, "waits for its turn")
+            else:
+                resume(state, job, now_us)
+                done += 1
+    return done
+
+
+def _tier(state: ClusterState, job: Job) -> int:
+    partition = state.partitions.get(job.partition)
+    return partition.config.priority_tier if partition else 0

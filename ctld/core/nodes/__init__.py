@@ -1,0 +1,3 @@
+"""Nodes: registration, loss, reboot, health, administration, and the layout that a configuration gives them. Never
+schedules.
+"""

@@ -1,0 +1,1 @@
+"""Records, events, effects and rows: data classes without rules. Never imports the state."""

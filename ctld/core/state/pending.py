@@ -1,0 +1,278 @@
+"""The pending jobs as columns: a row for each way in which a job may run (its partitions, its alternatives).
+
+`ready` holds the rows that may start now, as sorted integers whose low bits are the row, so that a pass takes the first
+n without sorting. Rows of jobs that are held, wait for a dependency, a begin time or their array's limit keep their
+shape but are not in `ready`.
+
+A `Shape` is shared by many jobs; `Terms` are a job's own.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from _fastsched import contract
+
+ROW_BITS = 24  # 16 M pending rows: more than MaxJobCount allows
+ROW_MASK = (1 << ROW_BITS) - 1
+LOW_MASK = (1 << 64) - 1  # the job id above the row
+#: Ranks are 48 bits: partition tier above priority, both 16 + 32 bits as in Slurm.
+RANK_MAX = (1 << 48) - 1
+ROWS_FIRST = 64
+#: Later than any window ends.
+NO_DEADLINE = 2 * contract.FOREVER
+_ALL_ZERO = (0, 0, 0, 0, 0, 0)
+
+
+class Shape(NamedTuple):
+    """The requested resources of a row. Names and meaning: contract.Jobs."""
+
+    mask: int
+    nodes_min: int
+    nodes_max: int
+    ntasks: int
+    cpus_per_task: int
+    ntasks_per_node: int
+    mem_node_mb: int
+    mem_cpu_mb: int
+    gres: tuple[int, ...]
+    exclusive: int
+    cpu_units: int = 1
+    spread: int = 0
+    resv: int = -1
+    switches_max: int = 0
+    segment: int = 0
+    order_kind: int = 0
+    group: int = -1
+    licenses: tuple[int, ...] = ()
+
+
+class Terms(NamedTuple):
+    """The conditions of a row: when and for whom."""
+
+    user: int
+    limit_s: int
+    limit_min_s: int
+    earliest_s: int = 0
+    latest_s: int = NO_DEADLINE
+    preempts: int = 0
+    het: int = 0
+    #: not for the planner: the key of the bf_max_job_assoc limit, and the predicted run time (queue/prediction.py)
+    assoc: int = 0
+    expected_s: int = 0
+    reserve: int = 1  # 0 = no start is planned for it (QOS flag NoReserve)
+
+
+#: One (partition index, shape) for each way in which a request may run.
+Ways = list[tuple[int, Shape]]
+
+
+class KnownShapes:
+    """Cache of the shapes of requests (queue/shapes.py): most jobs repeat the request of others, or differ in memory
+    alone."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[object, tuple[int, Ways]] = {}  # by all inputs but memory: a number, and shapes without memory
+        self.sized: dict[tuple[int, int | None, int | None], Ways] = {}  # by that number and memory
+
+    def clear(self) -> None:
+        """Empties the cache when the rules have changed, or it is full."""
+        self.kinds.clear()
+        self.sized.clear()
+
+
+class PendingColumns:
+    """Rows of pending jobs. `table.job[row]` is the job id, 0 = free row."""
+
+    def __init__(self, gres_kinds: int, license_kinds: int = 0) -> None:
+        self._lengths = {"G": gres_kinds, "L": license_kinds, "J": ROWS_FIRST}
+        self._free: list[int] = []
+        self._size = 0
+        self.ready: list[int] = []
+        self.has_copies = False  # a row has stood for several jobs
+        self.outside: dict[int, None] = {}  # pending jobs that may have no rows yet (passes/queue_recovery.py)
+        self._ready_rows = array("q")  # the row of each key in `ready`: 100,000 of them are copied in a tenth of a ms
+        self._keys: list[int] = []  # by row: its key in `ready`, 0 = absent
+        self._rows_of: dict[int, int | tuple[int, ...]] = {}  # a single row is stored as a plain number
+        self._written: list[Shape] = []  # by row: the shape in its columns; new columns hold zeros
+        zeros = {name: 0 for name in Shape._fields} | {"gres": (0,) * gres_kinds, "licenses": (0,) * license_kinds}
+        self._zeros = Shape(**zeros)  # type: ignore[arg-type]
+        self._shape_fields = tuple(
+            (at, name) for at, name in enumerate(Shape._fields) if not (name == "licenses" and not license_kinds)
+        )  # an axis of length 0 cannot be assigned
+        self.table: contract.Jobs = contract.empty("jobs", **self._lengths)
+        self.partition: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
+        self.assoc: npt.NDArray[np.int32] = np.zeros(ROWS_FIRST, np.int32)
+        self.expected_s: npt.NDArray[np.int64] = np.zeros(ROWS_FIRST, np.int64)
+        self.eligible_s: npt.NDArray[np.int64] = np.zeros(ROWS_FIRST, np.int64)
+
+    def reserve(self, rows: int) -> None:
+        """Makes room for so many rows at once: a start knows how many there will be."""
+        if rows > self._lengths["J"]:
+            self._grow(rows)
+
+    def _grow(self, rows: int = 0) -> None:
+        old = self.table
+        self._lengths["J"] = max(rows, self._lengths["J"] + max(ROWS_FIRST, self._lengths["J"] // 4))
+        self.table = contract.empty("jobs", **self._lengths)
+        for name in contract.Jobs._fields:
+            before = getattr(old, name)
+            getattr(self.table, name)[: len(before)] = before
+        for name in ("partition", "assoc", "expected_s", "eligible_s"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(self._lengths["J"] - len(column), column.dtype)]))
+
+    def add(self, job_id: int, given: Ways, terms: Terms) -> None:
+        """Adds the rows of a pending job: one (partition index, shape) each. Not ready until `set_ready`."""
+        if len(given) == 1:
+            row = self._rows_of[job_id] = self._take_row()
+            self._fill(row, job_id, *given[0], terms)
+            return
+        # In ascending order, so that of alternatives with the same start the first in the list wins.
+        rows = sorted(self._take_row() for _ in given)
+        for row, (partition, shape) in zip(rows, given, strict=True):
+            self._fill(row, job_id, partition, shape, terms)
+        self._rows_of[job_id] = rows[0] if len(rows) == 1 else tuple(rows)
+
+    def _take_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._size += 1
+        self._keys.append(0)
+        self._written.append(self._zeros)
+        if self._size > self._lengths["J"]:
+            self._grow()
+        return self._size - 1
+
+    def _fill(self, row: int, job_id: int, partition: int, shape: Shape, terms: Terms) -> None:
+        t = self.table
+        written = self._written[row]
+        if shape is not written:  # rows are reused by similar jobs: only differences are written
+            for at, name in self._shape_fields:
+                if shape[at] != written[at]:
+                    getattr(t, name)[row] = shape[at]
+            self._written[row] = shape
+        t.job[row] = job_id
+        t.count[row] = 1
+        t.reserve[row] = terms.reserve
+        t.limit_s[row] = terms.limit_s
+        t.limit_min_s[row] = terms.limit_min_s
+        t.latest_s[row] = terms.latest_s
+        self.expected_s[row] = terms.expected_s
+        rare = terms.user, terms.assoc, partition, terms.earliest_s, terms.preempts, terms.het
+        if written is not self._zeros or rare != _ALL_ZERO:
+            t.user[row], self.assoc[row], self.partition[row], t.earliest_s[row], t.preempts[row], t.het[row] = rare
+
+    def has_rows(self, job_id: int) -> bool:
+        """Whether the job has rows."""
+        return self._rows_of.get(job_id, ()) != ()
+
+    def rows_of(self, job_id: int) -> tuple[int, ...]:
+        """Returns the job's rows, one for each way in which it may run; empty = it has none."""
+        rows = self._rows_of.get(job_id, ())
+        return (rows,) if isinstance(rows, int) else rows
+
+    def remove(self, job_id: int) -> None:
+        """Removes a job that is no longer pending."""
+        rows = self._rows_of.pop(job_id, ())
+        for row in (rows,) if isinstance(rows, int) else rows:
+            if self._keys[row]:
+                self._unready(row)
+            self.table.job[row] = 0
+            self._free.append(row)
+
+    def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int, eligible_s: int = 0) -> None:
+        """Makes a job ready: `count` copies, with one rank for each of its rows (higher first; None = not in that one)."""
+        if count > 1:
+            self.has_copies = True
+        for row, rank in zip(self.rows_of(job_id), ranks, strict=True):
+            if rank is None:
+                self._unready(row)
+                continue
+            self.table.count[row] = count
+            self.eligible_s[row] = eligible_s
+            key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
+            if self._keys[row] == key:
+                continue
+            if self._keys[row]:
+                self._unready(row)
+            self._keys[row] = key
+            at = len(self.ready)
+            if at and key < self.ready[-1]:
+                at = bisect_left(self.ready, key)
+            self.ready.insert(at, key)
+            self._ready_rows.insert(at, row)
+
+    def set_count(self, job_id: int, count: int) -> bool:
+        """Sets the number of copies of a job that is ready. Returns whether it is."""
+        rows = self.ready_rows(job_id)
+        for row in rows:
+            self.table.count[row] = count
+        return bool(rows)
+
+    def rerank(self, ranks: npt.NDArray[np.int64]) -> None:
+        """Gives all ready rows new ranks at once: `ranks` by row, higher first. Ties by job id."""
+        rows = self.first(len(self.ready))
+        high, low = RANK_MAX - ranks[rows], (self.table.job[rows].astype(np.int64) << ROW_BITS) | rows
+        order = np.lexsort((low, high))
+        pairs = zip(high[order].tolist(), low[order].tolist(), strict=True)
+        self.ready = [(above << 64) | below for above, below in pairs]
+        keys = self._keys
+        self._ready_rows = array("q", rows[order].tobytes())
+        for row, key in zip(self._ready_rows, self.ready, strict=True):
+            keys[row] = key
+
+    def set_waiting(self, job_id: int) -> None:
+        """Makes a job not ready, for a reason other than resources."""
+        for row in self.rows_of(job_id):
+            self._unready(row)
+
+    def _unready(self, row: int) -> None:
+        key = self._keys[row]
+        if key:
+            self._keys[row] = 0
+            at = bisect_left(self.ready, key)
+            assert self.ready[at] == key
+            del self.ready[at], self._ready_rows[at]
+
+    def ready_rows(self, job_id: int) -> list[int]:
+        """Returns the job's ready rows."""
+        return [row for row in self.rows_of(job_id) if self._keys[row]]
+
+    def key_of(self, row: int) -> int:
+        """Returns the row's key in `ready`; 0 = it is not ready."""
+        return self._keys[row]
+
+    def gres_of(self, row: int) -> tuple[int, ...]:
+        """Returns the GRES that the row needs on each node, by column; empty = none."""
+        wanted = self._written[row].gres
+        return wanted if any(wanted) else ()
+
+    def rank_of(self, job_id: int) -> int | None:
+        """Returns the highest rank of its ready rows; None if there is none."""
+        lowest = min((key for row in self.rows_of(job_id) if (key := self._keys[row])), default=0)
+        return RANK_MAX - (lowest >> 64) if lowest else None
+
+    def is_ready(self, job_id: int) -> bool:
+        """Whether one of the job's rows is ready."""
+        rows = self._rows_of.get(job_id, ())
+        if isinstance(rows, int):
+            return self._keys[rows] != 0
+        return any(self._keys[row] for row in rows)
+
+    def last_ready(self) -> tuple[int, int]:
+        """Returns job id and row of the lowest rank among the ready ones, of which there must be one."""
+        low = self.ready[-1] & LOW_MASK
+        return low >> ROW_BITS, low & ROW_MASK
+
+    def first(self, limit: int) -> npt.NDArray[np.int64]:
+        """Returns rows of the first `limit` ready jobs, highest rank first; ties by job id."""
+        rows = self._ready_rows[:limit]  # a copy: the array cannot grow while a view of it exists
+        return np.frombuffer(rows, np.int64) if rows else np.zeros(0, np.int64)
+
+
+__all__ = ["PendingColumns", "Shape", "Terms"]

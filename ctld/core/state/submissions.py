@@ -1,0 +1,35 @@
+"""State shared between submissions, which makes the next one cheaper, and the keys of answered ones."""
+
+from collections import deque
+
+# Any: values of every kind that are stored once and returned unchanged
+from typing import Any, TypeVar
+
+from ctld.core.state.stored import Stored
+
+T = TypeVar("T")
+#: Shared values; beyond it the table is cleared (existing objects stay shared).
+SHARED_MAX = 50_000
+
+
+class Submissions:
+    """The shared values and the known keys. Kept by requests/submit.py."""
+
+    __slots__ = ("accepted", "completed", "key_times", "keys", "shared", "stored")
+
+    def __init__(self) -> None:
+        self.accepted: dict[object, Any] = {}  # cached results of checks, by submission and user
+        self.completed: dict[object, Any] = {}  # the same by submission and partitions, for all users
+        self.keys: dict[str, int] = {}  # request key -> job id: the same key is the same submission
+        self.key_times: deque[tuple[int, str]] = deque()  # when they may be dropped
+        self.stored = Stored()  # texts that users store
+        self.shared: dict[object, Any] = {}  # equal values of many jobs, stored once
+
+    def share(self, value: T) -> T:
+        """Returns an equal value that other jobs hold already: 100,000 jobs of one user have one folder and one set of
+        limits.
+        """
+        if len(self.shared) >= SHARED_MAX:
+            self.shared.clear()
+        same: T = self.shared.setdefault(value, value)
+        return same

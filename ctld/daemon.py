@@ -1,0 +1,450 @@
+"""The controller process: assembles its parts, handles its signals, shuts down.
+
+SIGTERM and SIGINT stop it cleanly: no new requests, accepted ones are committed and answered, the lease is released.
+SIGHUP reads the configuration again and reopens the log. A fatal error (see loop.py) flushes the log and exits at once
+with status 70.
+"""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accounting.records import Records
+from accounting.traces import Traces
+from ctld.agents.fence import Fencer
+from ctld.agents.registry import LinkRegistry
+from ctld.agents.specs import SpecCache
+from ctld.core.controller import Core
+from ctld.core.queue.rights import has_job
+from ctld.core.records.effects import Batch, Refusal
+from ctld.core.records.events import LoadConfig, RecordAct
+from ctld.core.recover import ConfigConflict
+from ctld.core.recover import LoadedState as LoadedState
+from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
+from ctld.metrics import Metrics
+from ctld.rpc.gate.auth import Authenticator, Roles
+from ctld.rpc.gate.connections import ConnectionLimits, Connections, raise_limit
+from ctld.rpc.gate.services import Services
+from ctld.rpc.server import listen, make_server
+from ctld.runtime import exits
+from ctld.runtime.amending import Amender
+from ctld.runtime.auditfile import AuditCopies
+from ctld.runtime.certificates import Certificates
+from ctld.runtime.clock import MonotonicWallClock
+from ctld.runtime.errors import BadRequest, NotTaken
+from ctld.runtime.flightrec import FlightRecorder
+from ctld.runtime.lastwords import LastWords
+from ctld.runtime.logs import LogFile, log_transitions
+from ctld.runtime.loop import Runtime
+from ctld.runtime.mail import MailRunner
+from ctld.runtime.reload import Preview, missing_qos, preview, problems_of, read
+from ctld.runtime.rolling import RollUps
+from ctld.runtime.scripts import ScriptRunner
+from ctld.runtime.snapshot import Snapshot
+from ctld.runtime.statefolder import StateFolder
+from ctld.runtime.triggers import TriggerRunner
+from ctld.store.address import database_address
+from ctld.store.committer import Store
+from ctld.store.errors import StorageAway, StorageFull, StoreDamaged
+from ctld.store.loss import NOTHING, Accept
+from ctld.store.witness import Witness
+from penstock.clusterfile import ClusterFile, write_cluster
+from penstock.config import Loaded, changes
+from penstock.config.amend import amend_all, kept
+from penstock.errors import BadSetup
+from penstock.interpreter import running_build
+from penstock.security.authd import AuthServer
+from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
+from penstock.security.join import JoinTokens
+from penstock.security.tokens import TokenIssuer, TokenVerifier
+from penstock.threads import prepare_loop, started_pool
+from penstock.values.config import Config
+from penstock.values.refusals import TEXT, Code
+
+log = logging.getLogger("penstock.ctld")
+
+#: Time limit for calls in progress at a stop.
+STOP_GRACE_S: Final = 1.0
+#: A stop does not wait for a commit that waits for space: its contents were not acknowledged.
+STOP_LIMIT_S: Final = 20.0
+#: Thresholds of the garbage collector's generations. Calls leave cycles behind: 20,000 young objects at a time blocked
+#: the loop for 45 ms; now it is 1 ms, and 6 ms for the middle generation. The old generation contains the state, a
+#: million objects without cycles; collecting it with 12,000 submissions blocks the loop for 100 ms. As it also contains
+#: calls in progress, it is collected after some 10,000 calls, and not before it has grown by a quarter.
+GC_THRESHOLDS: Final = (1_000, 5, 200)
+#: Blocks of this size and above are mapped one by one. Smaller ones, as the columns of a queue of some 60,000 rows, are
+#: reused by the next pass without page faults.
+MMAP_FROM_BYTES: Final = 512 * 1024
+#: Free memory that the heap keeps at its end.
+FREE_AT_TOP_BYTES: Final = 1024 * 1024
+#: Numbers of glibc's malloc.h.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def version() -> str:
+    """Returns the installed version."""
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:
+        return "0.1.0"
+
+
+@dataclass
+class ControllerDaemon:
+    """The parameters of a controller."""
+
+    config_path: str
+    config: Config
+    folder: StateFolder
+    logs: LogFile
+    accept: Accept = NOTHING
+
+
+async def serve(daemon: ControllerDaemon) -> int:
+    """Runs the controller from the state folder to a clean stop."""
+    _set_heap_limits()
+    prepare_loop(asyncio.get_running_loop())
+    controller = Controller(daemon)
+    gc.collect()  # garbage of reading files and modules; loaded rows have no cycles
+    gc.disable()  # it would scan all loaded objects repeatedly without result
+    await controller.start()
+    controller.install_signal_handlers()
+    gc.freeze()
+    _give_back_memory()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+    try:
+        await controller.until_stopped()
+    finally:
+        await controller.stop()
+    return 0
+
+
+class Controller:
+    """One run of the controller.
+
+    Its parts exist once `start` has returned, for tests and benchmarks: `runtime` with the core, `services`, `registry`
+    of the nodes' links, `gate` of requests, `connections`, `certificates`, `rollups`.
+    """
+
+    def __init__(self, daemon: ControllerDaemon) -> None:
+        self._daemon = daemon
+        self._clock = MonotonicWallClock()
+        self._boot_at_us = self._clock()
+        self._stop_asked = asyncio.Event()
+        self._acts: set[asyncio.Task[object]] = set()
+        self._reader = started_pool(1, "reader")
+
+    async def start(self) -> None:
+        """Starts everything up to the listening sockets. Raises BadSetup, StoreError."""
+        config = self._daemon.config
+        folder = self._daemon.folder
+        clock = self._clock
+        self.certificates = certificates = self._make_certificates(config)
+        credentials = certificates.held
+        secret = folder.stream_secret()
+        address, loaded = self._lead(config)
+        store = self._store
+        epoch = loaded.epoch
+        now_us = clock()
+        config = self._amended(config, loaded)
+        recorder = FlightRecorder(folder.path / "flight")
+        recorder.start(now_us, config, loaded)
+        snapshot, core = self._state(config, loaded, now_us)
+        del loaded
+        self.runtime = runtime = Runtime(
+            core, store, snapshot, clock, self._fail, recorder, Metrics(), StorageFull,
+            StorageAway, clock.take_jump, LastWords(folder.path / "lastwords.json", now_us),
+        )  # fmt: skip
+        self._amender = Amender(runtime, self._config_folder)
+        self._records = Records(address)
+        self._traces = Traces(address)
+        specs = SpecCache(store.spec, self._reader, runtime.metrics)
+        self.registry = LinkRegistry(runtime, specs, version(), secret)
+        self._fencer = Fencer(runtime)
+        self._scripts = ScriptRunner(runtime, config.cluster_name)
+        self._mails = MailRunner(runtime)
+        self._triggers = TriggerRunner(runtime, config.cluster_name)
+        self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
+        self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
+        runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
+        self._authenticator = self._make_authenticator(credentials, config)
+        address = f"{config.controller_addr}:{config.slurmctld_port}"
+        self.services = Services(
+            runtime,
+            store,
+            specs,
+            self.registry,
+            JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, address),
+            partial(load_ca, folder.certificates),
+            self._reconfigure,
+            self._preview,
+            self._shutdown,
+            self._boot_at_us,
+            version(),
+            self._records,
+            secret,
+            self._authenticator.directory,
+            self._amender,
+            self._traces,
+            self.rollups,
+        )
+        await self._serve(config)
+        write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
+        for warning in filter(None, [*missing_qos(config, core.state.qos), running_build().warning()]):
+            log.warning("%s", warning)
+        log.info(
+            "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
+            config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), address,
+            config.controller_addr, config.penstock_node_port,
+        )  # fmt: skip
+
+    async def _serve(self, config: Config) -> None:
+        """Starts the loop and what answers."""
+        folder, certificates = self._daemon.folder, self.certificates
+        self._server, self._calls, self.gate = make_server(self.services, self._authenticator, folder.call_socket)
+        self._listen(config, certificates.now)
+        self.runtime.start()
+        self.rollups.start()
+        await self._server.start()
+        await self._calls.start()
+        self._auth = AuthServer(folder.auth_socket, TokenIssuer(certificates.held), self._clock)
+        self._auth.start()
+        certificates.renewed = lambda made: self._auth.sign_with(TokenIssuer(made))
+        certificates.start()
+
+    def _listen(self, config: Config, credentials: Callable[[], Credentials]) -> None:
+        """Opens the listening sockets, and monitors their connections."""
+        folder, limits = self._daemon.folder, ConnectionLimits.of(raise_limit())
+        listen(self._server, config, folder.socket, credentials)
+        ports = config.slurmctld_port, config.penstock_node_port
+        paths = str(folder.socket), str(folder.call_socket)
+        self.connections = Connections(paths, *ports, limits, {0, os.geteuid()})
+        self.connections.start()
+
+    async def until_stopped(self) -> None:
+        """Returns when it is time to stop."""
+        await self._stop_asked.wait()
+
+    async def stop(self) -> None:
+        """Commits and answers accepted requests, then stops."""
+        self._auth.close()
+        self.certificates.stop()
+        self.services.denials.flush()
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self.runtime.stop()
+        except TimeoutError:
+            log.error("the last commit does not end; nothing in it was acknowledged")
+            self._fail("the stop took too long", None)
+        self.rollups.stop()
+        self._fencer.stop()
+        self.registry.stop()
+        self._scripts.stop()
+        self._mails.stop()
+        self._triggers.stop()
+        await asyncio.gather(self._server.stop(STOP_GRACE_S), self._calls.stop(STOP_GRACE_S))
+        self.connections.stop()
+        self._copies.stop()
+        self._records.close()
+        self._traces.close()
+        self._store.close()
+        self._reader.shutdown(wait=True)
+        log.info("stopped")
+
+    def _lead(self, config: Config) -> tuple[str, LoadedState]:
+        """Opens the database, becomes its leader and loads it. Returns the store and the loaded state."""
+        folder, clock = self._daemon.folder, self._clock
+        address = database_address(config.penstock_database_url, self._daemon.config_path, folder.database)
+        accept = self._daemon.accept
+        self._store = Store.open(address, folder.lease_name, self._witness(config))
+        epoch = self._store.acquire_lease(clock(), accept)
+        if accept.is_accepted:
+            log.warning(
+                "a loss of the database's end is accepted: epoch %d; nothing starts before all nodes are here", epoch
+            )
+        loaded = self._store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
+        return address, loaded._replace(epoch=epoch, loss_accepted=accept.is_accepted)
+
+    def _witness(self, config: Config) -> Witness:
+        path = Path(config.penstock_witness_file or self._daemon.folder.witness)
+        is_new = not path.exists() and not self._daemon.folder.database.exists()
+        try:
+            witness = Witness(path)
+        except OSError as error:
+            raise BadSetup(f"witness file {path}: {error.strerror}") from error
+        if witness.found is None and not is_new:
+            log.warning("%s: no witness file of acknowledged changes exists, and a new one is created: whether the database "
+                        "has lost its end before this start is not known", path)  # fmt: skip
+        return witness
+
+    # ---- parts ---------------------------------------------------------------------------------------------------
+
+    def _make_certificates(self, config: Config) -> Certificates:
+        """Creates the controller's credentials and keeps them valid; a new cluster gets a CA of its own."""
+        folder = self._daemon.folder.certificates
+        now_us = self._clock()
+        if not (folder / "ca.pem").exists() and not (folder / "ca.key").exists():
+            create_ca(folder, config.cluster_name, now_us)
+            log.info("a new certificate authority was made in %s", folder)
+        hosts = tuple(dict.fromkeys((config.controller_host, config.controller_addr, "localhost", "127.0.0.1", "::1")))
+
+        def make() -> Credentials:
+            return ensure_controller(folder, config.controller_host, hosts, self._clock())
+
+        return Certificates(folder, make(), make, self._clock)
+
+    def _make_authenticator(self, credentials: Credentials, config: Config) -> Authenticator:
+        denied = load_denied(self._daemon.folder.certificates / "denied.json")
+        cluster = credentials.identity.cluster
+        verifier = TokenVerifier(credentials.ca, cluster, self._boot_at_us, denied)
+        verifier.has_job = partial(has_job, self.runtime.core.state)
+        return Authenticator(
+            verifier,
+            credentials.ca,
+            cluster,
+            Roles.of(config, self.runtime.core.state.shares.people),
+            self._clock,
+            denied,
+            credentials.identity.name,
+        )
+
+    def _state(self, config: Config, loaded: LoadedState, now_us: int) -> tuple[Snapshot, Core]:
+        """Creates the read snapshot and the core. The core empties the list of loaded jobs, so it comes second."""
+        snapshot = Snapshot(loaded.jobs, loaded.steps)
+        try:
+            return snapshot, Core(config, loaded, now_us, consume=True)
+        except ConfigConflict as error:
+            hint = "take the change back and start; make it again when those jobs have ended"
+            raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
+
+    def _amended(self, config: Config, loaded: LoadedState) -> Config:
+        """Returns the file's configuration with the changes by hand."""
+        amended, conflicts = amend_all(config, loaded.amendments, self._config_folder)
+        for text in conflicts:
+            log.warning("a change that was made at run time no longer fits %s: %s", self._daemon.config_path, text)
+        return amended
+
+    @property
+    def _config_folder(self) -> str:
+        return os.path.dirname(self._daemon.config_path)
+
+    def _cluster_file(self, config: Config, address: str) -> ClusterFile:
+        folder = self._daemon.folder
+        return ClusterFile(
+            cluster_name=config.cluster_name,
+            host=config.controller_host,
+            socket=str(folder.socket),
+            call_socket=str(folder.call_socket),
+            auth_socket=str(folder.auth_socket),
+            address=address,
+            ca=str(folder.certificates / "ca.pem"),
+        )
+
+    # ---- actions -------------------------------------------------------------------------------------------------
+
+    def install_signal_handlers(self) -> None:
+        """Installs handlers for SIGTERM, SIGINT and SIGHUP."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._shutdown, signal.Signals(number).name)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _shutdown(self, why: str) -> None:
+        log.info("stopping: %s", why)
+        self._stop_asked.set()
+
+    def _hang_up(self) -> None:
+        self._daemon.logs.reopen()
+        task = asyncio.create_task(self._reconfigure_by_signal())
+        self._acts.add(task)
+        task.add_done_callback(self._acts.discard)
+
+    async def _reconfigure_by_signal(self) -> None:
+        try:
+            await self._reconfigure()
+        except (BadRequest, NotTaken) as error:
+            log.error("%s", error.text)
+
+    async def _preview(self) -> Preview:
+        """Computes what a reload would do now. Raises BadRequest for invalid files."""
+        loaded, _ = self._kept_by_hand(await read(self._daemon.config_path))
+        return preview(self.runtime.core.state, loaded)
+
+    def _kept_by_hand(self, loaded: Loaded) -> tuple[Loaded, tuple[tuple[str, str], ...]]:
+        """Returns the configuration of the files with objects that scontrol created and the files lack; and the changes
+        that the files override."""
+        made = self.runtime.core.state.amended.by_key
+        keep = loaded.config.has_word("reconfig_flags", "keeppartinfo")
+        stay = kept(loaded.config, made.values(), keep_partitions=keep)
+        config, conflicts = amend_all(loaded.config, stay, self._config_folder)
+        doubts = missing_qos(config, self.runtime.core.state.qos)
+        loaded = replace(loaded, config=config, warnings=(*loaded.warnings, *conflicts, *doubts))
+        return loaded, tuple(key for key in made if key not in {one.key for one in stay})
+
+    async def _reconfigure(self, act: RecordAct | None = None) -> tuple[str, ...]:
+        """Reads, checks and applies the files; all or nothing. `act`: the requesting user. Raises BadRequest, NotTaken."""
+        async with self._amender.lock:
+            return await self._read_again(act)
+
+    async def _read_again(self, act: RecordAct | None) -> tuple[str, ...]:
+        runtime = self.runtime
+        loaded, dropped = self._kept_by_hand(await read(self._daemon.config_path))
+        if problems := problems_of(runtime.core.state, loaded):
+            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
+        if act is not None:
+            act = msgspec.structs.replace(
+                act, after={"changes": list(changes(runtime.core.state.config, loaded.config))}
+            )
+        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped, act))
+        if isinstance(body, Refusal):
+            raise BadRequest(Code(body.code), body.text)
+        self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
+        self._authenticator.directory.clear()
+        self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
+        self.registry.send_settings()
+        self._daemon.logs.set(loaded.config.slurmctld_debug, loaded.config.log_time_format)
+        log.info("the configuration was read again")
+        return loaded.warnings
+
+    def _fail(self, what: str, error: BaseException | None) -> None:
+        """Exits at once: nothing uncommitted was acknowledged."""
+        damaged = isinstance(error, StoreDamaged)  # an environmental error, for which a traceback is not useful
+        log.critical("%s: %s", what, error or "", exc_info=None if damaged else error)
+        self._daemon.logs.flush()
+        os._exit(exits.DAMAGED if damaged else exits.SOFTWARE)
+
+
+def _set_heap_limits() -> None:
+    """Makes the C library return large blocks to the system when they are freed, where possible.
+
+    By default glibc raises these limits up to 32 and 64 MB as large blocks are freed: after a pass over a long queue, or
+    a long listing, the heap keeps that much.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, MMAP_FROM_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, FREE_AT_TOP_BYTES)
+
+
+def _give_back_memory() -> None:
+    """Returns memory that reading the database has left free in the C library's heap to the system, where possible."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _keep_specs(specs: SpecCache, batch: Batch) -> None:
+    specs.keep(batch.specs)

@@ -1,0 +1,1 @@
+"""Translates accounting's requests and reports to events and queries. Never decides."""

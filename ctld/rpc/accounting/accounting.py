@@ -1,0 +1,81 @@
+"""The Accounting service: sacct's queries, read in a thread through a connection of their own.
+
+gate/sight.py decides which records, scripts and environments a caller may see.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import msgspec
+
+from accounting.filter import FilterRecord
+from accounting.records import RecordsUnavailable
+from ctld.rpc.gate.auth import caller
+from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.paging import by_bytes
+from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.sight import JobSight, job_sight, script_sight
+from ctld.rpc.jobs.records import record_filter, record_message
+from ctld.runtime.errors import BadRequest
+from penstock.v1 import accounting_pb2
+from penstock.values.config import Config
+from penstock.values.errors import BadValue
+from penstock.values.refusals import TEXT, Code
+
+log = logging.getLogger("penstock.ctld")
+
+PAGE_RECORDS: Final = 200
+
+
+class AccountingService:
+    """The Accounting service: one method."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def ListRecords(
+        self, request: accounting_pb2.ListRecordsRequest, context: Context
+    ) -> AsyncIterator[accounting_pb2.ListRecordsReply]:
+        """Returns records in pages."""
+        records, actor = self._services.records, caller()
+        uids, unknown = await self._services.names.uids(list(request.users))
+        state = self._services.runtime.core.state
+        if unknown:
+            return
+        try:
+            default = state.config.penstock_default_account.lower()
+            asked = record_filter(request, uids, job_sight(state, actor), default)
+            if "nosteps" in state.config.enforce:
+                asked = msgspec.structs.replace(asked, no_steps=True)  # the controller keeps them while it needs them
+            found = records.list(asked)
+        except BadValue as error:
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+        threads = self._services.record_threads
+        pages = _pages(found, script_sight(state, actor), state.config)
+        try:
+            with threads.question(actor.uid):
+                while (page := await threads.turn(actor.uid, _next, lambda: pages)) is not None:
+                    yield page
+        except BadRequest as error:
+            await refuse_as(context, error)
+        except BadValue as error:  # detected while reading: more records than one answer may have
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+        except RecordsUnavailable as error:
+            log.error("%s", error)
+            await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
+
+
+def _next(pages: Iterator[accounting_pb2.ListRecordsReply]) -> accounting_pb2.ListRecordsReply | None:
+    return next(pages, None)
+
+
+def _pages(
+    records: Iterator[FilterRecord], scripts: JobSight, config: Config
+) -> Iterator[accounting_pb2.ListRecordsReply]:
+    """Yields pages of messages, built in the thread that reads."""
+    default = config.penstock_default_account.lower()
+    messages = (record_message(record, scripts, config.cluster_name, default) for record in records)
+    for page in by_bytes(messages, PAGE_RECORDS, lambda message: message.ByteSize()):
+        yield accounting_pb2.ListRecordsReply(records=page)

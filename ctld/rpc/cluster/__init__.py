@@ -1,0 +1,1 @@
+"""Answers about nodes, partitions, reservations and GPUs from the read snapshot. Never decides."""

@@ -1,0 +1,1 @@
+"""The Controller service: configuration, administration, certificates of nodes. Never touches a job."""

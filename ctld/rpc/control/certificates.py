@@ -1,0 +1,81 @@
+"""The Controller service's methods for certificates: join tokens, joining, renewing.
+
+JoinNode and RenewCertificate are open to unauthenticated callers, who have no certificate yet, or only an expired one:
+the proof is in the request (penstock/security/join.py, renew.py). Each certificate leaves a record in the audit log.
+"""
+
+import asyncio
+import secrets
+
+from cryptography import x509
+
+from ctld.core.records.events import RecordAct
+from ctld.rpc.control.administration import Administration
+from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.denials import address_of
+from ctld.rpc.gate.refusals import translated
+from ctld.runtime.errors import BadRequest
+from penstock.security.ca import CertifiedIdentity, load_denied, to_pem
+from penstock.security.join import SECRET_BYTES, admit
+from penstock.security.renew import end_us, renew
+from penstock.v1 import controller_pb2
+from penstock.values.refusals import TEXT, Code
+
+
+class Certification(Administration):
+    """The methods about certificates, part of ControllerService."""
+
+    @translated
+    async def CreateNodeToken(
+        self, request: controller_pb2.CreateNodeTokenRequest, context: Context
+    ) -> controller_pb2.CreateNodeTokenReply:
+        """Creates a one-use token with which a node of the configuration, or a login host, may join."""
+        role = "login" if request.login_host else "node"
+        self._require_known(role, request.node_name)
+        token, expires_at_us = self._services.join_tokens.create(
+            request.node_name, secrets.token_bytes(SECRET_BYTES), self._services.runtime.clock_us(), role
+        )
+        await self._services.record("create join token", (f"{role} {request.node_name}",))
+        return controller_pb2.CreateNodeTokenReply(token=token, expires_at_us=expires_at_us)
+
+    @translated
+    async def JoinNode(self, request: controller_pb2.JoinNodeRequest, context: Context) -> controller_pb2.JoinNodeReply:
+        """Exchanges a join token for a certificate."""
+        certificate, ca = admit(
+            self._services.authority(),
+            self._services.join_tokens,
+            request.token,
+            request.node_name,
+            request.csr_pem,
+            self._services.runtime.clock_us(),
+        )
+        await self._note(context, "join", request.node_name, "join token")
+        return controller_pb2.JoinNodeReply(certificate_pem=certificate, ca_pem=ca)
+
+    @translated
+    async def RenewCertificate(
+        self, request: controller_pb2.RenewCertificateRequest, context: Context
+    ) -> controller_pb2.RenewCertificateReply:
+        """Exchanges a certificate for one with a new term."""
+        identity, certificate = await asyncio.to_thread(self._renew, request)
+        link = self._services.registry.by_node.get(identity.name)
+        if identity.role == "node" and link is not None:
+            link.certificate_end_us = end_us(certificate)
+        await self._note(context, "renew certificate", identity.name, "certificate")
+        return controller_pb2.RenewCertificateReply(certificate_pem=to_pem(certificate))
+
+    def _renew(self, request: controller_pb2.RenewCertificateRequest) -> tuple[CertifiedIdentity, x509.Certificate]:
+        authority = self._services.authority()
+        denied = load_denied(authority.folder / "denied.json")  # the present file, even before the next reload
+        now_us = self._services.runtime.clock_us()
+        return renew(authority, denied, request.certificate_pem, request.csr_pem, now_us, self._require_known)
+
+    def _require_known(self, role: str, name: str) -> None:
+        """Checks that nodes are in the configuration. Raises BadRequest."""
+        if role == "node" and name not in self._services.runtime.core.state.nodes:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {name[:64]!r}")
+
+    async def _note(self, context: Context, act: str, host: str, proof: str) -> None:
+        who = {"from": address_of(context.peer()), "auth": proof}
+        runtime = self._services.runtime
+        await runtime.ask(RecordAct(None, act, (f"host {host}",), more=who, reply_to=runtime.new_reply_to()))

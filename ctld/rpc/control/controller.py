@@ -1,0 +1,435 @@
+"""The Controller service: each method turns a message into an event, waits for its Reply, and turns that into the
+answer. No decisions: the gate (gate/rights.py) checks rights to methods, the core everything else.
+
+Reading methods do not use the core: jobs come from the committed snapshot, histories from the database.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+
+from msgspec.structs import replace
+
+from ctld.core.diagnose.start_estimate import estimate_start, inquire_start
+from ctld.core.records import events
+from ctld.core.records.effects import Created, JobEnded, Refused, Results, Submitted
+from ctld.core.records.events import (
+    Actor,
+    AwaitJob,
+    CancelJobs,
+    ControlAction,
+    ControlJobs,
+    CreateReservation,
+    DeleteReservation,
+    ReservationWords,
+    Role,
+    SubmitJob,
+    UpdateJobs,
+    UpdateReservation,
+)
+from ctld.core.records.qos import Qos
+from ctld.core.requests.update_keys import DATES
+from ctld.rpc.accounting.changes import qos_event
+from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
+from ctld.rpc.control.certificates import Certification
+from ctld.rpc.control.parts import PART_IDS, looks_for, parts
+from ctld.rpc.gate.auth import caller, current_peer
+from ctld.rpc.gate.bounds import CHANGED_IDS_MAX
+from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.refusals import refuse_as, translated
+from ctld.rpc.gate.runas import submitted_for
+from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.sight import hidden_partitions, is_private, job_sight, script_sight, sees_reservation
+from ctld.rpc.gate.users import job_filter
+from ctld.rpc.jobs import submission
+from ctld.rpc.jobs.joblists import JobLists
+from ctld.rpc.jobs.listing import select_rows
+from ctld.runtime.errors import BadRequest
+from penstock.crash import crash_point
+from penstock.v1 import common_pb2, controller_pb2
+from penstock.values.dates import parse_date_us
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import compress, expand_all
+from penstock.values.limits import texts
+from penstock.values.refusals import TEXT, Code
+from penstock.values.states import ACTIVE_STATES
+
+ReservationRequest = controller_pb2.CreateReservationRequest | controller_pb2.UpdateReservationRequest
+
+
+class ControllerService(Certification):
+    """The methods, by the names of the service."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._runtime = services.runtime
+        self._names = services.names
+        self._specs = submission.SpecReader()
+        self._job_lists = JobLists(services)
+
+    # ---- submit and wait -----------------------------------------------------------------------------------------
+
+    @translated
+    async def SubmitJob(
+        self, request: controller_pb2.SubmitJobRequest, context: Context
+    ) -> controller_pb2.SubmitJobReply:
+        """Queues a job; the answer is sent when it is durable."""
+        key, key_at_us = submission.submit_key(request.request_key)
+        job = submission.decode_submission(request.job)
+        spec = self._specs.read(request.spec, self._runtime.core.state.config, not job.kind)
+        components = submission.components(request.components)
+        reply_to = self._runtime.new_reply_to()
+        event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, reply_to, components)
+        event = await submitted_for(event, self._runtime.core.state.config.slurm_user, self._services.directory)
+        crash_point("submit:before-step")
+        body: Submitted = await self._services.ask(event, context)
+        if request.test_only:
+            return await self._expected(event, body)
+        return controller_pb2.SubmitJobReply(
+            job_id=body.job_id,
+            warnings=body.warnings,
+        )
+
+    async def _expected(self, event: events.SubmitJob, body: Submitted) -> controller_pb2.SubmitJobReply:
+        """Answers --test-only: when and where the job would start in the present queue. Raises BadRequest."""
+        runtime = self._runtime
+        try:
+            expected = await self._services.planner_queries.ask(
+                caller().uid, estimate_start, lambda: inquire_start(runtime.core.state, runtime.clock_us(), event)
+            )
+        except Refused as error:  # the configuration has changed since
+            raise BadRequest(error.code, error.text) from None
+        return controller_pb2.SubmitJobReply(
+            job_id=body.job_id,
+            warnings=body.warnings,
+            start_at_us=expected.start_s * 1_000_000 if expected is not None else 0,
+            node_list=compress(expected.nodes) if expected is not None else "",
+            cpus=body.cpus,
+            partition=expected.partition if expected is not None else body.partition,
+        )
+
+    @translated
+    async def AwaitJob(self, request: controller_pb2.AwaitJobRequest, context: Context) -> controller_pb2.AwaitJobReply:
+        """Answers when the job has ended."""
+        event = AwaitJob(caller(), request.job_id, self._runtime.new_reply_to())
+        body: JobEnded = await self._services.ask(event, context)
+        exit_status = common_pb2.ExitStatus(code=body.exit_code, signal=body.exit_signal)
+        return controller_pb2.AwaitJobReply(exit=exit_status, state=body.state, cause=body.cause)
+
+    # ---- change --------------------------------------------------------------------------------------------------
+
+    @translated
+    async def CancelJobs(
+        self, request: controller_pb2.CancelJobsRequest, context: Context
+    ) -> controller_pb2.JobResultsReply:
+        """scancel."""
+        which = await job_filter(request.filter, self._names)
+        event = CancelJobs(caller(), which, request.signal, request.batch_only, request.full, cron=request.cron)
+        crash_point("cancel:before-step")
+        if which.ids:
+            if len(which.ids) > CHANGED_IDS_MAX:
+                raise BadRequest(Code.INVALID_VALUE, f"{len(which.ids)} job ids, the limit is {CHANGED_IDS_MAX}")
+            several: Iterable[CancelJobs] = (
+                replace(event, which=replace(which, ids=ids)) for ids in parts(which.ids, self._looks_for)
+            )
+        else:
+            rows = await select_rows(self._runtime.snapshot, which, False)
+            chosen = [row.job_id for row in rows]
+            several = (replace(event, chosen=some) for some in parts(chosen)) if len(chosen) > PART_IDS else (event,)
+        return await self._in_parts(several, context, "CancelJobs")
+
+    def _looks_for(self, text: str) -> int:
+        return looks_for(self._runtime.snapshot, text)
+
+    async def _in_parts(
+        self,
+        events: Iterable[events.CancelJobs | events.ControlJobs | events.UpdateJobs],
+        context: Context,
+        method: str,
+    ) -> controller_pb2.JobResultsReply:
+        """Asks one event after the other. The reply grows with each, since 20,000 messages at once would hold the
+        loop."""
+        reply = controller_pb2.JobResultsReply()
+        denied: list[str] = []
+        for event in events:
+            body = await self._services.ask(replace(event, reply_to=self._runtime.new_reply_to()), context)
+            results = body.results if isinstance(body, Results) else ()
+            reply.results.extend(controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results)
+            denied += (result.id for result in results if result.code == Code.ACCESS_DENIED)
+        if denied:
+            text = f"{TEXT[Code.ACCESS_DENIED]}: job {','.join(denied)}"
+            self._services.denials.note(current_peer(), method, text, context.peer())
+        return reply
+
+    @translated
+    async def ControlJobs(
+        self, request: controller_pb2.ControlJobsRequest, context: Context
+    ) -> controller_pb2.JobResultsReply:
+        """Hold, release, requeue."""
+        try:
+            action = ControlAction(request.action)
+        except ValueError:
+            raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
+        actor = caller()
+        if action is ControlAction.TOP:  # the last one first, also within each part; each is compared with all jobs
+            snapshot = self._runtime.snapshot
+            reverse = parts(request.ids[::-1], lambda _: 2 * len(snapshot.jobs))
+            several = (ControlJobs(actor, ids[::-1], action) for ids in reverse)
+        else:
+            several = (ControlJobs(actor, ids, action) for ids in parts(request.ids, self._looks_for))
+        return await self._in_parts(several, context, "ControlJobs")
+
+    @translated
+    async def UpdateJobs(
+        self, request: controller_pb2.UpdateJobsRequest, context: Context
+    ) -> controller_pb2.JobResultsReply:
+        """scontrol update jobid=."""
+        changes = submission.changes_of(request.changes)
+        dates = {}
+        for name in DATES:
+            if changes.get(name):  # without a value the date is reset
+                try:
+                    dates[name] = parse_date_us(changes[name], self._runtime.clock_us())
+                except BadValue as error:
+                    raise BadRequest(Code.INVALID_TIME_VALUE, f"{TEXT[Code.INVALID_TIME_VALUE]}: {error}") from None
+        which = None
+        if request.job_name:
+            users = [request.user] if request.user else []
+            states = [state.name for state in sorted(ACTIVE_STATES)]
+            message = controller_pb2.JobFilter(names=[request.job_name], users=users, states=states)
+            which = await job_filter(message, self._names)
+        actor = await self._acting(request)
+        several = (UpdateJobs(actor, ids, changes, dates, which=which) for ids in parts(request.ids, self._looks_for))
+        return await self._in_parts(several, context, "UpdateJobs")
+
+    @translated
+    async def CreateReservation(
+        self, request: controller_pb2.CreateReservationRequest, context: Context
+    ) -> controller_pb2.CreateReservationReply:
+        """scontrol create reservation."""
+        settings = await self._wanted_reservation(request)
+        event = CreateReservation(caller(), request.name, settings, self._runtime.new_reply_to())
+        body: Created = await self._services.ask(event, context)
+        return controller_pb2.CreateReservationReply(name=body.name)
+
+    @translated
+    async def UpdateReservation(
+        self, request: controller_pb2.UpdateReservationRequest, context: Context
+    ) -> controller_pb2.Empty:
+        """scontrol update reservationname=."""
+        settings = await self._wanted_reservation(request)
+        event = UpdateReservation(caller(), request.name, settings, self._runtime.new_reply_to())
+        await self._services.ask(event, context)
+        return controller_pb2.Empty()
+
+    async def _wanted_reservation(self, request: ReservationRequest) -> ReservationWords:
+        changes = submission.changes_of(request.changes)
+        users, groups = reservations.users_and_groups(changes)
+        uids: dict[str, int] = {}
+        for user in users:
+            uid = await self._names.uid(user)
+            if uid is None:
+                raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {user[:64]}")
+            uids[user] = uid
+        members = {group: await self._names.members(group) for group in groups}
+        unknown = next((group for group, found in members.items() if found is None), None)
+        if unknown is not None:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: no group {unknown[:64]}")
+        names = reservations.Names(uids, {group: found or () for group, found in members.items()})
+        return reservations.wanted_reservation(changes, names, self._runtime.clock_us())
+
+    @translated
+    async def DeleteReservation(
+        self, request: controller_pb2.DeleteReservationRequest, context: Context
+    ) -> controller_pb2.Empty:
+        """scontrol delete reservationname=."""
+        await self._services.ask(DeleteReservation(caller(), request.name, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
+    @translated
+    async def ChangeQos(self, request: controller_pb2.ChangeQosRequest, context: Context) -> controller_pb2.Empty:
+        """sacctmgr add, modify, delete qos."""
+        await self._services.ask(qos_event(caller(), request, self._runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
+    async def _acting(self, request: controller_pb2.UpdateJobsRequest) -> Actor:
+        """Returns the actor of a change of a job: the caller, or with --uid a user whose rights the caller has anyway.
+        Raises BadRequest."""
+        actor = caller()
+        if not request.HasField("as_uid") or request.as_uid == actor.uid:
+            return actor
+        if actor.role < Role.OPERATOR:
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+        name = await self._names.name(request.as_uid)
+        return Actor(request.as_uid, -1, name, "", (), Role.USER, by=actor)
+
+    # ---- read ----------------------------------------------------------------------------------------------------
+
+    async def ListJobs(self, request: controller_pb2.ListJobsRequest, context: Context) -> AsyncIterator[bytes]:
+        """Returns committed jobs, in pages that are encoded already."""
+        try:
+            async for page in self._job_lists.pages(request, caller()):
+                yield page
+        except BadRequest as error:
+            await refuse_as(context, error)
+
+    @translated
+    async def ListNodes(
+        self, request: controller_pb2.ListNodesRequest, context: Context
+    ) -> controller_pb2.ListNodesReply:
+        """Nodes, in the order of the configuration."""
+        try:
+            wanted_names = expand_all(request.names)
+        except BadValue as error:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
+        state, links = self._runtime.core.state, self._services.registry.by_node
+        if is_private(state.config, caller(), "nodes"):
+            return controller_pb2.ListNodesReply()
+        uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
+        uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list) if request.gpus else ())
+        users = {uid: await self._names.name(uid) for uid in uids}
+        nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
+        partitions = clusterinfo.partitions_of_nodes(state)
+        reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
+        sight = job_sight(state, caller())
+        gpus = gpuinfo.gpu_infos(state, nodes, users, sight) if request.gpus else {}
+        return controller_pb2.ListNodesReply(
+            nodes=[
+                clusterinfo.node_info(
+                    state,
+                    node,
+                    partitions.get(node.name, ()),
+                    links.get(node.name),
+                    users.get(node.reason_uid, "") if node.reason else "",
+                    sight,
+                    reserved.get(node.name, ()),
+                    gpus.get(node.name, ()),
+                )
+                for node in nodes
+            ]
+        )
+
+    @translated
+    async def ListPartitions(
+        self, request: controller_pb2.ListPartitionsRequest, context: Context
+    ) -> controller_pb2.ListPartitionsReply:
+        """Partitions, in the order of the configuration."""
+        state, actor = self._runtime.core.state, caller()
+        if is_private(state.config, actor, "partitions"):
+            return controller_pb2.ListPartitionsReply()
+        hidden = hidden_partitions(state, actor) if request.hide_hidden else ()
+        return controller_pb2.ListPartitionsReply(
+            partitions=[
+                clusterinfo.partition_info(state, partition)
+                for partition in state.partition_list
+                if partition.name not in hidden
+            ]
+        )
+
+    @translated
+    async def ListReservations(
+        self, request: controller_pb2.ListReservationsRequest, context: Context
+    ) -> controller_pb2.ListReservationsReply:
+        """Reservations, in the order of their creation."""
+        state, now_us = self._runtime.core.state, self._runtime.clock_us()
+        seen = [r for r in state.reservations.values() if sees_reservation(state.config, caller(), r)]
+        return controller_pb2.ListReservationsReply(
+            reservations=[reservations.reservation_info(state, r, now_us) for r in seen]
+        )
+
+    @translated
+    async def ListQos(self, request: controller_pb2.ListQosRequest, context: Context) -> controller_pb2.ListQosReply:
+        """Qualities of service, in the order of their names."""
+        state = self._runtime.core.state
+        known = state.registry.qos_deleted | state.qos if request.with_deleted else state.qos
+        names = [name for name in sorted(known) if not request.names or name in request.names]
+        return controller_pb2.ListQosReply(qos=[qos_message(known[name]) for name in names])
+
+    @translated
+    async def ListLicenses(
+        self, request: controller_pb2.ListLicensesRequest, context: Context
+    ) -> controller_pb2.ListLicensesReply:
+        """Licenses, in the order of the configuration."""
+        now_us = self._runtime.clock_us()
+        return controller_pb2.ListLicensesReply(licenses=clusterinfo.licenses(self._runtime.core.state, now_us))
+
+    @translated
+    async def ShowTopology(
+        self, request: controller_pb2.ShowTopologyRequest, context: Context
+    ) -> controller_pb2.ShowTopologyReply:
+        """Returns switches or blocks, with names of nodes."""
+        if is_private(self._runtime.core.state.config, caller(), "nodes"):
+            return controller_pb2.ShowTopologyReply()
+        return clusterinfo.topology(self._runtime.core.state)
+
+    @translated
+    async def GetBatchScript(
+        self, request: controller_pb2.GetBatchScriptRequest, context: Context
+    ) -> controller_pb2.GetBatchScriptReply:
+        """Returns a job's script, for those who may see it (gate/sight.py)."""
+        row = self._runtime.snapshot.jobs.get(request.job_id)
+        state = self._runtime.core.state
+        actor = caller()
+        if row is None or not job_sight(state, actor).sees(row):
+            raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+        if not script_sight(state, actor).sees(row):
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+        spec = await self._services.specs.get(row.spec_hash)
+        if spec is None:
+            raise BadRequest(Code.INTERNAL, TEXT[Code.INTERNAL])
+        return controller_pb2.GetBatchScriptReply(script=spec.script)
+
+    @translated
+    async def Story(self, request: controller_pb2.StoryRequest, context: Context) -> controller_pb2.StoryReply:
+        """Returns a job's history. With PrivateData=jobs only of a visible job, as long as it is listed."""
+        sight = job_sight(self._runtime.core.state, caller())
+        if sight.uid >= 0:
+            row = self._runtime.snapshot.jobs.get(request.job_id)
+            if row is None or not sight.sees(row):
+                raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+        lines = await self._services.story(request.job_id)
+        if not lines:
+            raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+        return controller_pb2.StoryReply(
+            lines=[
+                controller_pb2.StoryLine(
+                    at_us=h.at_us,
+                    attempt=h.attempt,
+                    event=h.event,
+                    detail=sight.veil(h.detail, self._runtime.snapshot.jobs),
+                )
+                for h in lines
+            ]
+        )
+
+    @translated
+    async def Ping(self, request: controller_pb2.PingRequest, context: Context) -> controller_pb2.PingReply:
+        """Returns the controller's identity, and the number of its jobs."""
+        return self._services.ping()
+
+    # ---- the controller itself -----------------------------------------------------------------------------------
+
+    @translated
+    async def Reconfigure(
+        self, request: controller_pb2.ReconfigureRequest, context: Context
+    ) -> controller_pb2.ReconfigureReply:
+        """Reloads the configuration, completely or not at all. A dry run reports the effects."""
+        if request.dry_run:
+            found = await self._services.preview()
+            return controller_pb2.ReconfigureReply(
+                warnings=found.warnings, changes=found.changes, problems=found.problems, jobs=found.jobs
+            )
+        warnings = await self._services.reconfigure(self._services.act("reconfigure"))
+        self.temporary.forget()
+        return controller_pb2.ReconfigureReply(warnings=warnings)
+
+    @translated
+    async def Shutdown(self, request: controller_pb2.ShutdownRequest, context: Context) -> controller_pb2.Empty:
+        """Stops cleanly; jobs continue."""
+        await self._services.record("shutdown")
+        self._services.shutdown(f"asked by {caller().user_name}")
+        return controller_pb2.Empty()
+
+
+def qos_message(record: Qos) -> controller_pb2.Qos:
+    """A QOS as ListQos shows it."""
+    fields = record._asdict()
+    return controller_pb2.Qos(id=fields.pop("qos_id"), **{**fields, "limits": texts(record.limits)})

@@ -1,0 +1,275 @@
+"""Authenticates the caller of a call as a `Peer`, by certificate or token alone, or over the call socket by the uid that
+the kernel reports. No field of a request is read.
+
+A connection whose client certificate has the role node is that node and nothing else: a token sent over it is ignored,
+so a stolen node key cannot be turned into a user. Any other connection is the user that its token names, or
+unauthenticated.
+
+A token that a node signed is valid only for a user with a job on that node (TokenVerifier.has_job). Root on a node needs
+no job to drain that node, as a HealthCheckProgram does (`Peer.root_of`). Beyond that neither a node nor
+a login host can assert an administrator or operator: these roles do not apply there, and users with such a role have
+fewer rights there than others. A job of root runs as root on every node, and an operator's job may have access to the
+controller's socket: a stolen key must not allow their submission. `Reach` lists the remaining rights.
+
+A token's uid is trusted; the names and groups that go with it are looked up on this machine, off the event loop, and
+cached for a minute. A token's gid counts only if that user is in the group here.
+
+Tokens are for one use, so a call is authenticated once, by the gate in rights.py; handlers use `caller()` or
+`calling_node()`.
+"""
+
+import asyncio
+import grp
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+from cryptography import x509
+
+from ctld.core.records.accounting_rows import UserRow
+from ctld.core.records.events import Actor, Role
+from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.localcall import LocalCall
+from penstock.calls import TOKEN_KEY
+from penstock.security.ca import BadCertificate, CertifiedIdentity, check_certificate
+from penstock.security.tokens import TokenRefused, TokenVerifier
+from penstock.values.config import Config
+
+#: Cached users; beyond this the oldest are evicted.
+USERS_MAX: Final = 10_000
+USER_TTL_US: Final = 60_000_000
+#: Cached parsed client certificates: one for each node, with a margin.
+CERTIFICATES_MAX: Final = 10_000
+#: How a user was authenticated, by the role of the host that vouches for them.
+VIA: Final = {"controller": "socket", "login": "token of a login host", "node": "token of a node"}
+
+
+class Reach(IntEnum):
+    """The rights of a caller that the vouching host's authority allows."""
+
+    NODE = 0  # root on a node where root has no job: OWN_NODE and what that needs to know of nodes
+    LOOK = 1  # root, SlurmUser, and from a login host all users with a role: read-only methods
+    STEPS = 2  # operators and administrators from a node where they have a job: also methods of its steps
+    ALL = 3  # all rights of their role
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """The other side of a call: a user, a node, or unauthenticated, with the reason."""
+
+    actor: Actor | None = None
+    node: str | None = None
+    why_nobody: str = ""
+    #: unauthenticated for a temporary reason: the caller may try again
+    passing: bool = False
+    reach: Reach = Reach.ALL
+    root_of: str = ""  # root on this node, by the node's token
+    ends_at_us: int = 0  # of a node: the end of its certificate
+
+
+class User(msgspec.Struct, frozen=True):
+    """The identity of a uid on this machine."""
+
+    name: str
+    gid: int
+    group_names: dict[int, str]  # by gid; the primary group and all others
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The users with more than a user's rights. Replaced as a whole when the configuration is; accounting's levels
+    count at once.
+    """
+
+    administrators: frozenset[str] = frozenset()
+    operators: frozenset[str] = frozenset()
+    administrator_uids: frozenset[int] = frozenset({0})
+    slurm_user: str = "root"
+    people: Mapping[str, UserRow] = field(default_factory=dict)  # the core's live table
+
+    @classmethod
+    def of(cls, config: Config, people: Mapping[str, UserRow]) -> "Roles":
+        """Builds the roles: root, the user that runs the controller, SlurmUser, the two lists, and users with a level
+        from sacctmgr.
+        """
+        administrators = frozenset((config.slurm_user, *config.penstock_administrators))
+        operators, uids = frozenset(config.penstock_operators), frozenset((0, os.geteuid()))
+        return cls(administrators, operators, uids, config.slurm_user, people)
+
+    def role(self, uid: int, name: str) -> Role:
+        """Returns the role of this user: the highest that applies."""
+        if uid in self.administrator_uids or name in self.administrators:
+            return Role.ADMINISTRATOR
+        person = self.people.get(name)
+        given = Role(person.admin_level) if person is not None else Role.USER
+        return max(given, Role.OPERATOR) if name in self.operators else given
+
+    def reach(self, actor: Actor, signer_role: str, has_job: bool = True) -> Reach:
+        """Returns the rights that a host with that role may assert for this user."""
+        if not has_job:
+            return Reach.NODE
+        if signer_role == "controller" or actor.role is Role.USER:
+            return Reach.ALL
+        is_system = actor.uid in self.administrator_uids or actor.user_name == self.slurm_user
+        return Reach.STEPS if signer_role == "node" and not is_system else Reach.LOOK
+
+
+class UserDirectory:
+    """A cache of pwd and grp, which are queried in a thread, since they may use a slow LDAP server."""
+
+    def __init__(self, clock_us: Callable[[], int]) -> None:
+        self._clock_us = clock_us
+        self._users: dict[int, User] = {}
+
+    async def find(self, uid: int, gid: int) -> User:
+        """Returns the identity of this uid; an unknown one gets its numbers for names."""
+        now_us = self._clock_us()
+        user = self._users.get(uid)
+        if user is None or user.until_us < now_us:
+            user = await asyncio.to_thread(look_up, uid, gid, now_us + USER_TTL_US)
+            self._users.pop(uid, None)
+            while len(self._users) >= USERS_MAX:
+                del self._users[next(iter(self._users))]
+            self._users[uid] = user
+        return user
+
+    def clear(self) -> None:
+        """Empties the cache (after a reload)."""
+        self._users.clear()
+
+
+def look_up(uid: int, gid: int, until_us: int) -> User:
+    """Queries pwd and grp. Blocks."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return User(str(uid), gid, {gid: group_name(gid)}, until_us)
+    gids = dict.fromkeys((entry.pw_gid, *os.getgrouplist(entry.pw_name, entry.pw_gid)))
+    return User(entry.pw_name, entry.pw_gid, {g: group_name(g) for g in gids}, until_us)
+
+
+def group_name(gid: int) -> str:
+    """Returns the group's name, or its number when it has none here."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+class Authenticator:
+    """Authenticates calls. `roles` and `denied` may be replaced while it works."""
+
+    def __init__(
+        self,
+        verifier: TokenVerifier,
+        ca: x509.Certificate,
+        cluster: str,
+        roles: Roles,
+        clock_us: Callable[[], int],
+        denied: frozenset[int] = frozenset(),
+        host: str = "",
+    ) -> None:
+        """`host`: the controller's name, the origin of its own users in the audit log."""
+        self.roles = roles
+        self._host = host
+        self.directory = UserDirectory(clock_us)
+        self._verifier = verifier
+        self._ca = ca
+        self._cluster = cluster
+        self._clock_us = clock_us
+        self._certificates: dict[bytes, x509.Certificate] = {}
+        self.deny(denied)
+
+    def deny(self, serials: frozenset[int]) -> None:
+        """Sets the certificates that are no longer accepted."""
+        self._denied = self._verifier.denied = serials
+
+    async def identify(self, context: Context) -> Peer:
+        """Authenticates the caller of this call. Consumes the call's token: once per call."""
+        if isinstance(context, LocalCall):
+            return Peer(await self.actor(context.uid, context.gid, VIA["controller"], self._host))
+        pem = context.auth_context().get("x509_pem_cert")
+        if pem:
+            try:
+                identity, ends_at_us = self._certified(bytes(next(iter(pem))))
+            except BadCertificate as error:
+                return Peer(why_nobody=str(error))
+            if identity.role == "node":
+                return Peer(node=identity.name, ends_at_us=ends_at_us)
+        token = next((v for k, v in context.invocation_metadata() or () if k == TOKEN_KEY), None)
+        if token is None:
+            return Peer(why_nobody="the call carries no token")
+        try:
+            said = self._verifier.verify(token if isinstance(token, bytes) else token.encode(), self._clock_us())
+        except TokenRefused as error:
+            return Peer(why_nobody=error.explanation, passing=error.passing)
+        address = context.peer()
+        origin = said.host if address.startswith("unix:") else f"{said.host} {address}"
+        actor = await self.actor(said.uid, said.gid, VIA.get(said.role, said.role), origin)
+        reach = self.roles.reach(actor, said.role, said.has_job)
+        root_of = said.host if said.role == "node" and said.uid == 0 else ""
+        known = actor if reach is Reach.ALL else msgspec.structs.replace(actor, role=Role.USER)
+        return Peer(known, reach=reach, root_of=root_of)
+
+    async def actor(self, uid: int, gid: int, via: str = "", origin: str = "") -> Actor:
+        """Returns the user as the core's actor. `via`, `origin`: how they are authenticated, and from where, for the
+        audit log."""
+        user = await self.directory.find(uid, gid)
+        if gid not in user.group_names:
+            gid = user.gid
+        groups = tuple(user.group_names.values())
+        role = self.roles.role(uid, user.name)
+        return Actor(uid, gid, user.name, user.group_names[gid], groups, role, via, origin)
+
+    def _certified(self, pem: bytes) -> tuple[CertifiedIdentity, int]:
+        """Returns the certificate's identity and its expiry. TLS has checked the chain; the term and the deny list are
+        checked at every call."""
+        certificate = self._certificates.get(pem)
+        if certificate is None:
+            try:
+                certificate = x509.load_pem_x509_certificate(pem)
+            except ValueError as error:
+                raise BadCertificate("the client's certificate cannot be read") from error
+            if len(self._certificates) >= CERTIFICATES_MAX:
+                self._certificates.clear()
+            self._certificates[pem] = certificate
+        identity = check_certificate(certificate, self._ca, self._clock_us())
+        if certificate.serial_number in self._denied:
+            raise BadCertificate("the client's certificate has been revoked")
+        if identity.cluster != self._cluster:
+            raise BadCertificate(f"the client's certificate is for cluster {identity.cluster!r}")
+        return identity, int(certificate.not_valid_after_utc.timestamp()) * 1_000_000
+
+
+_peer: ContextVar[Peer] = ContextVar("penstock_peer")
+
+
+def set_peer(peer: Peer) -> None:
+    """Stores the caller of this task's call. For the gate only."""
+    _peer.set(peer)
+
+
+def current_peer() -> Peer:
+    """Returns the caller of this task's call. LookupError when the gate was not passed: a programming error."""
+    return _peer.get()
+
+
+def caller() -> Actor:
+    """Returns the user who makes this task's call."""
+    actor = current_peer().actor
+    if actor is None:
+        raise LookupError("this method is not called by users: its entry in RIGHTS is wrong")
+    return actor
+
+
+def calling_node() -> str:
+    """Returns the node whose daemon makes this task's call."""
+    node = current_peer().node
+    if node is None:
+        raise LookupError("this method is not called by nodes: its entry in RIGHTS is wrong")
+    return node

@@ -1,0 +1,46 @@
+"""Runs reports in threads of their own, through read-only connections to the database, fairly between users (fair.py)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from accounting.database import read_engine
+from ctld.rpc.gate.auth import caller
+from ctld.rpc.gate.fair import FairThreads
+from ctld.runtime.errors import BadRequest
+from penstock.values.errors import BadValue
+from penstock.values.refusals import TEXT, Code
+
+T = TypeVar("T")
+
+#: Concurrent reports; the rest is queued.
+REPORTS_MAX: Final = 2
+
+
+class Reading:
+    """The threads and the connections, created at their first use."""
+
+    def __init__(self, address: str | Path) -> None:
+        self._address = address
+        self._threads = FairThreads("reports", REPORTS_MAX)
+        self._engine: Engine | None = None
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Runs `work` with a connection. Raises BadRequest when the query is invalid, or the database cannot be read."""
+        if self._engine is None:
+            self._engine = read_engine(self._address)
+        engine = self._engine
+
+        def run(engine: Engine) -> T:
+            with engine.connect() as connection:
+                return work(connection)
+
+        try:
+            return await self._threads.ask(caller().uid, run, lambda: engine)
+        except BadValue as error:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}") from error
+        except SQLAlchemyError as error:
+            raise BadRequest(Code.INTERNAL, f"{TEXT[Code.INTERNAL]}: {error}") from error

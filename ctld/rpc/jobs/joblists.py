@@ -1,0 +1,170 @@
+"""ListJobs: selects jobs and returns them in pages that are encoded already.
+
+Two forms: whole JobInfo messages (documents, scontrol), and columns (tables; jobcolumns.py).
+
+Many clients send the same query, such as 200 dashboards that poll every two seconds. A table is therefore encoded once
+for each (query, commit): the same query before the next commit gets the same bytes, and one that arrives during the
+encoding waits for it. Answers are never older than the last commit, so users see the jobs that they have submitted.
+
+Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/sight.py).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, NamedTuple
+
+from ctld.core.queue import priority
+from ctld.core.records.events import Actor
+from ctld.core.records.job import JobRow
+from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
+from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.sight import JobSight, hidden_partitions, job_sight
+from ctld.rpc.gate.users import job_filter
+from ctld.rpc.jobs import jobcolumns, jobinfo
+from ctld.rpc.jobs.listing import select_rows
+from ctld.runtime.errors import BadRequest
+from penstock.v1 import controller_pb2
+from penstock.values.jobcolumns import NAMES
+from penstock.values.refusals import Code
+from penstock.values.states import END_STATES
+
+#: Jobs in one page of messages, and of a table: some 5 ms of work between two turns of the loop.
+PAGE_JOBS: Final = 200
+PAGE_ROWS: Final = 4_000
+#: Cached tables: the queries of a busy site's dashboards, and one of 100,000 jobs.
+TABLES_MAX: Final = 256
+TABLE_BYTES_MAX: Final = 16 * 1024 * 1024
+#: JobInfo is field 1 of ListJobsReply: its tag and wire type, before a length.
+_JOBS_TAG: Final = b"\x0a"
+#: JobInfo.priority is field 14, a varint. Of two values of one field the last one counts.
+_PRIORITY_TAG: Final = b"\x70"
+
+
+class JobListQuery(NamedTuple):
+    """The key of an answer, beside the time."""
+
+    request: bytes
+    sight: JobSight
+    hidden: frozenset[str]
+
+
+class JobLists:
+    """The listings of one controller."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._runtime = services.runtime
+        self._moment: tuple[object, ...] = ()
+        self._tables: dict[JobListQuery, asyncio.Future[list[bytes]]] = {}  # of the present moment (_moment)
+        self._bytes = 0
+
+    async def pages(self, request: controller_pb2.ListJobsRequest, actor: Actor) -> AsyncIterator[bytes]:
+        """Returns the answer. Raises BadRequest."""
+        state = self._runtime.core.state
+        hidden = hidden_partitions(state, actor) if request.hide_hidden else frozenset()
+        question = JobListQuery(
+            request.SerializeToString(deterministic=True),
+            job_sight(state, actor),
+            hidden,
+        )
+        if request.columns:
+            unknown = next((name for name in request.columns if name not in NAMES), None)
+            if unknown is not None:
+                raise BadRequest(Code.INVALID_VALUE, f"jobs have no column {unknown[:64]!r}")
+            for page in await self._shared(request, question):
+                yield page
+            return
+        rows = await self._rows(request, question)
+        messages = (self._shown(row, request.detail, request.planned) for row in rows)
+        for page_of in by_bytes(messages, PAGE_JOBS, len):
+            yield b"".join([part for data in page_of for part in (_JOBS_TAG, _varint(len(data)), data)])
+            await asyncio.sleep(0)
+
+    # ---- tables --------------------------------------------------------------------------------------------------
+
+    async def _shared(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[bytes]:
+        state, snapshot = self._runtime.core.state, self._runtime.snapshot
+        generation = (state.priorities.at_us if state.priorities is not None else 0, state.priority_generation)
+        moment = (snapshot.revision, generation, id(snapshot.forecast) if request.planned else 0)
+        if moment[:2] != self._moment[:2]:
+            self._tables.clear()
+            self._moment = moment
+            self._bytes = 0
+        found = self._tables.get(question)
+        if found is None or (request.planned and moment != self._moment):
+            found = asyncio.ensure_future(self._table(request, question))
+            if len(self._tables) < TABLES_MAX and self._bytes < TABLE_BYTES_MAX:
+                self._tables[question] = found
+                found.add_done_callback(lambda made: self._count(question, made))
+            self._moment = moment
+        return await asyncio.shield(found)
+
+    def _count(self, question: JobListQuery, made: "asyncio.Future[list[bytes]]") -> None:
+        if made.cancelled() or made.exception() is not None:
+            if self._tables.get(question) is made:
+                del self._tables[question]
+        elif self._tables.get(question) is made:
+            self._bytes += sum(map(len, made.result()))
+
+    async def _table(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[bytes]:
+        rows = await self._rows(request, question)
+        state, names = self._runtime.core.state, list(dict.fromkeys(request.columns))
+        forecast = self._runtime.snapshot.forecast if request.planned else None
+        pages: list[bytes] = []
+        for first in range(0, len(rows), PAGE_ROWS):
+            if first:
+                await asyncio.sleep(0)
+            pages += halved(rows[first : first + PAGE_ROWS], lambda some: jobcolumns.page(some, names, state, forecast))
+        return pages
+
+    # ---- rows and messages ---------------------------------------------------------------------------------------
+
+    async def _rows(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[JobRow]:
+        which = await job_filter(request.filter, self._services.names)
+        which = question.sight.narrow(which)
+        rows = await select_rows(self._runtime.snapshot, which, request.all_states)
+        if question.hidden and not which.ids:
+            rows = [row for row in rows if not _is_hidden(row, question.hidden)]
+        return rows
+
+    def _shown(self, row: JobRow, detail: bool, planned: bool) -> bytes:
+        """Encodes one job, or the part of it that can be encoded."""
+        try:
+            largest = self._runtime.core.state.layout.cpus_largest
+            data = self._encoded(row, detail) + self._priority(row) + jobinfo.estimate(row, largest)
+            return data + jobinfo.planned(row, self._runtime.snapshot.forecast) if planned else data
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with it, it is not the others')
+            log_row(row, error)
+            return least(row).SerializeToString()
+
+    def _encoded(self, row: JobRow, detail: bool) -> bytes:
+        if detail:
+            return jobinfo.job_info(row, True, self._runtime.core.state.nodes).SerializeToString()
+        data = self._runtime.snapshot.encoded(row)
+        if data is None:
+            data = jobinfo.job_info(row, False).SerializeToString()
+            self._runtime.snapshot.keep(row, data)
+        return data
+
+    def _priority(self, row: JobRow) -> bytes:
+        """Returns the present priority, to be appended to the encoded job, whose own it overrides: when priorities are
+        calculated, no job has to be encoded again."""
+        state = self._runtime.core.state
+        job = state.jobs.get(row.job_id)
+        if state.priorities is None or job is None or row.hold or row.state in END_STATES:
+            return b""
+        return _PRIORITY_TAG + _varint(priority.current(state, job))
+
+
+def _is_hidden(row: JobRow, hidden: Iterable[str]) -> bool:
+    return all(name in hidden for name in jobcolumns.partition_of(row).split(","))
+
+
+def _varint(number: int) -> bytes:
+    """Encodes a length as a protobuf varint."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -1,0 +1,63 @@
+"""Reads job rows at a start: equal requests of adjacent rows share one object, and so do equal strings of all.
+
+There are hundreds of thousands of them, so the reading itself is generated (rows.job_from); this class has the caches.
+"""
+
+from functools import partial
+from operator import attrgetter
+from typing import cast
+
+import msgspec
+
+from ctld.core.records.compact_request import read_request
+from ctld.core.records.request import JobRequest
+from ctld.store import rows
+
+#: Requests that are cached while rows are read: arrays and equal submissions are adjacent.
+REQUESTS_KEPT = 4_096
+
+#: Fields that are mostly equal in different requests. std_out and submit_line, which are equal in most jobs of a loop or
+#: script and different in others, are compared with the previous job's.
+_REPEATED = (
+    "name", "partitions", "account", "qos", "comment", "work_dir", "std_err", "submit_host", "submit_dir", "command",
+    "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb",
+)  # fmt: skip
+_repeated = attrgetter(*_REPEATED)
+_set = msgspec.structs.force_setattr
+
+
+class RequestMissing(Exception):
+    """A job's request is not in the database."""
+
+
+class JobReader:
+    """Reads job rows: `read` creates a JobRow from the values of rows.JOB_READ_COLUMNS and
+    rows.JOB_REQUEST_READ_COLUMNS, `read_waiting` from those of rows.JOB_WAITING_COLUMNS and of the request."""
+
+    def __init__(self) -> None:
+        self._requests: dict[bytes, JobRequest] = {}
+        self._words: dict[object, object] = {}
+        self._last = JobRequest()
+        one = cast(rows.One, self._words.setdefault)  # what equals a value is of its type
+        caches = self._requests, self._request, one
+        self.read = partial(rows.job_from, *caches)
+        self.read_waiting = partial(rows.waiting_job_from, *caches)
+
+    def _request(self, request_json: bytes | None) -> JobRequest:
+        """Decodes a request. The new record has no other user yet, so it may be modified although it is frozen."""
+        if request_json is None:
+            raise RequestMissing
+        if len(self._requests) >= REQUESTS_KEPT:
+            self._requests.clear()
+        request = self._requests[request_json] = read_request(request_json)
+        known = self._words.setdefault
+        for name, value in zip(_REPEATED, _repeated(request), strict=True):
+            if value:
+                _set(request, name, known(value, value))
+        before = self._last
+        if request.std_out == before.std_out:
+            _set(request, "std_out", before.std_out)
+        if request.submit_line == before.submit_line:
+            _set(request, "submit_line", before.submit_line)
+        self._last = request
+        return request
